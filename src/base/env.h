@@ -1,0 +1,13 @@
+/* Environment switches: one list, env.def. Values are read at flame_open, never later. */
+#ifndef FL_BASE_ENV_H
+#define FL_BASE_ENV_H
+#define ENV(name, def, doc) FL_ENV_##name,
+enum {
+#include "base/env.def"
+  FL_ENV_COUNT
+};
+#undef ENV
+/* The variable's text, or its default. The pointer is valid until the environment changes. */
+const char *fl_env(int which);
+int fl_env_int(int which);            /* leading decimal integer, 0 if none */
+#endif

@@ -1,0 +1,53 @@
+/*
+** Host memory of a context: counted, and failable on purpose.
+** Every byte the library holds for a context comes from here, so that a spec can
+** ask that closing a context leaves nothing and that the k-th failing allocation
+** is survived. Frees are sized: the caller always knows what it asked for.
+** One context is entered by one thread at a time; worker threads never allocate.
+*/
+#ifndef FL_BASE_MEM_H
+#define FL_BASE_MEM_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct fl_mem {
+  int64_t live_bytes, live_blocks, peak_bytes;  /* now held, and the most ever */
+  int64_t calls;        /* allocations asked for so far (for choosing k) */
+  int64_t fail_at;      /* this call number fails (counted by 'calls'); 0: none */
+  int fail_forever;     /* and all after it too */
+} fl_mem;
+
+/* 'bytes' uninitialised bytes aligned to 64, or NULL. bytes == 0 gives a valid block. */
+void *fl_alloc(fl_mem *m, size_t bytes);
+void *fl_zalloc(fl_mem *m, size_t bytes);
+/* Grow or shrink p (old_bytes long, may be NULL with 0); on failure p is untouched. */
+void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes);
+void fl_free(fl_mem *m, void *p, size_t bytes);       /* p may be NULL */
+char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
+
+/* count * size into *out; 0 when that overflows (callers report a size error). */
+int fl_mul_ok(size_t count, size_t size, size_t *out);
+
+/* Slab of equal objects: allocation in a few ns, freed as a whole at fl_slab_close.
+** 'live' is the number of objects handed out. */
+typedef struct fl_slab {
+  fl_mem *mem;
+  size_t size;          /* of one object */
+  void *free_list;      /* linked through the first word */
+  void *chunks;         /* list of chunks, newest first */
+  int64_t live;
+} fl_slab;
+void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size);
+void *fl_slab_new(fl_slab *s);                        /* uninitialised, or NULL */
+void fl_slab_free(fl_slab *s, void *object);
+void fl_slab_close(fl_slab *s);                       /* all chunks back to mem */
+
+/* Growable array. Declare a field as  struct { T *at; int64_t n, cap; } name;
+** FL_PUSH yields a pointer to the new last element, or NULL when memory is out. */
+int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem);
+#define FL_RESERVE(m, v, need) \
+  ((need) <= (v)->cap || fl_grow((m), (void **)&(v)->at, &(v)->cap, (need), sizeof *(v)->at))
+#define FL_PUSH(m, v) (FL_RESERVE((m), (v), (v)->n + 1) ? &(v)->at[(v)->n++] : NULL)
+#define FL_DROP(m, v) (fl_free((m), (v)->at, (size_t)(v)->cap * sizeof *(v)->at), \
+                       (v)->at = NULL, (v)->n = (v)->cap = 0)
+#endif

@@ -1,0 +1,13 @@
+/* Text buffer on counted memory. A failed append sets 'failed' and later ones do nothing. */
+#ifndef FL_BASE_TEXT_H
+#define FL_BASE_TEXT_H
+#include "base/mem.h"
+
+typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;
+void fl_text_init(fl_text *t, fl_mem *m);
+void fl_text_add(fl_text *t, const char *s, size_t n);
+void fl_text_puts(fl_text *t, const char *s);
+void fl_text_printf(fl_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *fl_text_str(fl_text *t);        /* NUL-terminated, NULL if failed; owned by t */
+void fl_text_free(fl_text *t);
+#endif

@@ -1,0 +1,58 @@
+/*
+** What a device is. cpu/ and cuda/ each fill one table. A device belongs to one context;
+** calls come from the thread that has entered it.
+**
+** Order: work is queued in call order and memory given to 'free' is reused only after the work
+** queued before. run may return before the work is done (CUDA); download and sync wait.
+*/
+#ifndef FL_DEVICE_DEVICE_H
+#define FL_DEVICE_DEVICE_H
+#include "plan/plan.h"
+
+typedef struct fl_fault {       /* first out-of-range index seen by a run */
+  int32_t site;                 /* index in plan->fault, -1: none */
+  int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
+} fl_fault;
+
+/* What a plan is run with. Addresses are the device's. ext: address of the first element. */
+typedef struct fl_binding {
+  void *const *ext;
+  void *const *out;
+  void *arena;
+  const fl_scalar *scalar;
+} fl_binding;
+
+typedef struct fl_device {
+  const struct fl_device_table *table;
+  flame_context *ctx;
+  int index;                    /* 0: CPU; n: cuda:n-1 */
+  void *state;
+} fl_device;
+
+typedef struct fl_device_table {
+  const char *name;                                             /* "cpu", "cuda" */
+  /* Device memory; NULL when there is none (the error is left to the caller, who collects,
+  ** trims and tries again). Counted by the caller. */
+  void *(*alloc)(fl_device *d, int64_t bytes);
+  void (*free)(fl_device *d, void *p, int64_t bytes);
+  void (*trim)(fl_device *d);                                   /* give cached memory back */
+  void (*memory)(fl_device *d, int64_t *free_bytes, int64_t *reserved);
+  flame_status (*upload)(fl_device *d, void *dst, const void *src, int64_t bytes);
+  flame_status (*download)(fl_device *d, void *dst, const void *src, int64_t bytes);   /* waits */
+  flame_status (*copy)(fl_device *d, void *dst, const void *src, int64_t bytes);       /* on the device, queued */
+  /* Compile what is missing; no effects on data. Called once a plan, before its first run. */
+  flame_status (*prepare)(fl_device *d, fl_plan *p);
+  /* Run all steps. Polls c->interrupted between steps (and inside long ones): then
+  ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values: into *fault at once (CPU)
+  ** or by the next sync. */
+  flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done);
+  flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
+  void (*close)(fl_device *d);
+} fl_device_table;
+
+/* Each fills *d (table, state) or leaves the error in c. */
+flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads);
+flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
+/* Facts without opening a context on the device; reason: why count is 0 (static or in buf). */
+int fl_cuda_count(char *reason, size_t size);
+#endif

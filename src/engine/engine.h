@@ -1,0 +1,27 @@
+/*
+** The engine: opens contexts, evaluates (window -> program -> plan -> device), and turns what
+** goes wrong into errors with the site that recorded the op. See DESIGN 3a "Evaluate".
+*/
+#ifndef FL_ENGINE_ENGINE_H
+#define FL_ENGINE_ENGINE_H
+#include "device/device.h"
+#include "tensor/tensor.h"
+
+typedef struct fl_engine {
+  fl_plans plans;
+  fl_device device[FL_MAX_DEVICES];
+  uint8_t open[FL_MAX_DEVICES];
+  void *arena[FL_MAX_DEVICES];
+  int64_t arena_bytes[FL_MAX_DEVICES];
+  int threads;
+  int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
+} fl_engine;
+
+fl_device *fl_engine_device(flame_context *c, int index);      /* opens at first use; NULL: error kept */
+int fl_device_index(flame_context *c, const char *name);       /* "cpu", "cuda", "cuda:1"; -1: error kept */
+void fl_device_name(int index, char buf[16]);
+/* Value of n as host bytes, row-major in n's shape, n's dtype. Evaluates. */
+flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
+/* STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
+fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
+#endif

@@ -1,0 +1,107 @@
+/*
+** The kernel: what the planner hands to a device. Plain data without pointers to nodes.
+**
+** Space. 'nkept' kept dims, then 'nred' reduced dims, sizes run-time data, collapsed jointly
+** for all operands (a kernel has at most 8 dims in all; a MAP of one element may have 0).
+**   MAP  nred == 0: each point of the space is computed alone.
+**   ROW  for each kept index the reduced dims are one row of n = product of reduced sizes.
+**        Several reductions with elementwise work between and after them. The full reduction
+**        is a ROW with one row.
+**   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
+**        reduced index is outer); one level of reductions, then kept-level work; no full-level
+**        stores.
+**
+** Values. SSA: value v is the result of instr[v]. level 1 values exist at each point, level 0
+** values once per kept index (in a MAP all are level 1). 'pass' of a level-1 value: how many
+** rounds of reductions must be done before it can be computed; a reduction of pass p consumes
+** level-1 values of pass <= p and its result (level 0) has pass p + 1. 'passes' is the number
+** of reduction rounds. An executor may recompute level-1 values in each round; loads never
+** change during a kernel except by its own stores, which it must do after the last round, each
+** point after all loads of that point. Level-0 stores likewise at the end of their row.
+** (So an operand may be read and written in place, at the same point.)
+**
+** Rounding. Each value is of 'dtype', computed in the register type of it and rounded to it
+** by its instruction (DESIGN 3). No contraction.
+**
+** Order of a float reduction (DESIGN 1.8: a function of the node alone, never of fusion,
+** threads or kernel): fixed by each device from (kind, n, dtype) only.
+**   CPU  ROW: blocks of 1024 consecutive elements; in a block 16 lanes, element i to lane
+**        i % 16 in ascending order, lanes combined 8+8, 4+4, 2+2, 1+1; block results combined
+**        as a binary counter (equal-size partners first, remaining ones from the last to the
+**        first). COL: chunks of 256 reduced indices ascending; chunk results likewise.
+**   CUDA see cuda/text.h.
+** Half types accumulate in f32 and round once. Integers and bool: any order.
+*/
+#ifndef FL_PLAN_KERNEL_H
+#define FL_PLAN_KERNEL_H
+#include "tensor/dtype.h"
+#include "tensor/layout.h"
+#include "tensor/ops.h"
+
+typedef enum { FL_K_MAP, FL_K_ROW, FL_K_COL } fl_kernel_kind;
+
+/* Where bytes are: external buffer i, kept result i (both bound at run time), or the arena. */
+typedef enum { FL_AT_EXT, FL_AT_OUT, FL_AT_ARENA } fl_where;
+typedef struct fl_place {
+  uint8_t where;
+  int32_t index;            /* EXT, OUT */
+  int64_t byte;             /* ARENA: byte offset */
+} fl_place;
+
+typedef struct fl_operand {
+  fl_place place;
+  uint8_t dtype;
+  uint8_t reads, writes;
+  uint8_t aligned16;        /* 1: first element and row starts are 16-byte aligned for certain */
+  int64_t offset;           /* first element, in elements, from the place (may be negative never) */
+  int64_t stride[FL_MAX_AXES];  /* elements per step of each space dim */
+  int64_t gstride;          /* GATHER: elements per unit of the index value */
+} fl_operand;
+
+typedef enum {
+  FL_I_LOAD,     /* operand arg at the point */
+  FL_I_IOTA,     /* i64: map[arg].offset + sum of coordinate * map[arg].stride; no memory */
+  FL_I_SCALAR,   /* scalar slot arg of the kernel, converted to dtype's register, NOT rounded to dtype */
+  FL_I_OP,       /* op (unary, binary, ternary of ops.def) of a, b, c; operands are of dtype 'from'
+                    ('where': a is bool, b and c of 'from') */
+  FL_I_CAST,     /* a of dtype 'from' to dtype: fl_cast rules */
+  FL_I_INDEX,    /* a: 1-based i64 index; b: i64 axis size; c: i64 position for the message.
+                    gives the 0-based index; out of range: reports fault 'arg' (value, position),
+                    gives 0. op: FL_INDEX_* flags */
+  FL_I_GATHER,   /* operand arg at the point plus a * gstride; a: i64 from INDEX */
+  FL_I_RANDOM,   /* op: uniform, normal, randint. a: i64 linear index; b, c: the two scalars;
+                    arg: first of two i64 scalar slots: counter base, seed */
+  FL_I_REDUCE    /* op over the row of a (level 1, dtype 'from'); argmax/argmin: 1-based i64
+                    position in the row, row-major over the reduced dims */
+} fl_icode;
+
+typedef struct fl_instr {
+  uint8_t code, dtype, from, level, pass;
+  uint16_t op, a, b, c, arg;
+} fl_instr;
+
+typedef struct fl_store { uint16_t value, operand; } fl_store;
+
+enum { FL_MAX_INSTR = 512, FL_MAX_OPERANDS = 40, FL_MAX_SCALARS = 256 };
+
+typedef struct fl_kernel {
+  uint8_t kind, nkept, nred, passes;
+  int64_t size[FL_MAX_AXES];       /* kept dims, then reduced dims */
+  int64_t points, rows, n;         /* product of all, of kept, of reduced sizes */
+  uint16_t ninstr, noperand, nstore, nscalar;
+  fl_instr *instr;
+  fl_operand *operand;             /* LOAD/GATHER/IOTA maps and stores' targets */
+  fl_store *store;
+  uint32_t *scalar;                /* kernel slot -> scalar index of the plan */
+  int64_t bytes;                   /* read + written by the plan's measure (API 6 bytes_moved) */
+  uint64_t key;                    /* of the structure: all but sizes, strides, offsets, places, scalars */
+} fl_kernel;
+
+/* Structure only, for the key and for kernel text: kinds, instructions, operand dtypes,
+** which dims each operand's stride is 0 / 1 / other on, dims count, size class of rows. */
+int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b);
+uint64_t fl_kernel_key(const fl_kernel *k);
+/* One line an instruction, for FLAME_DEBUG and the golden files. */
+struct fl_text;
+void fl_kernel_print(const fl_kernel *k, struct fl_text *out);
+#endif

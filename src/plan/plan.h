@@ -1,0 +1,100 @@
+/*
+** Plans: a window turned into steps. Pure data; a plan holds no pointer to a node, so it is
+** cached, compared bytewise by its key and run many times with other buffers and scalars.
+** Owner: the plan cache (LRU by bytes). One plan is for one device.
+**
+** A program is the serialised window: what the planner reads and what the cache compares.
+*/
+#ifndef FL_PLAN_PLAN_H
+#define FL_PLAN_PLAN_H
+#include "base/error.h"
+#include "plan/kernel.h"
+#include "tensor/context.h"
+
+/* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n. Strides count elements; of
+** the last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the
+** size (library form) unless 'general'; C is row-major. Batch dims: strides may be 0. */
+typedef struct fl_matmul {
+  uint8_t dtype;                   /* of all three */
+  uint8_t nbatch, general;
+  int64_t m, n, k;
+  int64_t batch[FL_MAX_AXES - 2];
+  fl_place at, bt, ct;
+  int64_t aoff, boff, coff;        /* elements */
+  int64_t as[2], bs[2];            /* strides of (m, k) and (k, n) */
+  int64_t abatch[FL_MAX_AXES - 2], bbatch[FL_MAX_AXES - 2], cbatch[FL_MAX_AXES - 2];
+} fl_matmul;
+
+/* dst[p . dstride + idx(p) * gstride] = (or +=) src(p) for all points p of the space in
+** row-major order (the last wins; sums in that order in dst's dtype, half types in f32).
+** dst already holds the base value. idx: 0-based i64 in range. */
+typedef struct fl_scatter {
+  uint8_t dtype, add, rank;
+  int64_t size[FL_MAX_AXES];
+  fl_operand dst, idx, src;        /* dst.gstride, strides over the space */
+  int64_t extent;                  /* index values are 0 .. extent - 1 */
+  int64_t dst_numel;
+} fl_scatter;
+
+typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY } fl_step_kind;
+
+typedef struct fl_step {
+  uint8_t kind;
+  int32_t count;                   /* KERNEL: instances of one structure run as one launch */
+  fl_kernel *kernel;               /* KERNEL: array of count */
+  fl_matmul *matmul;
+  fl_scatter *scatter;
+  fl_place from, to; int64_t bytes;   /* COPY of whole buffers */
+  int64_t moved;                   /* bytes_moved of the step */
+  void *prepared;                  /* the device's own (compiled kernel, algorithm) */
+} fl_step;
+
+/* External value of a plan. */
+typedef struct fl_ext { uint8_t dtype; uint8_t alias; /* ext slot of the first with the same buffer */ } fl_ext;
+
+/* A value that outlives the run. home >= 0: it is stored into the buffer of ext slot 'home'. */
+typedef struct fl_out { int32_t node; uint8_t dtype; int32_t home; int64_t bytes; } fl_out;
+
+/* Where faults point: the program's node whose INDEX reported. */
+typedef struct fl_fault_site { int32_t node; } fl_fault_site;
+
+typedef struct fl_plan {
+  uint64_t hash;
+  uint8_t *key; size_t key_bytes;
+  uint8_t device;
+  int32_t next, nout, nscalar, nstep, nfault;
+  fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
+  int64_t arena_bytes;             /* intermediates at planned offsets, 256-byte aligned */
+  int64_t total_bytes;             /* of the plan itself, for the cache */
+  int64_t used;                    /* LRU clock */
+  struct fl_plan *chain;
+  void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
+  uint8_t prepared;
+  fl_mem *mem;
+} fl_plan;
+
+/* The window's nodes needed for 'roots', in order, of one device; and what they bind. */
+typedef struct fl_program {
+  fl_mem *mem;
+  uint8_t device;
+  struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, recorded order (views included) */
+  struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, first use order */
+  struct { fl_scalar *at; int64_t n, cap; } scalars;
+  struct { uint8_t *at; int64_t n, cap; } key;         /* signature compared bytewise */
+  uint64_t hash;
+} fl_program;
+
+/* Collect what the roots need. roots NULL: all roots of the window on 'device'. */
+flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots, fl_program *p);
+void fl_program_free(fl_program *p);
+/* Plan it; pure. NULL with the error in c. */
+fl_plan *fl_plan_make(flame_context *c, const fl_program *p);
+void fl_plan_free(fl_plan *p);
+
+typedef struct fl_plans { fl_mem *mem; fl_plan **bin; int64_t nbin, n, bytes, limit, clock; } fl_plans;
+int fl_plans_init(fl_plans *t, fl_mem *m);
+void fl_plans_close(fl_plans *t);
+fl_plan *fl_plans_find(fl_plans *t, const fl_program *p);       /* NULL: none */
+void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
+void fl_plan_print(const fl_plan *p, struct fl_text *out);
+#endif

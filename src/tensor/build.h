@@ -1,0 +1,103 @@
+/*
+** Checked builders: every shape, dtype and device rule of the library lives behind these.
+** They return a node borrowed from the innermost scope (fl_scope_begin), or NULL with the
+** error in the context; NULL in gives NULL out, so gradient rules are single expressions.
+** They infer, promote (inserting casts), record, and, when the grad mode is on and an input
+** is tracked, attach an entry (fl_entry_attach). A view of a view refers to one base; a
+** reshape that strides can not express records a copy first.
+** 'op' names in messages are those of the public function.
+*/
+#ifndef FL_TENSOR_BUILD_H
+#define FL_TENSOR_BUILD_H
+#include "tensor/context.h"
+
+/* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
+fl_node *n_num(flame_context *c, double v);
+fl_node *n_int(flame_context *c, int64_t v);
+
+fl_node *fl_build_unary(int op, fl_node *x);
+fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2);
+fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
+/* axes: bit set over x's axes. keepdim 0 drops them by a reshape view. Empty set: all axes
+** when 'axes' is ~0u; a set of 0 axes gives x itself (sum) or its like. */
+fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
+
+#define UNARY(name, kind, value, grad, domain, doc) \
+  static inline fl_node *n_##name(fl_node *x) { return fl_build_unary(FL_OP_##name, x); }
+#define BINARY(name, kind, value, g1, g2, domain, doc) \
+  static inline fl_node *n_##name(fl_node *a, fl_node *b) { return fl_build_binary(FL_OP_##name, a, b); }
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  static inline fl_node *n_##name(fl_node *a, fl_node *b, fl_node *d) { return fl_build_ternary(FL_OP_##name, a, b, d); }
+#define REDUCE(name, kind, init, value, grad, doc) \
+  static inline fl_node *n_##name(fl_node *x, uint32_t axes, int keepdim) { return fl_build_reduce(FL_OP_##name, x, axes, keepdim); }
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+
+/* Generators. shape: sizes >= 0. Values already in the dtype's class. */
+fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size, fl_scalar v);
+fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size, fl_scalar first, fl_scalar step);
+/* op: FL_OP_uniform (a = low, b = high), FL_OP_normal (mean, deviation), FL_OP_randint (low, high incl.) */
+fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, const int64_t *size, double a, double b);
+
+fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
+fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */
+fl_node *n_contiguous(fl_node *x);                   /* x when its layout is contiguous from offset to end */
+
+/* Views. 0-based axes; negative axes are resolved by the caller. */
+fl_node *n_reshape(fl_node *x, int rank, const int64_t *size);      /* one -1 allowed */
+fl_node *n_permute(fl_node *x, const int *perm);
+fl_node *n_transpose(fl_node *x, int a, int b);
+fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t step);  /* step < 0: from first downwards */
+fl_node *n_select(fl_node *x, int axis, int64_t i);                 /* drops the axis */
+fl_node *n_expand(fl_node *x, int rank, const int64_t *size);       /* broadcast to */
+fl_node *n_squeeze(fl_node *x, int axis);                           /* axis -1: all of size 1 */
+fl_node *n_unsqueeze(fl_node *x, int axis);
+fl_node *n_alias(fl_node *x);                                       /* same value, another identity */
+fl_node *n_detach(fl_node *x);                                      /* alias without entry */
+fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset);
+
+/* Joining, writing and indexing. */
+fl_node *n_cat(flame_context *c, int n, fl_node *const *x, int axis);
+fl_node *n_stack(flame_context *c, int n, fl_node *const *x, int axis);
+fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double value);   /* per axis; constant mode */
+/* x with the box start/step/count (per axis of x) replaced by v, broadcast to the box and cast */
+fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, fl_node *v);
+/* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
+fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
+/* Gather along one axis. idx: from n_index.
+** n_take_axis: result = x.shape[0..axis) + idx.shape + x.shape(axis..]: index_select, embedding, x[idx].
+** n_gather_axis: idx has x's rank and is the result's shape (torch.gather). */
+fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
+fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
+/* Adjoint forms: a new value equal to x but for  dst[…idx…] = src  or += src, in row-major
+** order of src, so the last one wins and sums have a fixed order. */
+fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);  /* idx like src (torch.scatter) */
+fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);      /* src like n_take_axis' result (index_add, index_copy) */
+
+/* Products: vectors, matrices, batches with broadcasting, as torch.matmul. */
+fl_node *n_matmul(fl_node *a, fl_node *b);
+
+/* Composites that fuse (all in terms of the above). Axis 0-based. */
+fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);
+fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
+fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
+fl_node *n_softmax(fl_node *x, int axis);
+fl_node *n_log_softmax(fl_node *x, int axis);
+fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);   /* over the last naxes; w, b may be NULL: use fl_none */
+fl_node *n_gelu(fl_node *x, int tanh_form);
+fl_node *n_silu(fl_node *x);
+fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b);                /* w (out, in); b may be absent */
+fl_node *n_embedding(fl_node *ids, fl_node *w);                       /* ids 1-based */
+/* input (n, classes, …); target ids 1-based (n, …) or probabilities; weight may be absent.
+** reduction: 0 none, 1 mean, 2 sum. ignore: label left out (-100). */
+fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction, int64_t ignore, double smoothing);
+fl_node *n_dropout(fl_node *x, double p);                             /* training form: scales by 1 / (1 - p) */
+fl_node *n_tril(fl_node *x, int64_t k, int upper);                    /* keeps the lower (upper: the upper) triangle of the last two axes */
+
+/* An optional operand left out (so that NULL keeps meaning "an error happened"). */
+extern fl_node fl_none;
+
+/* Shared helpers of the gradient rules. */
+fl_node *fl_sum_to(fl_node *g, const fl_layout *shape);               /* undoes broadcasting */
+#define FL_ALL_AXES (~0u)
+#endif

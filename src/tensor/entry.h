@@ -1,0 +1,47 @@
+/*
+** Entries: how a tracked node came to be. An entry hangs on the node it explains and dies
+** with it, or in backward without retain_graph. The node keeps its in[] pointers for it
+** (one gref each); 'saved' says whose values the rule reads (one held each).
+** A leaf's entry names its handle and is shared by all values the handle had (writes under
+** no_grad keep leafhood), hence the count.
+*/
+#ifndef FL_TENSOR_ENTRY_H
+#define FL_TENSOR_ENTRY_H
+#include "tensor/context.h"
+
+struct fl_entry {
+  int32_t refs;                 /* nodes it hangs on: 1 but for leaves */
+  int64_t sequence;             /* order of recording */
+  uint8_t leaf;
+  uint8_t spent;                /* freed by a backward: walking it again is an error */
+  uint8_t reads_out;            /* the rule reads the node's own value */
+  uint8_t saved;                /* bit i: the rule reads the value of input i */
+  uint32_t tracked;             /* bit i: input i is tracked (inputs >= 31: bit 31) */
+  uint32_t site;
+  struct flame_tensor *handle;  /* leaf: weak, NULL when the handle died. retain_grad: the handle */
+  struct fl_custom *custom;     /* host function: see below */
+  void *hooks;
+};
+
+/* A differentiable function of the host (flame.func). backward gets the cotangent of the
+** node it hangs on; released once with the entry. */
+typedef struct fl_custom {
+  int32_t refs;
+  flame_status (*backward)(struct flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin);
+  void (*release)(void *arg);
+  void *arg;
+} fl_custom;
+
+/* Which values the rule of an op reads, derived from the text of ops.def: bit i input i,
+** bit 7 the result. */
+uint8_t fl_rule_reads(int op);
+/* Attach an entry to a fresh node if the grad mode is on, its dtype is a float, the op has a
+** gradient and an input is tracked. Returns 0 when memory is out. */
+int fl_entry_attach(fl_node *n);
+/* Detach and free (grefs and saved values of the inputs are given back). */
+void fl_entry_drop(fl_node *n);
+int fl_entry_leaf(fl_node *n, struct flame_tensor *handle);      /* make n a leaf */
+/* n becomes the value of the same leaf as 'old' (write under no_grad). */
+void fl_entry_share_leaf(fl_node *n, fl_node *old);
+static inline int fl_tracked(const fl_node *n) { return n->entry != NULL; }
+#endif

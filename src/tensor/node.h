@@ -1,0 +1,122 @@
+/*
+** Nodes: recorded values. A node is a value, never changed once made; a handle
+** (fl_tensor) names one and a write makes the handle name another (DESIGN 1.3).
+**
+** Life. PENDING: in the window, to be computed. STORED: has bytes at buffer + offset,
+** seen through 'layout'. FAILED: will never have a value; error says why.
+** NUMBER: a Lua number on its way into a builder; in no window.
+**
+** Who holds a node:
+**   held   handles, borrowing scopes, and entries whose rule reads the value
+**   uses   PENDING consumers in the window (each input position counts)
+**   grefs  entries that name it as an input: they keep the struct and its entry, not its value
+** The value is needed while  held > 0 || uses > 0 || (entry reads own value && grefs > 0).
+** A PENDING node whose value is not needed leaves the window and gives back its inputs'
+** uses. The struct dies when all three counts are 0. Both happen in fl_node_settle, without
+** recursion (a chain of 100,000 nodes must not need C stack).
+**
+** Roots of an evaluation: PENDING nodes with held > 0, or whose entry reads their own
+** value while grefs > 0; and every write with a home.
+*/
+#ifndef FL_TENSOR_NODE_H
+#define FL_TENSOR_NODE_H
+#include "tensor/dtype.h"
+#include "tensor/layout.h"
+#include "tensor/ops.h"
+
+typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_state;
+/* FL_DROPPED: value no longer needed and gone; only an entry is left */
+
+/* Bytes on a device. Freed through the engine when refs reach 0 (the device may still be
+** using them: freeing is ordered after queued work). */
+typedef struct fl_buffer {
+  int32_t refs;              /* STORED nodes in it, pending writes homed in it, hosts */
+  uint8_t device;            /* index in the context's devices: 0 is the CPU */
+  uint8_t foreign;           /* memory of the host: never written, release() at the end */
+  int64_t bytes;
+  void *ptr;                 /* device address */
+  struct fl_node *nodes;     /* STORED nodes living here, linked by bnext/bprev */
+  void (*release)(void *p, void *arg);
+  void *arg;
+} fl_buffer;
+
+/* How a view was made, for its gradient. a is the parent's layout at that time. */
+typedef enum { FL_VIEW_RESHAPE, FL_VIEW_PERMUTE, FL_VIEW_SLICE, FL_VIEW_EXPAND, FL_VIEW_ALIAS,
+               FL_VIEW_STRIDED } fl_view_kind;
+/* SLICE covers select, narrow, step and flip: start/step per axis of the parent.
+** STRIDED: diagonal, unfold: layout over the parent's row-major elements, may overlap. */
+
+typedef struct fl_attr {      /* only for ops that need it; owned by the node */
+  int8_t view;                /* fl_view_kind */
+  int8_t axis;                /* cat, gather, scatter */
+  int8_t add;                 /* scatter: 1 adds */
+  int8_t naxes;
+  uint8_t flags;              /* index: FL_INDEX_* */
+  int8_t perm[FL_MAX_AXES];   /* PERMUTE: result axis k is the parent's axis perm[k] */
+  int64_t start[FL_MAX_AXES], step[FL_MAX_AXES];   /* SLICE and setslice region, 0-based */
+  int64_t size[FL_MAX_AXES];  /* setslice region sizes, STRIDED sizes */
+  int64_t stride[FL_MAX_AXES], offset;             /* STRIDED */
+  const char *what;           /* index: the public op's name in messages; static text */
+} fl_attr;
+enum { FL_INDEX_NEGATIVE = 1 /* -1 is the last */, FL_INDEX_IGNORE = 2 /* -100 passes, as 0 */,
+       FL_INDEX_CLASS = 4 /* "class", not "index", in the message */ };
+
+typedef struct fl_entry fl_entry;
+struct flame_context;
+
+typedef struct fl_node {
+  struct flame_context *ctx;
+  int32_t held, uses, grefs;
+  uint16_t op;
+  uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result keeps it as size 1) */
+  uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
+  uint8_t hops;               /* planner scratch */
+  uint32_t site;              /* script line that recorded it */
+  int32_t index;              /* place in the window, -1: not there */
+  fl_layout *shape;           /* contiguous layout of its sizes */
+  fl_layout *layout;          /* how its elements lie: the shape itself but for views */
+  int64_t offset;             /* first element, counted from base's (PENDING view) or the buffer's (STORED) first */
+  struct fl_node **in;        /* nin inputs; NULL where scal[i] stands instead; = in0 if nin <= 3 */
+  struct fl_node *in0[3];
+  struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of its uses); else NULL */
+  fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype */
+  fl_attr *attr;
+  fl_entry *entry;            /* not NULL: tracked */
+  fl_buffer *buffer;          /* STORED (a reference) */
+  struct fl_node *bnext, *bprev;
+  fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
+  struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
+  char *error;                /* FAILED: message, in counted memory */
+} fl_node;
+
+/* Window: PENDING nodes in the order recorded; holes are NULL. Borrowed pointers. */
+typedef struct fl_window { struct { fl_node **at; int64_t n, cap; } nodes; int64_t live; int64_t bytes; } fl_window;
+
+/* New PENDING node with held = 1, owned by the innermost borrowing scope and appended to
+** the window; takes one use of each input. Shape reference is consumed. NULL: out of memory. */
+fl_node *fl_node_new(struct flame_context *c, int op, int dtype, int device, fl_layout *shape,
+                     int nin, fl_node *const *in);
+/* A STORED node over buf (reference consumed), owned by the scope. layout consumed. */
+fl_node *fl_node_stored(struct flame_context *c, int dtype, fl_buffer *buf, fl_layout *layout, int64_t offset);
+void fl_node_hold(fl_node *n);                 /* held++ */
+void fl_node_drop(fl_node *n);                 /* held--, settle */
+void fl_node_gref(fl_node *n);
+void fl_node_ungref(fl_node *n);
+int fl_node_needed(const fl_node *n);          /* is the value needed: see above */
+/* PENDING -> STORED: gives back the inputs, leaves the window. buf reference consumed. */
+void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
+void fl_node_fail(fl_node *n, const char *message);
+/* Move a STORED node to another buffer of the same layout (copy on write of a snapshot). */
+void fl_node_move(fl_node *n, fl_buffer *buf);
+void fl_window_compact(struct flame_context *c);
+
+fl_buffer *fl_buffer_new(struct flame_context *c, int device, int64_t bytes);   /* through the engine; refs = 1 */
+fl_buffer *fl_buffer_retain(fl_buffer *b);
+void fl_buffer_release(struct flame_context *c, fl_buffer *b);
+
+/* Borrowing scope: nodes made since fl_scope_begin are dropped at fl_scope_end. */
+int64_t fl_scope_begin(struct flame_context *c);
+void fl_scope_end(struct flame_context *c, int64_t mark);
+/* Let 'n' outlive the inner scope: it is borrowed from the outer one instead. */
+fl_node *fl_scope_pass(struct flame_context *c, int64_t mark, fl_node *n);
+#endif

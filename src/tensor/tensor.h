@@ -1,0 +1,30 @@
+/*
+** Handles: what a Lua box or a C caller holds. A write rebinds 'node'; nobody else sees it.
+** A handle owns one 'held' count of its node and one reference of its gradient handle.
+*/
+#ifndef FL_TENSOR_TENSOR_H
+#define FL_TENSOR_TENSOR_H
+#include "tensor/context.h"
+
+struct flame_tensor {
+  int32_t refs;
+  uint8_t view;               /* made by a view function: writes raise */
+  uint8_t retain;             /* retain_grad: a non-leaf that keeps .grad */
+  uint8_t closed;
+  flame_context *ctx;
+  fl_node *node;              /* NULL once closed */
+  struct flame_tensor *grad;  /* .grad, NULL: none */
+  void *hooks;                /* list kept by autograd/ */
+  const char *made_by;        /* view handles: "x[…]", "reshape": static text for the message */
+};
+
+/* New handle on a node, refs = 1. NULL in, NULL out. */
+flame_tensor *fl_tensor_new(flame_context *c, fl_node *n);
+flame_tensor *fl_tensor_new_view(flame_context *c, fl_node *n, const char *made_by);
+/* Make the handle name n (checks: not a view, not a tracked leaf outside no_grad, same shape,
+** dtype, device). n gets the old value's memory as home where the handle owned it; a n that is
+** anything but a fresh PENDING node of this call is copied first. Leafhood stays. */
+flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op);
+int fl_tensor_is_leaf(const flame_tensor *t);
+int fl_tensor_tracked(const flame_tensor *t);
+#endif
