@@ -14,6 +14,8 @@ typedef struct fl_engine {
   void *arena[FL_MAX_DEVICES];
   int64_t arena_bytes[FL_MAX_DEVICES];
   int threads;
+  uint8_t collecting;                             /* a collector step is under way */
+  int debug;                                      /* FLAME_DEBUG */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
 } fl_engine;
 
@@ -23,5 +25,7 @@ void fl_device_name(int index, char buf[16]);
 /* Value of n as host bytes, row-major in n's shape, n's dtype. Evaluates. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
 /* STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
+/* New STORED node from row-major host bytes. Borrowed. */
+fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape, const void *data);
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

@@ -40,6 +40,7 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY } fl_step_kind;
 
 typedef struct fl_step {
   uint8_t kind;
+  uint8_t commits;                 /* writes a home: not to be interrupted half-way */
   int32_t count;                   /* KERNEL: instances of one structure run as one launch */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
@@ -49,11 +50,14 @@ typedef struct fl_step {
   void *prepared;                  /* the device's own (compiled kernel, algorithm) */
 } fl_step;
 
-/* External value of a plan. */
-typedef struct fl_ext { uint8_t dtype; uint8_t alias; /* ext slot of the first with the same buffer */ } fl_ext;
+/* External value of a plan: a STORED node. home: index of the home buffer it lies in, -1. */
+typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 
-/* A value that outlives the run. home >= 0: it is stored into the buffer of ext slot 'home'. */
-typedef struct fl_out { int32_t node; uint8_t dtype; int32_t home; int64_t bytes; } fl_out;
+/* A value that outlives the run. home >= 0: its bytes are that home buffer's (a write). */
+typedef struct fl_out {
+  int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
+  int32_t step;                    /* the last step that writes it, -1: none (no elements) */
+} fl_out;
 
 /* Where faults point: the program's node whose INDEX reported. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
@@ -61,8 +65,9 @@ typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
+  uint8_t *live; int32_t nnode;    /* per program node: is it kept (an out) */
   uint8_t device;
-  int32_t next, nout, nscalar, nstep, nfault;
+  int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;             /* intermediates at planned offsets, 256-byte aligned */
   int64_t total_bytes;             /* of the plan itself, for the cache */
@@ -73,13 +78,17 @@ typedef struct fl_plan {
   fl_mem *mem;
 } fl_plan;
 
-/* The window's nodes needed for 'roots', in order, of one device; and what they bind. */
+/* The window's nodes needed for some roots, in recorded order, of one device; and what they
+** bind. 'live' says which of them are kept; it is not part of the key: a cached plan that
+** keeps more serves too. Owned by whoever made it; borrows the nodes. */
 typedef struct fl_program {
   fl_mem *mem;
   uint8_t device;
-  struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, recorded order (views included) */
+  struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, first use order */
+  struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers written, first use order */
   struct { fl_scalar *at; int64_t n, cap; } scalars;
+  struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */
   struct { uint8_t *at; int64_t n, cap; } key;         /* signature compared bytewise */
   uint64_t hash;
 } fl_program;
@@ -94,7 +103,9 @@ void fl_plan_free(fl_plan *p);
 typedef struct fl_plans { fl_mem *mem; fl_plan **bin; int64_t nbin, n, bytes, limit, clock; } fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);
 void fl_plans_close(fl_plans *t);
-fl_plan *fl_plans_find(fl_plans *t, const fl_program *p);       /* NULL: none */
+/* The cached plan of this program that keeps the fewest values beyond 'live'; NULL: none.
+** Then, if four variants are cached, p->live becomes the union of all of theirs and its own. */
+fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
 void fl_plan_print(const fl_plan *p, struct fl_text *out);
 #endif

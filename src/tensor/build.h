@@ -94,6 +94,13 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
 fl_node *n_dropout(fl_node *x, double p);                             /* training form: scales by 1 / (1 - p) */
 fl_node *n_tril(fl_node *x, int64_t k, int upper);                    /* keeps the lower (upper: the upper) triangle of the last two axes */
 
+/* The value itself, whose gradient is the host's: in[0] = value (not differentiated through),
+** in[1..n] = the function's inputs. 'which': number of this result. custom: borrowed, retained. */
+struct fl_custom;
+fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
+/* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) goes. */
+fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, uint32_t drop);
+
 /* An optional operand left out (so that NULL keeps meaning "an error happened"). */
 extern fl_node fl_none;
 

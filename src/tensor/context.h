@@ -17,6 +17,12 @@ typedef struct fl_stats {
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
 
+/* What the gradient of an op needs, from the text of ops.def. */
+typedef struct fl_rule_needs {
+  uint8_t has;           /* bit i: there is a gradient by input i */
+  uint8_t reads[3];      /* values read by the gradient by input i: bit j input j, bit 7 the result */
+} fl_rule_needs;
+
 /* What tensor/ and autograd/ need from above; filled by engine/. */
 typedef struct fl_upcalls {
   /* Evaluate 'n' (and, if it can be, the whole window). After FLAME_OK n is STORED. */
@@ -26,6 +32,8 @@ typedef struct fl_upcalls {
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
   flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
+  /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
+  flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
 } fl_upcalls;
 
 /* What the binding gives the engine (NULL: none). */
@@ -38,14 +46,18 @@ typedef struct fl_collector {
 typedef struct flame_context {
   fl_mem mem;
   fl_error err;
-  fl_slab nodes, tensors, entries, attrs;
+  fl_slab nodes, tensors, entries, attrs, buffers;
   fl_layouts layouts;
+  fl_layout *scalar_shape;       /* the 0-d layout, one reference */
+  fl_rule_needs rules[FL_OP_COUNT];
+  struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
   fl_rng rng;
   fl_stats stats;
   int64_t live_bytes[FL_MAX_DEVICES], peak_bytes[FL_MAX_DEVICES];  /* of buffers */
-  struct { fl_node **at; int64_t n, cap; } borrowed;
-  struct { fl_node **at; int64_t n, cap; } settle;    /* work list of fl_node_settle */
+  struct { fl_node **at; int64_t n, cap; } borrowed;  /* lowest bit set: passed, see fl_scope_pass */
+  fl_node *settle;               /* work list of fl_node_settle, linked through snext */
+  uint8_t settling, flushing, closed;
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* nodes in the window that force an evaluation */
@@ -59,11 +71,19 @@ typedef struct flame_context {
   void *engine;
   fl_collector collector;
   void *host;                    /* of the embedding language */
+  void (*drop_hooks)(struct flame_context *c, void *hooks);  /* set by autograd/ with the first hook */
+  void (*gone)(struct flame_context *c);  /* closed with live handles: called with the last of them */
+  char error_text[544];          /* of flame_error */
 } flame_context;
 
 /* Begin and end of a public call: sets the borrowing scope, flushes a full window first. */
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)
 #define FL_LEAVE(c) fl_scope_end((c), fl_mark_)
 int64_t fl_enter(flame_context *c);
+/* The part of a context that tensor/ owns. c is zeroed but for mem, up and settings; init
+** returns 0 when memory is out. close drops all handles' values and frees everything; 0: some
+** handles are still owned by callers, their structs live on and c must too, until c->gone. */
+int fl_tensor_init(flame_context *c);
+int fl_tensor_close(flame_context *c);
 #define FL_FAIL(c, code, op, ...) (fl_fail(&(c)->err, (code), (op), __VA_ARGS__))
 #endif

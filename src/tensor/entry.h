@@ -33,13 +33,20 @@ typedef struct fl_custom {
 } fl_custom;
 
 /* Which values the rule of an op reads, derived from the text of ops.def: bit i input i,
-** bit 7 the result. */
+** bit 7 the result. An entry saves only what the gradients by its *tracked* inputs read
+** (c->rules), so a rule must not compute the others. */
 uint8_t fl_rule_reads(int op);
+void fl_rules_fill(fl_rule_needs *rules);      /* FL_OP_COUNT of them */
 /* Attach an entry to a fresh node if the grad mode is on, its dtype is a float, the op has a
 ** gradient and an input is tracked. Returns 0 when memory is out. */
 int fl_entry_attach(fl_node *n);
 /* Detach and free (grefs and saved values of the inputs are given back). */
 void fl_entry_drop(fl_node *n);
+void fl_entry_detach(fl_node *n);              /* the same without settling n: for node.c */
+void fl_node_forget_inputs(fl_node *n);        /* nin = 0, attr freed: for entry.c */
+/* Give back grefs, saved values and custom but keep the entry, marked spent: what a backward
+** without retain_graph does, so that a second walk can say so. Leaves are untouched. */
+void fl_entry_spend(fl_node *n);
 int fl_entry_leaf(fl_node *n, struct flame_tensor *handle);      /* make n a leaf */
 /* n becomes the value of the same leaf as 'old' (write under no_grad). */
 void fl_entry_share_leaf(fl_node *n, fl_node *old);

@@ -33,6 +33,7 @@ typedef struct fl_buffer {
   int32_t refs;              /* STORED nodes in it, pending writes homed in it, hosts */
   uint8_t device;            /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;           /* memory of the host: never written, release() at the end */
+  uint8_t homed;             /* a pending write will end here: there is one at most */
   int64_t bytes;
   void *ptr;                 /* device address */
   struct fl_node *nodes;     /* STORED nodes living here, linked by bnext/bprev */
@@ -71,19 +72,22 @@ typedef struct fl_node {
   uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
+  uint8_t named;              /* a handle has named it: a write may not take it over */
+  uint8_t queued;             /* on the work list of fl_node_settle, through snext */
   uint32_t site;              /* script line that recorded it */
   int32_t index;              /* place in the window, -1: not there */
+  int32_t slot;               /* scratch of plan/: its place in the program being made */
   fl_layout *shape;           /* contiguous layout of its sizes */
   fl_layout *layout;          /* how its elements lie: the shape itself but for views */
   int64_t offset;             /* first element, counted from base's (PENDING view) or the buffer's (STORED) first */
   struct fl_node **in;        /* nin inputs; NULL where scal[i] stands instead; = in0 if nin <= 3 */
-  struct fl_node *in0[3];
+  struct fl_node *in0[3];     /* valid while PENDING or while there is an entry; then nin = 0 */
   struct fl_node *base;       /* PENDING view: the non-view node it looks into (one of its uses); else NULL */
   fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype */
   fl_attr *attr;
   fl_entry *entry;            /* not NULL: tracked */
   fl_buffer *buffer;          /* STORED (a reference) */
-  struct fl_node *bnext, *bprev;
+  struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
@@ -93,30 +97,50 @@ typedef struct fl_node {
 typedef struct fl_window { struct { fl_node **at; int64_t n, cap; } nodes; int64_t live; int64_t bytes; } fl_window;
 
 /* New PENDING node with held = 1, owned by the innermost borrowing scope and appended to
-** the window; takes one use of each input. Shape reference is consumed. NULL: out of memory. */
+** the window; takes one use of each input. The shape's reference is consumed, also on
+** failure. NULL: out of memory, or an input FAILED (its message is repeated). The caller
+** fills axes, scal and attr, then calls fl_entry_attach. Not for views. */
 fl_node *fl_node_new(struct flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in);
-/* A STORED node over buf (reference consumed), owned by the scope. layout consumed. */
+/* A view of 'parent'. layout and offset are already composed with parent's own, so they
+** count from parent's base (PENDING) or buffer (STORED; the view is then STORED at once and
+** shares the buffer). shape and layout are consumed, *how is copied. track: attach an entry
+** if builders would (do not call fl_entry_attach on a view); 0: never (detach). Without an
+** entry in[0] is the base. */
+fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout, int64_t offset,
+                      const fl_attr *how, int track);
+/* A number of the script, owned by the scope: state NUMBER, 0-d, nominal dtype f32 or i64. */
+fl_node *fl_node_number(struct flame_context *c, int isint, fl_scalar v);
+/* The node's attr, zeroed when made here. NULL: out of memory. */
+fl_attr *fl_node_attr(fl_node *n);
+/* A STORED node over buf (reference consumed), owned by the scope. layout consumed; both
+** also on failure. Its op is FL_OP_copy without inputs. */
 fl_node *fl_node_stored(struct flame_context *c, int dtype, fl_buffer *buf, fl_layout *layout, int64_t offset);
 void fl_node_hold(fl_node *n);                 /* held++ */
 void fl_node_drop(fl_node *n);                 /* held--, settle */
 void fl_node_gref(fl_node *n);
 void fl_node_ungref(fl_node *n);
 int fl_node_needed(const fl_node *n);          /* is the value needed: see above */
+void fl_node_settle(fl_node *n);               /* after a count fell: drop what nobody needs */
 /* PENDING -> STORED: gives back the inputs, leaves the window. buf reference consumed. */
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 void fl_node_fail(fl_node *n, const char *message);
-/* Move a STORED node to another buffer of the same layout (copy on write of a snapshot). */
+/* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
+** offset stays; the node takes a reference of its own. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
 void fl_window_compact(struct flame_context *c);
 
 fl_buffer *fl_buffer_new(struct flame_context *c, int device, int64_t bytes);   /* through the engine; refs = 1 */
+/* Memory of the host on the CPU. NULL: out of memory, release was not called. */
+fl_buffer *fl_buffer_foreign(struct flame_context *c, void *p, int64_t bytes,
+                             void (*release)(void *p, void *arg), void *arg);
 fl_buffer *fl_buffer_retain(fl_buffer *b);
 void fl_buffer_release(struct flame_context *c, fl_buffer *b);
 
 /* Borrowing scope: nodes made since fl_scope_begin are dropped at fl_scope_end. */
 int64_t fl_scope_begin(struct flame_context *c);
 void fl_scope_end(struct flame_context *c, int64_t mark);
-/* Let 'n' outlive the inner scope: it is borrowed from the outer one instead. */
+/* Let 'n' outlive the inner scope begun at 'mark': fl_scope_end(c, mark), still to be called,
+** hands it to the outer scope. Returns n; NULL, or a node of no inner scope, passes through. */
 fl_node *fl_scope_pass(struct flame_context *c, int64_t mark, fl_node *n);
 #endif

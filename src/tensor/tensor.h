@@ -16,11 +16,20 @@ struct flame_tensor {
   struct flame_tensor *grad;  /* .grad, NULL: none */
   void *hooks;                /* list kept by autograd/ */
   const char *made_by;        /* view handles: "x[…]", "reshape": static text for the message */
+  struct flame_tensor *next, *prev;   /* of the context's handles */
 };
 
-/* New handle on a node, refs = 1. NULL in, NULL out. */
+/* New handle on a node, refs = 1, within a scope. NULL in, NULL out. A node that a handle
+** has named before is aliased: the handle's node may be another than n. */
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n);
 flame_tensor *fl_tensor_new_view(flame_context *c, fl_node *n, const char *made_by);
+flame_tensor *fl_tensor_retain(flame_tensor *t);       /* refs + 1; undone by flame_free */
+/* Drop value, gradient and hooks now; the struct stays for its owners (x:free(), scopes). */
+void fl_tensor_shut(flame_tensor *t);
+/* .grad becomes 'grad' (a reference is taken), NULL: none. */
+void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad);
+/* Does t name a value? Otherwise keeps the error "the tensor was freed". */
+int fl_tensor_open(const flame_tensor *t, const char *op);
 /* Make the handle name n (checks: not a view, not a tracked leaf outside no_grad, same shape,
 ** dtype, device). n gets the old value's memory as home where the handle owned it; a n that is
 ** anything but a fresh PENDING node of this call is copied first. Leafhood stays. */

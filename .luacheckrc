@@ -1,0 +1,7 @@
+std = "lua54"
+max_line_length = 120
+self = false
+files["spec"] = { std = "+busted", globals = { "assert" } }
+files["spec/**/*_spec.lua"] = { std = "lua54+busted", globals = { "assert", "flame" } }
+files["examples"] = { read_globals = { "flame" } }
+files["bench"] = { read_globals = { "flame" } }

@@ -1,0 +1,56 @@
+# The front door. `make` alone builds the release into build/; `make help` lists the rest.
+# Every target works as root or not; only tools/install, when a package is missing, needs root.
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all help run test check install-packages asan ubsan tsan debug oom fuzz bench docs golden gpu clean
+.DEFAULT_GOAL := all
+
+all: ## release build into build/
+	@tools/build release
+
+help: ## this list
+	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20
+
+install-packages: ## install what is missing (Debian packages, as root)
+	@tools/install
+
+run: install-packages all ## build, then train a small model on text for about a minute
+	build/flame-lua examples/chargpt.lua
+
+test: install-packages ## all C tests and specs; ends in "N passed, N failed"
+	@tools/build release all specs
+	@tools/test build
+
+check: install-packages ## warnings as errors, tests, lint, layers, symbols, generated files
+	@tools/check
+
+debug: ## debug build into build-debug/
+	@tools/build debug
+
+asan ubsan tsan: install-packages ## all specs under that sanitizer, in build-asan/ …
+	@tools/build $@ all specs
+	@tools/test build-$@
+
+oom: install-packages ## the specs that make allocations fail
+	@tools/build release all specs
+	@tools/test build oom
+
+fuzz: install-packages ## a minute of fuzzing under ASan and UBSan
+	@tools/fuzz
+
+bench: all ## every benchmark in bench/
+	@tools/bench build
+
+docs: all ## write the generated pages of docs/
+	@tools/docs write
+
+golden: all ## write spec/golden/ anew; review the diff
+	@tools/golden build
+
+gpu: ## specs and benchmarks on this machine's GPU
+	@tools/build release all specs
+	@FLAME_DEVICE=cuda tools/gpu-run
+
+clean: ## remove all build folders
+	rm -rf build build-debug build-asan build-ubsan build-tsan build-werror build-fuzz .carry

@@ -1,0 +1,200 @@
+/*
+** What every generated kernel starts with, after tensor/math.h: storage conversions, packs of
+** elements that travel in one load or store, division by run-time constants, reductions over
+** lanes and blocks. Header-free; compiled with -default-device.
+**
+** A storage type S is the unsigned integer of the dtype's size; in_<dtype> gives the register
+** value of it, out_<dtype> the bits of a register value that is already rounded to the dtype.
+*/
+#pragma nv_diag_suppress 177    /* a coordinate or pointer that one path does not need */
+typedef unsigned char s1;
+typedef unsigned short s2;
+typedef unsigned int s4;
+typedef unsigned long long s8;
+#define FN __device__ __forceinline__
+
+/* The same bits as fl_f16_bits and fl_f16_value, by the conversion instructions. */
+FN s2 out_f16(float x) { s2 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+FN float in_f16(s2 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
+FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+FN float in_bf16(s2 h) { return __uint_as_float((unsigned)h << 16); }
+FN float round_f16(float x) { return in_f16(out_f16(x)); }
+FN float round_bf16(float x) { return in_bf16(out_bf16(x)); }
+FN double in_f64(s8 b) { return __longlong_as_double((long long)b); }
+FN s8 out_f64(double x) { return (s8)__double_as_longlong(x); }
+FN float in_f32(s4 b) { return __uint_as_float(b); }
+FN s4 out_f32(float x) { return __float_as_uint(x); }
+FN int64_t in_i64(s8 b) { return (int64_t)b; }
+FN s8 out_i64(int64_t x) { return (s8)x; }
+FN int32_t in_i32(s4 b) { return (int32_t)b; }
+FN s4 out_i32(int32_t x) { return (s4)x; }
+FN int32_t in_i16(s2 b) { return (short)b; }
+FN s2 out_i16(int32_t x) { return (s2)x; }
+FN int32_t in_i8(s1 b) { return (signed char)b; }
+FN s1 out_i8(int32_t x) { return (s1)x; }
+FN int32_t in_u8(s1 b) { return b; }
+FN s1 out_u8(int32_t x) { return (s1)x; }
+FN int32_t in_bool(s1 b) { return b != 0; }
+FN s1 out_bool(int32_t x) { return (s1)(x != 0); }
+
+/* V elements of S in registers. Starts as zeros ({}), each element is put once. */
+template <class S, int V> struct pack {
+  unsigned w[sizeof(S) * V / 4];
+  FN S get(int q) const {
+    if constexpr (sizeof(S) == 8) return (S)w[2 * q] | (S)w[2 * q + 1] << 32;
+    else if constexpr (sizeof(S) == 4) return (S)w[q];
+    else if constexpr (sizeof(S) == 2) return (S)(w[q / 2] >> 16 * (q % 2));
+    else return (S)(w[q / 4] >> 8 * (q % 4));
+  }
+  FN void put(int q, S x) {
+    if constexpr (sizeof(S) == 8) { w[2 * q] = (unsigned)x; w[2 * q + 1] = (unsigned)(x >> 32); }
+    else if constexpr (sizeof(S) == 4) w[q] = (unsigned)x;
+    else if constexpr (sizeof(S) == 2) w[q / 2] |= (unsigned)x << 16 * (q % 2);
+    else w[q / 4] |= (unsigned)x << 8 * (q % 4);
+  }
+};
+template <class S> struct pack<S, 1> {
+  S x;
+  FN S get(int) const { return x; }
+  FN void put(int, S y) { x = y; }
+};
+
+/* p is aligned to 16 bytes or the pack's size, whichever is less. */
+template <int V, class S> FN pack<S, V> load(const S *p) {
+  pack<S, V> r;
+  constexpr int bytes = sizeof(S) * V;
+  if constexpr (V == 1) r.x = *p;
+  else if constexpr (bytes == 4) r.w[0] = *(const unsigned *)p;
+  else if constexpr (bytes == 8) {
+    const uint2 a = *(const uint2 *)p;
+    r.w[0] = a.x; r.w[1] = a.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < bytes / 16; i++) {
+      const uint4 a = ((const uint4 *)p)[i];
+      r.w[4 * i] = a.x; r.w[4 * i + 1] = a.y; r.w[4 * i + 2] = a.z; r.w[4 * i + 3] = a.w;
+    }
+  }
+  return r;
+}
+
+template <int V, class S> FN void store(S *p, const pack<S, V> &r) {
+  constexpr int bytes = sizeof(S) * V;
+  if constexpr (V == 1) *p = r.x;
+  else if constexpr (bytes == 4) *(unsigned *)p = r.w[0];
+  else if constexpr (bytes == 8) *(uint2 *)p = make_uint2(r.w[0], r.w[1]);
+  else {
+#pragma unroll
+    for (int i = 0; i < bytes / 16; i++)
+      ((uint4 *)p)[i] = make_uint4(r.w[4 * i], r.w[4 * i + 1], r.w[4 * i + 2], r.w[4 * i + 3]);
+  }
+}
+
+/* x / d for x < 2^31: m holds the multiplier and, above it, the shift. */
+FN unsigned divide(unsigned x, long long m) {
+  return (__umulhi(x, (unsigned)m) + x) >> (unsigned)(m >> 32);
+}
+
+/* Checked position: 1-based 'given' on an axis of n to 0-based; see FL_I_INDEX. */
+struct fault_record { int site, pad; long long value, position; };
+FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
+                    long long site, int64_t where) {
+  if (ignore && given == -100) return 0;
+  const int64_t i = negative && given < 0 ? given + n : given - 1;
+  if (i >= 0 && i < n) return i;
+  fault_record *r = (fault_record *)fault;
+  if (atomicCAS(&r->site, -1, (int)site) == -1) { r->value = given; r->position = where; }
+  return 0;
+}
+
+/* A value and the place it came from; joined by the argmax and argmin structs. */
+template <class T> struct placed { T v; long long at; };
+
+template <class A> FN A from_lane(A x, int d) { return __shfl_xor_sync(~0u, x, d); }
+template <class T> FN placed<T> from_lane(placed<T> x, int d) {
+  placed<T> r;
+  r.v = __shfl_xor_sync(~0u, x.v, d);
+  r.at = __shfl_xor_sync(~0u, x.at, d);
+  return r;
+}
+
+/* Over groups of T lanes (a power of two <= 32): all lanes get the result; the lower lane's
+** value is the left operand, so that all compute the same. */
+template <class R, int T> FN typename R::A join_lanes(typename R::A x) {
+  const int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int d = 1; d < T; d *= 2) {
+    const typename R::A y = from_lane(x, d);
+    x = lane & d ? R::join(y, x) : R::join(x, y);
+  }
+  return x;
+}
+
+/* Over a block of T threads; 'shared' holds T / 32 values and is used by one join at a time
+** (the caller puts a barrier between two uses of the same memory). All threads get it. */
+template <class R, int T> FN typename R::A join_block(typename R::A x, typename R::A *shared) {
+  x = join_lanes<R, 32>(x);
+  if ((threadIdx.x & 31) == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = shared[threadIdx.x % (T / 32)];
+  return join_lanes<R, T / 32>(x);
+}
+
+template <class R> FN typename R::A join_four(const typename R::A (&a)[4]) {
+  return R::join(R::join(a[0], a[1]), R::join(a[2], a[3]));
+}
+
+/* Partial results wait in scratch, 16 bytes each. */
+template <class A> FN A *slot(long long scratch, long long i) { return (A *)(scratch + i * 16); }
+
+/* The m results from 'first' on, joined as a row of m elements by a block of T threads. */
+template <class R, int T>
+FN typename R::A join_slots(const typename R::A *first, long long m, typename R::A *shared) {
+  typename R::A a[4];
+#pragma unroll
+  for (int q = 0; q < 4; q++) a[q] = R::start();
+  for (long long e = threadIdx.x * 4; e < m; e += T * 4) {
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+      if (e + q < m) a[q] = R::join(a[q], *slot<const typename R::A>((long long)first, e + q));
+  }
+  return join_block<R, T>(join_four<R>(a), shared);
+}
+
+/* 256 threads hold four of 64 columns in 16 lanes; thread c < 64 gets column c. */
+template <class R>
+FN typename R::A join_columns(const typename R::A (&a)[4], typename R::A (&shared)[16][64]) {
+  const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16;
+#pragma unroll
+  for (int q = 0; q < 4; q++) shared[y][x + q] = a[q];
+#pragma unroll
+  for (int s = 8; s > 0; s /= 2) {
+    __syncthreads();
+    if (y < s) {
+#pragma unroll
+      for (int q = 0; q < 4; q++) shared[y][x + q] = R::join(shared[y][x + q], shared[y + s][x + q]);
+    }
+  }
+  __syncthreads();
+  const typename R::A r = shared[0][threadIdx.x % 64];
+  __syncthreads();
+  return r;
+}
+
+/* What a launch over many instances gets: fl_text_multi. */
+struct batch { const long long *table; const int2 *chunk; const long long *scalars; };
+
+/* True in the block that is the last of 'n' to arrive; the counter is 0 again after it. All
+** that the blocks wrote before is then visible. */
+FN bool arrive_last(unsigned *counter, unsigned n) {
+  __shared__ unsigned last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1u) == n - 1;
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}

@@ -1,0 +1,424 @@
+/*
+** The fake driver: see fake_driver.h. For every entry point of api.def there is a fake_ (or,
+** for NVRTC and cuBLASLt, fake_<name>) function that does it, and a generated wrapper that
+** counts the call and makes it fail on request. A release that is made to fail still
+** releases: the caller has done what it can.
+*/
+#include "fake_driver.h"
+#include "base/hash.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+fake_state fake = { .capacity = 1ll << 30, .devices = 1 };
+static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;   /* compile threads */
+
+void fake_reset(void) {
+  fake_state f = { .capacity = 1ll << 30, .devices = 1, .contexts = fake.contexts,
+                   .pushed = fake.pushed, .streams = fake.streams, .events = fake.events,
+                   .blocks = fake.blocks, .bytes = fake.bytes, .pinned = fake.pinned,
+                   .modules = fake.modules, .programs = fake.programs, .lt = fake.lt };
+  fake = f;
+}
+
+int64_t fake_leaks(void) {
+  return llabs(fake.contexts) + llabs(fake.pushed) + llabs(fake.streams) + llabs(fake.events) +
+         llabs(fake.blocks) + llabs(fake.pinned) + llabs(fake.modules) + llabs(fake.programs) +
+         llabs(fake.lt);
+}
+
+static int fake_is_sticky(fl_cu_result r) { return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES; }
+
+/* Count a call; 1 when it is to fail. A sticky error stays. */
+static int fake_trip(const char *name) {
+  pthread_mutex_lock(&fake_lock);
+  int bad = 0;
+  if (!fake.only || strcmp(fake.only, name) == 0) {
+    fake.calls++;
+    bad = fake.fail_at && (fake.calls == fake.fail_at || (fake.calls > fake.fail_at && fake.forever));
+  }
+  if (fake.failed && fake_is_sticky(fake.code)) bad = 1;
+  if (bad && !fake.failed) fake.failed = name;
+  pthread_mutex_unlock(&fake_lock);
+  return bad;
+}
+
+static int fake_releases(const char *name) {
+  return strstr(name, "Destroy") || strstr(name, "Free") || strstr(name, "Release") ||
+         strstr(name, "Unload") || strcmp(name, "CtxPop") == 0;
+}
+
+static void fake_add(int64_t *count, int64_t n) {
+  pthread_mutex_lock(&fake_lock);
+  *count += n;
+  pthread_mutex_unlock(&fake_lock);
+}
+
+/* An opaque object of at least one byte, counted. */
+static void *fake_new(int64_t *count, size_t size) {
+  void *p = calloc(1, size);
+  if (p) fake_add(count, 1);
+  return p;
+}
+
+static void fake_delete(int64_t *count, void *p) {
+  if (!p) return;
+  free(p);
+  fake_add(count, -1);
+}
+
+/* ---- driver ---- */
+
+static char fake_context[1];
+
+static fl_cu_result fake_Init(unsigned flags) { (void)flags; return FL_CU_OK; }
+static fl_cu_result fake_DriverGetVersion(int *v) { *v = 13000; return FL_CU_OK; }
+static fl_cu_result fake_DeviceGetCount(int *n) { *n = fake.devices; return FL_CU_OK; }
+static fl_cu_result fake_DeviceGet(fl_cu_device *d, int i) { *d = i; return FL_CU_OK; }
+static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
+  snprintf(name, (size_t)size, "Fake %d", d);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
+  (void)d;
+  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : 132;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
+  (void)d;
+  fake.contexts++;
+  *c = (fl_cu_context)(void *)fake_context;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_PrimaryRelease(fl_cu_device d) { (void)d; fake.contexts--; return FL_CU_OK; }
+static fl_cu_result fake_CtxPush(fl_cu_context c) {
+  if ((void *)c != fake_context) return FL_CU_INVALID_CONTEXT;
+  fake.pushed++;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_CtxPop(fl_cu_context *c) {
+  *c = (fl_cu_context)(void *)fake_context;
+  fake.pushed--;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_StreamCreate(fl_cu_stream *s, unsigned flags) {
+  (void)flags;
+  *s = fake_new(&fake.streams, 1);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_StreamDestroy(fl_cu_stream s) { fake_delete(&fake.streams, s); return FL_CU_OK; }
+static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) { (void)s; return FL_CU_OK; }
+static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
+  (void)flags;
+  *e = fake_new(&fake.events, 1);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_EventDestroy(fl_cu_event e) { fake_delete(&fake.events, e); return FL_CU_OK; }
+static fl_cu_result fake_EventRecord(fl_cu_event e, fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
+static fl_cu_result fake_EventQuery(fl_cu_event e) {
+  (void)e;
+  if (fake.busy == 0) return FL_CU_OK;
+  if (fake.busy > 0) fake.busy--;
+  return FL_CU_NOT_READY;
+}
+
+/* Blocks carry their size in front, 256 bytes so that addresses are aligned as the driver's. */
+enum { FAKE_HEAD = 256 };
+static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
+  if (bytes == 0) return FL_CU_INVALID_VALUE;
+  if ((int64_t)bytes > fake.capacity - fake.bytes) return FL_CU_OUT_OF_MEMORY;
+  char *q = aligned_alloc(FAKE_HEAD, (bytes + 2 * FAKE_HEAD - 1) / FAKE_HEAD * FAKE_HEAD);
+  if (!q) return FL_CU_OUT_OF_MEMORY;
+  memcpy(q, &bytes, sizeof bytes);
+  fake.blocks++;
+  fake.allocs++;
+  fake.bytes += (int64_t)bytes;
+  *p = (fl_cu_ptr)(uintptr_t)(q + FAKE_HEAD);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_MemFree(fl_cu_ptr p) {
+  char *q = (char *)(uintptr_t)p - FAKE_HEAD;
+  size_t bytes;
+  if (!p) return FL_CU_OK;
+  memcpy(&bytes, q, sizeof bytes);
+  fake.blocks--;
+  fake.bytes -= (int64_t)bytes;
+  free(q);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_MemGetInfo(size_t *left, size_t *total) {
+  *left = (size_t)(fake.capacity - fake.bytes);
+  *total = (size_t)fake.capacity;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_HostAlloc(void **p, size_t bytes, unsigned flags) {
+  (void)flags;
+  *p = fake_new(&fake.pinned, bytes);
+  return *p ? FL_CU_OK : FL_CU_OUT_OF_MEMORY;
+}
+static fl_cu_result fake_HostFree(void *p) { fake_delete(&fake.pinned, p); return FL_CU_OK; }
+static fl_cu_result fake_CopyIn(fl_cu_ptr dst, const void *src, size_t n, fl_cu_stream s) {
+  (void)s;
+  memcpy((void *)(uintptr_t)dst, src, n);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_CopyOut(void *dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
+  (void)s;
+  memcpy(dst, (void *)(uintptr_t)src, n);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_CopyOn(fl_cu_ptr dst, fl_cu_ptr src, size_t n, fl_cu_stream s) {
+  (void)s;
+  memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n, fl_cu_stream s) {
+  (void)s;
+  memset((void *)(uintptr_t)dst, v, n);
+  return FL_CU_OK;
+}
+
+/* A module remembers the functions asked of it: they are released with it. */
+typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
+static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
+  if (memcmp(image, "FAKECUBIN", 9) != 0) return FL_CU_INVALID_IMAGE;
+  *m = fake_new(&fake.modules, sizeof(fake_function));
+  fake.loads++;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_ModuleUnload(fl_cu_module m) {
+  fake_function *f = (fake_function *)(void *)m;
+  for (fake_function *g = f->next, *next; g; g = next) {
+    next = g->next;
+    free(g);
+  }
+  fake_delete(&fake.modules, f);
+  return FL_CU_OK;
+}
+static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m, const char *name) {
+  fake_function *all = (fake_function *)(void *)m, *g = calloc(1, sizeof *g);
+  if (!g) return FL_CU_OUT_OF_MEMORY;
+  snprintf(g->name, sizeof g->name, "%s", name);
+  g->next = all->next;
+  all->next = g;
+  *f = (fl_cu_function)(void *)g;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
+  (void)f; (void)which; (void)v;
+  return FL_CU_OK;
+}
+static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy, unsigned gz,
+                                      unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                      fl_cu_stream s, void **params, void **extra) {
+  (void)shared; (void)s; (void)extra;
+  const uint64_t threads = (uint64_t)bx * by * bz;
+  if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
+  if (fake.nlaunch < FAKE_LAUNCHES) {
+    fake_launch *l = &fake.launch[fake.nlaunch];
+    snprintf(l->name, sizeof l->name, "%s", ((fake_function *)(void *)f)->name);
+    l->grid = gx;
+    l->block = bx;
+    memcpy(l->word, params[0], 3 * sizeof *l->word);     /* the smallest parameter there is */
+  }
+  fake.nlaunch++;
+  return FL_CU_OK;
+}
+
+/* Not counted and never failing: they are how a failure is told. */
+static fl_cu_result fake_GetErrorName(fl_cu_result r, const char **name) {
+  *name = r == FL_CU_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+        : r == FL_CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+        : r == FL_CU_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OTHER";
+  return FL_CU_OK;
+}
+static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
+  (void)r;
+  *text = "made to fail";
+  return FL_CU_OK;
+}
+
+/* ---- NVRTC ---- */
+
+typedef struct fake_program { uint64_t hash; int bad; } fake_program;
+static fl_rtc_result fake_nvrtcVersion(int *major, int *minor) { *major = 13; *minor = 0; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text, const char *name, int n,
+                                             const char *const *headers, const char *const *names) {
+  (void)name; (void)n; (void)headers; (void)names;
+  fake_program *q = fake_new(&fake.programs, sizeof *q);
+  if (!q) return FL_RTC_OUT_OF_MEMORY;
+  q->hash = fl_hash64(text, strlen(text), 1);
+  q->bad = strstr(text, "#error please") != NULL;
+  *p = (fl_rtc_program)(void *)q;
+  return FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcDestroyProgram(fl_rtc_program *p) {
+  fake_delete(&fake.programs, *p);
+  *p = NULL;
+  return FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n, const char *const *options) {
+  (void)n; (void)options;
+  fake_add(&fake.compiles, 1);
+  return ((fake_program *)(void *)p)->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p, size_t *n) { (void)p; *n = 32; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
+  memset(cubin, 0, 32);
+  memcpy(cubin, "FAKECUBIN", 9);
+  memcpy(cubin + 16, &((fake_program *)(void *)p)->hash, 8);
+  return FL_RTC_OK;
+}
+static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p, size_t *n) { (void)p; *n = 14; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcGetProgramLog(fl_rtc_program p, char *log) {
+  (void)p;
+  memcpy(log, "flame.cu(1): no", 14);
+  log[13] = 0;
+  return FL_RTC_OK;
+}
+static const char *fake_nvrtcGetErrorString(fl_rtc_result r) { return r == FL_RTC_OK ? "NVRTC_SUCCESS" : "NVRTC_ERROR"; }
+
+/* ---- cuBLASLt ---- */
+
+typedef struct fake_layout { unsigned type; int64_t rows, cols, ld, stride; int32_t batch; } fake_layout;
+typedef struct fake_desc { unsigned compute, scale; int32_t ta, tb; } fake_desc;
+static size_t fake_cublasLtGetVersion(void) { return 130000; }
+static fl_lt_status fake_cublasLtCreate(fl_lt_handle *h) { *h = fake_new(&fake.lt, 1); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtDestroy(fl_lt_handle h) { fake_delete(&fake.lt, h); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned compute, unsigned scale) {
+  fake_desc *q = fake_new(&fake.lt, sizeof *q);
+  if (q) *q = (fake_desc){ compute, scale, 0, 0 };
+  *d = q;
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatmulDescDestroy(fl_lt_desc d) { fake_delete(&fake.lt, d); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned which, const void *p, size_t n) {
+  fake_desc *q = d;
+  if (n != 4 || (which != FL_LT_TRANSA && which != FL_LT_TRANSB)) return 7;
+  memcpy(which == FL_LT_TRANSA ? &q->ta : &q->tb, p, 4);
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned type, uint64_t rows, uint64_t cols, int64_t ld) {
+  if (!rows || !cols || ld < (int64_t)rows) return 7;
+  fake_layout *q = fake_new(&fake.lt, sizeof *q);
+  if (q) *q = (fake_layout){ type, (int64_t)rows, (int64_t)cols, ld, 0, 1 };
+  *l = q;
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatrixLayoutDestroy(fl_lt_layout l) { fake_delete(&fake.lt, l); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatrixLayoutSetAttribute(fl_lt_layout l, unsigned which, const void *p, size_t n) {
+  fake_layout *q = l;
+  if (which == FL_LT_BATCH_COUNT && n == 4) memcpy(&q->batch, p, 4);
+  else if (which == FL_LT_BATCH_STRIDE && n == 8) memcpy(&q->stride, p, 8);
+  else return 7;
+  return FL_LT_OK;
+}
+static fl_lt_status fake_cublasLtMatmulPreferenceCreate(fl_lt_preference *p) { *p = fake_new(&fake.lt, 1); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatmulPreferenceDestroy(fl_lt_preference p) { fake_delete(&fake.lt, p); return FL_LT_OK; }
+static fl_lt_status fake_cublasLtMatmulPreferenceSetAttribute(fl_lt_preference p, unsigned which, const void *v, size_t n) {
+  (void)p; (void)v;
+  return n == (which == FL_LT_PREF_SPACE ? 8u : 4u) ? FL_LT_OK : 7;
+}
+
+/* The shapes must fit together, as the library demands. */
+static int fake_fits(const fake_desc *d, const fake_layout *a, const fake_layout *b, const fake_layout *c) {
+  const int64_t m = d->ta ? a->cols : a->rows, k = d->ta ? a->rows : a->cols;
+  const int64_t n = d->tb ? b->rows : b->cols, kb = d->tb ? b->cols : b->rows;
+  return m == c->rows && n == c->cols && k == kb && a->batch == b->batch && b->batch == c->batch;
+}
+static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_desc d, fl_lt_layout a,
+    fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want, fl_lt_found *found, int *n) {
+  (void)h; (void)o; (void)p; (void)want;
+  if (!fake_fits(d, a, b, c)) return 7;
+  memset(found, 0, sizeof *found);
+  *n = 1;
+  return FL_LT_OK;
+}
+
+static double fake_get(const void *p, unsigned type, int64_t i) {
+  return type == FL_LT_R_64F ? ((const double *)p)[i] : ((const float *)p)[i];
+}
+static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc, const void *alpha, const void *pa,
+    fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc, fl_lt_layout cl,
+    void *po, fl_lt_layout ol, const fl_lt_algo *algo, void *space, size_t bytes, fl_cu_stream s) {
+  const fake_desc *d = desc;
+  const fake_layout *a = al, *b = bl, *c = ol;
+  (void)h; (void)alpha; (void)beta; (void)pc; (void)cl; (void)algo; (void)space; (void)bytes; (void)s;
+  if (!fake_fits(d, a, b, c)) return 7;
+  fake.products++;
+  const int64_t kk = d->ta ? a->rows : a->cols;
+  for (int64_t q = 0; q < c->batch; q++)
+    for (int64_t j = 0; j < c->cols; j++)
+      for (int64_t i = 0; i < c->rows; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < kk; k++)
+          sum += fake_get(pa, a->type, q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
+                 fake_get(pb, b->type, q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
+        const int64_t at = q * c->stride + j * c->ld + i;
+        if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
+        else ((float *)po)[at] = (float)sum;
+      }
+  return FL_LT_OK;
+}
+
+/* ---- wrappers and tables ---- */
+
+static fl_rtc_result fake_rtc_code(void) {
+  return fake.code == FL_CU_OUT_OF_MEMORY ? FL_RTC_OUT_OF_MEMORY : FL_RTC_COMPILATION;
+}
+static fl_lt_status fake_lt_code(void) {
+  return fake.code == FL_CU_OUT_OF_MEMORY ? FL_LT_ALLOC_FAILED : FL_LT_EXECUTION_FAILED;
+}
+
+#define DRIVER(name, symbol, params, args) \
+  static fl_cu_result trip_##name params { \
+    if (strncmp(#name, "GetError", 8) == 0) return fake_##name args; \
+    const int bad = fake_trip(#name); \
+    if (bad && !fake_releases(#name)) return fake.code; \
+    const fl_cu_result done = fake_##name args; \
+    return bad ? fake.code : done; \
+  }
+#define NVRTC(name, params, args) \
+  static fl_rtc_result trip_##name params { \
+    const int bad = fake_trip(#name); \
+    if (bad && !fake_releases(#name)) return fake_rtc_code(); \
+    const fl_rtc_result r = fake_##name args; \
+    return bad ? fake_rtc_code() : r; \
+  }
+#define BLASLT(name, params, args) \
+  static fl_lt_status trip_##name params { \
+    const int bad = fake_trip(#name); \
+    if (bad && !fake_releases(#name)) return fake_lt_code(); \
+    const fl_lt_status r = fake_##name args; \
+    return bad ? fake_lt_code() : r; \
+  }
+#include "cuda/api.def"
+
+static const fl_driver fake_driver = {
+#define DRIVER(name, symbol, params, args) .name = trip_##name,
+#include "cuda/api.def"
+};
+static const fl_nvrtc fake_nvrtc = {
+#define NVRTC(name, params, args) .name = trip_##name,
+#define NVRTC_VALUE(type, name, params, args) .name = fake_##name,
+#include "cuda/api.def"
+};
+static const fl_blaslt fake_blaslt = {
+#define BLASLT(name, params, args) .name = trip_##name,
+#define BLASLT_VALUE(type, name, params, args) .name = fake_##name,
+#include "cuda/api.def"
+};
+
+static const fl_driver *fake_get_driver(const char **reason) { (void)reason; return &fake_driver; }
+static const fl_nvrtc *fake_get_nvrtc(const char **reason) {
+  if (!fake.missing_nvrtc) return &fake_nvrtc;
+  if (reason) *reason = "libnvrtc.so.13 not found (fake)";
+  return NULL;
+}
+static const fl_blaslt *fake_get_blaslt(const char **reason) {
+  if (!fake.missing_blaslt) return &fake_blaslt;
+  if (reason) *reason = "libcublasLt.so.13 not found (fake)";
+  return NULL;
+}
+const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt };

@@ -1,0 +1,42 @@
+/*
+** A CUDA driver, NVRTC and cuBLASLt that need no GPU, behind the tables of src/cuda/api.def.
+** Device memory is host memory, copies are memcpy, launches are written down, the matrix
+** product is computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call
+** can be made to fail, once or for ever, with any result; everything created is counted
+** until it is released, so that a test can ask for leaks after a failure at any place.
+** A test includes fake_driver.c; there is one fake per program.
+*/
+#ifndef FAKE_DRIVER_H
+#define FAKE_DRIVER_H
+#include "cuda/api.h"
+
+enum { FAKE_LAUNCHES = 64 };
+typedef struct fake_launch { char name[64]; unsigned grid, block; int64_t word[4]; } fake_launch;
+
+typedef struct fake_state {
+  /* what to do */
+  int64_t fail_at;                /* this call fails (1: the next after fake_reset); 0: none */
+  int forever;                    /* and all after it */
+  fl_cu_result code;              /* with this result (NVRTC and cuBLASLt: one of theirs) */
+  const char *only;               /* fail_at counts and fails calls of this name alone */
+  int64_t capacity;               /* bytes of device memory */
+  int busy;                       /* event queries that say "not ready"; -1: all of them */
+  int missing_nvrtc, missing_blaslt;   /* the library can not be opened */
+  int devices;
+  /* what happened */
+  int64_t calls;                  /* that could have failed */
+  const char *failed;             /* name of the first call that was made to fail */
+  int64_t allocs, compiles, loads, products;
+  int64_t nlaunch;
+  fake_launch launch[FAKE_LAUNCHES];   /* the first ones */
+  /* what lives */
+  int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt;
+} fake_state;
+
+extern fake_state fake;
+extern const fl_cuda_lib fake_libraries;
+/* Zero counts and wishes; what lives stays counted. */
+void fake_reset(void);
+/* Number of things created and not released, and contexts left current. */
+int64_t fake_leaks(void);
+#endif

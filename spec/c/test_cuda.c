@@ -1,0 +1,705 @@
+/*
+** Tests of the CUDA device against the fake driver: pool, copies, compiling and its caches,
+** plans, matrix products, interrupts, and the failure of every call at every place.
+*/
+#include "fake_driver.c"
+#include "base/env.h"
+#include "cuda/state.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int passed, failed;
+
+static void check_at(int ok, const char *what, int line) {
+  if (ok) { passed++; return; }
+  failed++;
+  printf("test_cuda.c:%d: failed: %s\n", line, what);
+}
+#define CHECK(x) check_at((x) != 0, #x, __LINE__)
+
+/* ---- a context and a device ---- */
+
+static flame_status open_fake(flame_context *c, fl_device *d) {
+  memset(c, 0, sizeof *c);
+  memset(d, 0, sizeof *d);
+  return fl_cuda_open_with(c, d, 0, &fake_libraries);
+}
+
+static void close_fake(flame_context *c, fl_device *d) {
+  if (d->table) d->table->close(d);
+  CHECK(fake_leaks() == 0 && fake.bytes == 0);
+  CHECK(c->mem.live_bytes == 0 && c->mem.live_blocks == 0);
+}
+
+/* ---- a plan made by hand ---- */
+
+enum { N = 1000, STEPS = 5, KERNELS = 7 };
+typedef struct sample {
+  fl_plan plan;
+  fl_step step[STEPS];
+  fl_kernel kernel[KERNELS];
+  fl_instr instr[KERNELS][3];
+  fl_operand operand[KERNELS][3];
+  fl_store store[KERNELS];
+  fl_matmul matmul;
+  fl_ext ext[2];
+  fl_out out[2];
+} sample;
+
+/* out[to] = ext[0] op ext[1] over n elements */
+static void make_kernel(sample *p, int i, int op, int64_t n, int to) {
+  fl_kernel *k = &p->kernel[i];
+  *k = (fl_kernel){ .kind = FL_K_MAP, .nkept = 1, .size = { n }, .points = n, .rows = n, .n = 1,
+                    .ninstr = 3, .noperand = 3, .nstore = 1, .instr = p->instr[i],
+                    .operand = p->operand[i], .store = &p->store[i] };
+  for (int j = 0; j < 3; j++) {
+    p->operand[i][j] = (fl_operand){ .dtype = FLAME_F32, .reads = j < 2, .writes = j == 2,
+                                     .aligned16 = 1, .stride = { 1 } };
+    p->operand[i][j].place = (fl_place){ .where = j < 2 ? FL_AT_EXT : FL_AT_OUT, .index = j < 2 ? j : to };
+  }
+  p->instr[i][0] = (fl_instr){ .code = FL_I_LOAD, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1, .arg = 0 };
+  p->instr[i][1] = (fl_instr){ .code = FL_I_LOAD, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1, .arg = 1 };
+  p->instr[i][2] = (fl_instr){ .code = FL_I_OP, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1,
+                               .op = (uint16_t)op, .a = 0, .b = 1 };
+  p->store[i] = (fl_store){ .value = 2, .operand = 2 };
+}
+
+/* Two kernels, three of one structure as one step, a product of 10 x 10 matrices, a copy. */
+static void make_sample(sample *p, flame_context *c, int extra_op) {
+  memset(p, 0, sizeof *p);
+  make_kernel(p, 0, FL_OP_add, N, 0);
+  make_kernel(p, 1, extra_op, N, 0);
+  for (int i = 2; i < 5; i++) make_kernel(p, i, FL_OP_mul, N - i, 0);
+  p->step[0] = (fl_step){ .kind = FL_S_KERNEL, .count = 1, .kernel = &p->kernel[0] };
+  p->step[1] = (fl_step){ .kind = FL_S_KERNEL, .count = 1, .kernel = &p->kernel[1] };
+  p->step[2] = (fl_step){ .kind = FL_S_KERNEL, .count = 3, .kernel = &p->kernel[2] };
+  p->matmul = (fl_matmul){ .dtype = FLAME_F32, .m = 10, .n = 10, .k = 10, .at = { FL_AT_EXT, 0, 0 },
+                           .bt = { FL_AT_EXT, 1, 0 }, .ct = { FL_AT_OUT, 1, 0 },
+                           .as = { 10, 1 }, .bs = { 10, 1 } };
+  p->step[3] = (fl_step){ .kind = FL_S_MATMUL, .matmul = &p->matmul };
+  p->step[4] = (fl_step){ .kind = FL_S_COPY, .from = { FL_AT_EXT, 0, 0 }, .to = { FL_AT_OUT, 0, 0 }, .bytes = 4 * N };
+  p->plan = (fl_plan){ .device = 1, .next = 2, .nout = 2, .nscalar = 2, .nstep = STEPS, .nfault = 1,
+                       .ext = p->ext, .out = p->out, .step = p->step, .mem = &c->mem };
+}
+
+static void drop_sample(sample *p) {
+  if (p->plan.prepared) p->plan.unprepare(&p->plan);
+}
+
+/* ---- the whole life of a device, failing at one place ---- */
+
+typedef struct life {
+  flame_context c;
+  fl_device d;
+  flame_status first;         /* first failure */
+  int retry;                  /* a failed call is tried again and must then succeed */
+  int broken;                 /* a retry failed too */
+} life;
+
+/* Note a failure; 1: try the call again. */
+static int again(life *l, flame_status e, int *tries) {
+  if (e == FLAME_OK) return 0;
+  if (l->first == FLAME_OK) l->first = e;
+  if (++*tries > 1 || !l->retry) {
+    l->broken = 1;
+    return 0;
+  }
+  fl_error_clear(&l->c.err);
+  return 1;
+}
+#define STEP(l, call) \
+  do { int tries_ = 0; while (again((l), (call), &tries_)) { } if ((l)->broken) goto done; } while (0)
+
+static flame_status take(fl_device *d, void **p, int64_t bytes) {
+  *p = d->table->alloc(d, bytes);
+  return *p ? FLAME_OK : d->ctx->err.code != FLAME_OK ? d->ctx->err.code : FLAME_NO_MEMORY;
+}
+
+static void live(life *l) {
+  static float host[N], back[N];
+  static sample p;
+  void *x[4] = { NULL };
+  fl_fault fault;
+  int32_t done = 0;
+  int64_t left, reserved;
+  const fl_scalar scalar[2] = { { .d = 1 }, { .d = 2 } };
+  memset(&p, 0, sizeof p);
+  STEP(l, fl_cuda_open_with(&l->c, &l->d, 0, &fake_libraries));
+  for (int i = 0; i < 4; i++) STEP(l, take(&l->d, &x[i], 4 * N));
+  for (int i = 0; i < N; i++) host[i] = (float)i;
+  for (int i = 0; i < 2; i++) STEP(l, l->d.table->upload(&l->d, x[i], host, 4 * N));
+  make_sample(&p, &l->c, FL_OP_sub);
+  STEP(l, l->d.table->prepare(&l->d, &p.plan));
+  const fl_binding b = { .ext = x, .out = x + 2, .scalar = scalar };
+  STEP(l, l->d.table->run(&l->d, &p.plan, &b, &fault, &done));
+  CHECK(done == STEPS);
+  STEP(l, l->d.table->sync(&l->d, &fault));
+  CHECK(fault.site == -1);
+  l->d.table->memory(&l->d, &left, &reserved);
+  STEP(l, l->d.table->download(&l->d, back, x[2], 4 * N));
+  CHECK(memcmp(host, back, sizeof host) == 0);          /* what the plan's last step copied */
+  l->d.table->trim(&l->d);
+done:
+  drop_sample(&p);
+  for (int i = 0; i < 4 && l->d.table; i++) l->d.table->free(&l->d, x[i], 4 * N);
+  close_fake(&l->c, &l->d);
+}
+
+static void survives_the_failure_of_any_call(void) {
+  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_LAUNCH_FAILED,
+                                        FL_CU_INVALID_VALUE };
+  fake_reset();
+  life l = { 0 };
+  live(&l);
+  const int64_t calls = fake.calls;
+  CHECK(l.first == FLAME_OK && calls > 60);
+  for (unsigned c = 0; c < sizeof codes / sizeof *codes; c++) {
+    for (int forever = 0; forever < 2; forever++) {
+      for (int64_t k = 1; k <= calls; k++) {
+        fake_reset();
+        fake.code = codes[c];
+        fake.fail_at = k;
+        fake.forever = forever;
+        const int sticky = fake_is_sticky(codes[c]);
+        l = (life){ .retry = !forever && !sticky };
+        live(&l);
+        const int ok = l.first == FLAME_OK ? !forever || fake.failed == NULL || fake_releases(fake.failed) ||
+                                             k > calls - 30
+                                           : !l.retry || !l.broken;
+        if (!ok) printf("call %lld (%s), code %u, forever %d: status %d: %s\n", (long long)k, fake.failed,
+                        codes[c], forever, l.first, l.c.err.message);
+        CHECK(ok);
+      }
+    }
+  }
+}
+
+static void survives_the_failure_of_any_host_allocation(void) {
+  fake_reset();
+  life l = { 0 };
+  live(&l);
+  const int64_t calls = l.c.mem.calls;
+  CHECK(calls > 30);
+  for (int forever = 0; forever < 2; forever++) {
+    for (int64_t k = 1; k <= calls; k++) {
+      fake_reset();
+      l = (life){ .retry = !forever };
+      l.c.mem.fail_at = k;
+      l.c.mem.fail_forever = forever;
+      live(&l);
+      if (!forever && l.broken)
+        printf("host allocation %lld: status %d: %s\n", (long long)k, l.first, l.c.err.message);
+      CHECK(forever ? 1 : !l.broken);
+      CHECK(l.first == FLAME_OK || l.first == FLAME_NO_MEMORY);
+    }
+  }
+}
+
+/* ---- pool ---- */
+
+static void reuses_splits_and_merges_memory(void) {
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  const int64_t allocs = fake.allocs;
+  void *a = d.table->alloc(&d, 1000), *b = d.table->alloc(&d, 1000), *z = d.table->alloc(&d, 0);
+  CHECK(a && b && z && a != b && fake.allocs == allocs);    /* cut from the segment there is */
+  CHECK((char *)b - (char *)a == 1024);
+  d.table->free(&d, a, 1000);
+  CHECK(d.table->alloc(&d, 600) == a);
+  d.table->free(&d, a, 600);
+  d.table->free(&d, b, 1000);
+  d.table->free(&d, z, 0);
+  void *big = d.table->alloc(&d, 40 << 20), *half = d.table->alloc(&d, 20 << 20);
+  CHECK(big && half);
+  d.table->free(&d, big, 40 << 20);
+  d.table->free(&d, half, 20 << 20);
+  const int64_t before = fake.allocs;
+  CHECK((big = d.table->alloc(&d, 39 << 20)) && fake.allocs == before);
+  d.table->free(&d, big, 39 << 20);
+  d.table->trim(&d);
+  int64_t left, reserved;
+  d.table->memory(&d, &left, &reserved);
+  CHECK(reserved == fake.bytes && reserved <= 4 << 20 && left == fake.capacity - fake.bytes);
+  close_fake(&c, &d);
+}
+
+static void random_allocations_never_overlap(void) {
+  enum { LIVE = 200 };
+  flame_context c;
+  fl_device d;
+  unsigned char *p[LIVE] = { 0 };
+  int64_t n[LIVE] = { 0 };
+  uint64_t r = 12345;
+  int bad = 0;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  for (int turn = 0; turn < 20000; turn++) {
+    r = fl_mix64(r, 99);
+    const int i = (int)(r % LIVE);
+    if (p[i]) {
+      for (int64_t j = 0; j < n[i]; j += n[i] / 3 + 1) bad += p[i][j] != (unsigned char)i;
+      bad += p[i][n[i] - 1] != (unsigned char)i;
+      d.table->free(&d, p[i], n[i]);
+      p[i] = NULL;
+    } else {
+      n[i] = 1 + (int64_t)((r >> 20) % (1u << ((r >> 50) % 22 + 1)));
+      p[i] = d.table->alloc(&d, n[i]);
+      if (!p[i]) { bad++; continue; }
+      for (int64_t j = 0; j < n[i]; j += n[i] / 3 + 1) p[i][j] = (unsigned char)i;
+      p[i][n[i] - 1] = (unsigned char)i;
+    }
+  }
+  CHECK(bad == 0);
+  for (int i = 0; i < LIVE; i++) if (p[i]) d.table->free(&d, p[i], n[i]);
+  d.table->trim(&d);
+  CHECK(((fl_cuda *)d.state)->pool.reserved <= 4 << 20);     /* all merged again */
+  close_fake(&c, &d);
+}
+
+static void gives_cached_memory_back_before_it_fails(void) {
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  fake.capacity = 100 << 20;
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *a = d.table->alloc(&d, 60 << 20);
+  CHECK(a != NULL);
+  CHECK(d.table->alloc(&d, 60 << 20) == NULL && c.err.code == FLAME_OK);
+  d.table->free(&d, a, 60 << 20);
+  a = d.table->alloc(&d, 80 << 20);                          /* only fits without the other */
+  CHECK(a != NULL);
+  d.table->free(&d, a, 80 << 20);
+  close_fake(&c, &d);
+}
+
+static void works_without_the_pool(void) {
+  setenv("FLAME_POOL", "0", 1);
+  fake_reset();
+  flame_context c;
+  fl_device d;
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  const int64_t blocks = fake.blocks, bytes = fake.bytes;
+  void *a = d.table->alloc(&d, 1000);
+  CHECK(a && fake.blocks == blocks + 1 && fake.bytes == bytes + 1000);
+  d.table->free(&d, a, 1000);
+  CHECK(fake.blocks == blocks);
+  close_fake(&c, &d);
+  life l = { 0 };
+  live(&l);
+  CHECK(l.first == FLAME_OK);
+  unsetenv("FLAME_POOL");
+}
+
+/* ---- copies, waiting, faults ---- */
+
+static void copies_any_size_there_and_back(void) {
+  static const int64_t sizes[] = { 1, 63, 64, 4096, FL_STAGE_BYTES - 1, FL_STAGE_BYTES, FL_STAGE_BYTES + 1,
+                                   5 * FL_STAGE_BYTES + 77 };
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const int64_t n = sizes[i];
+    unsigned char *a = malloc((size_t)n), *b = malloc((size_t)n);
+    void *x = d.table->alloc(&d, n), *y = d.table->alloc(&d, n);
+    for (int64_t j = 0; j < n; j++) a[j] = (unsigned char)(j * 31 + i);
+    memset(b, 0, (size_t)n);
+    CHECK(d.table->upload(&d, x, a, n) == FLAME_OK);
+    CHECK(d.table->copy(&d, y, x, n) == FLAME_OK);
+    CHECK(d.table->download(&d, b, y, n) == FLAME_OK && memcmp(a, b, (size_t)n) == 0);
+    d.table->free(&d, x, n);
+    d.table->free(&d, y, n);
+    free(a);
+    free(b);
+  }
+  CHECK(d.table->download(&d, NULL, NULL, 0) == FLAME_OK && d.table->upload(&d, NULL, NULL, 0) == FLAME_OK);
+  close_fake(&c, &d);
+}
+
+static void an_interrupt_ends_a_wait_and_nothing_else(void) {
+  flame_context c;
+  fl_device d;
+  int v = 7, w = 0;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4);
+  CHECK(d.table->upload(&d, x, &v, 4) == FLAME_OK);
+  fake.busy = -1;
+  atomic_store(&c.interrupted, 1);
+  CHECK(d.table->download(&d, &w, x, 4) == FLAME_INTERRUPTED && c.err.code == FLAME_INTERRUPTED);
+  CHECK(atomic_load(&c.interrupted) == 0);
+  atomic_store(&c.interrupted, 1);
+  CHECK(d.table->sync(&d, NULL) == FLAME_INTERRUPTED);
+  fake.busy = 500;                                            /* slow, then done */
+  fl_error_clear(&c.err);
+  CHECK(d.table->download(&d, &w, x, 4) == FLAME_OK && w == 7);
+  static sample p;
+  int32_t done;
+  fl_fault fault;
+  void *at[4] = { x, x, x, x };
+  make_sample(&p, &c, FL_OP_sub);
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  atomic_store(&c.interrupted, 1);
+  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } },
+                     &fault, &done) == FLAME_INTERRUPTED && done == 0);
+  drop_sample(&p);
+  d.table->free(&d, x, 4);
+  close_fake(&c, &d);
+}
+
+static void faults_come_with_the_next_sync(void) {
+  static sample p;
+  flame_context c;
+  fl_device d;
+  fl_fault fault;
+  int32_t done;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
+  fl_cuda *s = d.state;
+  make_sample(&p, &c, FL_OP_sub);
+  p.plan.nstep = 1;
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
+  *s->fault_host = (fl_text_fault){ .site = 3, .value = 11, .position = 5 };   /* as the kernel would */
+  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == 3 && fault.value == 11 && fault.position == 5);
+  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);            /* told once */
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK);
+  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);
+  drop_sample(&p);
+  d.table->free(&d, x, 4 * N);
+  close_fake(&c, &d);
+}
+
+/* ---- errors ---- */
+
+static void a_lost_device_repeats_its_first_cause(void) {
+  flame_context c;
+  fl_device d;
+  int v = 0;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4);
+  fake.calls = 0;
+  fake.code = FL_CU_ILLEGAL_ADDRESS;
+  fake.only = "EventQuery";
+  fake.fail_at = 1;
+  CHECK(d.table->download(&d, &v, x, 4) == FLAME_DEVICE_LOST && c.dead);
+  CHECK(strstr(c.err.message, "CUDA_ERROR_ILLEGAL_ADDRESS") && strstr(c.err.message, "cuEventQuery"));
+  CHECK(strstr(c.err.hint, "DEBUG_CUDA"));
+  char first[480];
+  snprintf(first, sizeof first, "%s", c.err.message);
+  fl_error_clear(&c.err);
+  const int64_t calls = fake.calls;
+  CHECK(d.table->upload(&d, x, &v, 4) == FLAME_DEVICE_LOST && strcmp(first, c.err.message) == 0);
+  CHECK(d.table->sync(&d, NULL) == FLAME_DEVICE_LOST && fake.calls == calls);
+  CHECK(d.table->alloc(&d, 4) == NULL);
+  d.table->trim(&d);
+  d.table->free(&d, x, 4);
+  close_fake(&c, &d);
+}
+
+static void missing_things_are_named(void) {
+  static sample p;
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  fake.devices = 0;
+  CHECK(open_fake(&c, &d) == FLAME_NO_DEVICE && strstr(c.err.message, "no device cuda:0"));
+  close_fake(&c, &d);
+  fake.devices = 1;
+  fake.missing_nvrtc = fake.missing_blaslt = 1;
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  make_sample(&p, &c, FL_OP_sub);
+  p.plan.nstep = 2;
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_NO_DEVICE && strstr(c.err.message, "libnvrtc"));
+  CHECK(!p.plan.prepared && p.step[0].prepared == NULL);
+  close_fake(&c, &d);
+  char reason[200] = "x";
+  const int n = fl_cuda_count(reason, sizeof reason);
+  CHECK(n > 0 ? !*reason : *reason != 0);
+}
+
+static void a_forked_child_is_refused(void) {
+  flame_context c;
+  fl_device d;
+  int v = 1, status = 1;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4);
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int64_t calls = fake.calls;
+    const int ok = d.table->upload(&d, x, &v, 4) == FLAME_NOT_SUPPORTED && strstr(c.err.message, "forked");
+    d.table->free(&d, x, 4);
+    d.table->close(&d);
+    _exit(ok && fake.calls == calls && c.mem.live_bytes == 0 ? 0 : 1);
+  }
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  d.table->free(&d, x, 4);
+  close_fake(&c, &d);
+}
+
+/* ---- kernels ---- */
+
+static void a_structure_is_compiled_once(void) {
+  static sample p, q;
+  flame_context c;
+  fl_device d;
+  fl_fault fault;
+  int32_t done;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
+  make_sample(&p, &c, FL_OP_sub);
+  p.plan.nstep = 3;
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  CHECK(c.stats.compiles == 3 && c.stats.texts == 3 && fake.compiles == 3 && fake.loads == 3);
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  make_sample(&q, &c, FL_OP_sub);
+  q.plan.nstep = 3;
+  for (int i = 0; i < 5; i++) q.kernel[i].size[0] = q.kernel[i].points = q.kernel[i].rows = 333;   /* another batch size */
+  CHECK(d.table->prepare(&d, &q.plan) == FLAME_OK);
+  CHECK(c.stats.compiles == 3 && c.stats.texts == 3);
+  const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && done == 3);
+  CHECK(fake.nlaunch == 3 && c.stats.launches == 3);          /* the step of three is one */
+  CHECK(strcmp(fake.launch[0].name, "fl_kernel") == 0 && fake.launch[0].grid > 0);
+  drop_sample(&p);
+  drop_sample(&q);
+  d.table->free(&d, x, 4 * N);
+  close_fake(&c, &d);
+}
+
+/* A group's table is sent again only when an address in it is another. */
+static void a_table_is_sent_when_an_address_changes(void) {
+  static sample p;
+  flame_context c;
+  fl_device d;
+  fl_fault fault;
+  int32_t done;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  void *x = d.table->alloc(&d, 4 * N), *y = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
+  make_sample(&p, &c, FL_OP_sub);
+  p.plan.step = p.step + 2;
+  p.plan.nstep = 1;
+  p.plan.nscalar = 0;
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  const fl_binding b = { .ext = at, .out = at + 2, .scalar = NULL };
+  fake.only = "CopyIn";
+  fake.calls = 0;
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 1);
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 1);
+  at[1] = y;
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 2);
+  drop_sample(&p);
+  d.table->free(&d, x, 4 * N);
+  d.table->free(&d, y, 4 * N);
+  close_fake(&c, &d);
+}
+
+/* Prepare the sample in a context of its own; how many compiles that took. */
+static int64_t compiles_of_a_new_context(void) {
+  static sample p;
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  make_sample(&p, &c, FL_OP_sub);
+  p.plan.nstep = 3;
+  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  const int64_t n = c.stats.compiles;
+  drop_sample(&p);
+  close_fake(&c, &d);
+  return n;
+}
+
+typedef void (*on_file)(const char *path);
+static int each_file(const char *folder, on_file f) {
+  int n = 0;
+  DIR *dir = opendir(folder);
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    char path[600];
+    if (e->d_name[0] == '.') continue;
+    snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    n++;
+    if (f) f(path);
+  }
+  if (dir) closedir(dir);
+  return n;
+}
+
+static void damage(const char *path) {
+  const int fd = open(path, O_RDWR);
+  const char c = '!';
+  CHECK(fd >= 0 && pwrite(fd, &c, 1, 60) == 1);
+  close(fd);
+}
+static void cut(const char *path) { CHECK(truncate(path, 20) == 0); }
+static void delete(const char *path) { CHECK(unlink(path) == 0); }
+
+static void cubins_are_kept_on_disk_and_checked(void) {
+  char folder[] = "/tmp/flame-cache-XXXXXX", inner[64];
+  struct stat st;
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(inner, sizeof inner, "%s/a/b", folder);
+  setenv("FLAME_CACHE_DIR", inner, 1);
+  CHECK(compiles_of_a_new_context() == 3 && each_file(inner, NULL) == 3);
+  CHECK(stat(inner, &st) == 0 && (st.st_mode & 0777) == 0700);
+  CHECK(compiles_of_a_new_context() == 0);
+  each_file(inner, damage);
+  CHECK(compiles_of_a_new_context() == 3 && each_file(inner, NULL) == 3);
+  each_file(inner, cut);
+  CHECK(compiles_of_a_new_context() == 3);
+  CHECK(compiles_of_a_new_context() == 0);
+  chmod(inner, 0777);                                        /* others could write it */
+  CHECK(compiles_of_a_new_context() == 3);
+  chmod(inner, 0700);
+  CHECK(compiles_of_a_new_context() == 0);
+  setenv("FLAME_CACHE_DIR", "off", 1);
+  CHECK(compiles_of_a_new_context() == 3);
+  each_file(inner, delete);
+  rmdir(inner);
+  snprintf(inner, sizeof inner, "%s/a", folder);
+  rmdir(inner);
+  rmdir(folder);
+}
+
+static void a_full_disk_cache_drops_the_oldest(void) {
+  char folder[] = "/tmp/flame-cache-XXXXXX";
+  uint8_t key[32] = { 0 };
+  char data[1000] = { 1, 2, 3 };
+  size_t size;
+  fl_mem m = { 0 };
+  fl_disk k;
+  CHECK(mkdtemp(folder) != NULL);
+  fl_disk_open(&k, &m, folder);
+  CHECK(k.folder >= 0);
+  k.limit = 10 * 1048;
+  for (int i = 0; i < 30; i++) {
+    key[0] = (uint8_t)i;
+    fl_disk_put(&k, key, data, sizeof data);
+  }
+  const int n = each_file(folder, NULL);
+  CHECK(n >= 7 && n <= 10);
+  void *p = fl_disk_get(&k, key, &size);
+  CHECK(p && size == sizeof data && memcmp(p, data, size) == 0);
+  fl_free(&m, p, size);
+  key[0] = 0;
+  CHECK(fl_disk_get(&k, key, &size) == NULL);
+  fl_disk_close(&k);
+  each_file(folder, delete);
+  rmdir(folder);
+  CHECK(m.live_bytes == 0);
+}
+
+/* ---- matrix products ---- */
+
+/* One product of the given strides against a plain one. */
+static void product(fl_device *d, const fl_matmul *m, int64_t na, int64_t nb, int64_t nc) {
+  float *a = malloc((size_t)na * 4), *b = malloc((size_t)nb * 4), *c = malloc((size_t)nc * 4);
+  void *x[3] = { d->table->alloc(d, na * 4), d->table->alloc(d, nb * 4), d->table->alloc(d, nc * 4) };
+  fl_matmul copy = *m;
+  fl_step step = { .kind = FL_S_MATMUL, .matmul = &copy };
+  fl_plan p = { .device = 1, .next = 2, .nout = 1, .nstep = 1, .step = &step, .mem = &d->ctx->mem };
+  fl_fault fault;
+  int32_t done;
+  int bad = 0;
+  for (int64_t i = 0; i < na; i++) a[i] = (float)(i * 7 % 23 - 11);
+  for (int64_t i = 0; i < nb; i++) b[i] = (float)(i * 5 % 19 - 9);
+  for (int64_t i = 0; i < nc; i++) c[i] = -1;
+  CHECK(d->table->upload(d, x[0], a, na * 4) == FLAME_OK && d->table->upload(d, x[1], b, nb * 4) == FLAME_OK &&
+        d->table->upload(d, x[2], c, nc * 4) == FLAME_OK);
+  copy.at = (fl_place){ FL_AT_EXT, 0, 0 };
+  copy.bt = (fl_place){ FL_AT_EXT, 1, 0 };
+  copy.ct = (fl_place){ FL_AT_OUT, 0, 0 };
+  CHECK(d->table->prepare(d, &p) == FLAME_OK);
+  CHECK(d->table->run(d, &p, &(fl_binding){ .ext = x, .out = x + 2 }, &fault, &done) == FLAME_OK && done == 1);
+  CHECK(d->table->download(d, c, x[2], nc * 4) == FLAME_OK);
+  const int64_t b0 = m->nbatch > 0 ? m->batch[0] : 1, b1 = m->nbatch > 1 ? m->batch[1] : 1;
+  for (int64_t u = 0; u < b0; u++) for (int64_t v = 0; v < b1; v++)
+    for (int64_t i = 0; i < m->m; i++) for (int64_t j = 0; j < m->n; j++) {
+      float sum = 0;
+      for (int64_t k = 0; k < m->k; k++)
+        sum += a[m->aoff + u * m->abatch[0] + v * m->abatch[1] + i * m->as[0] + k * m->as[1]] *
+               b[m->boff + u * m->bbatch[0] + v * m->bbatch[1] + k * m->bs[0] + j * m->bs[1]];
+      bad += c[m->coff + u * m->cbatch[0] + v * m->cbatch[1] + i * m->n + j] != sum;
+    }
+  CHECK(bad == 0);
+  if (p.prepared) p.unprepare(&p);
+  for (int i = 0; i < 3; i++) d->table->free(d, x[i], 0);
+  free(a);
+  free(b);
+  free(c);
+}
+
+static void products_of_every_layout_are_right(void) {
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  CHECK(open_fake(&c, &d) == FLAME_OK);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 12, 20, 15);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 5, 1 } }, 12, 20, 15);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 1, 4 } }, 12, 20, 15);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 1, 4 } }, 12, 20, 15);
+  /* padded rows and offsets */
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 9, 1 }, .bs = { 8, 1 },
+                            .aoff = 2, .boff = 3, .coff = 1 }, 40, 40, 16);
+  /* sizes of one, whose strides mean nothing */
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 5, .k = 4, .as = { 0, 1 }, .bs = { 5, 1 } }, 4, 20, 5);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 1, 0 } }, 12, 4, 3);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 6, 0 } }, 12, 24, 3);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 1, .as = { 1, 0 }, .bs = { 0, 1 } }, 3, 5, 15);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4, 1);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 1, .k = 1 }, 1, 1, 1);
+  /* nothing summed, nothing there */
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 0 }, 1, 1, 15);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 1, 20, 1);
+  /* batches: joined into one call, then broadcast, then looped over */
+  const int64_t before = fake.products;
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .bbatch = { 60, 20 },
+                            .cbatch = { 45, 15 } }, 72, 120, 90);
+  CHECK(fake.products == before + 1);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .cbatch = { 45, 15 } }, 72, 20, 90);
+  CHECK(fake.products == before + 2);
+  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+                            .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 0, 12 }, .bbatch = { 60, 20 },
+                            .cbatch = { 45, 15 } }, 36, 120, 90);
+  CHECK(fake.products == before + 4);
+  close_fake(&c, &d);
+}
+
+int main(void) {
+  setenv("FLAME_CACHE_DIR", "off", 1);
+  reuses_splits_and_merges_memory();
+  random_allocations_never_overlap();
+  gives_cached_memory_back_before_it_fails();
+  works_without_the_pool();
+  copies_any_size_there_and_back();
+  an_interrupt_ends_a_wait_and_nothing_else();
+  faults_come_with_the_next_sync();
+  a_lost_device_repeats_its_first_cause();
+  missing_things_are_named();
+  a_forked_child_is_refused();
+  a_structure_is_compiled_once();
+  a_table_is_sent_when_an_address_changes();
+  cubins_are_kept_on_disk_and_checked();
+  a_full_disk_cache_drops_the_oldest();
+  products_of_every_layout_are_right();
+  survives_the_failure_of_any_call();
+  survives_the_failure_of_any_host_allocation();
+  printf("cuda: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,583 @@
+/*
+** Kernel texts (cuda/text*.c): hand-made kernels of every class, op and dtype give text that
+** NVRTC compiles for sm_90 without a warning (skipped, said so, where there is no NVRTC; no
+** GPU is needed), keys that depend on the structure alone, and parameters that match it.
+**   test_text --golden DIR   writes the texts of the typical kernels to DIR
+**   test_text --print NAME   prints one of them
+*/
+#include "make_kernel.h"
+#include "cuda/embedded.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int passed, failed;
+static fl_mem mem;
+
+static void check(int ok, const char *what) {
+  if (ok) passed++;
+  else failed++, printf("FAILED: %s\n", what);
+}
+
+/* ---- NVRTC ------------------------------------------------------------------------------- */
+
+typedef struct nvrtc {
+  int (*create)(void **, const char *, const char *, int, const char *const *, const char *const *);
+  int (*compile)(void *, int, const char *const *);
+  int (*log_size)(void *, size_t *);
+  int (*log)(void *, char *);
+  int (*cubin_size)(void *, size_t *);
+  int (*cubin)(void *, char *);
+  int (*destroy)(void **);
+} nvrtc;
+
+static int find(void *lib, const char *name, void *slot) {
+  void *p = dlsym(lib, name);
+  memcpy(slot, &p, sizeof p);
+  return p != NULL;
+}
+
+static int nvrtc_open(nvrtc *n) {
+  static const char *const name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                      "/usr/local/cuda/lib64/libnvrtc.so" };
+  void *lib = NULL;
+  for (size_t i = 0; i < sizeof name / sizeof *name && !lib; i++) lib = dlopen(name[i], RTLD_NOW);
+  return lib && find(lib, "nvrtcCreateProgram", &n->create) &&
+         find(lib, "nvrtcCompileProgram", &n->compile) &&
+         find(lib, "nvrtcGetProgramLogSize", &n->log_size) &&
+         find(lib, "nvrtcGetProgramLog", &n->log) &&
+         find(lib, "nvrtcGetCUBINSize", &n->cubin_size) &&
+         find(lib, "nvrtcGetCUBIN", &n->cubin) && find(lib, "nvrtcDestroyProgram", &n->destroy);
+}
+
+static void dump(const char *name, const char *text, size_t size) {
+  const char *dir = getenv("FLAME_TEXT_DUMP");
+  char path[512];
+  if (!dir) return;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *f = fopen(path, "wb");
+  if (!f) return;
+  fwrite(text, 1, size, f);
+  fclose(f);
+}
+
+/* Compiles to a cubin; a warning counts as failure. */
+static void compile(const nvrtc *n, const char *source, const char *what) {
+  static const char *const option[] = { "-arch=sm_90", "-fmad=false", "-default-device" };
+  void *program = NULL;
+  size_t size = 0;
+  char name[64];
+  snprintf(name, sizeof name, "%s.cu", what);
+  dump(name, source, strlen(source));
+  if (n->create(&program, source, name, 0, NULL, NULL)) { check(0, what); return; }
+  const int rc = n->compile(program, 3, option);
+  n->log_size(program, &size);
+  char *log = calloc(size + 1, 1);
+  if (log && size) n->log(program, log);
+  if (rc || size > 1) printf("%s:\n%.6000s\n", what, log ? log : "");
+  check(rc == 0, what);
+  check(size <= 1, "no warning");
+  free(log);
+  if (rc == 0 && n->cubin_size(program, &size) == 0) {
+    char *cubin = malloc(size);
+    if (cubin && n->cubin(program, cubin) == 0) {
+      snprintf(name, sizeof name, "%s.cubin", what);
+      dump(name, cubin, size);
+    }
+    check(size > 0, "a cubin");
+    free(cubin);
+  }
+  n->destroy(&program);
+}
+
+/* ---- a source of many kernels ---------------------------------------------------------------- */
+
+static const nvrtc *rtc;
+static fl_text source;
+static int count;
+
+static void add(maker *m, int multi) {
+  char name[16];
+  snprintf(name, sizeof name, "k%d", count++);
+  check(fl_text_kernel(&m->k, name, multi, &source) == FLAME_OK, "text");
+}
+
+static void begin_source(void) {
+  fl_text_init(&source, &mem);
+  fl_text_prelude(&source);
+}
+
+static void end_source(const char *what) {
+  if (rtc) compile(rtc, fl_text_str(&source), what);
+  else check(fl_text_str(&source) != NULL, what);
+  fl_text_free(&source);
+}
+
+/* ---- typical kernels, also the golden ones ------------------------------------------------------ */
+
+static void chain(maker *m) {              /* (x * a + b):relu() on 64M */
+  const int64_t size[] = { 1 << 26 };
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  const int a = mk_scalar(m, FLAME_F32), b = mk_scalar(m, FLAME_F32);
+  const int x = mk_load(m, mk_operand(m, FLAME_F32, 1, NULL), 1);
+  const int y = mk_op(m, FL_OP_add, FLAME_F32, mk_op(m, FL_OP_mul, FLAME_F32, x, a, a), b, b);
+  mk_out(m, mk_op(m, FL_OP_relu, FLAME_F32, y, y, y), 1);
+}
+
+static void adamw(maker *m) {              /* three states in place, one gradient */
+  const int64_t size[] = { 1000003 };
+  int op[4], x[4], s[6];
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  for (int i = 0; i < 6; i++) s[i] = mk_scalar(m, FLAME_F32);
+  for (int i = 0; i < 4; i++) x[i] = mk_load(m, op[i] = mk_operand(m, FLAME_F32, 1, NULL), 1);
+  const int F = FLAME_F32, g = x[1];
+  const int m1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[2], s[0], 0), mk_op(m, FL_OP_mul, F, g, s[1], 0), 0);
+  const int g2 = mk_op(m, FL_OP_square, F, g, g, g);
+  const int v1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[3], s[2], 0), mk_op(m, FL_OP_mul, F, g2, s[3], 0), 0);
+  const int d = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_sqrt, F, v1, v1, v1), s[4], 0);
+  const int u = mk_op(m, FL_OP_mul, F, mk_op(m, FL_OP_div, F, m1, d, 0), s[5], 0);
+  mk_store(m, mk_op(m, FL_OP_sub, F, x[0], u, 0), op[0]);
+  mk_store(m, m1, op[2]);
+  mk_store(m, v1, op[3]);
+}
+
+static void bias(maker *m) {               /* (x + b):gelu-like, b over the last axis, halfs */
+  const int64_t size[] = { 512, 768 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int x = mk_load(m, mk_operand(m, FLAME_BF16, 3, NULL), 1);
+  const int b = mk_load(m, mk_operand(m, FLAME_BF16, 2, NULL), 1);
+  const int y = mk_op(m, FL_OP_add, FLAME_BF16, x, b, b);
+  mk_out(m, mk_op(m, FL_OP_mul, FLAME_BF16, y, mk_op(m, FL_OP_erf, FLAME_BF16, y, y, y), y), 3);
+}
+
+static void transposed(maker *m) {
+  const int64_t size[] = { 1024, 512 };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int x = mk_load(m, mk_operand(m, FLAME_F32, 3, order), 1);
+  const int y = mk_load(m, mk_operand(m, FLAME_F32, 3, NULL), 1);
+  mk_out(m, mk_op(m, FL_OP_add, FLAME_F32, x, y, y), 3);
+}
+
+static void embedding(maker *m) {          /* w[ids], rows of 768 */
+  const int64_t size[] = { 4096, 768 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int n = mk_scalar(m, FLAME_I64), at = mk_iota(m, 1);
+  const int ids = mk_load(m, mk_operand(m, FLAME_I64, 1, NULL), 1);
+  const int idx = mk_index(m, ids, n, at, 0), w = mk_operand(m, FLAME_F32, 2, NULL);
+  m->operand[w].gstride = 768;
+  m->elements[w] = 768 * 50;
+  mk_out(m, mk_gather(m, w, idx, 1), 3);
+}
+
+static void dropout(maker *m) {
+  const int64_t size[] = { 100000 };
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  const int F = FLAME_F32, zero = mk_scalar(m, F), one = mk_scalar(m, F), p = mk_scalar(m, F);
+  const int i = mk_iota(m, 1), x = mk_load(m, mk_operand(m, F, 1, NULL), 1);
+  const int u = mk_random(m, FL_OP_uniform, F, i, zero, one);
+  const int on = mk_op(m, FL_OP_ge, FLAME_BOOL, u, p, p);
+  mk_out(m, mk_op(m, FL_OP_where, F, on, x, zero), 1);
+  mk_out(m, on, 1);
+}
+
+static void softmax_of(maker *m, int64_t rows, int64_t n, int dtype) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32;
+  int x = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
+  if (dtype != F) x = mk_cast(m, F, x);
+  const int top = mk_reduce(m, FL_OP_amax, F, x);
+  const int e = mk_op(m, FL_OP_exp, F, mk_op(m, FL_OP_sub, F, x, top, top), 0, 0);
+  const int sum = mk_reduce(m, FL_OP_sum, F, e);
+  int y = mk_op(m, FL_OP_div, F, e, sum, sum);
+  if (dtype != F) y = mk_cast(m, dtype, y);
+  mk_out(m, y, 3);
+}
+
+static void softmax(maker *m) { softmax_of(m, 16384, 8192, FLAME_F32); }
+
+static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, inv = mk_scalar(m, F), eps = mk_scalar(m, F);
+  int x = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
+  const int w = mk_load(m, mk_operand(m, F, 2, NULL), 1), b = mk_load(m, mk_operand(m, F, 2, NULL), 1);
+  if (dtype != F) x = mk_cast(m, F, x);
+  const int mean = mk_op(m, FL_OP_mul, F, mk_reduce(m, FL_OP_sum, F, x), inv, inv);
+  const int d = mk_op(m, FL_OP_sub, F, x, mean, mean);
+  const int ss = mk_reduce(m, FL_OP_sum, F, mk_op(m, FL_OP_square, F, d, d, d));
+  const int var = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, ss, inv, inv), eps, eps);
+  const int r = mk_op(m, FL_OP_rsqrt, F, var, var, var);
+  int y = mk_op(m, FL_OP_mul, F, d, r, r);
+  y = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, y, w, w), b, b);
+  if (dtype != F) y = mk_cast(m, dtype, y);
+  mk_out(m, y, 3);
+  mk_out(m, mean, 1);
+  mk_out(m, r, 1);
+}
+
+static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
+
+static void sum_all_of(maker *m, int64_t n, int dtype, int op, int result) {
+  mk_begin(m, FL_K_ROW, 0, 1, &n);
+  const int x = mk_load(m, mk_operand(m, dtype, 1, NULL), 1);
+  mk_out(m, mk_reduce(m, op, result, x), 0);
+}
+
+static void sum_all(maker *m) { sum_all_of(m, 100000000, FLAME_F32, FL_OP_sum, FLAME_F32); }
+
+static void columns_of(maker *m, int64_t n, int64_t cols, int dtype, int op, int result) {
+  const int64_t size[] = { cols, n };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_COL, 1, 1, size);
+  const int x = mk_load(m, mk_operand(m, dtype, 3, order), 1);
+  mk_out(m, mk_reduce(m, op, result, x), 1);
+}
+
+static void bias_grad(maker *m) { columns_of(m, 16384, 768, FLAME_F32, FL_OP_sum, FLAME_F32); }
+
+static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target's logit gathered */
+  const int64_t size[] = { 1024, 50257 };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, n = mk_scalar(m, FLAME_I64), o = mk_operand(m, F, 3, NULL);
+  const int x = mk_load(m, o, 1), t = mk_load(m, mk_operand(m, FLAME_I64, 1, NULL), 0);
+  const int pick = mk_operand(m, F, 3, NULL), idx = mk_index(m, t, n, t, FL_INDEX_IGNORE);
+  m->operand[pick].stride[1] = 0;
+  m->operand[pick].gstride = 1;
+  const int logit = mk_gather(m, pick, idx, 0), top = mk_reduce(m, FL_OP_amax, F, x);
+  const int e = mk_op(m, FL_OP_exp, F, mk_op(m, FL_OP_sub, F, x, top, top), 0, 0);
+  const int ls = mk_op(m, FL_OP_log, F, mk_reduce(m, FL_OP_sum, F, e), 0, 0);
+  mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
+}
+
+static const struct { const char *name; void (*make)(maker *); } typical[] = {
+  { "chain", chain }, { "adamw", adamw }, { "bias_half", bias }, { "transposed", transposed },
+  { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
+  { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
+  { "cross_entropy", cross_entropy },
+};
+enum { TYPICAL = sizeof typical / sizeof *typical };
+
+/* ---- every op and dtype -------------------------------------------------------------------------- */
+
+static int op_accepts(int op, int dtype) {
+  switch (fl_ops[op].kind) {
+    case FL_KIND_FLOAT: return fl_is_float(dtype);
+    case FL_KIND_NUM: return dtype != FLAME_BOOL;
+    case FL_KIND_INT: return !fl_is_float(dtype);
+    default: return 1;
+  }
+}
+
+/* One kernel with one store an op would be one compile each: a MAP of many outputs instead. */
+static void every_op(int dtype) {
+  static maker m;
+  const int64_t size[] = { 1000 };
+  int stores = 0;
+  for (int op = 0; op < FL_OP_COUNT; op++) {
+    const int form = fl_ops[op].form;
+    if (form > FL_FORM_TERNARY || !op_accepts(op, dtype)) continue;
+    if (stores == 0) {
+      mk_begin(&m, FL_K_MAP, 1, 0, size);
+      for (int i = 0; i < 3; i++) mk_load(&m, mk_operand(&m, dtype, 1, NULL), 1);
+      mk_load(&m, mk_operand(&m, FLAME_BOOL, 1, NULL), 1);
+    }
+    const int test = fl_ops[op].kind == FL_KIND_TEST, where = fl_ops[op].kind == FL_KIND_WHERE;
+    const int v = mk_op(&m, op, test ? FLAME_BOOL : dtype, where ? 3 : 0, 1, 2);
+    mk_out(&m, v, 1);
+    if (++stores == 30) { add(&m, 0); stores = 0; }
+  }
+  if (stores) add(&m, 0);
+}
+
+static void every_cast(void) {
+  static maker m;
+  const int64_t size[] = { 1000 };
+  for (int from = 0; from < FLAME_DTYPE_COUNT; from++) {
+    mk_begin(&m, FL_K_MAP, 1, 0, size);
+    const int x = mk_load(&m, mk_operand(&m, from, 1, NULL), 1);
+    for (int to = 0; to < FLAME_DTYPE_COUNT; to++) mk_out(&m, mk_cast(&m, to, x), 1);
+    for (int to = 0; to < FLAME_DTYPE_COUNT; to++) mk_out(&m, mk_scalar(&m, to), 1);
+    add(&m, from % 2);
+  }
+}
+
+static int result_of(int op, int dtype) {
+  switch (fl_ops[op].kind) {
+    case FL_KIND_SUMS: return fl_is_float(dtype) ? dtype : FLAME_I64;
+    case FL_KIND_TEST: return FLAME_BOOL;
+    case FL_KIND_POSITION: return FLAME_I64;
+    default: return dtype;
+  }
+}
+
+static void every_reduction(int kind, int dtype, int64_t n) {
+  static maker m;
+  const int64_t size[] = { 130, n };
+  const int order[] = { 1, 0 };
+  mk_begin(&m, kind, 1, 1, size);
+  const int x = mk_load(&m, mk_operand(&m, dtype, 3, kind == FL_K_COL ? order : NULL), 1);
+  for (int op = 0; op < FL_OP_COUNT; op++)
+    if (fl_ops[op].form == FL_FORM_REDUCE) mk_out(&m, mk_reduce(&m, op, result_of(op, dtype), x), 1);
+  add(&m, 0);
+}
+
+static void every_random(void) {
+  static maker m;
+  static const int dtypes[] = { FLAME_F64, FLAME_F32, FLAME_F16, FLAME_BF16 };
+  const int64_t size[] = { 30, 7 };
+  mk_begin(&m, FL_K_MAP, 2, 0, size);
+  const int i = mk_iota(&m, 3);
+  for (int d = 0; d < 4; d++) {
+    const int a = mk_scalar(&m, dtypes[d]), b = mk_scalar(&m, dtypes[d]);
+    mk_out(&m, mk_random(&m, FL_OP_uniform, dtypes[d], i, a, b), 3);
+    mk_out(&m, mk_random(&m, FL_OP_normal, dtypes[d], i, a, b), 3);
+  }
+  const int a = mk_scalar(&m, FLAME_I64), b = mk_scalar(&m, FLAME_I64);
+  for (int d = 0; d < FLAME_DTYPE_COUNT; d++) mk_out(&m, mk_random(&m, FL_OP_randint, d, i, a, b), 3);
+  add(&m, 0);
+}
+
+/* Rows of several reduced dims, an operand broadcast over one of them, argmax and an index. */
+static void row_of_dims(int64_t last) {
+  static maker m;
+  const int64_t size[] = { 5, 7, 12, last };
+  const int order[] = { 1, 0, 2, 3 };
+  mk_begin(&m, FL_K_ROW, 2, 2, size);
+  const int F = FLAME_F32, x = mk_load(&m, mk_operand(&m, F, 15, order), 1);
+  const int y = mk_load(&m, mk_operand(&m, FLAME_F16, 4, NULL), 1);
+  const int z = mk_load(&m, mk_operand(&m, F, 3, NULL), 0);
+  const int s = mk_op(&m, FL_OP_add, F, mk_op(&m, FL_OP_mul, F, x, mk_cast(&m, F, y), 0), z, 0);
+  const int at = mk_reduce(&m, FL_OP_argmax, FLAME_I64, s), sum = mk_reduce(&m, FL_OP_sum, F, s);
+  mk_out(&m, at, 3);
+  mk_out(&m, mk_op(&m, FL_OP_sub, F, s, sum, 0), 15);
+  mk_out(&m, s, 15);
+  add(&m, 0);
+}
+
+/* x[idx] with an index for each element, and kept-level work after a column sum. */
+static void gathers(void) {
+  static maker m;
+  const int64_t size[] = { 6, 40, 300 };
+  mk_begin(&m, FL_K_MAP, 2, 0, size);
+  const int n = mk_scalar(&m, FLAME_I64), i = mk_load(&m, mk_operand(&m, FLAME_I64, 3, NULL), 1);
+  const int idx = mk_index(&m, i, n, mk_iota(&m, 3), FL_INDEX_NEGATIVE);
+  const int o = mk_operand(&m, FLAME_F64, 2, NULL);
+  m.operand[o].gstride = 40;
+  mk_out(&m, mk_gather(&m, o, idx, 1), 3);
+  add(&m, 0);
+  add(&m, 1);
+  mk_begin(&m, FL_K_COL, 2, 1, size);
+  const int order[] = { 0, 2, 1 };
+  const int F = FLAME_F32, x = mk_load(&m, mk_operand(&m, F, 7, order), 1);
+  const int mean = mk_load(&m, mk_operand(&m, F, 3, NULL), 0), k = mk_scalar(&m, F);
+  const int d = mk_op(&m, FL_OP_sub, F, x, mean, 0);
+  const int sum = mk_reduce(&m, FL_OP_sum, F, mk_op(&m, FL_OP_mul, F, d, d, 0));
+  const int best = mk_reduce(&m, FL_OP_argmin, FLAME_I64, d);
+  mk_out(&m, mk_op(&m, FL_OP_add, F, mk_op(&m, FL_OP_mul, F, sum, k, 0), mean, 0), 3);
+  mk_out(&m, best, 3);
+  add(&m, 0);
+}
+
+static void compile_all(void) {
+  static const int64_t lengths[] = { 3, 16, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16000, 30000,
+                                     70000 };
+  static maker m;
+  begin_source();
+  for (int i = 0; i < TYPICAL; i++) { typical[i].make(&m); add(&m, 0); }
+  adamw(&m), add(&m, 1);
+  sum_all(&m), add(&m, 1);
+  bias_grad(&m), add(&m, 1);
+  end_source("typical kernels");
+  begin_source();
+  for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++) {
+    softmax_of(&m, 9, lengths[i], i % 3 ? FLAME_F32 : FLAME_BF16), add(&m, 0);
+    layer_norm_of(&m, 9, lengths[i], i % 2 ? FLAME_F32 : FLAME_F16), add(&m, i % 2);
+  }
+  end_source("row lengths");
+  begin_source();
+  for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {
+    every_reduction(FL_K_ROW, d, d % 2 ? 20 : 1000);
+    every_reduction(FL_K_COL, d, 600);
+  }
+  every_reduction(FL_K_ROW, FLAME_F32, 5000);
+  every_reduction(FL_K_ROW, FLAME_F64, 100000);
+  end_source("reductions");
+  begin_source();
+  every_random();
+  every_cast();
+  row_of_dims(16), row_of_dims(5), row_of_dims(1000);
+  gathers();
+  end_source("random, casts, dims, gathers");
+}
+
+static void compile_ops(void) {
+  static const int groups[][3] = { { FLAME_F32, FLAME_BF16, -1 }, { FLAME_I64, FLAME_I32, FLAME_BOOL },
+                                   { FLAME_F64, -1, -1 }, { FLAME_U8, FLAME_I8, FLAME_I16 } };
+  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    begin_source();
+    for (int i = 0; i < 3; i++) if (groups[g][i] >= 0) every_op(groups[g][i]);
+    end_source("ops");
+  }
+}
+
+static void compile_steps(void) {
+  fl_text_init(&source, &mem);
+  fl_text_steps(&source);
+  end_source("steps");
+}
+
+/* ---- keys, geometry, parameters ----------------------------------------------------------------------- */
+
+static int same_key(const fl_kernel *a, const fl_kernel *b) {
+  fl_text x, y;
+  fl_text_init(&x, &mem), fl_text_init(&y, &mem);
+  fl_text_key(a, 0, &x), fl_text_key(b, 0, &y);
+  const int same = x.n == y.n && memcmp(x.at, y.at, x.n) == 0;
+  fl_text_free(&x), fl_text_free(&y);
+  return same;
+}
+
+static int same_text(const fl_kernel *a, const fl_kernel *b) {
+  fl_text x, y;
+  fl_text_init(&x, &mem), fl_text_init(&y, &mem);
+  fl_text_kernel(a, "k", 0, &x), fl_text_kernel(b, "k", 0, &y);
+  const int same = x.n == y.n && memcmp(x.at, y.at, x.n) == 0;
+  fl_text_free(&x), fl_text_free(&y);
+  return same;
+}
+
+static void test_keys(void) {
+  static maker a, b;
+  layer_norm_of(&a, 100, 768, FLAME_F32), layer_norm_of(&b, 37, 768, FLAME_F32);
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "another batch size has the same text");
+  layer_norm_of(&b, 37, 700, FLAME_F32);
+  check(same_key(&a.k, &b.k), "row lengths of a class have one text");
+  layer_norm_of(&b, 37, 1500, FLAME_F32);
+  check(!same_key(&a.k, &b.k), "row lengths of two classes have two");
+  layer_norm_of(&b, 100, 768, FLAME_BF16);
+  check(!same_key(&a.k, &b.k), "dtypes are in the key");
+  chain(&a), chain(&b);
+  b.scalar[0] = 1, b.operand[1].offset = 3, b.operand[1].aligned16 = 0;
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "scalars and offsets are data");
+  chain(&b), b.k.size[0] = b.k.points = b.k.rows = 5;
+  check(same_key(&a.k, &b.k), "the size of a map is data");
+  embedding(&a), embedding(&b);
+  for (int v = 0; v < b.k.ninstr; v++) if (b.instr[v].code == FL_I_INDEX) b.instr[v].arg = 9;
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "fault sites are data");
+}
+
+static void test_geometry(void) {
+  static maker m;
+  fl_text_geometry g;
+  int64_t word[FL_TEXT_MAX_WORDS];
+  void *address[FL_MAX_OPERANDS];
+  const fl_scalar scalar[8] = { { .d = 2 }, { .d = 1 } };
+  const fl_text_aux aux = { (void *)64, (void *)128, (void *)192 };
+  for (int i = 0; i < FL_MAX_OPERANDS; i++) address[i] = (void *)(intptr_t)(4096 * (i + 1));
+  chain(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == (1 << 26) / 4096 && g.block == 256 && !g.scratch && !g.counters, "chain's grid");
+  fl_text_params(&m.k, address, scalar, &aux, word);
+  check(word[0] == 1 && word[1] == 1 << 26, "aligned addresses take vectors");
+  address[0] = (void *)(intptr_t)4100;
+  fl_text_params(&m.k, address, scalar, &aux, word);
+  check(word[0] == 0, "others do not");
+  sum_all(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 3052 && g.counters == 1 && g.scratch == 3052 * 16, "a long row is cut into chunks");
+  bias_grad(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 12 * 64 && g.counters == 12, "columns in tiles and chunks");
+  softmax(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 16384 && g.block == 512, "a block a row");
+  cross_entropy(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.faults == 1 && g.grid == 1024, "faults are asked for");
+  chain(&m), m.k.size[0] = m.k.points = m.k.rows = 0;
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 0, "nothing to do, no block");
+}
+
+/* ---- golden ------------------------------------------------------------------------------------------------ */
+
+static void golden_path(char *path, size_t size, const char *dir, const char *name) {
+  snprintf(path, size, "%s/%s.cu", dir, name);
+}
+
+static void golden_text(int i, fl_text *out) {
+  static maker m;
+  fl_text_init(out, &mem);
+  typical[i].make(&m);
+  fl_text_kernel(&m.k, typical[i].name, 0, out);
+}
+
+static int write_golden(const char *dir) {
+  char path[512];
+  for (int i = 0; i < TYPICAL; i++) {
+    fl_text t;
+    golden_text(i, &t);
+    golden_path(path, sizeof path, dir, typical[i].name);
+    FILE *f = fopen(path, "wb");
+    if (!f) return 1;
+    fwrite(t.at, 1, t.n, f);
+    fclose(f);
+    fl_text_free(&t);
+  }
+  return 0;
+}
+
+static void test_golden(const char *dir) {
+  char path[512];
+  for (int i = 0; i < TYPICAL; i++) {
+    fl_text t;
+    golden_text(i, &t);
+    golden_path(path, sizeof path, dir, typical[i].name);
+    FILE *f = fopen(path, "rb");
+    char *old = calloc(t.n + 2, 1);
+    const size_t n = f && old ? fread(old, 1, t.n + 1, f) : 0;
+    if (!f || n != t.n || memcmp(old, t.at, n)) printf("%s differs: test_text --golden %s\n", path, dir);
+    check(f && n == t.n && memcmp(old, t.at, n) == 0, "golden text");
+    if (f) fclose(f);
+    free(old);
+    fl_text_free(&t);
+  }
+}
+
+/* The folder beside this program's sources: tests run in the root or in the build folder. */
+static const char *golden_dir(void) {
+  static const char *const dir[] = { "spec/golden", "../spec/golden", "../../spec/golden" };
+  char path[512];
+  for (int i = 0; i < 3; i++) {
+    golden_path(path, sizeof path, dir[i], "chain");
+    FILE *f = fopen(path, "rb");
+    if (f) { fclose(f); return dir[i]; }
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  static nvrtc n;
+  if (argc == 3 && !strcmp(argv[1], "--golden")) return write_golden(argv[2]);
+  for (int i = 0; argc == 3 && i < TYPICAL; i++) {
+    fl_text t;
+    if (strcmp(argv[2], typical[i].name)) continue;
+    golden_text(i, &t);
+    fputs(fl_text_str(&t), stdout);
+    return 0;
+  }
+  if (nvrtc_open(&n)) rtc = &n;
+  else printf("text: no NVRTC here, texts are not compiled\n");
+  test_keys();
+  test_geometry();
+  if (golden_dir()) test_golden(golden_dir());
+  else printf("text: spec/golden not found from here, not compared\n");
+  compile_steps();
+  compile_all();
+  if (argc < 2 || strcmp(argv[1], "--quick")) compile_ops();
+  check(mem.live_bytes == 0, "no memory is left");
+  printf("text: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,93 @@
+--- Loaded by busted before every spec file: number comparisons for nested tables and tensors,
+-- and two full collections after each test so that finalisers run where they belong.
+--
+--   assert.close(expected, actual[, tol])              numbers, |difference| <= tol (1e-6)
+--   assert.allclose(expected, actual[, {rtol=, atol=}])  nested tables or tensors
+--
+-- NaN equals NaN, an infinity equals itself. The message names the worst element.
+
+local busted = require "busted"
+local luassert = require "luassert"
+local say = require "say"
+
+local function is_tensor(v)
+  return type(v) == "userdata" and type(v.totable) == "function"
+end
+
+--- Lua value of a tensor (a 0-d one gives its number); other values unchanged.
+local function plain(v)
+  if not is_tensor(v) then return v end
+  return v.ndim == 0 and v:item() or v:totable()
+end
+
+--- How far two numbers are apart beyond what is allowed: <= 0 is fine.
+local function excess(e, a, rtol, atol)
+  if e ~= e or a ~= a then return (e ~= e and a ~= a) and 0 or math.huge end
+  if e == a then return 0 end
+  if e == math.huge or e == -math.huge or a == math.huge or a == -math.huge then
+    return math.huge
+  end
+  return math.abs(e - a) - (atol + rtol * math.abs(e))
+end
+
+--- Walk both values; the worst element goes into 'worst', a difference of form into its text.
+local function compare(e, a, options, place, worst)
+  if type(e) == "table" and type(a) == "table" then
+    if #e ~= #a then
+      worst.form = worst.form or ("%s: %d elements, expected %d"):format(place, #a, #e)
+      return
+    end
+    for i = 1, #e do compare(e[i], a[i], options, ("%s[%d]"):format(place, i), worst) end
+  elseif type(e) == "number" and type(a) == "number" then
+    local x = excess(e, a, options.rtol, options.atol)
+    worst.count = worst.count + 1
+    if x > 0 then worst.bad = worst.bad + 1 end
+    if x > worst.excess then
+      worst.excess, worst.place, worst.expected, worst.actual = x, place, e, a
+    end
+  elseif e ~= a then
+    worst.form = worst.form or ("%s: %s, expected %s"):format(place, tostring(a), tostring(e))
+  end
+end
+
+local function allclose(state, arguments)
+  local options = arguments[3] or {}
+  options = { rtol = options.rtol or 1e-5, atol = options.atol or 1e-6 }
+  local worst = { count = 0, bad = 0, excess = 0 }
+  compare(plain(arguments[1]), plain(arguments[2]), options, "value", worst)
+  if worst.form then
+    state.failure_message = "different form: " .. worst.form
+  elseif worst.excess > 0 then
+    state.failure_message = ("%d of %d elements differ; worst: %s is %.17g, expected %.17g" ..
+      " (difference %.3g, rtol %g, atol %g)"):format(worst.bad, worst.count, worst.place,
+      worst.actual, worst.expected, math.abs(worst.actual - worst.expected),
+      options.rtol, options.atol)
+  else
+    state.failure_message = "the values are close"
+    return true
+  end
+  return false
+end
+
+local function close(state, arguments)
+  local e, a, tol = plain(arguments[1]), plain(arguments[2]), arguments[3] or 1e-6
+  if type(e) ~= "number" or type(a) ~= "number" then
+    state.failure_message = ("close needs numbers, got %s and %s"):format(type(e), type(a))
+    return false
+  end
+  state.failure_message = ("expected %.17g, got %.17g (difference %.3g, tolerance %g)"):format(
+    e, a, math.abs(e - a), tol)
+  return excess(e, a, 0, tol) <= 0
+end
+
+-- luassert has a 'near'; these two carry their own message.
+say:set("assertion.close.negative", "the numbers are close")
+say:set("assertion.allclose.negative", "the values are close")
+luassert:register("assertion", "close", close, "", "assertion.close.negative")
+luassert:register("assertion", "allclose", allclose, "", "assertion.allclose.negative")
+
+busted.subscribe({ "test", "end" }, function()
+  collectgarbage()
+  collectgarbage()
+  return nil, true
+end)

@@ -1,0 +1,388 @@
+/*
+** The backward walk. Collect the entries reachable from the roots, order them by sequence
+** (recording order, so a result always comes before what it was made from when walked
+** downwards), keep those on a path to what is asked for, and run each rule once with the sum
+** of its cotangents.
+**
+** Rules. Explicit stacks only. A cotangent waits in node->grad with one 'held' count of the
+** walk's own. Marks on nodes live only while collecting, since hooks and host functions may
+** evaluate. Each rule runs in a borrowing scope of its own, at the site of its entry, with
+** the grad mode off unless create_graph. Entries are spent at the very end, so that a
+** failure leaves everything as it was.
+*/
+#include "autograd/autograd.h"
+#include <string.h>
+
+enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
+
+typedef struct item {
+  int64_t sequence;
+  fl_node *node;                         /* one gref is held while it is in the list */
+  uint32_t wanted;                       /* inputs whose cotangent is needed, as entry->tracked */
+  uint8_t needed, done;
+} item;
+
+typedef struct target { int64_t sequence; int i; } target;          /* wrt[i], by its entry */
+typedef struct arrival { fl_node *node, *g; } arrival;               /* at a leaf; g held */
+
+typedef struct walk {
+  flame_context *c;
+  const char *op;                        /* public name in messages */
+  struct { item *at; int64_t n, cap; } order;
+  struct { fl_node **at; int64_t n, cap; } todo;
+  struct { target *at; int64_t n, cap; } targets;   /* ascending sequence */
+  struct { arrival *at; int64_t n, cap; } leaves;
+  int into_leaves;
+  fl_node **out;                         /* of wrt; held while walking */
+  fl_backward how;
+} walk;
+
+static flame_status no_memory(walk *w) {
+  return FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
+}
+
+/* ---- ordering ---------------------------------------------------------------------------- */
+
+static int sorted(const item *a, int64_t n) {
+  for (int64_t i = 1; i < n; i++) if (a[i - 1].sequence < a[i].sequence) return 0;
+  return 1;
+}
+
+static void sift(item *a, int64_t i, int64_t n) {        /* heap with the least on top */
+  const item v = a[i];
+  for (int64_t k; (k = 2 * i + 1) < n; i = k) {
+    if (k + 1 < n && a[k + 1].sequence < a[k].sequence) k++;
+    if (v.sequence <= a[k].sequence) break;
+    a[i] = a[k];
+  }
+  a[i] = v;
+}
+
+/* Descending sequence. A chain is in order already. */
+static void sort_items(item *a, int64_t n) {
+  if (sorted(a, n)) return;
+  for (int64_t i = n / 2; i-- > 0;) sift(a, i, n);
+  for (int64_t k = n - 1; k > 0; k--) {
+    const item least = a[0];
+    a[0] = a[k];
+    a[k] = least;
+    sift(a, 0, k);
+  }
+}
+
+/* ---- collecting ---------------------------------------------------------------------------- */
+
+static int tracked_input(const fl_node *n, int i) {
+  return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
+}
+
+static int visit(walk *w, fl_node *n) {
+  if (n->mark & VISITED) return 1;
+  item *it = FL_PUSH(&w->c->mem, &w->order);
+  if (!it) return 0;
+  *it = (item){ .sequence = n->entry->sequence, .node = n };
+  fl_node_gref(n);
+  n->mark |= VISITED;
+  fl_node **top = FL_PUSH(&w->c->mem, &w->todo);
+  if (!top) return 0;
+  *top = n;
+  return 1;
+}
+
+static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
+  for (int r = 0; r < nroots; r++) if (!visit(w, roots[r])) return no_memory(w);
+  while (w->todo.n) {
+    fl_node *n = w->todo.at[--w->todo.n];
+    if (n->entry->leaf) continue;
+    if (n->entry->spent) {
+      FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
+              "second backward: what this graph had saved is freed; pass {retain_graph = true} to the first");
+      return FLAME_BAD_ARGUMENT;
+    }
+    for (int i = 0; i < n->nin; i++)
+      if (tracked_input(n, i) && !visit(w, n->in[i])) return no_memory(w);
+  }
+  sort_items(w->order.at, w->order.n);
+  return FLAME_OK;
+}
+
+/* First target of a sequence number, or targets.n. */
+static int64_t find_target(const walk *w, int64_t sequence) {
+  int64_t lo = 0, hi = w->targets.n;
+  while (lo < hi) {
+    const int64_t mid = (lo + hi) / 2;
+    if (w->targets.at[mid].sequence < sequence) lo = mid + 1; else hi = mid;
+  }
+  return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
+}
+
+static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
+  for (int i = 0; i < n; i++) {
+    if (!wrt[i]->entry) continue;
+    target *t = FL_PUSH(&w->c->mem, &w->targets);
+    if (!t) return no_memory(w);
+    int64_t k = w->targets.n - 1;
+    const int64_t s = wrt[i]->entry->sequence;
+    for (; k > 0 && w->targets.at[k - 1].sequence > s; k--) w->targets.at[k] = w->targets.at[k - 1];
+    w->targets.at[k] = (target){ .sequence = s, .i = i };
+  }
+  return FLAME_OK;
+}
+
+static int wants_grad(const fl_entry *e) {
+  return e->leaf || (e->handle && e->handle->retain);
+}
+
+/* From the oldest up: an item is needed if it is asked for or an input of it is. */
+static void prune(walk *w) {
+  for (int64_t k = w->order.n; k-- > 0;) {
+    item *it = &w->order.at[k];
+    fl_node *n = it->node;
+    int need = w->into_leaves ? wants_grad(n->entry) : find_target(w, it->sequence) < w->targets.n;
+    for (int i = 0; !n->entry->leaf && i < n->nin; i++) {
+      if (!tracked_input(n, i) || !(n->in[i]->mark & NEEDED)) continue;
+      it->wanted |= 1u << (i < 31 ? i : 31);
+      need = 1;
+    }
+    it->needed = (uint8_t)need;
+    if (need) n->mark |= NEEDED;
+  }
+}
+
+static void clear_marks(walk *w) {
+  for (int64_t k = 0; k < w->order.n; k++)
+    w->order.at[k].node->mark &= (uint8_t)~(VISITED | NEEDED);
+}
+
+/* ---- walking --------------------------------------------------------------------------------- */
+
+/* Add g to what *sum holds; the count of *sum is the walk's. */
+static int add_into(fl_node **sum, fl_node *g) {
+  if (*sum) g = n_add(*sum, g);
+  if (!g) return 0;
+  fl_node_hold(g);
+  if (*sum) fl_node_drop(*sum);
+  *sum = g;
+  return 1;
+}
+
+/* Undo broadcasting and promotion of one input's cotangent and add it. */
+static int pass_down(fl_node *in, fl_node *g) {
+  g = n_cast(fl_sum_to(g, in->shape), in->dtype);
+  return g && add_into(&in->grad, g);
+}
+
+static flame_status arrive(walk *w, item *it, fl_node *g) {
+  const fl_entry *e = it->node->entry;
+  if (w->into_leaves && wants_grad(e)) {
+    arrival *a = FL_PUSH(&w->c->mem, &w->leaves);
+    if (!a) return no_memory(w);
+    *a = (arrival){ it->node, g };
+    fl_node_hold(g);
+  }
+  for (int64_t k = find_target(w, it->sequence); k < w->targets.n; k++) {
+    if (w->targets.at[k].sequence != it->sequence) break;
+    if (!add_into(&w->out[w->targets.at[k].i], g)) return w->c->err.code;
+  }
+  return FLAME_OK;
+}
+
+static flame_status run_rule(walk *w, item *it, fl_node *g) {
+  flame_context *c = w->c;
+  fl_node *n = it->node, *few[8], **gin = few;
+  const int nin = n->nin;
+  if (n->entry->spent)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "second backward: a hook freed this graph");
+  if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin))) return no_memory(w);
+  flame_status e = fl_rule(n, g, gin);
+  for (int i = 0; e == FLAME_OK && i < nin; i++) {
+    if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i)) continue;
+    if (!pass_down(n->in[i], gin[i])) e = c->err.code ? c->err.code : FLAME_INTERNAL;
+  }
+  if (gin != few) fl_free(&c->mem, gin, (size_t)nin * sizeof *gin);
+  it->done = 1;
+  return e;
+}
+
+/* One item with its whole cotangent. */
+static flame_status step(walk *w, item *it) {
+  flame_context *c = w->c;
+  fl_node *n = it->node, *g = n->grad;
+  n->grad = NULL;
+  const int64_t mark = fl_scope_begin(c);
+  flame_status e = FLAME_OK;
+  c->site = n->entry->site;
+  if (n->entry->hooks && c->up && c->up->run_hooks) {
+    fl_node *changed = g;
+    e = c->up->run_hooks(c, n->entry->hooks, &changed);
+    if (e == FLAME_OK && changed && changed->shape != n->shape)
+      e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "register_hook", "the hook returned a gradient of another shape");
+    if (e == FLAME_OK && changed && changed != g) {
+      fl_node_hold(changed);
+      fl_node_drop(g);
+      g = changed;
+    }
+  }
+  if (e == FLAME_OK) e = arrive(w, it, g);
+  if (e == FLAME_OK && !n->entry->leaf && it->wanted) e = run_rule(w, it, g);
+  fl_scope_end(c, mark);
+  fl_node_drop(g);
+  return e;
+}
+
+static flame_status descend(walk *w) {
+  flame_context *c = w->c;
+  const uint32_t site = c->site;
+  const uint8_t mode = c->grad_mode;
+  flame_status e = FLAME_OK;
+  c->grad_mode = (uint8_t)(w->how.create_graph != 0);
+  for (int64_t k = 0; e == FLAME_OK && k < w->order.n; k++) {
+    item *it = &w->order.at[k];
+    if (it->needed && it->node->grad && it->node->entry) e = step(w, it);
+  }
+  c->grad_mode = mode;
+  c->site = site;
+  return e;
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------- */
+
+/* The cotangent of a root: the seed, or one where there is a single element. */
+static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
+  char a[192], b[192];
+  flame_context *c = w->c;
+  const fl_layout *s = root->shape;
+  if (!root->entry)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
+                   "the tensor is not tracked: no input requires grad, or it was made under no_grad or detached");
+  if (!seed && s->numel != 1)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
+                   "the tensor has shape %s, not one element: reduce it, as x:sum(), or pass a seed of its shape",
+                   fl_shape_text(a, s->rank, s->size));
+  if (seed && seed->state == FL_NUMBER)
+    seed = n_fill(c, root->dtype, root->device, 0, NULL, (fl_scalar){ .d = seed->isint ? (double)seed->scal[0].i : seed->scal[0].d });
+  if (seed && seed->shape != s && seed->shape->numel == 1 && s->numel == 1)
+    seed = n_reshape(seed, s->rank, s->size);
+  if (seed && seed->shape != s)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "the seed has shape %s and the tensor %s",
+                   fl_shape_text(a, seed->shape->rank, seed->shape->size), fl_shape_text(b, s->rank, s->size));
+  if (seed && seed->device != root->device)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "the seed is on another device; use seed:to(x.device)");
+  fl_node *g = seed ? n_cast(seed, root->dtype)
+                    : n_fill(c, root->dtype, root->device, s->rank, s->size, (fl_scalar){ .d = 1 });
+  if (!g || !add_into(&root->grad, g)) return c->err.code;
+  return FLAME_OK;
+}
+
+static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *const *seeds) {
+  for (int r = 0; r < nroots; r++)
+    if (!roots[r]->entry) return seed_root(w, roots[r], NULL);
+  flame_status e = collect(w, nroots, roots);
+  if (e == FLAME_OK) prune(w);
+  clear_marks(w);
+  const uint8_t mode = w->c->grad_mode;
+  w->c->grad_mode = (uint8_t)(w->how.create_graph != 0);
+  for (int r = 0; e == FLAME_OK && r < nroots; r++)
+    e = seed_root(w, roots[r], seeds ? seeds[r] : NULL);
+  w->c->grad_mode = mode;
+  return e;
+}
+
+/* Free the walk; on success, and unless the graph is to be kept, spend what was walked. */
+static void end(walk *w, flame_status e) {
+  flame_context *c = w->c;
+  const int spend = e == FLAME_OK && !w->how.retain_graph && !w->how.create_graph;
+  for (int64_t k = 0; k < w->order.n; k++) {
+    fl_node *n = w->order.at[k].node;
+    if (n->grad) {
+      fl_node_drop(n->grad);
+      n->grad = NULL;
+    }
+    if (spend && w->order.at[k].done) fl_entry_spend(n);
+    fl_node_ungref(n);
+  }
+  for (int64_t k = 0; k < w->leaves.n; k++) fl_node_drop(w->leaves.at[k].g);
+  FL_DROP(&c->mem, &w->order);
+  FL_DROP(&c->mem, &w->todo);
+  FL_DROP(&c->mem, &w->targets);
+  FL_DROP(&c->mem, &w->leaves);
+}
+
+/* Hand a held node to the caller's scope. */
+static fl_node *lend(flame_context *c, fl_node *n) {
+  if (!n) return NULL;
+  fl_node **slot = FL_PUSH(&c->mem, &c->borrowed);
+  if (slot) *slot = n; else fl_node_drop(n);
+  return slot ? n : NULL;
+}
+
+flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots, fl_node *const *seeds,
+                          int n, fl_node *const *wrt, fl_node **out, fl_backward how) {
+  walk w = { .c = c, .op = "gradients", .out = out, .how = how };
+  for (int i = 0; i < n; i++) out[i] = NULL;
+  flame_status e = add_targets(&w, n, wrt);
+  if (e == FLAME_OK) e = begin(&w, nroots, roots, seeds);
+  if (e == FLAME_OK) e = descend(&w);
+  end(&w, e);
+  for (int i = 0; i < n; i++) {
+    const int had = out[i] != NULL;
+    out[i] = lend(c, out[i]);
+    if (had && !out[i] && e == FLAME_OK)
+      e = FL_FAIL(c, FLAME_NO_MEMORY, "gradients", "host memory is out");
+  }
+  for (int i = 0; e != FLAME_OK && i < n; i++) out[i] = NULL;
+  return e;
+}
+
+/* ---- into leaves --------------------------------------------------------------------------------- */
+
+/* A gradient handle owns memory of its own size: not a piece of something larger. */
+static fl_node *own_value(fl_node *g) {
+  const int piece = g->base && g->base->shape->numel != g->shape->numel;
+  return piece ? n_copy(g) : n_contiguous(g);
+}
+
+static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
+  if (!h || h->closed || !h->node) return FLAME_OK;      /* nobody can ask for it any more */
+  if (h->grad) {
+    fl_node *sum = h->grad->node ? n_add(h->grad->node, g) : NULL;
+    if (sum) return fl_tensor_write(h->grad, sum, "backward");
+    if (h->grad->node) return c->err.code;
+  }
+  flame_tensor *t = fl_tensor_new(c, own_value(g));
+  if (!t) return c->err.code ? c->err.code : FL_FAIL(c, FLAME_NO_MEMORY, "backward", "host memory is out");
+  fl_tensor_set_grad(h, t);
+  flame_free(t);
+  return FLAME_OK;
+}
+
+flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed, fl_backward how) {
+  flame_context *c = root->ctx;
+  if (!fl_tensor_open(root, "backward") || (seed && !fl_tensor_open(seed, "backward"))) return c->err.code;
+  const int64_t mark = fl_scope_begin(c);
+  walk w = { .c = c, .op = "backward", .into_leaves = 1, .how = how };
+  fl_node *r = root->node, *s = seed ? seed->node : NULL;
+  fl_node_hold(r);                       /* a hook may close the handle */
+  flame_status e = begin(&w, 1, &r, &s);
+  if (e == FLAME_OK) e = descend(&w);
+  const uint8_t mode = c->grad_mode;
+  c->grad_mode = (uint8_t)(how.create_graph != 0);
+  for (int64_t k = 0; e == FLAME_OK && k < w.leaves.n; k++) {
+    fl_entry *entry = w.leaves.at[k].node->entry;
+    e = deliver(c, entry ? entry->handle : NULL, w.leaves.at[k].g);
+  }
+  c->grad_mode = mode;
+  end(&w, e);
+  fl_node_drop(r);
+  fl_scope_end(c, mark);
+  return e;
+}
+
+flame_status flame_backward(flame_tensor *x, flame_tensor *seed) {
+  if (!x) return FLAME_BAD_ARGUMENT;
+  flame_context *c = x->ctx;
+  FL_ENTER(c);
+  const flame_status e = fl_backward_into_leaves(x, seed, (fl_backward){ 0, 0 });
+  FL_LEAVE(c);
+  return e;
+}

@@ -1,0 +1,186 @@
+/*
+** Gradient rules of the elementwise ops and reductions: one function per op and input, made
+** from the gradient text of ops.def, in a table by op; and the helpers that text names.
+**
+** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
+** differentiates again. A scalar operand is a number in it. Selection is by where, never by a
+** product with a mask: 0 times inf is NaN. Special points follow PyTorch.
+*/
+#include "autograd/rules.h"
+#include <math.h>
+
+typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, fl_node *g);
+
+#define K(v) n_num(c, v)
+#define x x1          /* the one input of unary ops and reductions */
+#define RULE(fn, text) \
+  static fl_node *fn(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, fl_node *g) { \
+    (void)c; (void)x1; (void)x2; (void)x3; (void)y; (void)g; \
+    return text; \
+  }
+#define UNARY(name, kind, value, grad, domain, doc) RULE(by1_##name, grad)
+#define BINARY(name, kind, value, g1, g2, domain, doc) RULE(by1_##name, g1) RULE(by2_##name, g2)
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  RULE(by1_##name, g1) RULE(by2_##name, g2) RULE(by3_##name, g3)
+#define REDUCE(name, kind, init, value, grad, doc) RULE(by1_##name, grad)
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+#undef x
+
+static const rule rules[FL_OP_COUNT][3] = {
+#define UNARY(name, kind, value, grad, domain, doc) [FL_OP_##name] = { by1_##name, NULL, NULL },
+#define BINARY(name, kind, value, g1, g2, domain, doc) [FL_OP_##name] = { by1_##name, by2_##name, NULL },
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  [FL_OP_##name] = { by1_##name, by2_##name, by3_##name },
+#define REDUCE(name, kind, init, value, grad, doc) [FL_OP_##name] = { by1_##name, NULL, NULL },
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+};
+
+/* Input i of y as the rule sees it: a scalar slot becomes a number again. atan2 squares its
+** operands, and two numbers have no product: there it is a 0-d value. */
+static fl_node *operand(fl_node *y, int i) {
+  flame_context *c = y->ctx;
+  if (i >= y->nin || y->in[i]) return i < y->nin ? y->in[i] : NULL;
+  if (y->op == FL_OP_atan2) return n_fill(c, y->dtype, y->device, 0, NULL, y->scal[i]);
+  return n_num(c, y->scal[i].d);
+}
+
+flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin) {
+  flame_context *c = y->ctx;
+  for (int i = 0; i < y->nin; i++) gin[i] = NULL;
+  if (fl_ops[y->op].form == FL_FORM_SPECIAL) return fl_rule_structural(y, g, gin);
+  fl_node *in[3] = { operand(y, 0), operand(y, 1), operand(y, 2) };
+  for (int i = 0; i < y->nin; i++) {
+    if (!fl_wants(y, i)) continue;
+    gin[i] = rules[y->op][i](c, in[0], in[1], in[2], y, g);
+    if (!gin[i] && c->err.code != FLAME_OK) return c->err.code;
+  }
+  return FLAME_OK;
+}
+
+/* ---- helpers of elementwise rules -------------------------------------------------------- */
+
+static int is_number(const fl_node *n) { return n->state == FL_NUMBER; }
+
+/* x2 x1^(x2 - 1) g, and 0 where the exponent is 0 (also at x1 = 0). */
+fl_node *fl_grad_pow_base(fl_node *g, fl_node *x1, fl_node *x2) {
+  flame_context *c = g->ctx;
+  if (is_number(x2)) {
+    const double e = x2->scal[0].d;
+    if (e == 0) return fl_zeros_like(g, g->shape);
+    return n_mul(g, n_mul(n_pow(x1, K(e - 1)), K(e)));
+  }
+  fl_node *d = n_mul(g, n_mul(x2, n_pow(x1, n_sub(x2, K(1)))));
+  return n_where(n_eq(x2, K(0)), K(0), d);
+}
+
+/* y log(x1) g, and 0 where the base is 0 and the exponent not negative. */
+fl_node *fl_grad_pow_exponent(fl_node *g, fl_node *y, fl_node *x1, fl_node *x2) {
+  flame_context *c = g->ctx;
+  if (is_number(x1)) {
+    const double base = x1->scal[0].d;
+    fl_node *d = n_mul(g, n_mul(y, K(log(base))));
+    return base == 0 ? n_where(n_ge(x2, K(0)), K(0), d) : d;
+  }
+  fl_node *d = n_mul(g, n_mul(y, n_log(x1)));
+  fl_node *flat = n_eq(x1, K(0));
+  if (!is_number(x2)) return n_where(n_logical_and(flat, n_ge(x2, K(0))), K(0), d);
+  return x2->scal[0].d >= 0 ? n_where(flat, K(0), d) : d;
+}
+
+/* maximum and minimum: ties halve; the side that lost gets 0; with a NaN both get g. */
+fl_node *fl_grad_extreme(fl_node *g, fl_node *x, fl_node *other, fl_node *y) {
+  flame_context *c = g->ctx;
+  fl_node *lost = y->op == FL_OP_maximum ? n_lt(x, other) : n_gt(x, other);
+  return n_where(n_eq(x, other), n_mul(g, K(0.5)), n_where(lost, K(0), g));
+}
+
+fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
+  flame_context *c = g->ctx;
+  return n_where(n_logical_and(n_ge(x, lo), n_le(x, hi)), g, K(0));
+}
+
+fl_node *fl_no_gradient(fl_node *y, const char *name) {
+  FL_FAIL(y->ctx, FLAME_NOT_SUPPORTED, name, "the gradient of this op is not available");
+  return NULL;
+}
+
+/* ---- helpers of reductions ---------------------------------------------------------------- */
+
+fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape) {
+  return n_fill(g->ctx, g->dtype, g->device, shape->rank, shape->size, (fl_scalar){ .d = 0 });
+}
+
+/* g laid over the elements that were reduced to it. */
+fl_node *fl_grad_spread(fl_node *y, fl_node *g) {
+  const fl_layout *s = y->in[0]->shape;
+  return n_expand(g, s->rank, s->size);
+}
+
+/* Shared evenly among the elements that equal the result. */
+fl_node *fl_grad_amax(fl_node *g, fl_node *x, fl_node *y) {
+  flame_context *c = g->ctx;
+  fl_node *hit = n_eq(x, y);
+  fl_node *ties = n_sum(n_cast(hit, g->dtype), y->axes, 1);
+  return n_div(n_where(hit, g, K(0)), ties);
+}
+
+/* The product of the others, without dividing by a zero. */
+static fl_node *prod_closed(fl_node *g, fl_node *x, uint32_t axes) {
+  flame_context *c = g->ctx;
+  fl_node *zero = n_eq(x, K(0));
+  fl_node *safe = n_where(zero, K(1), x);
+  fl_node *rest = n_prod(safe, axes, 1), *zeros = n_sum(zero, axes, 1);
+  fl_node *at_zero = n_where(n_eq(zeros, n_int(c, 1)), rest, K(0));
+  fl_node *elsewhere = n_where(n_eq(zeros, n_int(c, 0)), n_div(rest, safe), K(0));
+  return n_mul(g, n_where(zero, at_zero, elsewhere));
+}
+
+typedef struct level { fl_node *a, *b; int64_t pairs; int odd; } level;
+
+/* One level up the tree of products over the columns of v (rows, n). */
+static fl_node *pair_up(fl_node *v, level *l) {
+  const int64_t n = v->shape->size[1];
+  l->pairs = n / 2;
+  l->odd = (int)(n % 2);
+  l->a = n_slice(v, 1, 0, l->pairs, 2);
+  l->b = n_slice(v, 1, 1, l->pairs, 2);
+  fl_node *up[2] = { n_mul(l->a, l->b), l->odd ? n_slice(v, 1, n - 1, 1, 1) : NULL };
+  return l->odd ? n_cat(v->ctx, 2, up, 1) : up[0];
+}
+
+/* And down again: cotangents of a level's columns from those of the level above. */
+static fl_node *pair_down(fl_node *e, const level *l) {
+  flame_context *c = e->ctx;
+  fl_node *d = l->odd ? n_slice(e, 1, 0, l->pairs, 1) : e;
+  fl_node *both[2] = { n_mul(d, l->b), n_mul(d, l->a) };
+  if (!both[0] || !both[1]) return NULL;
+  fl_node *s = n_stack(c, 2, both, 2);
+  s = s ? n_reshape(s, 2, (int64_t[]){ e->shape->size[0], 2 * l->pairs }) : NULL;
+  fl_node *all[2] = { s, l->odd ? n_slice(e, 1, l->pairs, 1, 1) : NULL };
+  return l->odd && s ? n_cat(c, 2, all, 1) : s;
+}
+
+/* A tree of products, for when the gradient is differentiated again: exact at zeros too. */
+static fl_node *prod_tree(fl_node *g, fl_node *x, uint32_t axes) {
+  const int r = x->shape->rank;
+  int perm[FL_MAX_AXES], back[FL_MAX_AXES], k = 0;
+  for (int a = 0; a < r; a++) if (!(axes >> a & 1)) perm[k++] = a;
+  for (int a = 0; a < r; a++) if (axes >> a & 1) perm[k++] = a;
+  for (int a = 0; a < r; a++) back[perm[a]] = a;
+  const int64_t rows = g->shape->numel, n = x->shape->numel / rows;
+  level at[64];
+  int depth = 0;
+  fl_node *p = n_permute(x, perm);
+  fl_node *v = p ? n_reshape(p, 2, (int64_t[]){ rows, n }) : NULL;
+  for (; v && v->shape->size[1] > 1; depth++) v = pair_up(v, &at[depth]);
+  fl_node *e = v ? n_reshape(n_permute(g, perm), 2, (int64_t[]){ rows, 1 }) : NULL;
+  while (e && depth > 0) e = pair_down(e, &at[--depth]);
+  return e ? n_permute(n_reshape(e, r, p->shape->size), back) : NULL;
+}
+
+fl_node *fl_grad_prod(fl_node *g, fl_node *x, fl_node *y) {
+  if (x->shape->numel == 0) return fl_zeros_like(g, x->shape);
+  return g->ctx->grad_mode ? prod_tree(g, x, y->axes) : prod_closed(g, x, y->axes);
+}

@@ -1,0 +1,25 @@
+/*
+** Environment switches. The list is env.def, full names and all; here are only the two
+** readers. getenv is called at flame_open only, so a later setenv of the host is harmless.
+*/
+#include "base/env.h"
+#include <stdlib.h>
+
+static const struct { const char *name, *value; } switches[] = {
+#define ENV(name, def, doc) { #name, def },
+#include "base/env.def"
+#undef ENV
+};
+
+const char *fl_env(int which) {
+  const char *s = getenv(switches[which].name);
+  return s ? s : switches[which].value;
+}
+
+int fl_env_int(int which) {
+  const char *s = fl_env(which);
+  if (!s) return 0;
+  const long v = strtol(s, NULL, 10);
+  if (v > 0x7fffffffL) return 0x7fffffff;
+  return v < -0x7fffffffL ? -0x7fffffff : (int)v;
+}

@@ -1,0 +1,161 @@
+/*
+** Counted memory. Every block is aligned to 64 (a cache line, and what the vector
+** loops want). Counting is by the bytes asked for, so that sized frees balance to
+** zero. Slabs take chunks of about 64 KB from the same counter; the chunk list is
+** linked through a header at the front of each chunk.
+*/
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, CHUNK_BYTES = 64 * 1024 };
+
+/* What malloc is asked for: a multiple of the alignment, never 0; 0 when it overflows. */
+static size_t rounded(size_t bytes) {
+  if (bytes > (size_t)PTRDIFF_MAX - ALIGNMENT) return 0;
+  if (bytes == 0) bytes = 1;
+  return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
+
+/* Counts one request; true when the test harness wants it to fail. */
+static int must_fail(fl_mem *m) {
+  m->calls++;
+  if (m->fail_at <= 0) return 0;
+  return m->fail_forever ? m->calls >= m->fail_at : m->calls == m->fail_at;
+}
+
+static void count(fl_mem *m, int64_t bytes, int64_t blocks) {
+  m->live_bytes += bytes;
+  m->live_blocks += blocks;
+  if (m->live_bytes > m->peak_bytes) m->peak_bytes = m->live_bytes;
+}
+
+void *fl_alloc(fl_mem *m, size_t bytes) {
+  const size_t size = rounded(bytes);
+  if (must_fail(m) || size == 0) return NULL;
+  void *p = aligned_alloc(ALIGNMENT, size);
+  if (p) count(m, (int64_t)bytes, 1);
+  return p;
+}
+
+void *fl_zalloc(fl_mem *m, size_t bytes) {
+  void *p = fl_alloc(m, bytes);
+  if (p) memset(p, 0, bytes);
+  return p;
+}
+
+/* realloc would lose the alignment, so a block that outgrows its rounding moves. */
+void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes) {
+  if (!p) return fl_alloc(m, bytes);
+  const size_t size = rounded(bytes);
+  if (size != 0 && size == rounded(old_bytes)) {         /* fits where it is */
+    if (must_fail(m)) return NULL;
+    count(m, (int64_t)bytes - (int64_t)old_bytes, 0);
+    return p;
+  }
+  void *q = fl_alloc(m, bytes);
+  if (!q) return NULL;
+  memcpy(q, p, old_bytes < bytes ? old_bytes : bytes);
+  fl_free(m, p, old_bytes);
+  return q;
+}
+
+void fl_free(fl_mem *m, void *p, size_t bytes) {
+  if (!p) return;
+  count(m, -(int64_t)bytes, -1);
+  free(p);
+}
+
+char *fl_strdup(fl_mem *m, const char *s) {
+  const size_t n = strlen(s) + 1;
+  char *p = fl_alloc(m, n);
+  if (p) memcpy(p, s, n);
+  return p;
+}
+
+int fl_mul_ok(size_t count, size_t size, size_t *out) {
+  return !__builtin_mul_overflow(count, size, out);
+}
+
+/* Geometric growth; elements are moved bytewise. Returns 0 when memory is out. */
+int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
+  int64_t n = *cap < 8 ? 8 : *cap;
+  while (n < need) n = n > INT64_MAX / 2 ? need : n * 2;
+  size_t bytes;
+  if (need < 0 || !fl_mul_ok((size_t)n, elem, &bytes)) return 0;
+  void *p = fl_realloc(m, *at, (size_t)*cap * elem, bytes);
+  if (!p) return 0;
+  *at = p;
+  *cap = n;
+  return 1;
+}
+
+/* --- slabs ------------------------------------------------------------------------ */
+
+/* Objects on the free list are poisoned under ASan, so that a use after free is seen
+** although the chunk itself stays allocated. */
+#if defined(__SANITIZE_ADDRESS__)
+void __asan_poison_memory_region(void const volatile *p, size_t n);
+void __asan_unpoison_memory_region(void const volatile *p, size_t n);
+#define POISON(p, n) __asan_poison_memory_region((p), (n))
+#define UNPOISON(p, n) __asan_unpoison_memory_region((p), (n))
+#else
+#define POISON(p, n) ((void)0)
+#define UNPOISON(p, n) ((void)0)
+#endif
+
+typedef struct chunk { struct chunk *next; size_t bytes; } chunk;
+
+static void push_free(fl_slab *s, void *object) {
+  *(void **)object = s->free_list;
+  s->free_list = object;
+  POISON(object, s->size);
+}
+
+void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size) {
+  const size_t word = sizeof(void *) * 2;                /* alignment of any C object */
+  const size_t size = object_size < word ? word : object_size;
+  *s = (fl_slab){ .mem = m, .size = (size + word - 1) & ~(word - 1) };
+}
+
+/* One more chunk, its objects put on the free list in address order. */
+static int slab_refill(fl_slab *s) {
+  const size_t room = CHUNK_BYTES - ALIGNMENT;
+  const size_t n = s->size > room ? 1 : room / s->size;
+  size_t bytes;
+  if (!fl_mul_ok(n, s->size, &bytes)) return 0;
+  if (__builtin_add_overflow(bytes, (size_t)ALIGNMENT, &bytes)) return 0;
+  chunk *c = fl_alloc(s->mem, bytes);
+  if (!c) return 0;
+  *c = (chunk){ s->chunks, bytes };
+  s->chunks = c;
+  char *first = (char *)c + ALIGNMENT;
+  for (size_t i = n; i-- > 0;) push_free(s, first + i * s->size);
+  return 1;
+}
+
+void *fl_slab_new(fl_slab *s) {
+  if (!s->free_list && !slab_refill(s)) return NULL;
+  void **p = s->free_list;
+  UNPOISON(p, s->size);
+  s->free_list = *p;
+  s->live++;
+  return p;
+}
+
+void fl_slab_free(fl_slab *s, void *object) {
+  if (!object) return;
+  push_free(s, object);
+  s->live--;
+}
+
+void fl_slab_close(fl_slab *s) {
+  for (chunk *c = s->chunks; c;) {
+    chunk *next = c->next;
+    UNPOISON(c, c->bytes);
+    fl_free(s->mem, c, c->bytes);
+    c = next;
+  }
+  s->free_list = s->chunks = NULL;
+  s->live = 0;
+}

@@ -1,0 +1,74 @@
+/*
+** The text buffer. One byte beyond 'n' is always kept free for the NUL, so that
+** fl_text_str never has to grow. After a failed append nothing more is added: the
+** text would have a hole.
+*/
+#include "base/text.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void fl_text_init(fl_text *t, fl_mem *m) {
+  *t = (fl_text){ .mem = m };
+}
+
+/* Room for n more bytes and the NUL. */
+static int reserve(fl_text *t, size_t n) {
+  if (t->failed) return 0;
+  size_t need;
+  if (__builtin_add_overflow(t->n, n, &need) || need > (size_t)PTRDIFF_MAX / 2) {
+    t->failed = 1;
+    return 0;
+  }
+  if (need < t->cap) return 1;
+  size_t cap = t->cap ? t->cap : 256;
+  while (cap <= need) cap *= 2;
+  char *at = fl_realloc(t->mem, t->at, t->cap, cap);
+  if (!at) {
+    t->failed = 1;
+    return 0;
+  }
+  t->at = at;
+  t->cap = cap;
+  return 1;
+}
+
+void fl_text_add(fl_text *t, const char *s, size_t n) {
+  if (!reserve(t, n)) return;
+  if (n) memcpy(t->at + t->n, s, n);
+  t->n += n;
+}
+
+void fl_text_puts(fl_text *t, const char *s) {
+  fl_text_add(t, s, strlen(s));
+}
+
+/* Formats twice when the first try did not fit: once into what is left, once grown. */
+void fl_text_printf(fl_text *t, const char *fmt, ...) {
+  if (!reserve(t, 128)) return;
+  for (int attempt = 0; attempt < 2; attempt++) {
+    const size_t left = t->cap - t->n;
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(t->at + t->n, left, fmt, args);
+    va_end(args);
+    if (n < 0) break;
+    if ((size_t)n < left) {
+      t->n += (size_t)n;
+      return;
+    }
+    if (!reserve(t, (size_t)n)) return;
+  }
+  t->failed = 1;
+}
+
+const char *fl_text_str(fl_text *t) {
+  if (!reserve(t, 0)) return NULL;
+  t->at[t->n] = '\0';
+  return t->at;
+}
+
+void fl_text_free(fl_text *t) {
+  fl_free(t->mem, t->at, t->cap);
+  fl_text_init(t, t->mem);
+}

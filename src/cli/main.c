@@ -1,0 +1,196 @@
+/*
+** flame-lua: options and the order in which things happen. Everything that can raise runs
+** inside one protected call. The order is lua5.4's: libraries, flame, LUA_INIT, options
+** from left to right, the script, the prompt.
+*/
+#include "cli/cli.h"
+#include "flame.h"
+#include "lua/flame_lua.h"
+#include <lauxlib.h>
+#include <locale.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
+       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256 };
+
+static const char usage_text[] =
+  "usage: %s [options] [script [args]]\n"
+  "Available options are:\n"
+  "  -e stat   execute string 'stat'\n"
+  "  -i        enter interactive mode after executing 'script'\n"
+  "  -l mod    require library 'mod' into global 'mod'\n"
+  "  -l g=mod  require library 'mod' into global 'g'\n"
+  "  -v        show version information\n"
+  "  -E        ignore environment variables\n"
+  "  -W        turn warnings on\n"
+  "  --        stop handling options\n"
+  "  -         stop handling options and execute stdin\n"
+  "  --help        this text\n"
+  "  --version     the version of flame-lua\n"
+  "  --info        devices, libraries and memory\n"
+  "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
+
+static void print_usage(const char *name, const char *bad) {
+  if (bad[1] == 'e' || bad[1] == 'l') {
+    fprintf(stderr, "%s: '%s' needs argument\n", name, bad);
+  } else {
+    fprintf(stderr, "%s: unrecognized option '%s'\n", name, bad);
+  }
+  fprintf(stderr, usage_text, name);
+  fflush(stderr);
+}
+
+static int long_option(const char *text) {
+  static const struct { const char *text; int flag; } known[] = {
+    { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
+    { "--debug-cuda", DEBUG_CUDA },
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (!strcmp(text, known[i].text)) return known[i].flag;
+  }
+  return BAD;
+}
+
+/* One option at argv[*i]: its flags; an option with an argument of its own moves *i. */
+static int short_option(char **argv, int *i) {
+  const char *text = argv[*i];
+  switch (text[1]) {
+    case 'E': return text[2] ? BAD : NO_ENVIRONMENT;
+    case 'i': return text[2] ? BAD : INTERACTIVE | SHOW_VERSION;
+    case 'v': return text[2] ? BAD : SHOW_VERSION;
+    case 'W': return text[2] ? BAD : 0;
+    case 'e': case 'l':
+      if (!text[2]) {
+        const char *value = argv[*i + 1];
+        if (!value || value[0] == '-') return BAD;
+        ++*i;
+      }
+      return text[1] == 'e' ? STRINGS : 0;
+    default: return BAD;
+  }
+}
+
+/* Flags of all options; *script: where the script stands, or the bad option. */
+static int read_options(char **argv, int *script) {
+  int flags = 0, i = 1;
+  for (; argv[i]; i++) {
+    const char *text = argv[i];
+    *script = i;
+    if (text[0] != '-' || text[1] == '\0') return flags;
+    if (!strcmp(text, "--")) {
+      *script = i + 1;
+      return flags;
+    }
+    const int flag = text[1] == '-' ? long_option(text) : short_option(argv, &i);
+    if (flag & BAD) return BAD;
+    flags |= flag;
+  }
+  *script = i;
+  return flags;
+}
+
+/* Carries out -e, -l and -W in order. 0: one of them failed. */
+static int run_options(const fl_cli *c, int script) {
+  for (int i = 1; i < script; i++) {
+    const char *text = c->argv[i];
+    const char kind = text[1];
+    if (kind == 'W') lua_warning(c->L, "@on", 0);
+    if (kind != 'e' && kind != 'l') continue;
+    const char *value = text[2] ? text + 2 : c->argv[++i];
+    const int status = kind == 'e' ? fl_cli_string(c, value, "=(command line)")
+                                   : fl_cli_library(c, value);
+    if (status != LUA_OK) return 0;
+  }
+  return 1;
+}
+
+static void print_banner(int interactive) {
+  if (interactive) printf("flame-lua %s  ", flame_version());
+  puts(LUA_COPYRIGHT);
+  fflush(stdout);
+}
+
+/* flame.info() gives the block as text, or as a table of facts. */
+static const char info_chunk[] =
+  "local info = require('flame').info()\n"
+  "if type(info) ~= 'table' then if info ~= nil then print(info) end return end\n"
+  "local names = {}\n"
+  "for name in pairs(info) do names[#names + 1] = tostring(name) end\n"
+  "table.sort(names)\n"
+  "for _, name in ipairs(names) do print(name .. ': ' .. tostring(info[name])) end\n";
+
+static void open_libraries(lua_State *L, int flags) {
+  if (flags & NO_ENVIRONMENT) {                  /* read by the package library */
+    lua_pushboolean(L, 1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
+  }
+  luaL_openlibs(L);
+  luaL_requiref(L, "flame", luaopen_flame, 1);
+  lua_pop(L, 1);
+}
+
+/* What is left to do once the options are carried out. Returns success. */
+static int run_rest(fl_cli *c, int flags, int script) {
+  if (flags & INFO && fl_cli_string(c, info_chunk, "=info") != LUA_OK) return 0;
+  if (script < c->argc && fl_cli_script(c, script) != LUA_OK) return 0;
+  if (flags & INTERACTIVE) {
+    fl_cli_repl(c);
+  } else if (script >= c->argc && !(flags & (STRINGS | SHOW_VERSION | INFO))) {
+    if (!isatty(STDIN_FILENO)) {
+      fl_cli_file(c, NULL);                      /* a piped chunk's error is reported, status 0 */
+      return 1;
+    }
+    print_banner(1);
+    fl_cli_repl(c);
+  }
+  return 1;
+}
+
+/* The protected part: (fl_cli *) -> success. */
+static int protected_main(lua_State *L) {
+  fl_cli *c = lua_touserdata(L, 1);
+  int script = c->argc;
+  const int flags = read_options(c->argv, &script);
+  luaL_checkversion(L);
+  if (flags & BAD) {
+    print_usage(c->name, c->argv[script]);
+    return 0;
+  }
+  lua_pushboolean(L, 1);
+  if (flags & HELP) return printf(usage_text, c->name), 1;
+  if (flags & FLAME_VERSION_ONLY) {
+    return printf("flame-lua %s (%s)\n", flame_version(), LUA_RELEASE), 1;
+  }
+  if (flags & DEBUG_CUDA) setenv("DEBUG_CUDA", "1", 1);
+  if (flags & SHOW_VERSION) print_banner(flags & INTERACTIVE);
+  open_libraries(L, flags);
+  fl_cli_make_arg(c, script);
+  lua_gc(L, LUA_GCRESTART);
+  lua_gc(L, LUA_GCGEN, 0, 0);
+  if (!(flags & NO_ENVIRONMENT) && fl_cli_init(c) != LUA_OK) return 0;
+  if (!run_options(c, script)) return 0;
+  if (!run_rest(c, flags, script)) return 0;
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  setlocale(LC_CTYPE, "");                       /* for line editing; numbers stay in C */
+  lua_State *L = luaL_newstate();
+  fl_cli c = { L, argc > 0 && argv[0][0] ? argv[0] : "flame-lua", argc, argv };
+  if (!L) {
+    fl_cli_message(c.name, "cannot create state: not enough memory");
+    return EXIT_FAILURE;
+  }
+  lua_gc(L, LUA_GCSTOP);                         /* nothing to collect while libraries load */
+  lua_pushcfunction(L, protected_main);
+  lua_pushlightuserdata(L, &c);
+  const int status = fl_cli_report(&c, lua_pcall(L, 1, 1, 0));
+  const int good = status == LUA_OK && lua_toboolean(L, -1);
+  lua_close(L);
+  return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,165 @@
+/*
+** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
+** file, script with arguments, library, LUA_INIT).
+**
+** Ctrl-C: the first sets a hook, which stops Lua code at its next instruction, and tells
+** the library, which stops what it is computing; the handler is then gone, so the second
+** ends the process. Whatever of the two did not strike is taken back after the call.
+*/
+#include "cli/cli.h"
+#include "flame.h"
+#include "lua/flame_lua.h"
+#include "tensor/context.h"
+#include <lauxlib.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Ctrl-C ------------------------------------------------------------------------- */
+
+static lua_State *volatile running;              /* for the signal handler alone */
+static flame_context *volatile computing;
+
+static void stop(lua_State *L, lua_Debug *where) {
+  (void)where;
+  lua_sethook(L, NULL, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+static void on_interrupt(int number) {
+  (void)number;                                  /* SA_RESETHAND: the next one kills */
+  const int all = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
+  if (running) lua_sethook(running, stop, all, 1);
+  if (computing) flame_interrupt(computing);
+}
+
+static void arm(lua_State *L) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = on_interrupt;
+  action.sa_flags = (int)SA_RESETHAND;
+  computing = flame_lua_context(L);
+  running = L;
+  sigaction(SIGINT, &action, NULL);
+}
+
+static void disarm(lua_State *L) {
+  signal(SIGINT, SIG_DFL);
+  if (lua_gethook(L) == stop) lua_sethook(L, NULL, 0, 0);
+  if (computing) atomic_store(&computing->interrupted, 0);
+  running = NULL;
+  computing = NULL;
+}
+
+/* --- calls ------------------------------------------------------------------------------ */
+
+/* Message handler: text gets a traceback, an object with __tostring speaks for itself. */
+static int with_traceback(lua_State *L) {
+  const char *text = lua_tostring(L, 1);
+  if (!text) {
+    if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) return 1;
+    text = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+  }
+  luaL_traceback(L, L, text, 1);
+  return 1;
+}
+
+int fl_cli_call(lua_State *L, int narg, int nres) {
+  const int base = lua_gettop(L) - narg;
+  lua_pushcfunction(L, with_traceback);
+  lua_insert(L, base);
+  arm(L);
+  const int status = lua_pcall(L, narg, nres, base);
+  disarm(L);
+  lua_remove(L, base);
+  return status;
+}
+
+void fl_cli_message(const char *name, const char *text) {
+  if (name) fprintf(stderr, "%s: ", name);
+  fprintf(stderr, "%s\n", text);
+  fflush(stderr);
+}
+
+int fl_cli_report(const fl_cli *c, int status) {
+  if (status == LUA_OK) return status;
+  const char *text = lua_tostring(c->L, -1);
+  fl_cli_message(c->name, text ? text : "(error without a message)");
+  lua_pop(c->L, 1);
+  return status;
+}
+
+/* Runs the chunk just loaded, or reports why it was not. */
+static int run_loaded(const fl_cli *c, int status) {
+  if (status == LUA_OK) status = fl_cli_call(c->L, 0, 0);
+  return fl_cli_report(c, status);
+}
+
+int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
+  return run_loaded(c, luaL_loadbuffer(c->L, text, strlen(text), chunk_name));
+}
+
+int fl_cli_file(const fl_cli *c, const char *path) {
+  return run_loaded(c, luaL_loadfile(c->L, path));
+}
+
+int fl_cli_library(const fl_cli *c, const char *spec) {
+  lua_State *L = c->L;
+  const char *equals = strchr(spec, '='), *module = equals ? equals + 1 : spec;
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  const int status = fl_cli_call(L, 1, 1);
+  if (status != LUA_OK) return fl_cli_report(c, status);
+  lua_pushlstring(L, spec, equals ? (size_t)(equals - spec) : strlen(spec));
+  lua_insert(L, -2);                             /* name under value */
+  lua_pushglobaltable(L);
+  lua_insert(L, -3);
+  lua_settable(L, -3);
+  lua_pop(L, 1);
+  return LUA_OK;
+}
+
+/* --- scripts ---------------------------------------------------------------------------------- */
+
+/* Positions count from the script: it is 0, its arguments 1 up, what stands before below 0. */
+void fl_cli_make_arg(const fl_cli *c, int script) {
+  const int zero = script < c->argc ? script : 0;
+  lua_createtable(c->L, c->argc - zero, zero + 1);
+  for (int i = 0; i < c->argc; i++) {
+    lua_pushstring(c->L, c->argv[i]);
+    lua_rawseti(c->L, -2, i - zero);
+  }
+  lua_setglobal(c->L, "arg");
+}
+
+/* The script's arguments are read back from 'arg': LUA_INIT or -e may have changed it. */
+static int push_arguments(lua_State *L) {
+  if (lua_getglobal(L, "arg") != LUA_TTABLE) luaL_error(L, "'arg' is not a table");
+  const int n = (int)luaL_len(L, -1);
+  luaL_checkstack(L, n + 3, "too many arguments to script");
+  const int table = lua_gettop(L);
+  for (int i = 1; i <= n; i++) lua_rawgeti(L, table, i);
+  lua_remove(L, table);
+  return n;
+}
+
+int fl_cli_script(const fl_cli *c, int at) {
+  const char *path = c->argv[at];
+  const int is_stdin = !strcmp(path, "-") && strcmp(c->argv[at - 1], "--") != 0;
+  int status = luaL_loadfile(c->L, is_stdin ? NULL : path);
+  if (status == LUA_OK) status = fl_cli_call(c->L, push_arguments(c->L), LUA_MULTRET);
+  return fl_cli_report(c, status);
+}
+
+int fl_cli_init(const fl_cli *c) {
+  const char *name = "=LUA_INIT_5_4", *text = getenv(name + 1);
+  if (!text) {
+    name = "=LUA_INIT";
+    text = getenv(name + 1);
+  }
+  if (!text) return LUA_OK;
+  return text[0] == '@' ? fl_cli_file(c, text + 1) : fl_cli_string(c, text, name);
+}

@@ -1,0 +1,17 @@
+/* OpenBLAS, opened at run time (FLAME_BLAS names another library, or "off"). */
+#ifndef FL_CPU_BLAS_H
+#define FL_CPU_BLAS_H
+#include <stdint.h>
+
+typedef struct fl_blas {
+  void (*sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+                int lda, const float *b, int ldb, float beta, float *c, int ldc);
+  void (*dgemm)(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a,
+                int lda, const double *b, int ldb, double beta, double *c, int ldc);
+} fl_blas;
+
+enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
+/* The library, opened at the first call of the process; NULL: there is none. threads: set once,
+** for the whole process. */
+const fl_blas *fl_blas_get(int threads);
+#endif

@@ -1,0 +1,155 @@
+/*
+** Inside the CPU device (cpu/ only). Parts:
+**
+**   device.c   the device table: memory, steps in order, interrupts
+**   lower.c    a kernel becomes a program: sections of operations on registers
+**   regs.c     where registers lie; when a store may be written at once
+**   exec.c     runs a program's units on one worker
+**   gemm.c, blas.c, pack.c   matrix products
+**   scatter.c  scatter
+**   pool.c     worker threads           vm*.c, vm*.h   the loops themselves
+**
+** Values. Every instruction of a kernel becomes a register of one of three kinds:
+**   UNI   one element for the whole kernel, computed when the run begins
+**   ROW   one element for each kept index (level 0)
+**   FULL  one element for each point (level 1; in a MAP the only level)
+** The kind follows from the strides and operands, not from the planner's level, so work on
+** broadcast operands is done once a row. Registers beyond the instructions are copies of
+** these made full ('fill' of UNI, 'spread' of ROW) and converted inputs of reductions.
+**
+** Modes. A tile is a run of points handled by one call of each operation.
+**   MAP    tiles of 1024 points in row-major order
+**   WHOLE  rows of up to 16384: a tile is one row, or several short ones; all rounds in a tile
+**   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
+**   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
+** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.
+** Results do not depend on modes, tiles, groups or workers: plan/kernel.h fixes the order.
+*/
+#ifndef FL_CPU_CPU_H
+#define FL_CPU_CPU_H
+#include "cpu/pool.h"
+#include "cpu/vm.h"
+#include "device/device.h"
+
+typedef enum { FL_MODE_MAP, FL_MODE_WHOLE, FL_MODE_LONG, FL_MODE_COL } fl_mode;
+typedef enum { FL_KIND_UNI, FL_KIND_ROW, FL_KIND_FULL } fl_value_kind;
+
+typedef enum {
+  FL_V_OP,        /* fn.op(v, a, b, c) */
+  FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
+  FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
+  FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
+  FL_V_FILL,      /* v = element a for all */
+  FL_V_SPREAD,    /* FULL v = ROW a */
+  FL_V_REDUCE,    /* reduction arg over FULL a: WHOLE gives ROW v, else into the state */
+  FL_V_STORE      /* store arg of a, unless a was made in its memory */
+} fl_vcode;
+
+typedef struct fl_vop {
+  uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory */
+  uint16_t v, a, b, c, arg;
+  uint16_t flags;                     /* INDEX: flags; LOAD: 1 may be by reference */
+  uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
+  union {
+    fl_vm_fn op;
+    fl_vm_move move;
+    fl_vm_load load;
+    fl_vm_store store;
+    fl_vm_gather gather;
+    fl_vm_draw draw;
+    void (*fill)(void *y, const void *x, int64_t n);
+    void (*spread)(void *y, const void *x, int64_t rows, int64_t cols);
+  } fn;
+} fl_vop;
+
+typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
+/* Sections: BIND (UNI values), UNIT (fills, at the start of a unit), then for round r the
+** level-0 work before it and the level-1 work of it, and at the end the level-0 stores.
+** MAP and WHOLE have all their work in FULL(0). */
+enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_STORE, FL_SEC_ROUND };
+#define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
+#define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
+
+typedef struct fl_vreg { uint8_t kind, reg, lives; int64_t off; } fl_vreg;   /* off: bytes in its area */
+
+typedef struct fl_red {
+  uint16_t op, value, round;
+  uint8_t reg, dtype;                 /* register of the state; dtype of the result */
+  const fl_vm_reduce *fn;
+} fl_red;
+
+typedef struct fl_access_info {
+  fl_walk w1, w0;                     /* over points in tile order; over kept indices */
+  int64_t low, high;                  /* elements reached, from the operand's first */
+  uint8_t used;                       /* has memory: an IOTA's map has none */
+} fl_access_info;
+
+typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
+
+typedef struct fl_prog {
+  const fl_vm *vm;
+  const fl_kernel *k;
+  fl_mem *mem;
+  uint8_t mode;
+  int rounds;                         /* of reductions; the last section round has the stores */
+  int nsec;
+  fl_section *sec;
+  struct { fl_vreg *at; int64_t n, cap; } reg;
+  struct { fl_red *at; int64_t n, cap; } red;
+  struct { fl_draw_info *at; int64_t n, cap; } draw;
+  fl_access_info *access;             /* one an operand */
+  uint64_t *conflict;                 /* per store: operands read after its value is made */
+  void **address;                     /* of each operand, for this run */
+  uint8_t *direct;                    /* per store, for this run */
+  char *uni;                          /* 8 bytes a register */
+  int64_t batch;                      /* WHOLE: rows a tile; COL: rows of a tile */
+  int64_t full, row;                  /* most elements of a FULL and of a ROW register */
+  int64_t width;                      /* COL: columns of a block; else 1 */
+  int64_t columns, col_blocks;        /* COL: innermost kept size, blocks in it */
+  int64_t blocks, groups, group;      /* LONG, COL: blocks, groups a block, reduced indices a group */
+  int64_t unit, units;                /* points or rows of a unit (MAP, WHOLE); units */
+  int64_t full_bytes, row_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
+  int64_t slots;                      /* states on a worker's counter */
+} fl_prog;
+
+typedef struct fl_cpu {
+  fl_pool *pool;
+  const fl_vm *vm;
+  struct fl_blas *blas;               /* NULL: our own kernel */
+  struct fl_blocks *blocks;           /* freed blocks for reuse */
+  int width;                          /* workers */
+  int64_t worker_bytes, shared_bytes; /* as allocated */
+  char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
+  fl_vm_fault *fault;                 /* one a worker */
+} fl_cpu;
+
+/* One step of count kernels. Plain data in p->mem. */
+typedef struct fl_cpu_step { int32_t count; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
+
+/* lower.c: NULL with the error in c. */
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k);
+void fl_prog_free(fl_prog *g);
+/* regs.c: 0 when memory is out. */
+int fl_prog_place(fl_prog *g);
+void *fl_place_address(const fl_binding *b, const fl_place *p);
+/* Addresses, scalars, and which stores may be direct, for one run. */
+void fl_prog_address(fl_prog *g, const fl_binding *b);
+/* exec.c. bind first: the UNI values of a run (scratch: a worker's). */
+void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);
+int64_t fl_prog_worker_bytes(const fl_prog *g);
+int64_t fl_prog_shared_bytes(const fl_prog *g);          /* split runs: one batch */
+int fl_prog_split(const fl_prog *g);                     /* needs rounds over several units */
+void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fault);
+void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop);
+/* matmul.c. bytes: scratch needed in 'shared' */
+int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m);
+flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *b);
+/* scatter.c */
+int64_t fl_scatter_bytes(const fl_scatter *s);
+flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
+/* device.c: 1 when an interrupt is waiting (it stays for the caller of run to take). */
+static inline int fl_stopped(const fl_device *dev) {
+  return atomic_load_explicit(&dev->ctx->interrupted, memory_order_relaxed) != 0;
+}
+static inline int64_t fl_round64(int64_t n) { return (n + 63) & ~(int64_t)63; }
+#endif

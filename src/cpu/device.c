@@ -1,0 +1,266 @@
+/*
+** The CPU as a device (device/device.h). A plan is prepared once: each kernel is lowered to a
+** program, and the scratch that its steps will need is reserved, so that a run allocates
+** nothing. Steps run in order and are done when run returns.
+**
+** Work is spread over the workers in units (cpu.h); steps of little work stay on the caller.
+** Interrupts: workers stop taking units once the flag is up; run takes the flag.
+*/
+#include "cpu/blas.h"
+#include "cpu/blocks.h"
+#include "cpu/cpu.h"
+#include "base/env.h"
+#include <string.h>
+#include <unistd.h>
+
+enum { PARALLEL_WORK = 32768, COPY_UNIT = 1 << 20 };
+static const int64_t kept_limit = 256 << 20;
+
+static fl_cpu *cpu_of(const fl_device *d) { return d->state; }
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static void *cpu_alloc(fl_device *d, int64_t bytes) { return fl_blocks_alloc(cpu_of(d)->blocks, bytes); }
+
+static void cpu_free(fl_device *d, void *p, int64_t bytes) { fl_blocks_free(cpu_of(d)->blocks, p, bytes); }
+
+static void cpu_trim(fl_device *d) { fl_blocks_trim(cpu_of(d)->blocks); }
+
+static void cpu_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
+  const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  *free_bytes = pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+  *reserved = fl_blocks_kept(cpu_of(d)->blocks) + d->ctx->live_bytes[d->index];
+}
+
+static flame_status cpu_transfer(fl_device *d, void *dst, const void *src, int64_t bytes) {
+  (void)d;
+  if (bytes > 0 && dst != src) memmove(dst, src, (size_t)bytes);
+  return FLAME_OK;
+}
+
+/* ---- prepare -------------------------------------------------------------------------------------- */
+
+static int reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
+  if (worker > s->worker_bytes) {
+    const int64_t size = fl_round64(worker);
+    char *p = fl_alloc(m, (size_t)(size * s->width));
+    if (!p) return 0;
+    fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
+    s->scratch = p;
+    s->worker_bytes = size;
+  }
+  if (shared > s->shared_bytes) {
+    char *p = fl_alloc(m, (size_t)shared);
+    if (!p) return 0;
+    fl_free(m, s->shared, (size_t)s->shared_bytes);
+    s->shared = p;
+    s->shared_bytes = shared;
+  }
+  return 1;
+}
+
+static void free_step(fl_mem *m, fl_cpu_step *t) {
+  if (!t) return;
+  for (int32_t i = 0; t->prog && i < t->count; i++) fl_prog_free(t->prog[i]);
+  fl_free(m, t->prog, sizeof *t->prog * (size_t)t->count);
+  fl_free(m, t->first, sizeof *t->first * ((size_t)t->count + 1));
+  fl_free(m, t, sizeof *t);
+}
+
+static void unprepare(fl_plan *p) {
+  for (int32_t i = 0; i < p->nstep; i++) {
+    if (p->step[i].kind == FL_S_KERNEL) free_step(p->mem, p->step[i].prepared);
+    p->step[i].prepared = NULL;
+  }
+  p->prepared = 0;
+}
+
+static flame_status no_memory(fl_device *d) {
+  return FL_FAIL(d->ctx, FLAME_NO_MEMORY, "cpu", "out of host memory while preparing a plan");
+}
+
+static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
+  fl_cpu *cpu = cpu_of(d);
+  fl_cpu_step *t = fl_zalloc(p->mem, sizeof *t);
+  s->prepared = t;
+  if (!t) return no_memory(d);
+  t->count = s->count;
+  t->prog = fl_zalloc(p->mem, sizeof *t->prog * (size_t)s->count);
+  t->first = fl_zalloc(p->mem, sizeof *t->first * ((size_t)s->count + 1));
+  if (!t->prog || !t->first) return no_memory(d);
+  for (int32_t i = 0; i < s->count; i++) {
+    const fl_kernel *k = &s->kernel[i];
+    t->first[i + 1] = t->first[i];
+    if (k->kind == FL_K_MAP ? k->points == 0 : k->rows == 0) continue;
+    fl_prog *g = t->prog[i] = fl_prog_new(d->ctx, p->mem, cpu->vm, k);
+    if (!g) return d->ctx->err.code ? d->ctx->err.code : FLAME_NO_MEMORY;
+    t->first[i + 1] += fl_prog_split(g) ? 0 : g->units;
+    t->work += (k->points + k->rows) * (1 + k->ninstr / 16);
+    if (!reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g))) return no_memory(d);
+  }
+  return FLAME_OK;
+}
+
+static flame_status prepare_step(fl_device *d, fl_plan *p, fl_step *s) {
+  fl_cpu *cpu = cpu_of(d);
+  int64_t shared = 0;
+  if (s->kind == FL_S_KERNEL) return prepare_kernels(d, p, s);
+  if (s->kind == FL_S_MATMUL) shared = fl_matmul_bytes(cpu, s->matmul);
+  if (s->kind == FL_S_SCATTER) shared = fl_scatter_bytes(s->scatter);
+  return reserve(cpu, &d->ctx->mem, 0, shared) ? FLAME_OK : no_memory(d);
+}
+
+static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
+  if (p->prepared) return FLAME_OK;
+  p->unprepare = unprepare;
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const flame_status st = prepare_step(d, p, &p->step[i]);
+    if (st) {
+      unprepare(p);
+      return st;
+    }
+  }
+  p->prepared = 1;
+  return FLAME_OK;
+}
+
+/* ---- run ---------------------------------------------------------------------------------------------- */
+
+typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
+
+/* Unit of a step: instance by bisection. */
+static void kernel_unit(void *arg, int64_t unit, int worker) {
+  const launch *l = arg;
+  int32_t low = 0, high = l->step->count;
+  while (high - low > 1) {
+    const int32_t mid = low + (high - low) / 2;
+    if (l->step->first[mid] <= unit) low = mid;
+    else high = mid;
+  }
+  fl_prog_unit(l->step->prog[low], unit - l->step->first[low],
+               l->cpu->scratch + worker * l->cpu->worker_bytes, &l->cpu->fault[worker]);
+}
+
+static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b) {
+  fl_cpu *cpu = cpu_of(d);
+  launch l = { cpu, t };
+  const int64_t units = t->first[t->count];
+  for (int32_t i = 0; i < t->count; i++)
+    if (t->prog[i]) fl_prog_bind(t->prog[i], b, cpu->scratch, &cpu->fault[0]);
+  if (t->work > PARALLEL_WORK) fl_pool_run(cpu->pool, units, kernel_unit, &l, &d->ctx->interrupted);
+  else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
+  for (int32_t i = 0; i < t->count && !fl_stopped(d); i++)
+    if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], &d->ctx->interrupted);
+}
+
+typedef struct copying { char *dst; const char *src; int64_t bytes; } copying;
+
+static void copy_unit(void *arg, int64_t unit, int worker) {
+  const copying *c = arg;
+  const int64_t at = unit * COPY_UNIT, n = c->bytes - at < COPY_UNIT ? c->bytes - at : COPY_UNIT;
+  (void)worker;
+  memmove(c->dst + at, c->src + at, (size_t)n);
+}
+
+static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
+  copying c = { fl_place_address(b, &s->to), fl_place_address(b, &s->from), s->bytes };
+  if (c.dst == c.src) return;
+  fl_pool_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, &d->ctx->interrupted);
+}
+
+static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b) {
+  switch (s->kind) {
+    case FL_S_KERNEL: run_kernels(d, s->prepared, b); return FLAME_OK;
+    case FL_S_MATMUL: return fl_matmul_run(d, s->matmul, b);
+    case FL_S_SCATTER: return fl_scatter_run(d, s->scatter, b);
+    default: run_copy(d, s, b); return FLAME_OK;
+  }
+}
+
+static int take_interrupt(fl_device *d) {
+  return fl_stopped(d) && atomic_exchange(&d->ctx->interrupted, 0) != 0;
+}
+
+static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+  fl_cpu *cpu = cpu_of(d);
+  flame_status st = FLAME_OK;
+  *done = 0;
+  for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
+  for (int32_t i = 0; i < p->nstep && !st; i++) {
+    st = take_interrupt(d) ? FLAME_INTERRUPTED : run_step(d, &p->step[i], b);
+    if (!st && take_interrupt(d)) st = FLAME_INTERRUPTED;
+    if (!st) *done = i + 1;
+  }
+  fault->site = -1;
+  for (int i = 0; i < cpu->width; i++) {
+    const fl_vm_fault *f = &cpu->fault[i];
+    if (f->site < 0 || (fault->site >= 0 && (fault->site < f->site ||
+        (fault->site == f->site && fault->position <= f->position)))) continue;
+    *fault = (fl_fault){ (int32_t)f->site, f->value, f->position };
+  }
+  if (st == FLAME_INTERRUPTED) FL_FAIL(d->ctx, st, "eval", "interrupted");
+  return st;
+}
+
+static flame_status cpu_sync(fl_device *d, fl_fault *fault) {
+  (void)d;
+  fault->site = -1;
+  return FLAME_OK;
+}
+
+/* ---- open and close --------------------------------------------------------------------------------------- */
+
+static void cpu_close(fl_device *d) {
+  fl_cpu *s = cpu_of(d);
+  fl_mem *m = &d->ctx->mem;
+  if (!s) return;
+  fl_pool_close(s->pool);
+  fl_blocks_close(s->blocks);
+  fl_free(m, s->fault, sizeof *s->fault * (size_t)s->width);
+  fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
+  fl_free(m, s->shared, (size_t)s->shared_bytes);
+  fl_free(m, s, sizeof *s);
+  d->state = NULL;
+}
+
+static const fl_device_table cpu_table = {
+  .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .trim = cpu_trim, .memory = cpu_memory,
+  .upload = cpu_transfer, .download = cpu_transfer, .copy = cpu_transfer,
+  .prepare = cpu_prepare, .run = cpu_run, .sync = cpu_sync, .close = cpu_close,
+};
+
+/* The best table this machine can run; FLAME_ISA caps it. */
+static const fl_vm *choose_vm(void) {
+#if defined(__x86_64__)
+  const char *cap = fl_env(FL_ENV_FLAME_ISA);
+  const int base = !strcmp(cap, "base"), avx2 = !strcmp(cap, "avx2");
+  __builtin_cpu_init();
+  if (!base && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return &fl_vm_avx512;
+  if (!base && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &fl_vm_avx2;
+#endif
+  return &fl_vm_base;
+}
+
+static int thread_count(int asked) {
+  int n = asked > 0 ? asked : fl_env_int(FL_ENV_FLAME_THREADS);
+  if (n <= 0) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return n < 1 ? 1 : n > 256 ? 256 : n;
+}
+
+flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
+  fl_cpu *s = fl_zalloc(&c->mem, sizeof *s);
+  d->table = &cpu_table;
+  d->ctx = c;
+  d->state = s;
+  if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
+  s->width = thread_count(threads);
+  s->vm = choose_vm();
+  s->pool = fl_pool_open(&c->mem, s->width);
+  s->blocks = fl_blocks_open(&c->mem, fl_env_int(FL_ENV_FLAME_POOL) ? kept_limit : 0);
+  s->fault = fl_zalloc(&c->mem, sizeof *s->fault * (size_t)s->width);
+  if (s->pool && s->blocks && s->fault) return FLAME_OK;
+  cpu_close(d);
+  return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
+}

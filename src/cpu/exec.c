@@ -1,0 +1,407 @@
+/*
+** Execution of a program's units on one worker (cpu.h). A worker's scratch holds, in order:
+** the register pointers, the FULL area, the ROW area, positions of a tile's rows, and the
+** states of its counter. Nothing here allocates.
+**
+** The counter (plan/kernel.h): part results lie on a stack; after k results the stack has one
+** for each binary digit 1 of k. Groups hold a power of two of parts, so a group's result is
+** a digit of the whole, and combining groups the same way gives the same tree.
+*/
+#include "cpu/cpu.h"
+#include <string.h>
+
+typedef struct tile {
+  const fl_prog *g;
+  void **reg;
+  char *full, *row, *state;       /* areas */
+  int64_t *pos;
+  int64_t n1, n0;                 /* elements of FULL and ROW registers now */
+  int64_t pt1, pt0;               /* first point in tile order, first kept index */
+  int64_t rows, cols;             /* of a tile: FULL = rows x cols */
+  int64_t first;                  /* position in the row of its first element */
+  char *into;                     /* LONG, COL: the state being made */
+  fl_vm_fault *fault;
+} tile;
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static void *own(const tile *t, uint16_t v) {
+  const fl_vreg *r = &t->g->reg.at[v];
+  if (r->kind == FL_KIND_FULL) return t->full + r->off;
+  return r->kind == FL_KIND_ROW ? t->row + r->off : t->g->uni + r->off;
+}
+
+/* Where point 'at' and the n - 1 after it lie at unit stride: the address, or NULL. */
+static void *unit_run(void *base, const fl_walk *w, int64_t at, int64_t n, int size) {
+  if (w->linear) return (char *)base + at * size;
+  const int last = w->rank - 1;
+  if (w->stride[last] != 1) return NULL;
+  fl_cursor c;
+  fl_walk_seek(w, at, &c);
+  return w->size[last] - c.at[last] >= n ? (char *)base + c.off * size : NULL;
+}
+
+static void load(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const fl_walk *w = x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0;
+  const int64_t at = x->level ? t->pt1 : t->pt0, n = x->level ? t->n1 : t->n0;
+  void *base = g->address[x->arg];
+  if (x->flags) {
+    void *p = unit_run(base, w, at, n, fl_dtype_size(x->reg));
+    if (p) {
+      t->reg[x->v] = p;
+      return;
+    }
+  }
+  t->reg[x->v] = own(t, x->v);
+  x->fn.load(t->reg[x->v], base, w, at, n);
+}
+
+/* v is made in the memory of its store where that is allowed and unbroken. */
+static void aim(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const int s = x->target - 1, o = g->k->store[s].operand;
+  void *p = NULL;
+  if (g->direct[s])
+    p = unit_run(g->address[o], &g->access[o].w1, t->pt1, t->n1, fl_dtype_size(g->k->operand[o].dtype));
+  t->reg[x->v] = p ? p : own(t, x->v);
+}
+
+static void store(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const int o = g->k->store[x->arg].operand;
+  const fl_walk *w = x->level ? &g->access[o].w1 : &g->access[o].w0;
+  const int64_t at = x->level ? t->pt1 : t->pt0, n = x->level ? t->n1 : t->n0;
+  if (x->level && g->direct[x->arg] && t->reg[x->a] ==
+      unit_run(g->address[o], w, at, n, fl_dtype_size(g->k->operand[o].dtype))) return;
+  x->fn.store(g->address[o], t->reg[x->a], w, at, n);
+}
+
+/* A state's value as a ROW register: positions 1-based, half types rounded. */
+static void finish_value(const fl_prog *g, const fl_red *r, void *out, const void *val,
+                         const int64_t *pos, int64_t n) {
+  if (fl_ops[r->op].kind == FL_KIND_POSITION) {
+    int64_t *y = out;
+    for (int64_t i = 0; i < n; i++) y[i] = pos[i] + 1;
+    return;
+  }
+  if (out != val) memcpy(out, val, (size_t)(n * fl_reg_size(r->reg)));
+  if (g->vm->round[r->dtype]) g->vm->round[r->dtype](out, out, n);
+}
+
+static void reduce(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const fl_red *r = &g->red.at[x->arg];
+  if (g->mode == FL_MODE_WHOLE) {
+    void *val = fl_ops[r->op].kind == FL_KIND_POSITION ? (void *)t->state : t->reg[x->v];
+    r->fn->rows(val, t->pos, t->reg[x->a], t->rows, t->cols, 0);
+    finish_value(g, r, t->reg[x->v], val, t->pos, t->rows);
+    return;
+  }
+  char *val = t->into + x->arg * 16 * g->row;
+  int64_t *pos = (int64_t *)(void *)(val + 8 * g->row);
+  if (g->mode == FL_MODE_LONG) r->fn->rows(val, pos, t->reg[x->a], 1, t->n1, t->first);
+  else r->fn->cols(val, pos, t->reg[x->a], t->rows, t->cols, t->first);
+}
+
+static void gather(tile *t, const fl_vop *x, int64_t n) {
+  const fl_prog *g = t->g;
+  const fl_walk *w = x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0;
+  x->fn.gather(t->reg[x->v], g->address[x->arg], t->reg[x->a], g->k->operand[x->arg].gstride,
+               w, x->level ? t->pt1 : t->pt0, n);
+}
+
+static void run(tile *t, const fl_section *s) {
+  const fl_prog *g = t->g;
+  void **r = t->reg;
+  for (const fl_vop *x = s->at, *end = x + s->n; x < end; x++) {
+    const int64_t n = x->level ? t->n1 : t->n0;
+    if (x->target) aim(t, x);
+    switch (x->code) {
+      case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
+      case FL_V_MOVE: x->fn.move(r[x->v], r[x->a], n); break;
+      case FL_V_LOAD: load(t, x); break;
+      case FL_V_IOTA:
+        g->vm->iota(r[x->v], x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0,
+                    g->k->operand[x->arg].offset, x->level ? t->pt1 : t->pt0, n);
+        break;
+      case FL_V_GATHER: gather(t, x, n); break;
+      case FL_V_INDEX:
+        g->vm->index(r[x->v], r[x->a], *(int64_t *)r[x->b], r[x->c], n, x->uni, x->flags, x->arg, t->fault);
+        break;
+      case FL_V_DRAW: x->fn.draw(r[x->v], r[x->a], &g->draw.at[x->arg].q, n); break;
+      case FL_V_FILL: x->fn.fill(r[x->v], r[x->a], n); break;
+      case FL_V_SPREAD: x->fn.spread(r[x->v], r[x->a], t->rows, t->cols); break;
+      case FL_V_REDUCE: reduce(t, x); break;
+      case FL_V_STORE: store(t, x); break;
+      default: break;
+    }
+  }
+}
+
+/* ---- a worker's memory ------------------------------------------------------------------------- */
+
+static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (int64_t)sizeof(void *)); }
+
+int64_t fl_prog_worker_bytes(const fl_prog *g) {
+  const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
+  const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
+  return pointer_bytes(g) + fl_round64(g->full_bytes) + g->row_bytes + fl_round64(8 * g->row) +
+         fl_round64(slots * state + 64);
+}
+
+static void point_rows(tile *t, char *row) {
+  t->row = row;
+  for (int64_t i = 0; i < t->g->reg.n; i++)
+    if (t->g->reg.at[i].kind == FL_KIND_ROW) t->reg[i] = row + t->g->reg.at[i].off;
+}
+
+static void set_up(tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fault) {
+  memset(t, 0, sizeof *t);
+  t->g = g;
+  t->fault = fault;
+  t->reg = (void **)(void *)scratch;
+  t->full = scratch + pointer_bytes(g);
+  t->row = t->full + fl_round64(g->full_bytes);
+  t->pos = (int64_t *)(void *)(t->row + g->row_bytes);
+  t->state = (char *)t->pos + fl_round64(8 * g->row);
+  for (int64_t i = 0; i < g->reg.n; i++) t->reg[i] = own(t, (uint16_t)i);
+  t->n1 = g->full;
+  t->n0 = g->row;
+}
+
+void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault) {
+  tile t;
+  fl_prog_address(g, b);
+  if (!g->sec[FL_SEC_BIND].n) return;
+  set_up(&t, g, scratch, fault);
+  t.n1 = t.n0 = 1;
+  run(&t, &g->sec[FL_SEC_BIND]);
+}
+
+/* ---- MAP and WHOLE ------------------------------------------------------------------------------ */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void map_unit(tile *t, int64_t unit) {
+  const fl_prog *g = t->g;
+  const int64_t end = least(g->k->points, (unit + 1) * g->unit);
+  for (int64_t p = unit * g->unit; p < end; p += t->n1) {
+    t->pt1 = p;
+    t->n1 = least(FL_VM_BLOCK, end - p);
+    run(t, &g->sec[FL_SEC_FULL(0)]);
+  }
+}
+
+static void whole_unit(tile *t, int64_t unit) {
+  const fl_prog *g = t->g;
+  const int64_t end = least(g->k->rows, (unit + 1) * g->unit);
+  t->cols = g->k->n;
+  for (int64_t r = unit * g->unit; r < end; r += t->rows) {
+    t->rows = t->n0 = least(g->batch, end - r);
+    t->n1 = t->rows * t->cols;
+    t->pt0 = r;
+    t->pt1 = r * t->cols;
+    run(t, &g->sec[FL_SEC_FULL(0)]);
+  }
+}
+
+/* ---- LONG and COL -------------------------------------------------------------------------------- */
+
+static void merge(const fl_prog *g, char *a, const char *b, int round, int64_t n) {
+  for (int64_t i = 0; i < g->red.n; i++) {
+    const fl_red *r = &g->red.at[i];
+    if (r->round != round) continue;
+    char *p = a + i * 16 * g->row;
+    const char *q = b + i * 16 * g->row;
+    r->fn->merge(p, (int64_t *)(void *)(p + 8 * g->row), q,
+                 (const int64_t *)(const void *)(q + 8 * g->row), n);
+  }
+}
+
+static void start_state(const fl_prog *g, char *a, int round, int64_t n) {
+  for (int64_t i = 0; i < g->red.n; i++) {
+    const fl_red *r = &g->red.at[i];
+    char *p = a + i * 16 * g->row;
+    if (r->round == round) r->fn->start(p, (int64_t *)(void *)(p + 8 * g->row), n);
+  }
+}
+
+/* Position of a block: its kept index and, for COL, its columns. */
+static void at_block(tile *t, int64_t block) {
+  const fl_prog *g = t->g;
+  if (g->mode == FL_MODE_LONG) {
+    t->pt0 = block;
+    t->n0 = t->rows = 1;
+    return;
+  }
+  const int64_t outer = block / g->col_blocks, c0 = block % g->col_blocks * g->width;
+  t->pt0 = outer * g->columns + c0;
+  t->n0 = t->cols = least(g->width, g->columns - c0);
+}
+
+static void long_tile(tile *t, int round, int64_t block, int64_t i) {
+  const fl_kernel *k = t->g->k;
+  t->n1 = t->cols = least(FL_VM_BLOCK, k->n - i);
+  t->pt1 = block * k->n + i;
+  t->first = i;
+  run(t, &t->g->sec[FL_SEC_FULL(round)]);
+}
+
+static void col_chunk(tile *t, int round, int64_t block, int64_t i) {
+  const fl_prog *g = t->g;
+  const int64_t end = least(i + FL_VM_CHUNK, g->k->n), outer = block / g->col_blocks;
+  const int64_t c0 = block % g->col_blocks * g->width;
+  start_state(g, t->into, round, t->n0);
+  for (int64_t r = i; r < end; r += t->rows) {
+    t->rows = least(g->batch, end - r);
+    t->n1 = t->rows * t->cols;
+    t->pt1 = (outer * g->k->n + r) * g->columns + c0;
+    t->first = r;
+    run(t, &g->sec[FL_SEC_FULL(round)]);
+  }
+}
+
+/* Round 'round' over one group of a block; the result is left in slot 0 of the counter. */
+static void group_round(tile *t, int round, int64_t block, int64_t group) {
+  const fl_prog *g = t->g;
+  const int64_t part = g->mode == FL_MODE_LONG ? FL_VM_BLOCK : FL_VM_CHUNK;
+  const int64_t end = least(g->k->n, (group + 1) * g->group);
+  int64_t depth = 0, count = 0;
+  for (int64_t i = group * g->group; i < end; i += part, count++) {
+    t->into = t->state + depth * g->state_bytes;
+    if (g->mode == FL_MODE_LONG) long_tile(t, round, block, i);
+    else col_chunk(t, round, block, i);
+    depth++;
+    if (round == g->rounds) { depth = 0; continue; }
+    for (int64_t k = count; k & 1; k >>= 1, depth--)
+      merge(g, t->state + (depth - 2) * g->state_bytes, t->state + (depth - 1) * g->state_bytes, round, t->n0);
+  }
+  if (end <= group * g->group) start_state(g, t->state, round, t->n0);
+  for (; depth > 1; depth--)
+    merge(g, t->state + (depth - 2) * g->state_bytes, t->state + (depth - 1) * g->state_bytes, round, t->n0);
+}
+
+/* The reductions of a round are done: their values, then the level-0 work that waited. */
+static void end_round(tile *t, int round, const char *state) {
+  const fl_prog *g = t->g;
+  for (int64_t i = 0; i < g->red.n; i++) {
+    const fl_red *r = &g->red.at[i];
+    const char *p = state + i * 16 * g->row;
+    if (r->round == round)
+      finish_value(g, r, t->reg[r->value], p, (const int64_t *)(const void *)(p + 8 * g->row), t->n0);
+  }
+  run(t, &g->sec[FL_SEC_ROW(round + 1)]);
+}
+
+static void block_unit(tile *t, int64_t block) {
+  const fl_prog *g = t->g;
+  at_block(t, block);
+  run(t, &g->sec[FL_SEC_ROW(0)]);
+  for (int r = 0; r < g->rounds; r++) {
+    group_round(t, r, block, 0);
+    end_round(t, r, t->state);
+  }
+  if (g->sec[FL_SEC_FULL(g->rounds)].n) group_round(t, g->rounds, block, 0);
+  run(t, &g->sec[FL_SEC_STORE]);
+}
+
+void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fault) {
+  tile t;
+  set_up(&t, g, scratch, fault);
+  run(&t, &g->sec[FL_SEC_UNIT]);
+  if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
+  else if (g->mode == FL_MODE_WHOLE) whole_unit(&t, unit);
+  else block_unit(&t, unit);
+}
+
+/* ---- blocks of several groups: rounds with all workers -------------------------------------------- */
+
+typedef struct split {
+  const fl_prog *g;
+  fl_cpu *d;
+  int64_t block0, batch, stride;   /* first block of the batch; blocks; bytes of one in 'shared' */
+  int round;
+} split;
+
+int fl_prog_split(const fl_prog *g) { return g->mode >= FL_MODE_LONG && g->groups > 1; }
+
+static int64_t split_bytes(const fl_prog *g) {
+  return fl_round64(g->row_bytes) + fl_round64(g->groups * g->state_bytes);
+}
+
+static int64_t split_batch(const fl_prog *g) {
+  int64_t n = (4 << 20) / split_bytes(g);
+  if (n > g->blocks) n = g->blocks;
+  return n < 1 ? 1 : n;
+}
+
+int64_t fl_prog_shared_bytes(const fl_prog *g) {
+  return fl_prog_split(g) ? split_batch(g) * split_bytes(g) : 0;
+}
+
+static void enter(tile *t, const split *s, int64_t in_batch, int worker) {
+  set_up(t, s->g, s->d->scratch + worker * s->d->worker_bytes, &s->d->fault[worker]);
+  run(t, &s->g->sec[FL_SEC_UNIT]);
+  point_rows(t, s->d->shared + in_batch * s->stride);
+  at_block(t, s->block0 + in_batch);
+}
+
+static void split_begin(void *arg, int64_t unit, int worker) {
+  const split *s = arg;
+  tile t;
+  enter(&t, s, unit, worker);
+  run(&t, &s->g->sec[FL_SEC_ROW(0)]);
+}
+
+static void split_group(void *arg, int64_t unit, int worker) {
+  const split *s = arg;
+  const fl_prog *g = s->g;
+  const int64_t b = unit / g->groups, group = unit % g->groups;
+  tile t;
+  enter(&t, s, b, worker);
+  group_round(&t, s->round, s->block0 + b, group);
+  char *parts = s->d->shared + b * s->stride + fl_round64(g->row_bytes);
+  if (s->round < g->rounds) memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
+}
+
+/* Groups of a block combined as one counter, in place. */
+static void split_end(void *arg, int64_t unit, int worker) {
+  const split *s = arg;
+  const fl_prog *g = s->g;
+  char *parts = s->d->shared + unit * s->stride + fl_round64(g->row_bytes);
+  int64_t stack[64], depth = 0;
+  tile t;
+  enter(&t, s, unit, worker);
+  for (int64_t i = 0; i < g->groups; i++) {
+    stack[depth++] = i;
+    for (int64_t k = i; k & 1; k >>= 1, depth--)
+      merge(g, parts + stack[depth - 2] * g->state_bytes, parts + stack[depth - 1] * g->state_bytes, s->round, t.n0);
+  }
+  for (; depth > 1; depth--)
+    merge(g, parts + stack[depth - 2] * g->state_bytes, parts + stack[depth - 1] * g->state_bytes, s->round, t.n0);
+  end_round(&t, s->round, parts);
+}
+
+static void split_store(void *arg, int64_t unit, int worker) {
+  const split *s = arg;
+  tile t;
+  enter(&t, s, unit, worker);
+  run(&t, &s->g->sec[FL_SEC_STORE]);
+}
+
+void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
+  split s = { .g = g, .d = d, .stride = split_bytes(g) };
+  const int64_t batch = split_batch(g);
+  for (s.block0 = 0; s.block0 < g->blocks; s.block0 += batch) {
+    s.batch = least(batch, g->blocks - s.block0);
+    fl_pool_run(d->pool, s.batch, split_begin, &s, stop);
+    for (s.round = 0; s.round < g->rounds; s.round++) {
+      fl_pool_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+      fl_pool_run(d->pool, s.batch, split_end, &s, stop);
+    }
+    if (g->sec[FL_SEC_FULL(g->rounds)].n) fl_pool_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+    fl_pool_run(d->pool, s.batch, split_store, &s, stop);
+    if (atomic_load_explicit(stop, memory_order_relaxed)) return;
+  }
+}

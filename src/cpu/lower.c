@@ -1,0 +1,455 @@
+/*
+** Lowering: a kernel becomes a program (cpu.h). Instructions are taken in order; the kind of
+** each value and the round in which it is known are worked out anew from operands and strides.
+** LONG and COL emit, for each round of reductions, just the level-1 work that it needs.
+*/
+#include "cpu/cpu.h"
+#include "tensor/node.h"
+#include <string.h>
+
+typedef struct lower {
+  fl_prog *g;
+  const fl_kernel *k;
+  int failed, bad;              /* memory; a kernel that breaks the contract */
+  uint8_t *kind;                /* per instruction */
+  uint8_t *pass;                /* reduction rounds before the value is known */
+  uint8_t *need;                /* marks of the section under way */
+  uint16_t *fill[2];            /* UNI value -> its register filled at a level, 0: none */
+  uint16_t *spread;             /* ROW value -> its full copy in the section under way */
+} lower;
+
+enum { WHOLE_LIMIT = 16384, WHOLE_WIDE = 4096, WHOLE_INSTR = 48, SHORT_ROW = 256,
+       COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
+       UNIT_POINTS = 16384 };
+
+/* ---- kinds and rounds ------------------------------------------------------------------ */
+
+/* By which dims an operand moves; a kernel without points reads nothing at level 1. */
+static int kind_of_strides(const fl_kernel *k, const fl_operand *o, int level) {
+  int kind = FL_KIND_UNI;
+  for (int d = 0; d < k->nkept + k->nred; d++) {
+    if (k->size[d] == 1 || o->stride[d] == 0) continue;
+    const int here = d < k->nkept && k->kind != FL_K_MAP ? FL_KIND_ROW : FL_KIND_FULL;
+    if (here > kind) kind = here;
+  }
+  return k->points == 0 && level ? FL_KIND_FULL : kind;
+}
+
+static int max2(int a, int b) { return a > b ? a : b; }
+
+static int operand_count(const fl_instr *x) {
+  switch (x->code) {
+    case FL_I_OP: return fl_ops[x->op].form == FL_FORM_UNARY ? 1 :
+                         fl_ops[x->op].form == FL_FORM_BINARY ? 2 : 3;
+    case FL_I_CAST: case FL_I_GATHER: case FL_I_REDUCE: return 1;
+    case FL_I_INDEX: case FL_I_RANDOM: return 3;
+    default: return 0;
+  }
+}
+
+static void classify(lower *b, int i) {
+  const fl_kernel *k = b->k;
+  const fl_instr *x = &k->instr[i];
+  const uint16_t in[3] = { x->a, x->b, x->c };
+  int kind = FL_KIND_UNI, pass = 0;
+  for (int j = 0; j < operand_count(x); j++) {
+    kind = max2(kind, b->kind[in[j]]);
+    pass = max2(pass, b->pass[in[j]]);
+  }
+  if (x->code == FL_I_LOAD || x->code == FL_I_GATHER || x->code == FL_I_IOTA)
+    kind = max2(kind, kind_of_strides(k, &k->operand[x->arg], x->level));
+  if (x->code == FL_I_REDUCE) {
+    kind = FL_KIND_ROW;
+    pass++;
+    b->g->rounds = max2(b->g->rounds, pass);
+  }
+  b->kind[i] = (uint8_t)kind;
+  b->pass[i] = (uint8_t)pass;
+}
+
+/* ---- modes ------------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+
+static void choose_rows(fl_prog *g, const fl_kernel *k) {
+  if (k->n <= WHOLE_WIDE || (k->n <= WHOLE_LIMIT && k->ninstr <= WHOLE_INSTR)) {
+    g->mode = FL_MODE_WHOLE;
+    g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
+    if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
+    g->full = g->batch * k->n;
+    g->row = g->batch;
+    g->unit = UNIT_POINTS / (g->full ? g->full : UNIT_POINTS) * g->batch;
+    if (g->unit < g->batch) g->unit = g->batch;
+    g->units = parts(k->rows, g->unit);
+    return;
+  }
+  g->mode = FL_MODE_LONG;
+  g->full = FL_VM_BLOCK;
+  g->row = 1;
+  g->blocks = k->rows;
+  g->group = ROW_GROUP;
+  g->slots = 10;
+}
+
+static void choose_cols(fl_prog *g, const fl_kernel *k) {
+  g->mode = FL_MODE_COL;
+  g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
+  g->width = least(g->columns, COL_BLOCK);
+  if (g->width < 1) g->width = 1;
+  g->col_blocks = parts(g->columns, g->width);
+  g->batch = g->col_blocks > 1 ? 1 : least(FL_VM_BLOCK / g->width, FL_VM_CHUNK);
+  g->full = g->batch * g->width;
+  g->row = g->width;
+  g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
+  g->group = COL_GROUP;
+  g->slots = 6;
+}
+
+static void choose_mode(fl_prog *g) {
+  const fl_kernel *k = g->k;
+  g->width = g->batch = g->row = 1;
+  if (k->kind == FL_K_MAP) {
+    g->mode = FL_MODE_MAP;
+    g->full = least(k->points, FL_VM_BLOCK);
+    g->unit = UNIT_POINTS;
+    g->units = parts(k->points, g->unit);
+    return;
+  }
+  if (k->kind == FL_K_ROW) choose_rows(g, k);
+  else choose_cols(g, k);
+  if (g->mode == FL_MODE_WHOLE) return;
+  g->groups = k->n ? parts(k->n, g->group) : 1;
+  g->units = g->blocks;
+}
+
+/* ---- walks ------------------------------------------------------------------------------- */
+
+/* Dims of 'order' merged where the operand's strides allow; dims of size 1 left out. */
+static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size, const int64_t *stride) {
+  memset(w, 0, sizeof *w);
+  for (int i = 0; i < n; i++) {
+    const int64_t s = size[order[i]], t = stride[order[i]];
+    if (s == 1) continue;
+    const int last = w->rank - 1;
+    if (last >= 0 && w->stride[last] == t * s) {
+      w->size[last] *= s;
+      w->stride[last] = t;
+    } else {
+      w->size[w->rank] = s;
+      w->stride[w->rank++] = t;
+    }
+  }
+  if (w->rank == 0) {
+    w->rank = 1;
+    w->size[0] = 1;
+    w->stride[0] = 1;
+  }
+  w->linear = w->rank == 1 && w->stride[0] == 1;
+}
+
+static void make_access(fl_prog *g, int i) {
+  const fl_kernel *k = g->k;
+  const fl_operand *o = &k->operand[i];
+  fl_access_info *a = &g->access[i];
+  int order[FL_MAX_AXES], n = 0;
+  const int outer = g->mode == FL_MODE_COL && k->nkept ? k->nkept - 1 : k->nkept;
+  for (int d = 0; d < outer; d++) order[n++] = d;
+  for (int d = 0; d < k->nred; d++) order[n++] = k->nkept + d;
+  if (outer < k->nkept) order[n++] = outer;
+  make_walk(&a->w1, n, order, k->size, o->stride);
+  for (int d = 0; d < k->nkept; d++) order[d] = d;
+  make_walk(&a->w0, k->nkept, order, k->size, o->stride);
+  a->low = a->high = 0;
+  for (int d = 0; d < k->nkept + k->nred; d++) {
+    const int64_t reach = o->stride[d] * (k->size[d] - 1);
+    if (k->size[d] > 1) *(reach < 0 ? &a->low : &a->high) += reach;
+  }
+}
+
+/* ---- emission ------------------------------------------------------------------------------ */
+
+static uint16_t new_reg(lower *b, int kind, int reg) {
+  fl_vreg *r = b->g->reg.n < 65535 ? FL_PUSH(b->g->mem, &b->g->reg) : NULL;
+  if (!r) {
+    b->failed = 1;
+    return 0;
+  }
+  *r = (fl_vreg){ .kind = (uint8_t)kind, .reg = (uint8_t)reg };
+  return (uint16_t)(b->g->reg.n - 1);
+}
+
+static fl_vop *push(lower *b, int sec, fl_vop x) {
+  fl_vop *p = FL_PUSH(b->g->mem, &b->g->sec[sec]);
+  if (!p) b->failed = 1;
+  else *p = x;
+  return p;
+}
+
+static uint16_t filled(lower *b, uint16_t v, int level) {
+  if (b->fill[level][v]) return b->fill[level][v];
+  const int reg = b->g->reg.at[v].reg;
+  const uint16_t f = new_reg(b, level ? FL_KIND_FULL : FL_KIND_ROW, reg);
+  if (b->failed) return 0;
+  b->g->reg.at[f].lives = 1;                   /* through the whole unit */
+  push(b, FL_SEC_UNIT, (fl_vop){ .code = FL_V_FILL, .level = (uint8_t)level, .reg = (uint8_t)reg,
+                                 .v = f, .a = v, .fn.fill = b->g->vm->fill[reg] });
+  return b->fill[level][v] = f;
+}
+
+static uint16_t spread(lower *b, int sec, uint16_t v) {
+  if (b->spread[v]) return b->spread[v];
+  const int reg = b->g->reg.at[v].reg;
+  const uint16_t f = new_reg(b, FL_KIND_FULL, reg);
+  fl_vop x = { .code = FL_V_SPREAD, .level = 1, .reg = (uint8_t)reg, .v = f, .a = v };
+  x.fn.spread = b->g->mode == FL_MODE_COL ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
+  push(b, sec, x);
+  return b->spread[v] = f;
+}
+
+/* The register through which work at 'level' reads v; with 'uni', one element may stand for
+** all: then that bit is set. */
+static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
+  const int kind = b->g->reg.at[v].kind;
+  const int single = b->g->mode == FL_MODE_LONG || (b->g->mode == FL_MODE_WHOLE && b->g->batch == 1);
+  if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
+  if (uni && (kind == FL_KIND_UNI || single)) {
+    *uni |= (uint8_t)(1 << bit);
+    return v;
+  }
+  return kind == FL_KIND_UNI ? filled(b, v, level) : spread(b, sec, v);
+}
+
+static void emit_round(lower *b, int sec, int level, uint16_t v, int dtype) {
+  if (!b->g->vm->round[dtype]) return;
+  push(b, sec, (fl_vop){ .code = FL_V_MOVE, .level = (uint8_t)level, .v = v, .a = v,
+                         .fn.move = b->g->vm->round[dtype] });
+}
+
+/* TEST results need no rounding, nor does what only selects. bool's complement is 'not'. */
+static void emit_op(lower *b, int sec, int level, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  const fl_op_info *info = &fl_ops[x->op];
+  int op = x->op;
+  if (op == FL_OP_bitwise_not && x->dtype == FLAME_BOOL) op = FL_OP_logical_not;
+  const int n = operand_count(x), cheap = b->g->vm->uniform[op];
+  fl_vop y = { .code = FL_V_OP, .level = (uint8_t)level, .v = (uint16_t)i };
+  y.fn.op = b->g->vm->op[op][fl_dtype_reg(x->from)];
+  if (!y.fn.op) { b->bad = 1; return; }
+  uint8_t *uni = cheap && n > 1 ? &y.uni : NULL;
+  y.a = use(b, sec, x->a, level, info->form == FL_FORM_TERNARY ? NULL : uni, 0);
+  y.b = y.c = y.a;
+  if (n > 1) y.b = use(b, sec, x->b, level, uni, 1);
+  if (n > 2) y.c = use(b, sec, x->c, level, uni, 2);
+  push(b, sec, y);
+  if (info->kind != FL_KIND_TEST && op != FL_OP_where && op != FL_OP_logical_not)
+    emit_round(b, sec, level, (uint16_t)i, x->dtype);
+}
+
+static void emit_load(lower *b, int sec, int level, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  const fl_operand *o = &b->k->operand[x->arg];
+  if (o->dtype != x->dtype && x->code != FL_I_IOTA) b->bad = 1;
+  b->g->access[x->arg].used |= x->code != FL_I_IOTA;
+  fl_vop y = { .code = FL_V_LOAD, .level = (uint8_t)level, .v = (uint16_t)i, .arg = x->arg,
+               .reg = o->dtype, .fn.load = b->g->vm->load[o->dtype] };
+  /* Stored as registers are. A ROW value must outlast the unit in LONG and COL. */
+  y.flags = !b->g->vm->round[o->dtype] && (level || b->g->mode <= FL_MODE_WHOLE);
+  if (x->code == FL_I_GATHER) {
+    y.code = FL_V_GATHER;
+    y.a = use(b, sec, x->a, level, NULL, 0);
+    y.fn.gather = b->g->vm->gather[o->dtype];
+  }
+  if (x->code == FL_I_IOTA) y.code = FL_V_IOTA;
+  push(b, sec, y);
+}
+
+static int is_scalar(const lower *b, int v) { return b->k->instr[v].code == FL_I_SCALAR; }
+
+static void emit_draw(lower *b, int sec, int level, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  const int which = x->op == FL_OP_uniform ? 0 : x->op == FL_OP_normal ? 1 : 2;
+  fl_vop y = { .code = FL_V_DRAW, .level = (uint8_t)level, .v = (uint16_t)i };
+  y.fn.draw = b->g->vm->draw[which][x->dtype];
+  y.a = use(b, sec, x->a, level, NULL, 0);
+  y.arg = (uint16_t)b->g->draw.n;
+  if (!y.fn.draw || !is_scalar(b, x->b) || !is_scalar(b, x->c)) { b->bad = 1; return; }
+  fl_draw_info *d = FL_PUSH(b->g->mem, &b->g->draw);
+  if (!d) { b->failed = 1; return; }
+  memset(d, 0, sizeof *d);
+  d->instr = (uint16_t)i;
+  push(b, sec, y);
+}
+
+static void emit_index(lower *b, int sec, int level, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  fl_vop y = { .code = FL_V_INDEX, .level = (uint8_t)level, .v = (uint16_t)i, .arg = x->arg,
+               .flags = x->op };
+  if (b->kind[x->b] != FL_KIND_UNI) { b->bad = 1; return; }
+  y.a = use(b, sec, x->a, level, NULL, 0);
+  y.b = x->b;
+  y.c = use(b, sec, x->c, level, &y.uni, 2);
+  push(b, sec, y);
+}
+
+/* The input in the state's register type: sums of integers in i64, tests as 0 or 1. */
+static void emit_reduce(lower *b, int sec, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  const int kind = fl_ops[x->op].kind, from = fl_dtype_reg(x->from);
+  int to = -1;
+  if (kind == FL_KIND_TEST && x->from != FLAME_BOOL) to = FLAME_BOOL;
+  if (kind == FL_KIND_SUMS && x->dtype == FLAME_I64 && from != FL_REG_I64) to = FLAME_I64;
+  const int reg = to < 0 ? from : fl_dtype_reg(to);
+  uint16_t a = use(b, sec, x->a, 1, NULL, 0);
+  if (to >= 0) {
+    const uint16_t t = new_reg(b, FL_KIND_FULL, reg);
+    push(b, sec, (fl_vop){ .code = FL_V_MOVE, .level = 1, .v = t, .a = a, .fn.move = b->g->vm->cast[from][to] });
+    a = t;
+  }
+  fl_red *r = FL_PUSH(b->g->mem, &b->g->red);
+  if (!r) { b->failed = 1; return; }
+  *r = (fl_red){ x->op, (uint16_t)i, (uint16_t)(b->pass[i] - 1), (uint8_t)reg, x->dtype,
+                 &b->g->vm->reduce[x->op][reg] };
+  if (!r->fn->rows) b->bad = 1;
+  push(b, sec, (fl_vop){ .code = FL_V_REDUCE, .level = 1, .v = (uint16_t)i, .a = a,
+                         .arg = (uint16_t)(b->g->red.n - 1) });
+}
+
+static void emit(lower *b, int sec, int i) {
+  const fl_instr *x = &b->k->instr[i];
+  const int level = b->kind[i] == FL_KIND_FULL;
+  switch (x->code) {
+    case FL_I_LOAD: case FL_I_GATHER: case FL_I_IOTA: emit_load(b, sec, level, i); break;
+    case FL_I_OP: emit_op(b, sec, level, i); break;
+    case FL_I_CAST:
+      push(b, sec, (fl_vop){ .code = FL_V_MOVE, .level = (uint8_t)level, .v = (uint16_t)i,
+                             .a = use(b, sec, x->a, level, NULL, 0),
+                             .fn.move = b->g->vm->cast[fl_dtype_reg(x->from)][x->dtype] });
+      break;
+    case FL_I_INDEX: emit_index(b, sec, level, i); break;
+    case FL_I_RANDOM: emit_draw(b, sec, level, i); break;
+    case FL_I_REDUCE: emit_reduce(b, sec, i); break;
+    default: break;                            /* SCALAR: fl_prog_bind */
+  }
+}
+
+/* ---- sections ---------------------------------------------------------------------------------- */
+
+static int store_level(const lower *b, int s) {
+  const fl_kernel *k = b->k;
+  const fl_operand *o = &k->operand[k->store[s].operand];
+  if (k->kind == FL_K_MAP || b->kind[k->store[s].value] == FL_KIND_FULL) return 1;
+  for (int d = k->nkept; d < k->nkept + k->nred; d++)
+    if (k->size[d] != 1 && o->stride[d] != 0) return 1;
+  return 0;
+}
+
+static void emit_store(lower *b, int sec, int s, int level) {
+  const fl_store *st = &b->k->store[s];
+  const fl_operand *o = &b->k->operand[st->operand];
+  if (o->dtype != b->k->instr[st->value].dtype) b->bad = 1;
+  b->g->access[st->operand].used = 1;
+  push(b, sec, (fl_vop){ .code = FL_V_STORE, .level = (uint8_t)level, .reg = o->dtype,
+                         .a = use(b, sec, st->value, level, NULL, 0), .arg = (uint16_t)s,
+                         .fn.store = b->g->vm->store[o->dtype] });
+}
+
+static void emit_stores(lower *b, int sec, int level) {
+  for (int s = 0; s < b->k->nstore; s++)
+    if (store_level(b, s) == level) emit_store(b, sec, s, level);
+}
+
+/* All in one tile: in the order of the kernel. */
+static void lower_tile(lower *b) {
+  const int sec = FL_SEC_FULL(0);
+  for (int i = 0; i < b->k->ninstr; i++)
+    if (b->kind[i] != FL_KIND_UNI) emit(b, sec, i);
+  emit_stores(b, sec, 1);
+  emit_stores(b, sec, 0);
+}
+
+static void mark_round(lower *b, int round) {
+  const fl_kernel *k = b->k;
+  memset(b->need, 0, k->ninstr);
+  if (round == b->g->rounds) {
+    for (int s = 0; s < k->nstore; s++) if (store_level(b, s)) b->need[k->store[s].value] = 1;
+  } else {
+    for (int i = 0; i < k->ninstr; i++)
+      b->need[i] = k->instr[i].code == FL_I_REDUCE && b->pass[i] == round + 1;
+  }
+  for (int i = k->ninstr - 1; i >= 0; i--) {
+    const fl_instr *x = &k->instr[i];
+    const uint16_t in[3] = { x->a, x->b, x->c };
+    if (!b->need[i] || (b->kind[i] != FL_KIND_FULL && x->code != FL_I_REDUCE)) continue;
+    for (int j = 0; j < operand_count(x); j++)
+      if (b->kind[in[j]] == FL_KIND_FULL) b->need[in[j]] = 1;
+  }
+}
+
+static void lower_rounds(lower *b) {
+  const fl_kernel *k = b->k;
+  for (int r = 0; r <= b->g->rounds; r++) {
+    for (int i = 0; i < k->ninstr; i++)
+      if (b->kind[i] == FL_KIND_ROW && k->instr[i].code != FL_I_REDUCE && b->pass[i] == r)
+        emit(b, FL_SEC_ROW(r), i);
+    mark_round(b, r);
+    memset(b->spread, 0, sizeof *b->spread * k->ninstr);
+    for (int i = 0; i < k->ninstr; i++) {
+      const int reduce = k->instr[i].code == FL_I_REDUCE;
+      if (b->need[i] && (reduce ? r < b->g->rounds : b->kind[i] == FL_KIND_FULL))
+        emit(b, FL_SEC_FULL(r), i);
+    }
+  }
+  emit_stores(b, FL_SEC_FULL(b->g->rounds), 1);
+  emit_stores(b, FL_SEC_STORE, 0);
+}
+
+static int start(lower *b, size_t n) {
+  fl_prog *g = b->g;
+  for (size_t i = 0; i < n; i++) new_reg(b, b->kind[i], fl_dtype_reg(b->k->instr[i].dtype));
+  g->nsec = FL_SEC_FULL(g->rounds) + 1;
+  g->sec = fl_zalloc(g->mem, sizeof *g->sec * (size_t)g->nsec);
+  g->access = fl_zalloc(g->mem, sizeof *g->access * (g->k->noperand + 1u));
+  g->conflict = fl_zalloc(g->mem, sizeof *g->conflict * (g->k->nstore + 1u));
+  g->direct = fl_zalloc(g->mem, g->k->nstore + 1u);
+  g->address = fl_zalloc(g->mem, sizeof *g->address * (g->k->noperand + 1u));
+  return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
+}
+
+static int lower_all(lower *b) {
+  const fl_kernel *k = b->k;
+  for (int i = 0; i < k->ninstr; i++) classify(b, i);
+  choose_mode(b->g);
+  if (!start(b, k->ninstr)) return 0;
+  for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
+  for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_UNI) emit(b, FL_SEC_BIND, i);
+  if (b->g->mode <= FL_MODE_WHOLE) lower_tile(b);
+  else lower_rounds(b);
+  return !b->failed && (b->bad || fl_prog_place(b->g));
+}
+
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k) {
+  const size_t n = k->ninstr, bytes = n * 3 + (n + 1) * 3 * sizeof(uint16_t);
+  fl_prog *g = fl_zalloc(m, sizeof *g);
+  char *work = fl_zalloc(m, bytes + 64);
+  lower b = { .g = g, .k = k };
+  int ok = g && work;
+  if (ok) {
+    g->vm = vm;
+    g->k = k;
+    g->mem = m;
+    b.fill[0] = (uint16_t *)(void *)work;
+    b.fill[1] = b.fill[0] + n;
+    b.spread = b.fill[1] + n;
+    b.kind = (uint8_t *)(b.spread + n);
+    b.pass = b.kind + n;
+    b.need = b.pass + n;
+    ok = lower_all(&b);
+  }
+  if (work) fl_free(m, work, bytes + 64);
+  if (ok && !b.bad) return g;
+  fl_prog_free(g);
+  if (ok) FL_FAIL(c, FLAME_INTERNAL, "cpu", "kernel outside the contract of plan/kernel.h");
+  else FL_FAIL(c, FLAME_NO_MEMORY, "cpu", "out of host memory while preparing a kernel");
+  return NULL;
+}

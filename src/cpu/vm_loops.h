@@ -1,0 +1,284 @@
+/*
+** Loops over one register type, from ops.def. Included once for each type by vm_table.h with
+**   T        the C type           SUFFIX   f64 f32 i64 i32       IS_FLOAT 1 or 0
+**   R        its fl_reg           POS(x)   M(f): function f of tensor/math.h
+** Rules: no branch in a loop that is to be vectorised; no contraction; in-place safe ('ivdep'
+** promises that arrays are equal or apart).
+*/
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define FN(name) JOIN(name, SUFFIX)
+#define M(f) JOIN(fl_##f, SUFFIX)
+#define EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
+
+#if IS_FLOAT
+#define IF_FLOAT(...) __VA_ARGS__
+#define IF_INT(...)
+#else
+#define IF_FLOAT(...)
+#define IF_INT(...) __VA_ARGS__
+#endif
+#define IF_NUM(...) __VA_ARGS__
+#define IF_SAME(...) __VA_ARGS__
+#define IF_TEST(...) __VA_ARGS__
+#define IF_WHERE(...) __VA_ARGS__
+#define OUT_FLOAT T
+#define OUT_NUM T
+#define OUT_SAME T
+#define OUT_INT T
+#define OUT_TEST int32_t
+#define FIRST_SAME T
+#define FIRST_WHERE int32_t
+
+#define UNARY(name, kind, value, grad, domain, doc) IF_##kind( \
+  static void FN(u_##name)(void *y_, const void *a_, const void *b_, const void *c_, \
+                           int64_t n, int uni) { \
+    (void)b_; (void)c_; (void)uni; \
+    OUT_##kind *y = y_; const T *a = a_; \
+    EACH { const T x = a[i]; y[i] = (OUT_##kind)(value); } \
+  })
+#define BINARY(name, kind, value, g1, g2, domain, doc) IF_##kind( \
+  static void FN(b_##name)(void *y_, const void *a_, const void *b_, const void *c_, \
+                           int64_t n, int uni) { \
+    (void)c_; (void)uni; \
+    OUT_##kind *y = y_; const T *a = a_, *b = b_; \
+    if (CHEAP(name) && uni == 1) { \
+      const T x1 = a[0]; \
+      EACH { const T x2 = b[i]; y[i] = (OUT_##kind)(value); } \
+    } else if (CHEAP(name) && uni == 2) { \
+      const T x2 = b[0]; \
+      EACH { const T x1 = a[i]; y[i] = (OUT_##kind)(value); } \
+    } else { \
+      EACH { const T x1 = a[i], x2 = b[i]; y[i] = (OUT_##kind)(value); } \
+    } \
+  })
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) \
+  static void FN(t_##name)(void *y_, const void *a_, const void *b_, const void *c_, \
+                           int64_t n, int uni) { \
+    T *y = y_; const FIRST_##kind *a = a_; const T *b = b_, *c = c_; \
+    if (uni == 2) { \
+      const T x2 = b[0]; \
+      EACH { const FIRST_##kind x1 = a[i]; const T x3 = c[i]; y[i] = (value); } \
+    } else if (uni == 4) { \
+      const T x3 = c[0]; \
+      EACH { const FIRST_##kind x1 = a[i]; const T x2 = b[i]; y[i] = (value); } \
+    } else if (uni == 6) { \
+      const T x2 = b[0], x3 = c[0]; \
+      EACH { const FIRST_##kind x1 = a[i]; y[i] = (value); } \
+    } else { \
+      EACH { const FIRST_##kind x1 = a[i]; const T x2 = b[i], x3 = c[i]; y[i] = (value); } \
+    } \
+  }
+#define REDUCE(name, kind, init, value, grad, doc)
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+
+/* ---- reductions --------------------------------------------------------------------- */
+
+static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
+static inline T FN(start_value_argmin)(void) { return M(highest)(); }
+
+/* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
+#define REDUCE(name, kind, init, value, grad, doc) IFR_##kind( \
+  static inline T FN(f_##name)(T a, T b) { return (T)(value); } \
+  static inline T FN(block_##name)(const T *x, int64_t n) { \
+    T lane[FL_VM_LANES]; \
+    int64_t i = 0; \
+    for (int l = 0; l < FL_VM_LANES; l++) lane[l] = (T)(init); \
+    for (; i + FL_VM_LANES <= n; i += FL_VM_LANES) \
+      for (int l = 0; l < FL_VM_LANES; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
+    for (int l = 0; i + l < n; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
+    for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
+      for (int l = 0; l < s; l++) lane[l] = FN(f_##name)(lane[l], lane[l + s]); \
+    return lane[0]; \
+  } \
+  static void FN(start_##name)(void *val, int64_t *pos, int64_t n) { \
+    T *v = val; \
+    for (int64_t i = 0; i < n; i++) v[i] = (T)(init); \
+    if (POS_##kind) memset(pos, 0, (size_t)n * sizeof *pos); \
+  } \
+  REDUCE_##kind(name))
+
+#define IFR_SUMS(...) __VA_ARGS__
+#define IFR_SAME(...) __VA_ARGS__
+#define IFR_POSITION(...) __VA_ARGS__
+#define IFR_TEST(...) IF_INT(__VA_ARGS__)
+#define REDUCE_SUMS(name) ROWS_VALUE(name) COLS_VALUE(name)
+#define REDUCE_SAME(name) ROWS_VALUE(name) COLS_VALUE(name)
+#define REDUCE_TEST(name) ROWS_VALUE(name) COLS_VALUE(name)
+#define REDUCE_POSITION(name) ROWS_POSITION(name) COLS_POSITION(name)
+#define POS_SUMS 0
+#define POS_SAME 0
+#define POS_TEST 0
+#define POS_POSITION 1
+
+/* Blocks combined as a binary counter: equal sizes first, the rest from the last on. */
+#define ROWS_VALUE(name) \
+  static T FN(row_##name)(const T *x, int64_t n) { \
+    T part[48]; \
+    int depth = 0; \
+    for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) { \
+      T v = FN(block_##name)(x + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK); \
+      for (int64_t t = k; t & 1; t >>= 1) v = FN(f_##name)(part[--depth], v); \
+      part[depth++] = v; \
+    } \
+    T v = part[--depth]; \
+    while (depth > 0) v = FN(f_##name)(part[--depth], v); \
+    return v; \
+  } \
+  static void FN(rows_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
+                              int64_t n, int64_t first) { \
+    T *v = val; const T *x = x_; \
+    (void)pos; (void)first; \
+    if (n <= FL_VM_BLOCK) \
+      for (int64_t r = 0; r < rows; r++) v[r] = FN(block_##name)(x + r * n, n); \
+    else \
+      for (int64_t r = 0; r < rows; r++) v[r] = FN(row_##name)(x + r * n, n); \
+  }
+#define COLS_VALUE(name) \
+  static void FN(cols_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
+                              int64_t n, int64_t first) { \
+    T *v = val; const T *x = x_; \
+    (void)pos; (void)first; \
+    for (int64_t r = 0; r < rows; r++, x += n) \
+      EACH v[i] = FN(f_##name)(v[i], x[i]); \
+  } \
+  static void FN(merge_##name)(void *a_, int64_t *ap, const void *b_, const int64_t *bp, \
+                               int64_t n) { \
+    T *a = a_; const T *b = b_; \
+    (void)ap; (void)bp; \
+    EACH a[i] = FN(f_##name)(a[i], b[i]); \
+  }
+
+/* The value by the usual order (it is exact), then its first place. 'later wins' when the
+** combination changes the value; a NaN never gives way. */
+#define ROWS_POSITION(name) \
+  static inline int FN(later_##name)(T a, T b) { \
+    return (a == a) & ((b != b) | ((a != b) & (FN(f_##name)(a, b) == b))); \
+  } \
+  static void FN(rows_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
+                              int64_t n, int64_t first) { \
+    T *v = val; const T *x = x_; \
+    for (int64_t r = 0; r < rows; r++, x += n) { \
+      T best = (T)FN(start_value_##name)(); \
+      int64_t at = 0; \
+      for (int64_t i = 0; i < n; i += FL_VM_BLOCK) { \
+        const int64_t m = n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK; \
+        const T w = FN(block_##name)(x + i, m); \
+        if (i > 0 && !FN(later_##name)(best, w)) continue; \
+        int64_t j = 0; \
+        while (j < m - 1 && !((x[i + j] == w) | ((w != w) & (x[i + j] != x[i + j])))) j++; \
+        best = w; \
+        at = i + j; \
+      } \
+      v[r] = best; \
+      pos[r] = first + at; \
+    } \
+  }
+#define COLS_POSITION(name) \
+  static void FN(cols_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
+                              int64_t n, int64_t first) { \
+    T *v = val; const T *x = x_; \
+    for (int64_t r = 0; r < rows; r++, x += n) \
+      EACH { \
+        const int take = FN(later_##name)(v[i], x[i]); \
+        v[i] = take ? x[i] : v[i]; \
+        pos[i] = take ? first + r : pos[i]; \
+      } \
+  } \
+  static void FN(merge_##name)(void *a_, int64_t *ap, const void *b_, const int64_t *bp, \
+                               int64_t n) { \
+    T *a = a_; const T *b = b_; \
+    EACH { \
+      const int take = FN(later_##name)(a[i], b[i]); \
+      a[i] = take ? b[i] : a[i]; \
+      ap[i] = take ? bp[i] : ap[i]; \
+    } \
+  }
+#define UNARY(name, kind, value, grad, domain, doc)
+#define BINARY(name, kind, value, g1, g2, domain, doc)
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc)
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+
+/* ---- copies within registers ----------------------------------------------------------- */
+
+static void FN(fill)(void *y_, const void *x_, int64_t n) {
+  T *y = y_;
+  const T x = *(const T *)x_;
+  EACH y[i] = x;
+}
+
+static void FN(spread)(void *y_, const void *x_, int64_t rows, int64_t n) {
+  T *y = y_;
+  const T *x = x_;
+  for (int64_t r = 0; r < rows; r++, y += n) EACH y[i] = x[r];
+}
+
+static void FN(tile)(void *y_, const void *x_, int64_t rows, int64_t n) {
+  T *y = y_;
+  const T *x = x_;
+  for (int64_t r = 0; r < rows; r++, y += n) EACH y[i] = x[i];
+}
+
+/* ---- casts, rounded to the dtype; draws ------------------------------------------------ */
+
+#define CAST(d, OUT) \
+  static void FN(cast_##d)(void *y_, const void *x_, int64_t n) { \
+    OUT *y = y_; \
+    const T *x = x_; \
+    EACH y[i] = JOIN(M(cast), d)(x[i]); \
+  }
+CAST(f64, double) CAST(f32, float) CAST(f16, float) CAST(bf16, float) CAST(i64, int64_t)
+CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(bool, int32_t)
+#undef CAST
+
+/* name: draw, out: how the result is rounded, P: member of the scalars. */
+#define DRAW(name, f, out, P) \
+  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    const T a = (T)q->a.P, b = (T)q->b.P; \
+    const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
+    EACH y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+  }
+DRAWS
+#undef DRAW
+#undef DRAWS
+
+#undef T
+#undef SUFFIX
+#undef IS_FLOAT
+#undef IF_FLOAT
+#undef IF_INT
+#undef IF_NUM
+#undef IF_SAME
+#undef IF_TEST
+#undef IF_WHERE
+#undef IFR_SUMS
+#undef IFR_SAME
+#undef IFR_POSITION
+#undef IFR_TEST
+#undef OUT_FLOAT
+#undef OUT_NUM
+#undef OUT_SAME
+#undef OUT_INT
+#undef OUT_TEST
+#undef FIRST_SAME
+#undef FIRST_WHERE
+#undef REDUCE_SUMS
+#undef REDUCE_SAME
+#undef REDUCE_TEST
+#undef REDUCE_POSITION
+#undef ROWS_VALUE
+#undef COLS_VALUE
+#undef ROWS_POSITION
+#undef COLS_POSITION
+#undef POS_SUMS
+#undef POS_SAME
+#undef POS_TEST
+#undef POS_POSITION
+#undef JOIN_
+#undef JOIN
+#undef FN
+#undef M
+#undef EACH

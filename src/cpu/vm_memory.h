@@ -1,0 +1,80 @@
+/*
+** Loads, stores and gathers of one dtype. Included once for each dtype by vm_table.h with
+**   S        storage type        T  register type        NAME  the dtype's name
+**   FROM(s)  storage to register TO(x)  register (already rounded) to storage
+** The inner loops have unit, zero and other strides apart; the walk is shared.
+*/
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define FN(name) JOIN(name, NAME)
+
+static void FN(load)(void *y_, const void *p, const fl_walk *w, int64_t point, int64_t n) {
+  T *y = y_;
+  const S *base = p;
+  const int64_t size = w->size[w->rank - 1], stride = w->stride[w->rank - 1];
+  fl_cursor c;
+  fl_walk_seek(w, point, &c);
+  while (n > 0) {
+    const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
+    const S *s = base + c.off;
+    if (stride == 1) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[i]);
+    } else if (stride == 0) {
+      const T v = (T)FROM(s[0]);
+      for (int64_t i = 0; i < run; i++) y[i] = v;
+    } else {
+      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[i * stride]);
+    }
+    y += run;
+    n -= run;
+    fl_walk_next(w, &c, run);
+  }
+}
+
+static void FN(store)(void *p, const void *x_, const fl_walk *w, int64_t point, int64_t n) {
+  const T *x = x_;
+  S *base = p;
+  const int64_t size = w->size[w->rank - 1], stride = w->stride[w->rank - 1];
+  fl_cursor c;
+  fl_walk_seek(w, point, &c);
+  while (n > 0) {
+    const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
+    S *s = base + c.off;
+    if (stride == 1) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < run; i++) s[i] = (S)TO(x[i]);
+    } else {
+      for (int64_t i = 0; i < run; i++) s[i * stride] = (S)TO(x[i]);
+    }
+    x += run;
+    n -= run;
+    fl_walk_next(w, &c, run);
+  }
+}
+
+static void FN(gather)(void *y_, const void *p, const int64_t *idx, int64_t gstride,
+                       const fl_walk *w, int64_t point, int64_t n) {
+  T *y = y_;
+  const S *base = p;
+  const int64_t size = w->size[w->rank - 1], stride = w->stride[w->rank - 1];
+  fl_cursor c;
+  fl_walk_seek(w, point, &c);
+  while (n > 0) {
+    const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
+    const S *s = base + c.off;
+    for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[i * stride + idx[i] * gstride]);
+    y += run;
+    idx += run;
+    n -= run;
+    fl_walk_next(w, &c, run);
+  }
+}
+#undef JOIN_
+#undef JOIN
+#undef FN
+#undef S
+#undef T
+#undef NAME
+#undef FROM
+#undef TO

@@ -1,0 +1,114 @@
+/*
+** The loader: opens the CUDA driver, NVRTC and cuBLASLt with dlopen at first use and looks up
+** every entry point of api.def. This is the only process-wide state of the library: tables
+** filled once under pthread_once, then only read. Handles are never closed: other contexts,
+** and threads of the driver itself, may still be using them.
+*/
+#include "cuda/api.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct symbol { const char *name; size_t at; } symbol;   /* at: offset in the table */
+
+static const symbol driver_symbols[] = {
+#define DRIVER(name, symbol, params, args) { symbol, offsetof(fl_driver, name) },
+#include "cuda/api.def"
+};
+static const symbol nvrtc_symbols[] = {
+#define NVRTC(name, params, args) { #name, offsetof(fl_nvrtc, name) },
+#define NVRTC_VALUE(type, name, params, args) { #name, offsetof(fl_nvrtc, name) },
+#include "cuda/api.def"
+};
+static const symbol blaslt_symbols[] = {
+#define BLASLT(name, params, args) { #name, offsetof(fl_blaslt, name) },
+#define BLASLT_VALUE(type, name, params, args) { #name, offsetof(fl_blaslt, name) },
+#include "cuda/api.def"
+};
+
+/* File names to try: by the loader's search path first, then where the toolkit installs. */
+static const char *const driver_files[] = { "libcuda.so.1", NULL };
+static const char *const nvrtc_files[] = {
+  "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13",
+  "/usr/local/cuda/lib64/libnvrtc.so.12", "libnvrtc.so", NULL };
+static const char *const blaslt_files[] = {
+  "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
+  "/usr/local/cuda/lib64/libcublasLt.so.12", "libcublasLt.so", NULL };
+
+typedef struct library {
+  const char *const *files;
+  const char *advice;             /* what to install */
+  const symbol *symbols;
+  size_t n;
+  void *table;
+  int ok;
+  char reason[240];               /* why ok is 0 */
+} library;
+
+static fl_driver driver_table;
+static fl_nvrtc nvrtc_table;
+static fl_blaslt blaslt_table;
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+static library driver_library = { driver_files, "no NVIDIA driver: install one",
+  driver_symbols, COUNT(driver_symbols), &driver_table, 0, "" };
+static library nvrtc_library = { nvrtc_files,
+  "install the CUDA toolkit's NVRTC (package cuda-nvrtc), version 12 or 13",
+  nvrtc_symbols, COUNT(nvrtc_symbols), &nvrtc_table, 0, "" };
+static library blaslt_library = { blaslt_files,
+  "install cuBLAS (package libcublas), version 12 or 13",
+  blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, 0, "" };
+
+static void load(library *l) {
+  void *h = NULL;
+  const char *file = l->files[0];
+  for (const char *const *f = l->files; *f && !h; f++) {
+    h = dlopen(*f, RTLD_NOW | RTLD_LOCAL);
+    if (h) file = *f;
+  }
+  if (!h) {
+    snprintf(l->reason, sizeof l->reason, "%s not found (%s)", file, l->advice);
+    return;
+  }
+  for (size_t i = 0; i < l->n; i++) {
+    void *p = dlsym(h, l->symbols[i].name);
+    if (!p) {
+      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", file,
+               l->symbols[i].name, l->advice);
+      return;
+    }
+    memcpy((char *)l->table + l->symbols[i].at, &p, sizeof p);   /* ISO C has no such cast */
+  }
+  l->ok = 1;
+}
+
+static void load_driver(void) { load(&driver_library); }
+static void load_nvrtc(void) { load(&nvrtc_library); }
+static void load_blaslt(void) { load(&blaslt_library); }
+
+/* The library's table, or NULL and the reason. */
+static const void *opened(const library *l, const char **reason) {
+  if (l->ok) return l->table;
+  if (reason) *reason = l->reason;
+  return NULL;
+}
+
+static const fl_driver *get_driver(const char **reason) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_driver);
+  return opened(&driver_library, reason);
+}
+
+static const fl_nvrtc *get_nvrtc(const char **reason) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_nvrtc);
+  return opened(&nvrtc_library, reason);
+}
+
+static const fl_blaslt *get_blaslt(const char **reason) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_blaslt);
+  return opened(&blaslt_library, reason);
+}
+
+const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt };

@@ -1,0 +1,24 @@
+/*
+** Compiled kernels on disk. A cubin is native code, so the folder must be ours alone; a file
+** is believed only if it is ours, complete and has the checksum it claims. Every failure
+** here means "not cached": nothing is reported and the kernel is compiled.
+*/
+#ifndef FL_CUDA_CACHE_H
+#define FL_CUDA_CACHE_H
+#include "base/mem.h"
+
+typedef struct fl_disk {
+  fl_mem *mem;
+  int folder;               /* descriptor, -1: no cache */
+  int64_t bytes;            /* files' sizes, -1: not counted yet */
+  int64_t limit;            /* the oldest go when there is more */
+  unsigned serial;          /* for temporary names */
+} fl_disk;
+
+/* setting: FLAME_CACHE_DIR's value ("" the default place, "off" none). */
+void fl_disk_open(fl_disk *d, fl_mem *m, const char *setting);
+void fl_disk_close(fl_disk *d);
+/* The payload kept under the key, in memory of d->mem (fl_free with *size), or NULL. */
+void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size);
+void fl_disk_put(fl_disk *d, const uint8_t key[32], const void *data, size_t size);
+#endif

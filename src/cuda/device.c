@@ -1,0 +1,344 @@
+/*
+** A CUDA device of one context: opens it, turns driver results into errors, waits, and fills
+** the device table. The primary context is used, since a host may use CUDA itself; it is made
+** current around each call and the caller's is put back. One non-blocking stream.
+**
+** Sticky errors (a fault on the device, a context gone) are the end of this device: the
+** first cause is kept and repeated by every later call, and no more work is given to the
+** driver but for the releases of close. A forked child may not use the device at all.
+*/
+#include "cuda/state.h"
+#include "base/env.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char OP[] = "cuda";
+static const fl_device_table cuda_table;
+
+/* ---- errors ---- */
+
+static int is_sticky(fl_cu_result r) {
+  switch (r) {
+    case FL_CU_DEINITIALIZED: case FL_CU_INVALID_CONTEXT: case FL_CU_ECC_UNCORRECTABLE:
+    case FL_CU_NVLINK_UNCORRECTABLE: case FL_CU_CONTAINED: case FL_CU_ILLEGAL_ADDRESS:
+    case FL_CU_LAUNCH_TIMEOUT: case FL_CU_CONTEXT_DESTROYED: case FL_CU_ASSERT:
+    case FL_CU_HARDWARE_STACK: case FL_CU_ILLEGAL_INSTRUCTION: case FL_CU_MISALIGNED_ADDRESS:
+    case FL_CU_INVALID_ADDRESS_SPACE: case FL_CU_INVALID_PC: case FL_CU_LAUNCH_FAILED:
+    case FL_CU_TENSOR_MEMORY_LEAK: case FL_CU_EXTERNAL_DEVICE: case FL_CU_UNKNOWN: return 1;
+    default: return 0;
+  }
+}
+
+static const char *error_name(const fl_driver *cu, fl_cu_result r) {
+  const char *name = NULL;
+  return cu->GetErrorName(r, &name) == FL_CU_OK && name ? name : "CUDA_ERROR";
+}
+
+static const char *error_text(const fl_driver *cu, fl_cu_result r) {
+  const char *text = NULL;
+  return cu->GetErrorString(r, &text) == FL_CU_OK && text ? text : "no description";
+}
+
+flame_status fl_cuda_lost(fl_cuda *s) {
+  return FL_FAIL(s->ctx, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+}
+
+flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
+  if (r == FL_CU_OK) return FLAME_OK;
+  if (s->dead) return fl_cuda_lost(s);
+  const char *name = error_name(s->cu, r), *text = error_text(s->cu, r);
+  if (is_sticky(r)) {
+    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s",
+             s->ordinal, name, text, call);
+    s->dead = 1;
+    s->ctx->dead = 1;
+    const flame_status lost = fl_cuda_lost(s);
+    if (!s->sync_each)
+      fl_hint(&s->ctx->err, "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
+    return lost;
+  }
+  const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
+    : r == FL_CU_NO_DEVICE || r == FL_CU_INVALID_DEVICE || r == FL_CU_DRIVER_MISMATCH ||
+      r == FL_CU_NOT_INITIALIZED ? FLAME_NO_DEVICE : FLAME_INTERNAL;
+  return FL_FAIL(s->ctx, code, OP, "%s: %s (%s)", call, name, text);
+}
+
+/* ---- entering, waiting ---- */
+
+flame_status fl_cuda_enter(fl_cuda *s) {
+  if (s->dead) return fl_cuda_lost(s);
+  if (s->pid != getpid())
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, OP,
+                   "this process was forked after CUDA was started and can not use it");
+  return fl_cuda_check(s, s->cu->CtxPush(s->context), "cuCtxPushCurrent");
+}
+
+void fl_cuda_leave(fl_cuda *s) {
+  fl_cu_context c;
+  s->cu->CtxPop(&c);
+}
+
+flame_status fl_cuda_poll(fl_cuda *s) {
+  if (!atomic_load_explicit(&s->ctx->interrupted, memory_order_relaxed)) return FLAME_OK;
+  atomic_store(&s->ctx->interrupted, 0);
+  return FL_FAIL(s->ctx, FLAME_INTERRUPTED, OP, "interrupted");
+}
+
+/* Spins for the short waits of a training step, then sleeps ever longer, at most 1 ms, so
+** that an interrupt is seen at once. */
+flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
+  for (int64_t turn = 0;; turn++) {
+    const fl_cu_result r = s->cu->EventQuery(e);
+    if (r == FL_CU_OK) return FLAME_OK;
+    if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
+    const flame_status stop = fl_cuda_poll(s);
+    if (stop != FLAME_OK) return stop;
+    if (turn < 200) continue;
+    const long us = turn < 300 ? 20 : turn < 400 ? 100 : 1000;
+    nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+  }
+}
+
+flame_status fl_cuda_wait_all(fl_cuda *s) {
+  const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream), "cuEventRecord");
+  return e != FLAME_OK ? e : fl_cuda_wait(s, s->done);
+}
+
+/* ---- memory ---- */
+
+flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what) {
+  fl_cu_result r;
+  *p = fl_pool_alloc(&s->pool, bytes, &r);
+  if (*p) return FLAME_OK;
+  if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
+  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no device memory for %lld bytes of %s",
+                 (long long)bytes, what);
+}
+
+void fl_cuda_release(fl_cuda *s, void *p) {
+  if (p) fl_pool_free(&s->pool, p);
+}
+
+static void *cuda_alloc(fl_device *d, int64_t bytes) {
+  fl_cuda *s = d->state;
+  fl_cu_result r;
+  if (fl_cuda_enter(s) != FLAME_OK) return NULL;
+  void *p = fl_pool_alloc(&s->pool, bytes, &r);
+  if (!p && r != FL_CU_OUT_OF_MEMORY) fl_cuda_check(s, r, "cuMemAlloc");
+  fl_cuda_leave(s);
+  return p;
+}
+
+void fl_cuda_give_back(fl_cuda *s, void *p) {
+  if (!p || s->pid != getpid()) return;
+  const int pushed = !s->pool.cached && s->cu->CtxPush(s->context) == FL_CU_OK;
+  fl_pool_free(&s->pool, p);
+  if (pushed) fl_cuda_leave(s);
+}
+
+static void cuda_free(fl_device *d, void *p, int64_t bytes) {
+  (void)bytes;
+  fl_cuda_give_back(d->state, p);
+}
+
+static void cuda_trim(fl_device *d) {
+  fl_cuda *s = d->state;
+  if (fl_cuda_enter(s) != FLAME_OK) return;
+  fl_cuda_check(s, fl_pool_trim(&s->pool), "cuMemFree");
+  fl_cuda_leave(s);
+}
+
+static void cuda_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
+  fl_cuda *s = d->state;
+  size_t left = 0, total = 0;
+  *free_bytes = 0;
+  *reserved = s->pool.reserved;
+  if (s->dead || s->pid != getpid() || s->cu->CtxPush(s->context) != FL_CU_OK) return;
+  if (s->cu->MemGetInfo(&left, &total) == FL_CU_OK) *free_bytes = (int64_t)left;
+  fl_cuda_leave(s);
+}
+
+/* ---- copies and waiting, for the table ---- */
+
+static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_t bytes) {
+  fl_cuda *s = d->state;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = fl_stage_upload(s, dst, src, bytes);
+  fl_cuda_leave(s);
+  return e;
+}
+
+static flame_status cuda_download(fl_device *d, void *dst, const void *src, int64_t bytes) {
+  fl_cuda *s = d->state;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = fl_stage_download(s, dst, src, bytes);
+  fl_cuda_leave(s);
+  return e;
+}
+
+static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t bytes) {
+  fl_cuda *s = d->state;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  if (bytes > 0)
+    e = fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)dst, (fl_cu_ptr)(uintptr_t)src,
+                                       (size_t)bytes, s->stream), "cuMemcpyDtoDAsync");
+  fl_cuda_leave(s);
+  return e;
+}
+
+static flame_status cuda_sync(fl_device *d, fl_fault *fault) {
+  fl_cuda *s = d->state;
+  if (fault) *fault = (fl_fault){ .site = -1 };
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = fl_cuda_wait_all(s);
+  if (e == FLAME_OK && s->fault_pending && fault) {
+    const fl_text_fault f = *s->fault_host;
+    *fault = (fl_fault){ .site = f.site, .value = f.value, .position = f.position };
+    s->fault_pending = 0;
+  }
+  fl_cuda_leave(s);
+  return e;
+}
+
+/* ---- closing ---- */
+
+/* Everything back, in whatever state opening or dying left it. In a forked child only host
+** memory: the driver's objects are the parent's. */
+static void close_state(fl_cuda *s) {
+  const int host_only = s->pid != getpid();
+  const int pushed = !host_only && s->context && s->cu->CtxPush(s->context) == FL_CU_OK;
+  if (pushed && s->stream && !s->dead) s->cu->StreamSynchronize(s->stream);
+  fl_cuda_let_go(s);
+  fl_blas_close(s, host_only);
+  fl_modules_close(s, host_only);
+  fl_disk_close(&s->disk);
+  if (!host_only) {
+    fl_stage_close(s);
+    if (s->fault_host) s->cu->HostFree(s->fault_host);
+    if (s->done) s->cu->EventDestroy(s->done);
+  }
+  fl_pool_close(&s->pool, host_only);
+  if (!host_only && s->stream) s->cu->StreamDestroy(s->stream);
+  if (pushed) fl_cuda_leave(s);
+  if (!host_only && s->context) s->cu->PrimaryRelease(s->device);
+  fl_free(s->mem, s, sizeof *s);
+}
+
+static void cuda_close(fl_device *d) {
+  if (d->state) close_state(d->state);
+  d->state = NULL;
+}
+
+/* ---- opening ---- */
+
+#define CHECK(call, name) \
+  do { const flame_status e_ = fl_cuda_check(s, (call), (name)); if (e_ != FLAME_OK) return e_; } while (0)
+
+/* Facts about the device, then the primary context. */
+static flame_status find_device(fl_cuda *s) {
+  int n = 0, major = 0, minor = 0;
+  CHECK(s->cu->Init(0), "cuInit");
+  CHECK(s->cu->DeviceGetCount(&n), "cuDeviceGetCount");
+  if (s->ordinal < 0 || s->ordinal >= n)
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "no device cuda:%d, this machine has %d", s->ordinal, n);
+  CHECK(s->cu->DriverGetVersion(&s->driver_version), "cuDriverGetVersion");
+  CHECK(s->cu->DeviceGet(&s->device, s->ordinal), "cuDeviceGet");
+  CHECK(s->cu->DeviceGetName(s->name, (int)sizeof s->name, s->device), "cuDeviceGetName");
+  CHECK(s->cu->DeviceGetAttribute(&major, FL_CU_MAJOR, s->device), "cuDeviceGetAttribute");
+  CHECK(s->cu->DeviceGetAttribute(&minor, FL_CU_MINOR, s->device), "cuDeviceGetAttribute");
+  CHECK(s->cu->DeviceGetAttribute(&s->multiprocessors, FL_CU_MULTIPROCESSORS, s->device),
+        "cuDeviceGetAttribute");
+  s->arch = major * 10 + minor;
+  CHECK(s->cu->PrimaryRetain(&s->context, s->device), "cuDevicePrimaryCtxRetain");
+  return FLAME_OK;
+}
+
+/* What lives in the context, which is current. */
+static flame_status make_objects(fl_cuda *s) {
+  CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  if (!fl_pool_open(&s->pool, s->mem, s->cu, s->stream, fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
+      !fl_modules_open(s))
+    return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no host memory");
+  flame_status e = fl_stage_open(s);
+  if (e != FLAME_OK) return e;
+  void *p = NULL;
+  CHECK(s->cu->HostAlloc(&p, sizeof(fl_text_fault), FL_CU_HOST_PORTABLE), "cuMemHostAlloc");
+  s->fault_host = p;
+  e = fl_cuda_reserve(s, &s->fault, sizeof(fl_text_fault), "the fault record");
+  if (e != FLAME_OK) return e;
+  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault), s->stream),
+        "cuMemsetD8Async");
+  return FLAME_OK;
+}
+
+static int env_lists(int which, const char *word) {
+  const size_t n = strlen(word);
+  for (const char *p = fl_env(which); p && *p; p += strcspn(p, ","), p += *p == ',')
+    if (strncmp(p, word, n) == 0 && (p[n] == 0 || p[n] == ',')) return 1;
+  return 0;
+}
+
+flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal, const fl_cuda_lib *lib) {
+  const char *reason = "";
+  const fl_driver *cu = lib->driver(&reason);
+  if (!cu) return FL_FAIL(c, FLAME_NO_DEVICE, OP, "%s", reason);
+  fl_cuda *s = fl_zalloc(&c->mem, sizeof *s);
+  if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, OP, "no host memory");
+  s->ctx = c;
+  s->mem = &c->mem;
+  s->lib = lib;
+  s->cu = cu;
+  s->ordinal = ordinal;
+  s->pid = getpid();
+  s->sync_each = fl_env_int(FL_ENV_DEBUG_CUDA) || env_lists(FL_ENV_FLAME_CHECK, "sync");
+  fl_disk_open(&s->disk, s->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
+  flame_status e = find_device(s);
+  if (e == FLAME_OK) e = fl_cuda_enter(s);
+  if (e == FLAME_OK) {
+    e = make_objects(s);
+    fl_cuda_leave(s);
+  }
+  if (e != FLAME_OK) {
+    close_state(s);
+    return e;
+  }
+  *d = (fl_device){ .table = &cuda_table, .ctx = c, .index = ordinal + 1, .state = s };
+  return FLAME_OK;
+}
+
+flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal) {
+  return fl_cuda_open_with(c, d, ordinal, &fl_cuda_libraries);
+}
+
+int fl_cuda_count(char *reason, size_t size) {
+  const char *why = "";
+  const fl_driver *cu = fl_cuda_libraries.driver(&why);
+  int n = 0;
+  if (size) *reason = 0;
+  if (!cu) {
+    snprintf(reason, size, "%s", why);
+    return 0;
+  }
+  const char *call = "cuInit";
+  fl_cu_result r = cu->Init(0);
+  if (r == FL_CU_OK) {
+    call = "cuDeviceGetCount";
+    r = cu->DeviceGetCount(&n);
+  }
+  if (r != FL_CU_OK)
+    snprintf(reason, size, "%s: %s (%s)", call, error_name(cu, r), error_text(cu, r));
+  else if (n == 0) snprintf(reason, size, "the NVIDIA driver sees no device");
+  return r == FL_CU_OK ? n : 0;
+}
+
+static const fl_device_table cuda_table = {
+  "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_upload, cuda_download, cuda_copy,
+  fl_cuda_prepare, fl_cuda_run, cuda_sync, cuda_close
+};

@@ -1,0 +1,272 @@
+/*
+** Compiled kernels by the bytes of fl_text_key: in memory for as long as the context lives,
+** on disk (cache.c), else compiled (nvrtc.c). Wanted kernels are queued first and built
+** together, so that they compile in parallel. Text is made only for a kernel that is not
+** in memory. The hand-written entries of kernels/steps.cu are one more module.
+*/
+#include "cuda/state.h"
+#include <string.h>
+
+#define ENTRY "fl_kernel"               /* name of every generated kernel */
+
+struct fl_module {
+  struct fl_module *next;               /* in its bin */
+  struct fl_module *queue;              /* next wanted */
+  uint64_t hash;
+  fl_cu_module handle;                  /* NULL: not built */
+  fl_cu_function function;              /* of a kernel */
+  char *text;                           /* source while queued … */
+  size_t text_bytes;                    /* … with its zero */
+  void *image;                          /* cubin while being built */
+  size_t image_bytes;
+  uint8_t digest[32];                   /* disk key */
+  uint8_t steps;                        /* the module of steps.cu: several entries */
+  size_t nkey;
+  char key[];
+};
+
+int fl_modules_open(fl_cuda *s) {
+  fl_modules *t = &s->modules;
+  t->bin = fl_zalloc(s->mem, 64 * sizeof *t->bin);
+  if (t->bin) t->nbin = 64;
+  return t->bin != NULL;
+}
+
+static void drop(fl_cuda *s, fl_module *m, int host_only) {
+  if (m->handle && !host_only) s->cu->ModuleUnload(m->handle);
+  fl_free(s->mem, m->text, m->text_bytes);
+  fl_free(s->mem, m->image, m->image_bytes);
+  fl_free(s->mem, m, sizeof *m + m->nkey);
+}
+
+void fl_modules_close(fl_cuda *s, int host_only) {
+  fl_modules *t = &s->modules;
+  for (int64_t i = 0; i < t->nbin; i++) {
+    for (fl_module *m = t->bin[i], *next; m; m = next) {
+      next = m->next;
+      drop(s, m, host_only);
+    }
+  }
+  fl_free(s->mem, t->bin, (size_t)t->nbin * sizeof *t->bin);
+  memset(t, 0, sizeof *t);
+}
+
+static fl_module **bin_of(fl_modules *t, uint64_t hash) {
+  return &t->bin[hash & (uint64_t)(t->nbin - 1)];
+}
+
+/* Twice the bins; without memory for it chains get longer. */
+static void grow(fl_cuda *s) {
+  fl_modules *t = &s->modules;
+  const int64_t nold = t->nbin;
+  fl_module **old = t->bin, **fresh = fl_zalloc(s->mem, 2 * (size_t)nold * sizeof *fresh);
+  if (!fresh) return;
+  t->bin = fresh;
+  t->nbin = 2 * nold;
+  for (int64_t i = 0; i < nold; i++) {
+    for (fl_module *m = old[i], *next; m; m = next) {
+      next = m->next;
+      fl_module **b = bin_of(t, m->hash);
+      m->next = *b;
+      *b = m;
+    }
+  }
+  fl_free(s->mem, old, (size_t)nold * sizeof *old);
+}
+
+/* The module with this key, new and queued if it was not there (then *fresh is 1). */
+static fl_module *intern(fl_cuda *s, const char *key, size_t n, int *fresh) {
+  fl_modules *t = &s->modules;
+  const uint64_t hash = fl_hash64(key, n, 17);
+  *fresh = 0;
+  for (fl_module *m = *bin_of(t, hash); m; m = m->next)
+    if (m->hash == hash && m->nkey == n && memcmp(m->key, key, n) == 0) return m;
+  if (t->n >= 2 * t->nbin) grow(s);
+  fl_module *m = fl_zalloc(s->mem, sizeof *m + n);
+  if (!m) {
+    FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel");
+    return NULL;
+  }
+  m->hash = hash;
+  m->nkey = n;
+  memcpy(m->key, key, n);
+  fl_module **b = bin_of(t, hash);
+  m->next = *b;
+  *b = m;
+  t->n++;
+  m->queue = t->wanted;
+  t->wanted = m;
+  *fresh = 1;
+  return m;
+}
+
+/* Take a queued module out again; it is the queue's first. */
+static void forget_first(fl_cuda *s) {
+  fl_modules *t = &s->modules;
+  fl_module *m = t->wanted, **b = bin_of(t, m->hash);
+  t->wanted = m->queue;
+  while (*b != m) b = &(*b)->next;
+  *b = m->next;
+  t->n--;
+  drop(s, m, 0);
+}
+
+void fl_modules_forget(fl_cuda *s) {
+  while (s->modules.wanted) forget_first(s);
+}
+
+/* The text becomes the module's; a failed text forgets the module. */
+static fl_module *keep_text(fl_cuda *s, fl_module *m, fl_text *t, flame_status e) {
+  const char *text = e == FLAME_OK ? fl_text_str(t) : NULL;
+  if (text) m->text = fl_alloc(s->mem, t->n + 1);
+  if (m->text) {
+    memcpy(m->text, text, t->n + 1);
+    m->text_bytes = t->n + 1;
+    s->ctx->stats.texts++;
+  } else {
+    if (e == FLAME_OK) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's text");
+    else FL_FAIL(s->ctx, e, "cuda", "no kernel can be made for this step");
+    forget_first(s);
+    m = NULL;
+  }
+  fl_text_free(t);
+  return m;
+}
+
+fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
+  fl_text t;
+  int fresh = 0;
+  fl_module *m = NULL;
+  fl_text_init(&t, s->mem);
+  fl_text_add(&t, multi ? "m" : "s", 1);
+  fl_text_key(k, multi, &t);
+  const char *key = fl_text_str(&t);
+  if (key) m = intern(s, key, t.n, &fresh);
+  else FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
+  fl_text_free(&t);
+  if (!m || !fresh) return m;
+  fl_text_init(&t, s->mem);
+  fl_text_prelude(&t);
+  return keep_text(s, m, &t, fl_text_kernel(k, ENTRY, multi, &t));
+}
+
+fl_module *fl_modules_steps(fl_cuda *s) {
+  fl_text t;
+  int fresh;
+  fl_module *m = intern(s, "steps", 5, &fresh);
+  if (!m || !fresh) return m;
+  m->steps = 1;
+  fl_text_init(&t, s->mem);
+  fl_text_steps(&t);
+  return keep_text(s, m, &t, FLAME_OK);
+}
+
+/* ---- building ---- */
+
+/* The disk key: all that the cubin depends on. */
+static int digest(fl_cuda *s, fl_module *m) {
+  char arch[40];
+  const char *option[8];
+  fl_text t;
+  fl_nvrtc_options(s, arch, option);
+  fl_text_init(&t, s->mem);
+  fl_text_printf(&t, "flame-lua %s text %d nvrtc %d.%d driver %d\n", FLAME_VERSION,
+                 (int)FL_TEXT_VERSION, s->modules.rtc_major, s->modules.rtc_minor, s->driver_version);
+  for (const char **o = option; *o; o++) fl_text_printf(&t, "%s\n", *o);
+  fl_text_add(&t, m->text, m->text_bytes);
+  const char *all = fl_text_str(&t);
+  if (all) fl_sha256(all, t.n, m->digest);
+  else FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
+  fl_text_free(&t);
+  return all != NULL;
+}
+
+static flame_status load_image(fl_cuda *s, fl_module *m) {
+  flame_status e = fl_cuda_check(s, s->cu->ModuleLoadData(&m->handle, m->image), "cuModuleLoadData");
+  if (e != FLAME_OK) m->handle = NULL;
+  if (e == FLAME_OK && !m->steps) e = fl_module_entry(s, m, ENTRY, &m->function);
+  return e;
+}
+
+static void unload(fl_cuda *s, fl_module *m) {
+  if (m->handle) s->cu->ModuleUnload(m->handle);
+  m->handle = NULL;
+  m->function = NULL;
+}
+
+/* From disk, if it is there and the driver takes it: a cubin that it refuses is made anew,
+** so the refusal is no error. */
+static flame_status try_disk(fl_cuda *s, fl_module *m) {
+  fl_error before = s->ctx->err;
+  m->image = fl_disk_get(&s->disk, m->digest, &m->image_bytes);
+  if (!m->image) return FLAME_OK;
+  const flame_status e = load_image(s, m);
+  if (e == FLAME_OK || s->dead || e == FLAME_NO_MEMORY) return e;
+  s->ctx->err = before;
+  unload(s, m);
+  fl_free(s->mem, m->image, m->image_bytes);
+  m->image = NULL;
+  m->image_bytes = 0;
+  return FLAME_OK;
+}
+
+/* Compile those in 'which' that disk did not have. */
+static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
+  for (int i = 0; i < n; i++) job[i] = (fl_compile){ .text = which[i]->text, .name = "flame.cu" };
+  flame_status e = fl_nvrtc_compile(s, job, n);
+  for (int i = 0; i < n && e == FLAME_OK; i++) {
+    fl_module *m = which[i];
+    m->image = fl_nvrtc_cubin(s, &job[i], &m->image_bytes);
+    e = m->image ? load_image(s, m) : s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
+    if (e == FLAME_OK) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
+  }
+  fl_nvrtc_drop(s, job, n);
+  return e;
+}
+
+/* What only building needed goes. */
+static void settle(fl_cuda *s, fl_module *m) {
+  fl_free(s->mem, m->text, m->text_bytes);
+  fl_free(s->mem, m->image, m->image_bytes);
+  m->text = NULL;
+  m->image = NULL;
+  m->text_bytes = m->image_bytes = 0;
+}
+
+static flame_status build(fl_cuda *s, int n) {
+  int missing = 0;
+  flame_status e = fl_nvrtc_open(s);
+  fl_module **which = fl_alloc(s->mem, (size_t)n * sizeof *which);
+  fl_compile *job = fl_alloc(s->mem, (size_t)n * sizeof *job);
+  if (e == FLAME_OK && (!which || !job))
+    e = FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
+  for (fl_module *m = s->modules.wanted; m && e == FLAME_OK; m = m->queue) {
+    e = digest(s, m) ? try_disk(s, m) : FLAME_NO_MEMORY;
+    if (e == FLAME_OK && !m->handle) which[missing++] = m;
+  }
+  if (e == FLAME_OK && missing) e = compile_all(s, which, job, missing);
+  fl_free(s->mem, job, (size_t)n * sizeof *job);
+  fl_free(s->mem, which, (size_t)n * sizeof *which);
+  return e;
+}
+
+flame_status fl_modules_build(fl_cuda *s) {
+  fl_modules *t = &s->modules;
+  int n = 0;
+  for (fl_module *m = t->wanted; m; m = m->queue) n++;
+  if (!n) return FLAME_OK;
+  const flame_status e = build(s, n);
+  if (e != FLAME_OK) {
+    fl_modules_forget(s);
+    return e;
+  }
+  for (fl_module *m = t->wanted; m; m = m->queue) settle(s, m);
+  t->wanted = NULL;
+  return FLAME_OK;
+}
+
+fl_cu_function fl_module_function(const fl_module *m) { return m->function; }
+
+flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name, fl_cu_function *f) {
+  return fl_cuda_check(s, s->cu->ModuleGetFunction(f, m->handle, name), "cuModuleGetFunction");
+}

@@ -1,0 +1,430 @@
+/*
+** Plans on the device: prepare makes all that a plan needs beside its operands (kernels,
+** tables, scratch) so that run only fills parameters and launches. Nothing here looks at
+** what a kernel does: text.h says what each launch needs.
+**
+** Instances of a step are grouped by the text they need. A group of one gets its parameters
+** by value; a larger one is one launch over a table in device memory, sent again only when
+** an address in it changed. Scratch, counters and scalars are shared by all launches, as
+** everything is queued on one stream.
+*/
+#include "cuda/state.h"
+#include <string.h>
+
+typedef struct group {
+  fl_module *module;
+  fl_cu_function function;
+  fl_text key;                    /* while grouping */
+  int32_t n, *which;              /* instances */
+  fl_text_geometry *geometry;     /* of each; NULL until compiled */
+  int64_t grid;                   /* blocks, of all */
+  int32_t words;                  /* of the largest */
+  int64_t scratch, counters;      /* bytes, of all together */
+  void *table, *chunk;            /* device: see fl_text_multi */
+  int64_t *sent;                  /* what the table holds, if 'current' */
+  uint8_t current;
+} group;
+
+struct fl_prepared {              /* hangs on a step */
+  fl_prepared *next, *prev;       /* all of the device */
+  fl_cuda *s;                     /* NULL: the device was closed */
+  fl_mem *mem;
+  int32_t count, ngroup;
+  group *group;                   /* room for 'count' */
+  fl_module *steps;               /* MATMUL by our own kernel, SCATTER */
+  fl_cu_function entry[FL_TEXT_MAX_CALLS];
+  uint8_t library;                /* MATMUL by cuBLASLt */
+};
+
+static flame_status no_memory(fl_cuda *s) {
+  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to prepare a plan");
+}
+
+/* The code of the error that an inner function has kept. */
+static flame_status failed(const fl_cuda *s) {
+  return s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
+}
+
+/* ---- letting go ---- */
+
+static void free_group(fl_prepared *r, group *g) {
+  if (r->s) {
+    fl_cuda_give_back(r->s, g->table);
+    fl_cuda_give_back(r->s, g->chunk);
+  }
+  fl_text_free(&g->key);
+  fl_free(r->mem, g->sent, (size_t)g->n * (size_t)g->words * 8);
+  fl_free(r->mem, g->geometry, (size_t)g->n * sizeof *g->geometry);
+  fl_free(r->mem, g->which, (size_t)r->count * sizeof *g->which);
+}
+
+static void free_prepared(fl_prepared *r) {
+  if (r->s) {
+    if (r->prev) r->prev->next = r->next;
+    else r->s->prepared = r->next;
+    if (r->next) r->next->prev = r->prev;
+  }
+  for (int i = 0; i < r->ngroup; i++) free_group(r, &r->group[i]);
+  fl_free(r->mem, r->group, (size_t)r->count * sizeof *r->group);
+  fl_free(r->mem, r, sizeof *r);
+}
+
+static void unprepare(fl_plan *p) {
+  for (int i = 0; i < p->nstep; i++) {
+    if (p->step[i].prepared) free_prepared(p->step[i].prepared);
+    p->step[i].prepared = NULL;
+  }
+  p->prepared = 0;
+}
+
+void fl_cuda_let_go(fl_cuda *s) {
+  for (fl_prepared *r = s->prepared; r; r = r->next) r->s = NULL;
+  s->prepared = NULL;
+}
+
+/* ---- prepare, before compiling: what is needed ---- */
+
+static fl_prepared *new_prepared(fl_cuda *s, int32_t count) {
+  fl_prepared *r = fl_zalloc(s->mem, sizeof *r);
+  if (!r) return NULL;
+  r->mem = s->mem;
+  r->count = count;
+  r->group = fl_zalloc(s->mem, (size_t)count * sizeof *r->group);
+  if (!r->group) {
+    fl_free(s->mem, r, sizeof *r);
+    return NULL;
+  }
+  r->s = s;
+  r->next = s->prepared;
+  if (r->next) r->next->prev = r;
+  s->prepared = r;
+  return r;
+}
+
+/* The group of an instance with this key; a new one if there is none. NULL: no memory. */
+static group *group_of(fl_prepared *r, fl_text *key) {
+  const char *k = fl_text_str(key);
+  if (!k) return NULL;
+  for (int32_t j = 0; j < r->ngroup; j++) {
+    group *g = &r->group[j];
+    if (g->key.n == key->n && memcmp(fl_text_str(&g->key), k, key->n) == 0) return g;
+  }
+  group *g = &r->group[r->ngroup];
+  g->which = fl_alloc(r->mem, (size_t)r->count * sizeof *g->which);
+  if (!g->which) return NULL;
+  g->key = *key;                                  /* moved */
+  fl_text_init(key, r->mem);
+  r->ngroup++;
+  return g;
+}
+
+/* Put each instance into the group of its text. */
+static flame_status gather(fl_cuda *s, const fl_step *t, fl_prepared *r) {
+  for (int32_t i = 0; i < t->count; i++) {
+    fl_text_geometry geometry;
+    fl_text key;
+    fl_text_geometry_of(&t->kernel[i], t->count > 1, &geometry);
+    if (geometry.grid == 0) continue;             /* nothing to do */
+    fl_text_init(&key, s->mem);
+    fl_text_key(&t->kernel[i], t->count > 1, &key);
+    group *g = group_of(r, &key);
+    fl_text_free(&key);
+    if (!g) return no_memory(s);
+    g->which[g->n++] = i;
+  }
+  return FLAME_OK;
+}
+
+static flame_status want_kernels(fl_cuda *s, const fl_step *t, fl_prepared *r) {
+  const flame_status e = gather(s, t, r);
+  if (e != FLAME_OK) return e;
+  for (int32_t j = 0; j < r->ngroup; j++) {
+    group *g = &r->group[j];
+    fl_text_free(&g->key);
+    g->module = fl_modules_kernel(s, &t->kernel[g->which[0]], g->n > 1);
+    if (!g->module) return failed(s);
+  }
+  return FLAME_OK;
+}
+
+static flame_status want(fl_cuda *s, fl_step *t) {
+  if (t->kind == FL_S_COPY) return FLAME_OK;
+  fl_prepared *r = new_prepared(s, t->kind == FL_S_KERNEL ? t->count : 0);
+  if (!r) return no_memory(s);
+  t->prepared = r;
+  if (t->kind == FL_S_KERNEL) return want_kernels(s, t, r);
+  if (t->kind == FL_S_MATMUL) {
+    int yes = 0;
+    const flame_status e = fl_blas_prepare(s, t->matmul, &yes);
+    if (e != FLAME_OK) return e;
+    r->library = (uint8_t)yes;
+    if (yes) return FLAME_OK;
+  }
+  r->steps = fl_modules_steps(s);
+  return r->steps ? FLAME_OK : failed(s);
+}
+
+/* ---- prepare, after compiling: functions, tables, memory ---- */
+
+/* A buffer shared by all launches gets at least 'bytes'. What is queued may still use the
+** old one, which is safe: memory given back is reused in the stream's order. */
+static flame_status at_least(fl_cuda *s, void **p, int64_t *have, int64_t bytes, int zero, const char *what) {
+  void *fresh;
+  if (bytes <= *have) return FLAME_OK;
+  flame_status e = fl_cuda_reserve(s, &fresh, bytes, what);
+  if (e != FLAME_OK) return e;
+  if (zero)
+    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)fresh, 0, (size_t)bytes, s->stream),
+                      "cuMemsetD8Async");
+  if (e != FLAME_OK) {
+    fl_cuda_release(s, fresh);
+    return e;
+  }
+  fl_cuda_release(s, *p);
+  *p = fresh;
+  *have = bytes;
+  return FLAME_OK;
+}
+
+static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static flame_status share(fl_cuda *s, int64_t scratch, int64_t counters) {
+  const flame_status e = at_least(s, &s->scratch, &s->scratch_bytes, scratch, 0, "scratch");
+  return e != FLAME_OK ? e
+                       : at_least(s, &s->counters, &s->counter_bytes, counters, 1, "counters");
+}
+
+/* Geometry of the instances; sums over the group. */
+static flame_status measure(fl_cuda *s, const fl_step *t, group *g) {
+  g->geometry = fl_alloc(s->mem, (size_t)g->n * sizeof *g->geometry);
+  if (!g->geometry) return no_memory(s);
+  for (int32_t i = 0; i < g->n; i++) {
+    fl_text_geometry *y = &g->geometry[i];
+    fl_text_geometry_of(&t->kernel[g->which[i]], g->n > 1, y);
+    g->grid += y->grid;
+    g->scratch += aligned(y->scratch);
+    g->counters += y->counters * 4;
+    if (y->words > g->words) g->words = y->words;
+  }
+  if (g->words > FL_TEXT_MAX_WORDS || g->grid > INT32_MAX)
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "cuda", "a step is too large for one launch");
+  return share(s, g->scratch, g->counters);
+}
+
+/* Which instance and which of its blocks each block of a multi launch is: fixed. */
+static flame_status send_chunks(fl_cuda *s, const fl_step *t, group *g) {
+  const size_t bytes = (size_t)g->grid * sizeof(int32_t[2]);
+  int32_t (*chunk)[2] = fl_alloc(s->mem, bytes);
+  if (!chunk) return no_memory(s);
+  int64_t n = 0;
+  for (int32_t i = 0; i < g->n; i++) n += fl_text_chunks(&t->kernel[g->which[i]], i, chunk + n);
+  flame_status e = n == g->grid ? FLAME_OK
+    : FL_FAIL(s->ctx, FLAME_INTERNAL, "cuda", "chunks and grid of a step differ");
+  if (e == FLAME_OK) e = fl_cuda_reserve(s, &g->chunk, (int64_t)bytes, "a launch table");
+  if (e == FLAME_OK) e = fl_stage_upload(s, g->chunk, chunk, (int64_t)bytes);
+  fl_free(s->mem, chunk, bytes);
+  return e;
+}
+
+static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t, group *g) {
+  g->function = fl_module_function(g->module);
+  flame_status e = measure(s, t, g);
+  if (e != FLAME_OK || g->n == 1) return e;
+  const size_t bytes = (size_t)g->n * (size_t)g->words * 8;
+  g->sent = fl_zalloc(s->mem, bytes);
+  if (!g->sent) return no_memory(s);
+  e = fl_cuda_reserve(s, &g->table, (int64_t)bytes, "a launch table");
+  if (e == FLAME_OK) e = send_chunks(s, t, g);
+  if (e == FLAME_OK) e = at_least(s, &s->scalars, &s->scalar_bytes, (int64_t)p->nscalar * 8, 0, "scalars");
+  return e;
+}
+
+/* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
+static void describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
+  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch, out);
+  else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
+}
+
+static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
+  fl_prepared *r = t->prepared;
+  flame_status e = FLAME_OK;
+  if (!r) return FLAME_OK;
+  for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) e = ready_group(s, p, t, &r->group[i]);
+  if (e != FLAME_OK || !r->steps) return e;
+  fl_text_step x = { 0 };
+  describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
+  for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
+    e = fl_module_entry(s, r->steps, x.call[i].entry, &r->entry[i]);
+  return e == FLAME_OK ? share(s, x.scratch, 0) : e;
+}
+
+flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
+  fl_cuda *s = d->state;
+  if (p->prepared) return FLAME_OK;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = want(s, &p->step[i]);
+  if (e == FLAME_OK) e = fl_modules_build(s);
+  else fl_modules_forget(s);
+  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = ready(s, p, &p->step[i]);
+  fl_cuda_leave(s);
+  if (e == FLAME_OK) {
+    p->unprepare = unprepare;
+    p->prepared = 1;
+  } else {
+    unprepare(p);
+  }
+  return e;
+}
+
+/* ---- run ---- */
+
+static char *address(const fl_place *w, const fl_binding *b) {
+  switch (w->where) {
+    case FL_AT_EXT: return b->ext[w->index];
+    case FL_AT_OUT: return b->out[w->index];
+    default: return (char *)b->arena + w->byte;
+  }
+}
+
+static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
+  for (int i = 0; i < k->noperand; i++) at[i] = address(&k->operand[i].place, b);
+}
+
+/* One launch with one parameter by value. */
+static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block, void *param) {
+  void *params[1] = { param };
+  s->ctx->stats.launches++;
+  const flame_status e = fl_cuda_check(
+    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params, NULL), "cuLaunchKernel");
+  if (e != FLAME_OK || !s->sync_each) return e;
+  return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
+}
+
+static flame_status run_single(fl_cuda *s, const fl_kernel *k, group *g, const fl_binding *b) {
+  int64_t word[FL_TEXT_MAX_WORDS];
+  void *at[FL_MAX_OPERANDS];
+  const fl_text_aux aux = { s->fault, s->scratch, s->counters };
+  operands(k, b, at);
+  fl_text_params(k, at, b->scalar, &aux, word);
+  return launch(s, g->function, g->grid, g->geometry[0].block, word);
+}
+
+/* Fill the table as it should be; returns whether it differs from what was sent. */
+static int fill_table(fl_cuda *s, const fl_step *t, group *g, const fl_binding *b) {
+  int64_t word[FL_TEXT_MAX_WORDS], scratch = 0, counters = 0;
+  void *at[FL_MAX_OPERANDS];
+  int changed = !g->current;
+  for (int32_t i = 0; i < g->n; i++) {
+    const fl_text_geometry *y = &g->geometry[i];
+    const fl_kernel *k = &t->kernel[g->which[i]];
+    const fl_text_aux aux = { s->fault, (char *)s->scratch + scratch, (char *)s->counters + counters };
+    int64_t *row = g->sent + (int64_t)i * g->words;
+    operands(k, b, at);
+    fl_text_instance(k, at, &aux, word);
+    if (memcmp(row, word, (size_t)y->words * 8) != 0) {
+      memcpy(row, word, (size_t)y->words * 8);
+      changed = 1;
+    }
+    scratch += aligned(y->scratch);
+    counters += y->counters * 4;
+  }
+  return changed;
+}
+
+static flame_status run_multi(fl_cuda *s, const fl_step *t, group *g, const fl_binding *b) {
+  if (fill_table(s, t, g, b)) {
+    g->current = 0;
+    const flame_status e = fl_stage_upload(s, g->table, g->sent, (int64_t)g->n * g->words * 8);
+    if (e != FLAME_OK) return e;
+    g->current = 1;
+  }
+  fl_text_multi param = { g->table, g->chunk, s->scalars };
+  return launch(s, g->function, g->grid, g->geometry[0].block, &param);
+}
+
+static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b) {
+  const fl_prepared *r = t->prepared;
+  char *at[3];
+  fl_text_step x = { 0 };
+  if (t->kind == FL_S_SCATTER) {
+    at[0] = address(&t->scatter->dst.place, b);
+    at[1] = address(&t->scatter->idx.place, b);
+    at[2] = address(&t->scatter->src.place, b);
+  } else {
+    at[0] = address(&t->matmul->at, b);
+    at[1] = address(&t->matmul->bt, b);
+    at[2] = address(&t->matmul->ct, b);
+    if (r->library) return fl_blas_run(s, t->matmul, at[0], at[1], at[2]);
+  }
+  describe(t, at, s->scratch, &x);
+  flame_status e = FLAME_OK;
+  for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
+    if (x.call[i].grid) e = launch(s, r->entry[i], x.call[i].grid, x.call[i].block, x.param);
+  return e;
+}
+
+static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b) {
+  const fl_prepared *r = t->prepared;
+  if (t->kind == FL_S_COPY) {
+    if (t->bytes <= 0) return FLAME_OK;
+    s->ctx->stats.launches++;
+    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
+                                          (fl_cu_ptr)(uintptr_t)address(&t->from, b),
+                                          (size_t)t->bytes, s->stream), "cuMemcpyDtoDAsync");
+  }
+  if (t->kind != FL_S_KERNEL) return run_calls(s, t, b);
+  flame_status e = FLAME_OK;
+  for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) {
+    group *g = &r->group[i];
+    e = g->n == 1 ? run_single(s, &t->kernel[g->which[0]], g, b) : run_multi(s, t, g, b);
+  }
+  return e;
+}
+
+static int has_multi(const fl_plan *p) {
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_prepared *r = p->step[i].prepared;
+    for (int32_t j = 0; r && j < r->ngroup; j++)
+      if (r->group[j].n > 1) return 1;
+  }
+  return 0;
+}
+
+/* Before the first step: an empty fault record (one not yet looked at stays), scalars. */
+static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
+  flame_status e = FLAME_OK;
+  if (p->nfault && !s->fault_pending)
+    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault),
+                                        s->stream), "cuMemsetD8Async");
+  if (e == FLAME_OK && p->nscalar && has_multi(p))
+    e = fl_stage_upload(s, s->scalars, b->scalar, (int64_t)p->nscalar * 8);
+  return e;
+}
+
+/* After the last step, or the one that failed: ask for the fault record. */
+static flame_status finish(fl_cuda *s, const fl_plan *p) {
+  if (!p->nfault || s->dead) return FLAME_OK;
+  const flame_status e = fl_cuda_check(
+    s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault, sizeof(fl_text_fault), s->stream),
+    "cuMemcpyDtoHAsync");
+  if (e == FLAME_OK) s->fault_pending = 1;
+  return e;
+}
+
+flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+  fl_cuda *s = d->state;
+  *done = 0;
+  if (fault) *fault = (fl_fault){ .site = -1 };
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = begin(s, p, b);
+  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) {
+    e = fl_cuda_poll(s);
+    if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
+    if (e == FLAME_OK) ++*done;
+  }
+  const flame_status last = finish(s, p);
+  fl_cuda_leave(s);
+  return e != FLAME_OK ? e : last;
+}

@@ -1,0 +1,60 @@
+/*
+** The text of a kernel: helpers, entry, and the body of its class (text_map.c, text_row.c,
+** text_col.c). See text.h.
+*/
+#include "cuda/text_form.h"
+#include "cuda/embedded.h"
+#include <string.h>
+
+static void put_embedded(const char *name, fl_text *out) {
+  for (const struct fl_embedded *e = fl_embedded_kernels; e->name; e++)
+    if (strcmp(e->name, name) == 0) fl_text_add(out, e->text, e->size);
+}
+
+void fl_text_prelude(fl_text *out) {
+  fl_text_puts(out, fl_math_text);
+  put_embedded("prelude.cu", out);
+}
+
+void fl_text_steps(fl_text *out) {
+  fl_text_prelude(out);
+  put_embedded("steps.cu", out);
+}
+
+static void put_entry(text_writer *w, const char *name) {
+  const text_form *f = w->f;
+  const int threads = f->lanes > 32 ? f->lanes : 256;
+  if (!f->multi) fl_text_printf(w->out, "struct params_%s { long long w[%d]; };\n", name, f->words);
+  fl_text_printf(w->out, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", threads, name);
+  if (f->multi) {
+    fl_text_printf(w->out, "const batch b) {\n"
+                   "const long long *const scalars = b.scalars;\n"
+                   "const int2 at_chunk = b.chunk[blockIdx.x];\n"
+                   "const long long *const w = b.table + at_chunk.x * %dll;\n"
+                   "const long long block = at_chunk.y;\n", f->words);
+  } else {
+    fl_text_printf(w->out, "const __grid_constant__ params_%s params) {\n"
+                   "const long long *const w = params.w;\nconst long long block = blockIdx.x;\n", name);
+  }
+}
+
+/* What has no text: more words than a parameter can hold, or a value out of order. */
+static int supported(const text_form *f) {
+  return f->words <= FL_TEXT_MAX_WORDS && f->k->ninstr <= FL_MAX_INSTR &&
+         f->k->noperand <= FL_MAX_OPERANDS && f->ndim <= FL_MAX_AXES;
+}
+
+flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out) {
+  text_form f;
+  text_writer w = { &f, out, NULL, NULL, NULL };
+  if (k->ninstr > FL_MAX_INSTR || k->noperand > FL_MAX_OPERANDS) return FLAME_NOT_SUPPORTED;
+  fl_text_form(k, multi, &f);
+  if (!supported(&f)) return FLAME_NOT_SUPPORTED;
+  fl_text_helpers(&w);
+  put_entry(&w, name);
+  if (f.cls == C_MAP) fl_text_map(&w);
+  else if (f.cls == C_COL) fl_text_col(&w);
+  else fl_text_row(&w);
+  fl_text_puts(out, "}\n");
+  return out->failed ? FLAME_NO_MEMORY : FLAME_OK;
+}

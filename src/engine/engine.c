@@ -1,0 +1,177 @@
+/*
+** Contexts and their devices: opening, closing, names, and memory with the policy of DESIGN
+** 1.11 (out of memory: collect twice, trim, retry once, then an error with asked, free, live).
+*/
+#include "engine/engine.h"
+#include "base/env.h"
+#include "engine/evaluate.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_BUDGET = 32768 };
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+void fl_device_name(int index, char buf[16]) {
+  if (index == 0) { memcpy(buf, "cpu", 4); return; }
+  const int n = index - 1;
+  memcpy(buf, "cuda:", 5);
+  if (n > 9) { buf[5] = (char)('0' + n / 10); buf[6] = (char)('0' + n % 10); buf[7] = 0; }
+  else { buf[5] = (char)('0' + n); buf[6] = 0; }
+}
+
+int fl_device_index(flame_context *c, const char *name) {
+  if (!strcmp(name, "cpu")) return 0;
+  if (!strcmp(name, "cuda")) return 1;
+  if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
+    char *end;
+    const long n = strtol(name + 5, &end, 10);
+    if (*end == 0 && n < FL_MAX_DEVICES - 1) return (int)n + 1;
+  }
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, "device", "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"",
+          name, FL_MAX_DEVICES - 2);
+  return -1;
+}
+
+fl_device *fl_engine_device(flame_context *c, int index) {
+  fl_engine *e = c->engine;
+  fl_device *d = &e->device[index];
+  if (e->open[index]) return d;
+  d->ctx = c;
+  d->index = index;
+  const flame_status s = index == 0 ? fl_cpu_open(c, d, e->threads) : fl_cuda_open(c, d, index - 1);
+  if (s != FLAME_OK) return NULL;
+  e->open[index] = 1;
+  return d;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+void fl_engine_collect(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (!c->collector.full || c->evaluating) return;
+  c->stats.collections++;
+  c->collector.full(c->collector.arg);
+  e->live_after_full = c->tensors.live;
+  e->bytes_after_full = fl_engine_live_bytes(c);
+}
+
+int64_t fl_engine_live_bytes(const flame_context *c) {
+  int64_t b = 0;
+  for (int i = 0; i < FL_MAX_DEVICES; i++) b += c->live_bytes[i];
+  return b;
+}
+
+static void *device_alloc(flame_context *c, int device, int64_t bytes) {
+  fl_device *d = fl_engine_device(c, device);
+  if (!d) return NULL;
+  void *p = d->table->alloc(d, bytes);
+  if (p || c->dead) return p;
+  fl_engine_collect(c);
+  fl_engine_drop_arena(c, device);
+  d->table->trim(d);
+  p = d->table->alloc(d, bytes);
+  if (p) return p;
+  int64_t unused = 0, reserved = 0;
+  char name[16];
+  fl_device_name(device, name);
+  d->table->memory(d, &unused, &reserved);
+  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "%s: asked for %lld bytes, %lld free, %lld live in tensors", name,
+          (long long)bytes, (long long)unused, (long long)c->live_bytes[device]);
+  return NULL;
+}
+
+static void device_free(flame_context *c, int device, void *p, int64_t bytes) {
+  fl_engine *e = c->engine;
+  fl_device *d = &e->device[device];
+  if (e->open[device]) d->table->free(d, p, bytes);
+}
+
+static flame_status upload(flame_context *c, int device, void *dst, const void *src, int64_t bytes) {
+  fl_device *d = fl_engine_device(c, device);
+  return d ? d->table->upload(d, dst, src, bytes) : c->err.code;
+}
+
+static flame_status download(flame_context *c, int device, void *dst, const void *src, int64_t bytes) {
+  fl_device *d = fl_engine_device(c, device);
+  return d ? d->table->download(d, dst, src, bytes) : c->err.code;
+}
+
+void fl_engine_drop_arena(flame_context *c, int device) {
+  fl_engine *e = c->engine;
+  fl_device *d = &e->device[device];
+  if (c->evaluating || !e->arena[device]) return;
+  d->table->free(d, e->arena[device], e->arena_bytes[device]);
+  e->arena[device] = NULL;
+  e->arena_bytes[device] = 0;
+}
+
+void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
+  fl_engine *e = c->engine;
+  fl_device *d = &e->device[device];
+  if (bytes <= e->arena_bytes[device]) return e->arena[device];
+  if (e->arena[device]) d->table->free(d, e->arena[device], e->arena_bytes[device]);
+  e->arena[device] = d->table->alloc(d, bytes);
+  e->arena_bytes[device] = e->arena[device] ? bytes : 0;
+  return e->arena[device];
+}
+
+/* ---- contexts --------------------------------------------------------------------------------- */
+
+static const fl_upcalls calls = {
+  .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .device_alloc = device_alloc,
+  .device_free = device_free, .upload = upload, .download = download,
+};
+
+static void gone(flame_context *c) { free(c); }
+
+static flame_status configure(flame_context *c, const flame_options *o) {
+  fl_engine *e = c->engine;
+  const char *device = o && o->device ? o->device : fl_env(FL_ENV_FLAME_DEVICE);
+  e->threads = o ? o->threads : 0;
+  c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
+  if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
+  if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
+  e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
+  c->grad_mode = 1;
+  c->deterministic = 1;
+  c->rng.seed = 0;
+  if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";
+  const int index = fl_device_index(c, device);
+  if (index < 0) return FLAME_BAD_ARGUMENT;
+  c->default_device = (uint8_t)index;
+  return FLAME_OK;
+}
+
+flame_context *flame_open(const flame_options *options) {
+  flame_context *c = calloc(1, sizeof *c);
+  if (!c) return NULL;
+  c->up = &calls;
+  if (!fl_tensor_init(c)) { free(c); return NULL; }
+  c->engine = fl_zalloc(&c->mem, sizeof(fl_engine));
+  fl_engine *e = c->engine;
+  if (!e || !fl_plans_init(&e->plans, &c->mem) || configure(c, options) == FLAME_NO_MEMORY) {
+    flame_close(c);
+    return NULL;
+  }
+  return c;                      /* a bad FLAME_DEVICE is kept as the first error */
+}
+
+void flame_close(flame_context *c) {
+  if (!c) return;
+  fl_engine *e = c->engine;
+  const int free_now = fl_tensor_close(c);
+  if (e) {
+    fl_plans_close(&e->plans);
+    for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {
+      if (!e->open[i]) continue;
+      fl_engine_drop_arena(c, i);
+      e->device[i].table->close(&e->device[i]);
+      e->open[i] = 0;
+    }
+    fl_free(&c->mem, e, sizeof *e);
+  }
+  c->engine = NULL;
+  c->gone = gone;
+  if (free_now) free(c);
+}

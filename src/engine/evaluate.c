@@ -1,0 +1,341 @@
+/*
+** Evaluation (DESIGN 3a): collect, program, plan, reserve all memory, run, store. Nothing has
+** an effect before the run, so a failure until then leaves the window as it was; if the whole
+** window can not be run, the value asked for is tried with its ancestors alone.
+*/
+#include "engine/evaluate.h"
+#include "base/text.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MIN_HANDLES = 1000 };
+static const int64_t MIN_BYTES = 64LL << 20;
+
+/* What a run binds. All arrays live in one block. */
+typedef struct run {
+  fl_program program;
+  fl_plan *plan;
+  void **ext, **out;
+  fl_buffer **made;              /* per result: the buffer it will own (a reference), or NULL */
+  fl_buffer **saved;             /* per home: where its old value goes, or NULL */
+  void *block; size_t bytes;
+} run;
+
+static void close_run(flame_context *c, run *r) {
+  for (int32_t i = 0; r->made && i < r->plan->nout; i++) fl_buffer_release(c, r->made[i]);
+  for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) fl_buffer_release(c, r->saved[i]);
+  fl_free(&c->mem, r->block, r->bytes);
+  fl_program_free(&r->program);
+  memset(r, 0, sizeof *r);
+}
+
+static flame_status no_host(flame_context *c) {
+  return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory");
+}
+
+/* ---- plans ------------------------------------------------------------------------------------- */
+
+static void debug_plan(flame_context *c, const fl_plan *p) {
+  const fl_engine *e = c->engine;
+  if (e->debug < 1) return;
+  fl_text t;
+  fl_text_init(&t, &c->mem);
+  fl_plan_print(p, &t);
+  const char *s = fl_text_str(&t);
+  if (s) fputs(s, stderr);       /* asked for by FLAME_DEBUG */
+  fl_text_free(&t);
+}
+
+static flame_status find_plan(flame_context *c, run *r) {
+  fl_engine *e = c->engine;
+  r->plan = fl_plans_find(&e->plans, &r->program);
+  if (r->plan) {
+    c->stats.hits++;
+    return FLAME_OK;
+  }
+  fl_plan *p = fl_plan_make(c, &r->program);
+  if (!p) return c->err.code;
+  c->stats.plans++;
+  debug_plan(c, p);
+  fl_plans_put(&e->plans, p);
+  r->plan = p;
+  return FLAME_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+static int lay_out(flame_context *c, run *r) {
+  const size_t ne = (size_t)r->plan->next, no = (size_t)r->plan->nout, nh = (size_t)r->program.homes.n;
+  r->bytes = (ne + 2 * no + nh + 1) * sizeof(void *);
+  r->block = fl_zalloc(&c->mem, r->bytes);
+  if (!r->block) return 0;
+  r->ext = r->block;
+  r->out = r->ext + ne;
+  r->made = (fl_buffer **)(r->out + no);
+  r->saved = r->made + no;
+  return 1;
+}
+
+/* Does a node of a home's buffer need its value after the run? Its uses by the program do not
+** count when the whole window runs. */
+static int survives(const run *r, const fl_node *x, int whole, int32_t *inner) {
+  if (x->held > 0 || x->uses == 0) return fl_node_needed(x);
+  if (!whole) return 1;
+  const int32_t s = x->slot;
+  const int in = s >= 0 && s < r->program.ext.n && r->program.ext.at[s] == x;
+  return x->uses > (in ? inner[s] : 0) || (x->entry && x->grefs > 0 && x->held == 0 && x->uses == 0 && fl_node_needed(x));
+}
+
+static int count_uses(flame_context *c, const run *r, int32_t **inner) {
+  const fl_program *p = &r->program;
+  *inner = fl_zalloc(&c->mem, sizeof **inner * (size_t)(p->ext.n + 1));
+  for (int64_t i = 0; *inner && i < p->nodes.n; i++) {
+    const fl_node *n = p->nodes.at[i];
+    if (n->base) {
+      if (n->base->state == FL_STORED) (*inner)[n->base->slot]++;
+      continue;
+    }
+    for (int k = 0; k < n->nin; k++) if (n->in[k] && n->in[k]->state == FL_STORED) (*inner)[n->in[k]->slot]++;
+  }
+  return *inner != NULL;
+}
+
+/* Old values that somebody still holds get memory of their own: the writer keeps its address. */
+static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
+  fl_program *p = &r->program;
+  int32_t *inner = NULL;
+  flame_status e = FLAME_OK;
+  if (p->homes.n == 0) return FLAME_OK;
+  if (!count_uses(c, r, &inner)) return no_host(c);
+  for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
+    int keep = 0;
+    for (const fl_node *x = p->homes.at[h]->nodes; x && !keep; x = x->bnext) keep = survives(r, x, whole, inner);
+    if (!keep) continue;
+    r->saved[h] = fl_buffer_new(c, p->device, p->homes.at[h]->bytes);
+    if (!r->saved[h]) e = c->err.code;
+  }
+  fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
+  return e;
+}
+
+static flame_status reserve(flame_context *c, run *r, int whole) {
+  fl_program *p = &r->program;
+  const fl_plan *plan = r->plan;
+  if (!lay_out(c, r)) return no_host(c);
+  for (int32_t i = 0; i < plan->nout; i++) {
+    if (plan->out[i].home >= 0) { r->out[i] = p->homes.at[plan->out[i].home]->ptr; continue; }
+    r->made[i] = fl_buffer_new(c, p->device, plan->out[i].bytes);
+    if (!r->made[i]) return c->err.code;
+    r->out[i] = r->made[i]->ptr;
+  }
+  for (int32_t i = 0; i < plan->next; i++) {
+    const fl_node *x = p->ext.at[i];
+    r->ext[i] = (char *)x->buffer->ptr + x->offset * fl_dtype_size(x->dtype);
+  }
+  if (plan->arena_bytes && !fl_engine_arena(c, p->device, plan->arena_bytes))
+    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "%lld bytes for intermediate values, %lld live in tensors",
+                   (long long)plan->arena_bytes, (long long)c->live_bytes[p->device]);
+  return reserve_snapshots(c, r, whole);
+}
+
+/* ---- results -------------------------------------------------------------------------------------- */
+
+static flame_status save_snapshots(flame_context *c, run *r, fl_device *d, int whole) {
+  fl_program *p = &r->program;
+  int32_t *inner = NULL;
+  flame_status e = FLAME_OK;
+  int any = 0;
+  for (int64_t h = 0; h < p->homes.n; h++) any |= r->saved[h] != NULL;
+  if (!any) return FLAME_OK;
+  if (!count_uses(c, r, &inner)) return no_host(c);
+  for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
+    fl_buffer *home = p->homes.at[h];
+    if (!r->saved[h]) continue;
+    e = d->table->copy(d, r->saved[h]->ptr, home->ptr, home->bytes);
+    c->stats.copies++;
+    for (fl_node *x = home->nodes, *next; e == FLAME_OK && x; x = next) {
+      next = x->bnext;
+      if (survives(r, x, whole, inner)) fl_node_move(x, r->saved[h]);
+    }
+  }
+  fl_free(&c->mem, inner, sizeof *inner * (size_t)(p->ext.n + 1));
+  return e;
+}
+
+/* Result i's node has its bytes. */
+static void store_out(run *r, int32_t i) {
+  fl_node *n = r->program.nodes.at[r->plan->out[i].node];
+  if (r->made[i]) {
+    fl_buffer *b = r->made[i];
+    r->made[i] = NULL;
+    fl_node_store(n, b, 0);
+  } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
+}
+
+/* Store what steps below 'done' have completed, in recorded order, so that inputs outlive
+** their consumers; the rest fails with 'why', but a write that was not run leaves its
+** target with the old bytes. The program's nodes may be gone afterwards. */
+static void settle_run(run *r, int32_t done, const char *why) {
+  fl_program *p = &r->program;
+  int32_t k = 0;
+  for (int64_t i = 0; i < p->nodes.n; i++) {
+    fl_node *n = p->nodes.at[i];
+    const int is_out = k < r->plan->nout && r->plan->out[k].node == i;
+    if (n->base) {
+      if (!p->live.at[i] && !r->plan->live[i]) continue;
+      if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
+      else if (why) fl_node_fail(n, why);
+      continue;
+    }
+    if (is_out && (r->plan->out[k].step < done || r->plan->out[k].home >= 0)) store_out(r, k);
+    else if (is_out && why) fl_node_fail(n, why);
+    k += is_out;
+  }
+}
+
+/* The message of an index out of range, kept with the site that recorded it. */
+static flame_status fault_error(flame_context *c, const run *r, const fl_fault *f) {
+  const fl_node *n = r->program.nodes.at[r->plan->fault[f->site].node];
+  const int flags = n->attr ? n->attr->flags : 0;
+  const char *what = n->attr && n->attr->what ? n->attr->what : "index";
+  const long long size = (long long)n->scal[0].i;
+  if (c->err.code == FLAME_OK) c->err.site = n->site;
+  if (flags & FL_INDEX_CLASS)
+    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",
+                   (long long)f->value, (long long)f->position + 1, size);
+  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range, need %s1 to %lld", (long long)f->value,
+                 (long long)f->position + 1, flags & FL_INDEX_NEGATIVE ? "-n to -1 or " : "", size);
+}
+
+static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
+  for (int32_t i = 0; i < done; i++) {
+    c->stats.launches++;
+    c->stats.bytes_moved += p->step[i].moved;
+  }
+}
+
+static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
+  const fl_engine *e = c->engine;
+  fl_fault fault = { .site = -1 };
+  int32_t done = 0;
+  flame_status s = save_snapshots(c, r, d, whole);
+  if (s != FLAME_OK) return s;
+  const fl_binding b = { .ext = (void *const *)r->ext, .out = (void *const *)r->out,
+                         .arena = e->arena[d->index], .scalar = r->program.scalars.at };
+  s = d->table->run(d, r->plan, &b, &fault, &done);
+  count_run(c, r->plan, done);
+  if (fault.site >= 0) s = fault_error(c, r, &fault);
+  else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
+  char why[600];
+  if (s != FLAME_OK) snprintf(why, sizeof why, "%s", c->err.message);
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why);
+  return s;
+}
+
+/* ---- one evaluation -------------------------------------------------------------------------------- */
+
+/* 'effects': the run began, so trying again is no use. */
+static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots, int *effects) {
+  run r = { 0 };
+  *effects = 0;
+  fl_device *d = fl_engine_device(c, device);
+  if (!d) return c->err.code;
+  c->evaluating = 1;
+  flame_status s = fl_program_make(c, device, roots, nroots, &r.program);
+  if (s != FLAME_OK) { c->evaluating = 0; return s; }
+  if (r.program.nodes.n) {
+    s = find_plan(c, &r);
+    if (s == FLAME_OK) s = reserve(c, &r, roots == NULL);
+    if (s == FLAME_OK && !r.plan->prepared) {
+      s = d->table->prepare(d, r.plan);
+      r.plan->prepared = s == FLAME_OK;
+    }
+    if (s == FLAME_OK) {
+      *effects = 1;
+      s = execute(c, &r, d, roots == NULL);
+    }
+  }
+  close_run(c, &r);
+  c->evaluating = 0;
+  return s;
+}
+
+static flame_status run_with_retry(flame_context *c, int device, fl_node *const *roots, int nroots, int *effects) {
+  const fl_error before = c->err;
+  flame_status s = run_roots(c, device, roots, nroots, effects);
+  if (s != FLAME_NO_MEMORY || *effects) return s;
+  fl_engine_collect(c);                    /* may drop nodes: the program is made anew */
+  fl_engine_drop_arena(c, device);
+  fl_engine *e = c->engine;
+  if (e->open[device]) e->device[device].table->trim(&e->device[device]);
+  c->err = before;
+  return run_roots(c, device, roots, nroots, effects);
+}
+
+/* DESIGN 1.11: one collector step right before planning; a full collection once live handles
+** or their bytes have doubled since the last. */
+static void collect_before(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (c->evaluating || e->collecting) return;
+  e->collecting = 1;
+  const int64_t live = c->tensors.live, bytes = fl_engine_live_bytes(c);
+  const int64_t most = 2 * (e->live_after_full > MIN_HANDLES ? e->live_after_full : MIN_HANDLES);
+  const int64_t most_bytes = 2 * (e->bytes_after_full > MIN_BYTES ? e->bytes_after_full : MIN_BYTES);
+  if (live > most || bytes > most_bytes) fl_engine_collect(c);
+  else if (c->collector.step) c->collector.step(c->collector.arg);
+  e->collecting = 0;
+}
+
+static int pending_on(const flame_context *c, int device) {
+  for (int64_t i = 0; i < c->win.nodes.n; i++)
+    if (c->win.nodes.at[i] && c->win.nodes.at[i]->device == device) return 1;
+  return 0;
+}
+
+static flame_status check_alive(flame_context *c) {
+  return c->dead ? (c->err.code ? c->err.code : FLAME_DEVICE_LOST) : FLAME_OK;
+}
+
+flame_status fl_evaluate_all(flame_context *c) {
+  flame_status s = check_alive(c);
+  if (s != FLAME_OK || c->win.live == 0) return s;
+  collect_before(c);
+  for (int d = 0; d < FL_MAX_DEVICES; d++) {
+    int effects;
+    if (!pending_on(c, d)) continue;
+    const flame_status e = run_with_retry(c, d, NULL, 0, &effects);
+    if (s == FLAME_OK) s = e;
+  }
+  fl_window_compact(c);
+  return s;
+}
+
+static flame_status state_of(flame_context *c, const fl_node *n) {
+  if (n->state == FL_STORED) return FLAME_OK;
+  if (n->state == FL_FAILED) {
+    if (c->err.code == FLAME_OK) c->err.site = n->site;
+    return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "%s", n->error ? n->error : "it has no value: its evaluation failed");
+  }
+  return c->err.code != FLAME_OK ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
+}
+
+flame_status fl_evaluate(flame_context *c, fl_node *n) {
+  if (n->state != FL_PENDING) return state_of(c, n);
+  flame_status s = check_alive(c);
+  if (s != FLAME_OK) return s;
+  fl_node_hold(n);
+  const fl_error before = c->err;
+  int effects = 0;
+  collect_before(c);
+  s = n->state == FL_PENDING ? run_with_retry(c, n->device, NULL, 0, &effects) : FLAME_OK;
+  if (s != FLAME_OK && !effects && n->state == FL_PENDING && s != FLAME_INTERRUPTED && !c->dead) {
+    c->err = before;                       /* the rest may be impossible: this alone, then */
+    s = run_with_retry(c, n->device, &n, 1, &effects);
+  } else if (s != FLAME_OK && n->state == FL_STORED && s == FLAME_BAD_VALUE) {
+    c->err = before;                       /* another value's fault: told when that is read */
+  }
+  fl_window_compact(c);
+  s = s == FLAME_INTERRUPTED || c->dead ? s : state_of(c, n);
+  fl_node_drop(n);
+  return s;
+}

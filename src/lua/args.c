@@ -1,0 +1,317 @@
+/*
+** Reading arguments. Everything here may raise and owns nothing. Messages give the
+** parameter's name and what was found; numbers follow math.type, and 3.0 is an integer.
+*/
+#include "lua/binding.h"
+#include <math.h>
+#include <stdio.h>
+
+/* What stands at i, for messages: "nil", "a string", "a number 2.5". */
+static const char *found(lua_State *L, int i) {
+  if (lua_type(L, i) == LUA_TNONE) return "nothing";
+  if (lua_type(L, i) == LUA_TSTRING) return lua_pushfstring(L, "string '%s'", lua_tostring(L, i));
+  if (lua_type(L, i) == LUA_TNUMBER) return lua_pushfstring(L, "number %s", luaL_tolstring(L, i, NULL));
+  return luaL_typename(L, i);
+}
+
+fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name) {
+  fl_box *x = box_at(L, i);
+  if (x == NULL) {
+    fl_lua_fail(L, op, "%s must be a tensor, got %s", name, found(L, i));
+    return NULL;
+  }
+  if (x->t == NULL) {
+    fl_lua *b = self_of(L);
+    if (b->c != NULL) fl_error_clear(&b->c->err);
+    if (b->c != NULL) fl_box_dead(b, x);
+    if (b->c != NULL) snprintf(b->c->err.op, sizeof b->c->err.op, "%s", op);
+    fl_lua_raise(L, b);
+  }
+  return x;
+}
+
+fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name) {
+  return lua_isnoneornil(L, i) ? NULL : fl_arg_tensor(L, i, op, name);
+}
+
+fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name) {
+  fl_operand_arg a = { NULL, 0, 0, 0 };
+  if (lua_type(L, i) == LUA_TNUMBER) {
+    a.isint = lua_isinteger(L, i);
+    a.i = a.isint ? lua_tointeger(L, i) : 0;
+    a.d = lua_tonumber(L, i);
+  } else if (box_at(L, i) != NULL) {
+    a.box = fl_arg_tensor(L, i, op, name);
+  } else {
+    fl_lua_fail(L, op, "%s must be a tensor or a number, got %s", name, found(L, i));
+  }
+  return a;
+}
+
+fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a) {
+  if (a->box != NULL) return node_of(b, a->box);
+  return a->isint ? n_int(b->c, a->i) : n_num(b->c, a->d);
+}
+
+int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name) {
+  int ok = 0;
+  const lua_Integer v = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &ok) : 0;
+  if (!ok) fl_lua_fail(L, op, "%s must be an integer, got %s", name, found(L, i));
+  return v;
+}
+
+int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise) {
+  return lua_isnoneornil(L, i) ? otherwise : fl_arg_int(L, i, op, name);
+}
+
+double fl_arg_num(lua_State *L, int i, const char *op, const char *name) {
+  if (lua_type(L, i) != LUA_TNUMBER) fl_lua_fail(L, op, "%s must be a number, got %s", name, found(L, i));
+  return lua_tonumber(L, i);
+}
+
+double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, double otherwise) {
+  return lua_isnoneornil(L, i) ? otherwise : fl_arg_num(L, i, op, name);
+}
+
+const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name) {
+  if (lua_type(L, i) != LUA_TSTRING) fl_lua_fail(L, op, "%s must be a string, got %s", name, found(L, i));
+  return lua_tostring(L, i);
+}
+
+int fl_arg_dtype(lua_State *L, int i, const char *op) {
+  const int d = fl_dtype_of_name(fl_arg_string(L, i, op, "dtype"));
+  if (d < 0)
+    fl_lua_fail(L, op, "no dtype '%s': f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", lua_tostring(L, i));
+  return d;
+}
+
+int fl_arg_device(lua_State *L, int i, const char *op) {
+  fl_lua *b = self_of(L);
+  const char *name = fl_arg_string(L, i, op, "device");
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_error_clear(&b->c->err);
+  const int d = fl_device_index(b->c, name);
+  if (d < 0) fl_lua_raise(L, b);
+  return d;
+}
+
+int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op) {
+  const int n = rank > 0 ? rank : 1;              /* a 0-d tensor takes 1 and -1 */
+  if (axis < -n || axis > n || axis == 0)
+    fl_lua_fail(L, op, "axis %lld is out of range, the tensor has %d %s (1 to %d, or -1 to -%d)",
+                (long long)axis, rank, rank == 1 ? "axis" : "axes", n, n);
+  return (int)(axis > 0 ? axis - 1 : axis + n);
+}
+
+int fl_arg_axis(lua_State *L, int i, int rank, const char *op) {
+  return fl_axis_checked(L, fl_arg_int(L, i, op, "axis"), rank, op);
+}
+
+uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op) {
+  if (lua_isnoneornil(L, i)) return FL_ALL_AXES;
+  if (lua_type(L, i) != LUA_TTABLE) {
+    const int a = fl_arg_axis(L, i, rank, op);
+    return rank == 0 ? FL_ALL_AXES : 1u << a;
+  }
+  uint32_t set = 0;
+  const int n = (int)lua_rawlen(L, i);
+  for (int k = 1; k <= n; k++) {
+    lua_rawgeti(L, i, k);
+    const uint32_t bit = 1u << fl_arg_axis(L, lua_gettop(L), rank, op);
+    if (set & bit) fl_lua_fail(L, op, "axis %lld is named twice", (long long)lua_tointeger(L, -1));
+    set |= bit;
+    lua_pop(L, 1);
+  }
+  return set == 0 || rank == 0 ? FL_ALL_AXES : set;
+}
+
+int fl_is_options(lua_State *L, int i) {
+  if (lua_type(L, i) != LUA_TTABLE) return 0;
+  i = lua_absindex(L, i);
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    const int is_name = lua_type(L, -2) == LUA_TSTRING;
+    lua_pop(L, 1);
+    if (is_name) {
+      lua_pop(L, 1);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Is 'name' one of the words of 'names'? */
+static int is_word(const char *names, const char *name, size_t n) {
+  for (const char *p = names; *p != 0;) {
+    const size_t w = strcspn(p, " ");
+    if (w == n && memcmp(p, name, n) == 0) return 1;
+    p += w + (p[w] == ' ');
+  }
+  return 0;
+}
+
+void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
+  if (lua_isnoneornil(L, i)) return;
+  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "options must be a table, got %s", found(L, i));
+  i = lua_absindex(L, i);
+  lua_pushnil(L);
+  while (lua_next(L, i)) {
+    lua_pop(L, 1);
+    size_t n = 0;
+    const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
+    if (name == NULL) fl_lua_fail(L, op, "options have names (%s), got a key %s", names, found(L, -1));
+    if (!is_word(names, name, n)) fl_lua_fail(L, op, "no option '%s', there is: %s", name, names);
+  }
+}
+
+int fl_option(lua_State *L, int i, const char *name) {
+  if (i == 0 || lua_type(L, i) != LUA_TTABLE) {
+    lua_pushnil(L);
+    return LUA_TNIL;
+  }
+  i = lua_absindex(L, i);
+  lua_pushstring(L, name);
+  return lua_rawget(L, i);
+}
+
+int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise) {
+  const int t = fl_option(L, i, name);
+  if (t != LUA_TNIL && t != LUA_TBOOLEAN) fl_lua_fail(L, op, "%s must be true or false, got %s", name, found(L, -1));
+  const int v = t == LUA_TNIL ? otherwise : lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return v;
+}
+
+double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise) {
+  fl_option(L, i, name);
+  const double v = fl_arg_num_or(L, lua_gettop(L), op, name, otherwise);
+  lua_pop(L, 1);
+  return v;
+}
+
+int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise) {
+  fl_option(L, i, name);
+  const int64_t v = fl_arg_int_or(L, lua_gettop(L), op, name, otherwise);
+  lua_pop(L, 1);
+  return v;
+}
+
+void fl_arg_count(lua_State *L, int max, const char *op) {
+  const int n = lua_gettop(L);
+  if (n > max) fl_lua_fail(L, op, "%d argument%s at most, got %d", max, max == 1 ? "" : "s", n);
+}
+
+int fl_tail_options(lua_State *L, int *top) {
+  *top = lua_gettop(L);
+  if (*top == 0 || !fl_is_options(L, *top)) return 0;
+  return (*top)--;
+}
+
+void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s) {
+  const int list = last >= first && lua_type(L, first) == LUA_TTABLE;
+  if (list && last > first) fl_lua_fail(L, op, "sizes come as numbers or as one table, not both");
+  const int n = list ? (int)lua_rawlen(L, first) : last - first + 1;
+  if (n > FL_MAX_AXES) fl_lua_fail(L, op, "%d axes, at most %d", n, FL_MAX_AXES);
+  s->n = n < 0 ? 0 : n;
+  for (int k = 0; k < s->n; k++) {
+    if (list) lua_rawgeti(L, first, k + 1);
+    else lua_pushvalue(L, first + k);
+    s->at[k] = fl_arg_int(L, lua_gettop(L), op, "size");
+    if (s->at[k] < least) fl_lua_fail(L, op, "size %lld of axis %d is negative", (long long)s->at[k], k + 1);
+    lua_pop(L, 1);
+  }
+  if (least >= 0 && fl_numel(s->n, s->at) < 0) {
+    char text[192];
+    fl_lua_fail(L, op, "shape %s has more elements than can be counted", fl_shape_text(text, s->n, s->at));
+  }
+}
+
+void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o) {
+  fl_lua *b = self_of(L);
+  o->dtype = -1;
+  o->device = b->c != NULL ? b->c->default_device : 0;
+  o->requires_grad = 0;
+  if (i == 0 || lua_isnoneornil(L, i)) return;
+  fl_check_options(L, i, op, "dtype device requires_grad");
+  if (fl_option(L, i, "dtype") != LUA_TNIL) o->dtype = fl_arg_dtype(L, lua_gettop(L), op);
+  if (fl_option(L, i, "device") != LUA_TNIL) o->device = fl_arg_device(L, lua_gettop(L), op);
+  lua_pop(L, 2);
+  o->requires_grad = fl_option_bool(L, i, op, "requires_grad", 0);
+}
+
+const char *fl_shape_of(char buf[192], const fl_node *n) {
+  return fl_shape_text(buf, n->shape->rank, n->shape->size);
+}
+
+void fl_push_scalar(lua_State *L, int dtype, fl_scalar v) {
+  if (fl_is_float(dtype)) lua_pushnumber(L, v.d);
+  else if (dtype == FLAME_BOOL) lua_pushboolean(L, v.i != 0);
+  else lua_pushinteger(L, v.i);
+}
+
+int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v) {
+  static const int64_t low[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MIN, INT32_MIN, INT16_MIN, INT8_MIN, 0, 0 };
+  static const int64_t high[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MAX, INT32_MAX, INT16_MAX, INT8_MAX, UINT8_MAX, 1 };
+  if (fl_is_float(dtype)) {
+    v->d = a->d;
+    return 1;
+  }
+  v->i = a->isint ? a->i : 0;
+  if (!a->isint && !(a->d >= -9223372036854775808.0 && a->d < 9223372036854775808.0)) return 0;
+  if (!a->isint) v->i = (int64_t)a->d;
+  return (a->isint || (double)v->i == a->d) && v->i >= low[dtype] && v->i <= high[dtype];
+}
+
+int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]) {
+  if (lua_type(L, i) == LUA_TBOOLEAN) {
+    if (fl_is_float(dtype)) v->d = lua_toboolean(L, i);
+    else v->i = lua_toboolean(L, i);
+    return 1;
+  }
+  fl_operand_arg a = { NULL, lua_isinteger(L, i), 0, lua_tonumber(L, i) };
+  if (a.isint) a.i = lua_tointeger(L, i);
+  if (fl_value_fits(&a, dtype, v)) return 1;
+  if (a.isint) snprintf(why, 96, "%lld is not in the range of %s", (long long)a.i, fl_dtype_name(dtype));
+  else snprintf(why, 96, "%.14g is not an integer in the range of %s", a.d, fl_dtype_name(dtype));
+  return 0;
+}
+
+fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, const char *op) {
+  flame_context *c = b->c;
+  if (a->box == NULL) {
+    fl_scalar v;
+    if (fl_value_fits(a, like->dtype, &v)) return n_fill(c, like->dtype, like->device, 0, NULL, v);
+    if (a->isint) FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%lld is not in the range of %s", (long long)a->i, fl_dtype_name(like->dtype));
+    else FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%.14g can not be stored in a tensor of %s", a->d, fl_dtype_name(like->dtype));
+    return NULL;
+  }
+  fl_node *v = node_of(b, a->box);
+  if (v == NULL) return NULL;
+  if (fl_is_float(v->dtype) && !fl_is_float(like->dtype)) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "a value of %s can not be stored in a tensor of %s: use to(\"%s\") first",
+            fl_dtype_name(v->dtype), fl_dtype_name(like->dtype), fl_dtype_name(like->dtype));
+    return NULL;
+  }
+  if (v->device != like->device) {
+    char have[16], want[16];
+    fl_device_name(v->device, have);
+    fl_device_name(like->device, want);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is on %s and the value on %s; use value:to(x.device)", want, have);
+    return NULL;
+  }
+  return n_cast(v, like->dtype);
+}
+
+int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out) {
+  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "%s must be a list of tensors, got %s", name, found(L, i));
+  const int n = (int)lua_rawlen(L, i);
+  if (n > max) fl_lua_fail(L, op, "%s has %d tensors, at most %d", name, n, max);
+  for (int k = 0; k < n; k++) {
+    char which[48];
+    lua_rawgeti(L, i, k + 1);
+    snprintf(which, sizeof which, "%s[%d]", name, k + 1);
+    out[k] = fl_arg_tensor(L, lua_gettop(L), op, which);
+    lua_pop(L, 1);
+  }
+  return n;
+}

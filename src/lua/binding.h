@@ -1,0 +1,208 @@
+/*
+** What the files of the binding share. Nothing outside src/lua includes this.
+**
+** Every C function of the library is a closure with two upvalues at least: 1 the state of
+** the binding (light userdata, an fl_lua), 2 the metatable of tensors. Phases of a call:
+**   1. read and check the arguments: may raise, owns nothing;
+**   2. make the boxes of the results: owners before resources;
+**   3. fl_lua_enter … builders … fl_lua_leave: nothing here raises;
+**   4. fill the boxes, or raise what the context keeps.
+** Entering may evaluate and so run the collector and scripts' __gc functions; a node is
+** therefore read from its box (node_of) only after entering.
+*/
+#ifndef FL_LUA_BINDING_H
+#define FL_LUA_BINDING_H
+#include "autograd/autograd.h"
+#include "engine/engine.h"
+#include "tensor/build.h"
+#include "tensor/tensor.h"
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <string.h>
+
+#define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
+
+/* The payload of a tensor's userdata. */
+typedef struct fl_box {
+  uint64_t magic;
+  flame_tensor *t;            /* a reference of ours; NULL: closed, or not filled yet */
+  int32_t slot;               /* place in fl_lua.tracked, -1: no scope closes it */
+  uint32_t closed;            /* t == NULL: site of what closed it; FL_BOX_FREED: by free */
+} fl_box;
+#define FL_BOX_FREED 0x80000000u
+
+/* A script line. Ids count from 1; 0 is "unknown". */
+typedef struct fl_site {
+  char src[LUA_IDSIZE];
+  const char *source;         /* key of the quick cache: address, length and first bytes */
+  size_t length;
+  char head[16];
+  int32_t line;
+  uint8_t library;            /* a frame of our own Lua files: look further out */
+} fl_site;
+
+typedef struct fl_scope_mark { int64_t first; int64_t serial; uint32_t site; } fl_scope_mark;
+typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;   /* closed with scope number 'depth' */
+
+enum { FL_SITE_CACHE = 512 };
+
+/* The binding's state: lives in a userdata of the registry, made before any box. */
+typedef struct fl_lua {
+  flame_context *c;           /* NULL once the state is closing */
+  lua_State *L;               /* the thread that entered last */
+  int pinned;                 /* > 0: library code set the site once */
+  uint32_t pin;
+  struct { fl_site *at; int64_t n, cap; } sites;
+  uint32_t *bins;             /* site ids by text, open addressing */
+  int64_t nbins;
+  uint32_t cache[FL_SITE_CACHE];
+  struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
+  struct { fl_scope_mark *at; int64_t n, cap; } scopes;
+  int64_t serial;
+  const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
+  fl_upcalls up;
+  fl_error last;              /* for flame.last_error */
+  uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
+  uint8_t core_loaded;
+} fl_lua;
+
+static inline fl_lua *self_of(lua_State *L) {
+  return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
+static inline fl_box *box_at(lua_State *L, int i) {
+  fl_box *x = (fl_box *)lua_touserdata(L, i);
+  if (x == NULL || lua_rawlen(L, i) != sizeof(fl_box) || x->magic != FL_BOX_MAGIC) return NULL;
+  return x;
+}
+
+/* ---- sites and errors (site.c) -------------------------------------------------------- */
+uint32_t fl_lua_site(lua_State *L, fl_lua *b);
+/* "train.lua:8" or "" into buf; returns buf. */
+char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
+/* Raise what the context keeps, as API.md section 7 says. */
+int fl_lua_raise(lua_State *L, fl_lua *b);
+int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
+  __attribute__((format(printf, 3, 4)));
+/* Call f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
+flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
+/* Free what the sites hold. */
+void fl_sites_close(fl_lua *b);
+
+/* ---- boxes (box.c) ------------------------------------------------------------------------ */
+fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
+fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
+/* Push the one box of a handle that the library itself holds (x.grad). */
+void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
+void fl_box_remember(lua_State *L, fl_lua *b, int i);     /* box at i is its handle's one box */
+void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
+void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
+extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_module, fl_key_error, fl_key_guard,
+  fl_key_scope;                            /* registry keys */
+
+/* ---- entering --------------------------------------------------------------------------------- */
+int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);
+static inline int64_t fl_lua_enter(lua_State *L, fl_lua *b) {
+  flame_context *c = b->c;
+  if (c == NULL || c->err.code != FLAME_OK) return fl_lua_enter_slow(L, b);
+  const uint32_t site = fl_lua_site(L, b);
+  b->L = L;
+  const int64_t mark = fl_enter(c);
+  c->site = site;
+  return mark;
+}
+
+/* The node of a box, or NULL with the error kept. */
+fl_node *fl_box_dead(fl_lua *b, const fl_box *x);
+static inline fl_node *node_of(fl_lua *b, const fl_box *x) {
+  return x->t != NULL && x->t->node != NULL ? x->t->node : fl_box_dead(b, x);
+}
+
+/* Fill 'out' with a handle on n and leave; raises when n is NULL. Returns 1. */
+static inline int fl_lua_leave(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n) {
+  out->t = fl_tensor_new(b->c, n);
+  fl_scope_end(b->c, mark);
+  return out->t != NULL ? 1 : fl_lua_raise(L, b);
+}
+static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
+                                    const char *made_by) {
+  out->t = fl_tensor_new_view(b->c, n, made_by);
+  fl_scope_end(b->c, mark);
+  return out->t != NULL ? 1 : fl_lua_raise(L, b);
+}
+/* Leave without a result; raises unless e is FLAME_OK. */
+static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
+  fl_scope_end(b->c, mark);
+  return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
+}
+
+/* ---- arguments (args.c). i: stack index; op, name: for messages --------------------------------- */
+typedef struct fl_operand_arg { fl_box *box; int isint; int64_t i; double d; } fl_operand_arg;
+typedef struct fl_sizes { int n; int64_t at[FL_MAX_AXES]; } fl_sizes;
+typedef struct fl_make_opts { int dtype, device, requires_grad; } fl_make_opts;
+
+fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name);
+fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name);
+fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name);
+fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
+/* The value to be stored into 'like': of its dtype and device. A float into integers fails. */
+fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, const char *op);
+int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name);
+int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
+double fl_arg_num(lua_State *L, int i, const char *op, const char *name);
+double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, double otherwise);
+const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name);
+int fl_arg_dtype(lua_State *L, int i, const char *op);
+int fl_arg_device(lua_State *L, int i, const char *op);
+int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op);   /* 1-based or negative -> 0-based */
+int fl_arg_axis(lua_State *L, int i, int rank, const char *op);
+/* Axis set at i: number, list, nil (then every axis). */
+uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
+int fl_is_options(lua_State *L, int i);                /* a table with a string key */
+/* Names allowed in the options table at i (nil is fine): "a b c". Raises for others. */
+void fl_check_options(lua_State *L, int i, const char *op, const char *names);
+/* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
+int fl_option(lua_State *L, int i, const char *name);
+int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);
+double fl_option_num(lua_State *L, int i, const char *op, const char *name, double otherwise);
+int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
+void fl_arg_count(lua_State *L, int max, const char *op);     /* surplus arguments raise */
+/* The options table at the end of the arguments: its index, or 0; *top is the number of the others. */
+int fl_tail_options(lua_State *L, int *top);
+/* Sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1 for reshape). */
+void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
+void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o);
+const char *fl_shape_of(char buf[192], const fl_node *n);
+void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
+/* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
+int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
+int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
+/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. */
+int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
+
+/* ---- what the other files register ---------------------------------------------------------------- */
+/* where: bit 0 the module, bit 1 the methods of tensors. */
+enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
+typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
+extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[], fl_reg_neural[],
+  fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[];
+/* With module, methods, state, metatable at the indices given. */
+void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
+int fl_index_get(lua_State *L);        /* x[k]: key at 2, tensor at 1 */
+int fl_index_set(lua_State *L);        /* x[k] = v */
+int fl_index_call(lua_State *L);       /* x(k, …) */
+int fl_property_get(lua_State *L, int which);
+int fl_property_set(lua_State *L);     /* key at 2 (a string), value at 3 */
+int fl_print_tostring(lua_State *L);
+int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
+int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
+void fl_scope_metatable(lua_State *L, fl_lua *b);     /* registers the metatables of scopes, guards */
+void fl_guard_metatable(lua_State *L, fl_lua *b);
+void fl_grad_init(fl_lua *b);
+void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
+
+enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD, FL_PROP_GRAD,
+       FL_PROP_IS_LEAF, FL_PROP_T_COUNT };
+#endif

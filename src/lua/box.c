@@ -1,0 +1,85 @@
+/*
+** Boxes: the userdata that stand for tensors in Lua.
+**
+** A box owns one reference of its handle. A handle that the library holds itself (x.grad)
+** is found again under its address in a weak table, so that it is always the same userdata:
+** tensors are compared and used as table keys by identity. A weak entry is gone before its
+** box is finalised, so an address that is used again finds nothing old.
+** Boxes made while a scope is open stand in fl_lua.tracked until the scope closes them.
+*/
+#include "lua/binding.h"
+
+const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_module = 0,
+           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0;
+
+static fl_box *init(fl_lua *b, fl_box *x) {
+  x->magic = FL_BOX_MAGIC;
+  x->t = NULL;
+  x->slot = -1;
+  x->closed = 0;
+  if (b->scopes.n > 0) fl_scope_track(b, x);
+  return x;
+}
+
+fl_box *fl_box_new(lua_State *L) {
+  fl_box *x = (fl_box *)lua_newuserdatauv(L, sizeof *x, 0);
+  init(self_of(L), x);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setmetatable(L, -2);
+  return x;
+}
+
+fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
+  fl_box *x = (fl_box *)lua_newuserdatauv(L, sizeof *x, 0);
+  init(b, x);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
+  lua_setmetatable(L, -2);
+  return x;
+}
+
+void fl_box_close(fl_lua *b, fl_box *x, uint32_t why) {
+  flame_tensor *t = x->t;
+  fl_box_untrack(b, x);
+  x->t = NULL;
+  x->closed = why;
+  if (t != NULL && b->c != NULL) flame_free(t);
+}
+
+fl_node *fl_box_dead(fl_lua *b, const fl_box *x) {
+  char place[96];
+  const uint32_t site = x->closed & ~FL_BOX_FREED;
+  if (x->closed & FL_BOX_FREED)
+    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor was freed at %s", fl_site_text(b, site, place));
+  else if (x->closed != 0)
+    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "closed by the scope of %s: return it or s:keep(it)",
+            fl_site_text(b, site, place));
+  else
+    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor has no value: the call that made it failed");
+  return NULL;
+}
+
+void fl_box_remember(lua_State *L, fl_lua *b, int i) {
+  fl_box *x = box_at(L, i);
+  (void)b;
+  if (x == NULL || x->t == NULL) return;
+  i = lua_absindex(L, i);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
+  lua_pushvalue(L, i);
+  lua_rawsetp(L, -2, x->t);
+  lua_pop(L, 1);
+}
+
+void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
+  lua_rawgetp(L, -1, t);
+  fl_box *x = box_at(L, -1);
+  if (x != NULL && x->t == t) {
+    lua_remove(L, -2);
+    return;
+  }
+  lua_pop(L, 2);
+  x = fl_box_new_in(L, b);
+  fl_box_untrack(b, x);
+  x->t = fl_tensor_retain(t);
+  fl_box_remember(L, b, -1);
+}

@@ -1,0 +1,327 @@
+/*
+** Gradients: backward, the raw form of gradients(), grad modes, functions and hooks of the
+** script. A function of the script is called under pcall in a trampoline that has no
+** upvalues (making one would need memory); its error is raised again where the walk began.
+*/
+#include "lua/binding.h"
+
+/* ---- backward -------------------------------------------------------------------------- */
+static fl_backward how_of(lua_State *L, int opts, const char *op) {
+  fl_backward h;
+  h.create_graph = fl_option_bool(L, opts, op, "create_graph", 0);
+  h.retain_graph = fl_option_bool(L, opts, op, "retain_graph", h.create_graph);
+  return h;
+}
+
+static int g_backward(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 3, "backward");
+  fl_box *x = fl_arg_tensor(L, 1, "backward", "x");
+  const int opts = box_at(L, 2) == NULL && fl_is_options(L, 2) ? 2 : 3;
+  fl_check_options(L, opts, "backward", "retain_graph create_graph");
+  fl_box *seed = opts == 2 ? NULL : fl_arg_tensor_or_nil(L, 2, "backward", "seed");
+  const fl_backward how = how_of(L, lua_gettop(L) >= opts ? opts : 0, "backward");
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = node_of(b, x) && (!seed || node_of(b, seed)) ? FLAME_OK : b->c->err.code;
+  if (e == FLAME_OK) e = fl_backward_into_leaves(x->t, seed ? seed->t : NULL, how);
+  return fl_lua_leave_status(L, b, m, e);
+}
+
+/* (roots, seeds, wrt, {retain_graph, create_graph}) -> list of tensors, false where unreached.
+** seeds may be nil. For core.lua, which makes the map. */
+static int g_gradients(lua_State *L) {
+  fl_lua *b = self_of(L);
+  static const char op[] = "gradients";
+  const fl_backward how = how_of(L, 4, op);
+  const int nr = (int)luaL_len(L, 1), nw = (int)luaL_len(L, 3), has_seeds = !lua_isnil(L, 2);
+  fl_box **boxes = (fl_box **)lua_newuserdatauv(L, (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);
+  fl_box **seeds = boxes + nr, **wrt = seeds + nr, **outs = wrt + nw;
+  fl_node **nodes = (fl_node **)(void *)(outs + nw);
+  fl_arg_list(L, 1, op, "roots", nr, boxes);
+  if (has_seeds) fl_arg_list(L, 2, op, "seeds", nr, seeds);
+  fl_arg_list(L, 3, op, "inputs", nw, wrt);
+  lua_createtable(L, nw, 0);
+  for (int i = 0; i < nw; i++) {
+    outs[i] = fl_box_new(L);
+    lua_rawseti(L, -2, i + 1);
+  }
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node **rn = nodes, **sn = rn + nr, **wn = sn + nr, **on = wn + nw;
+  int ok = 1;
+  for (int i = 0; i < nr; i++) ok = (rn[i] = node_of(b, boxes[i])) && (!has_seeds || (sn[i] = node_of(b, seeds[i]))) && ok;
+  for (int i = 0; i < nw; i++) ok = (wn[i] = node_of(b, wrt[i])) && ok;
+  flame_status e = ok ? fl_gradients(b->c, nr, rn, has_seeds ? sn : NULL, nw, wn, on, how) : b->c->err.code;
+  for (int i = 0; e == FLAME_OK && i < nw; i++) {
+    if (on[i] != NULL && (outs[i]->t = fl_tensor_new(b->c, on[i])) == NULL) e = b->c->err.code;
+  }
+  fl_lua_leave_status(L, b, m, e);
+  for (int i = 0; i < nw; i++) {
+    if (outs[i]->t != NULL) continue;
+    lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+static int g_retain_grad(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 1, "retain_grad");
+  fl_box *x = fl_arg_tensor(L, 1, "retain_grad", "x");
+  fl_node *n = x->t->node;
+  if (n->entry == NULL) return fl_lua_fail(L, "retain_grad", "x is not tracked: nothing leads from it to a gradient");
+  if (!n->entry->leaf) {
+    x->t->retain = 1;
+    n->entry->handle = x->t;
+  }
+  (void)b;
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* ---- grad modes ------------------------------------------------------------------------------ */
+typedef struct guard { int previous, open; } guard;
+
+static int guard_close(lua_State *L) {
+  fl_lua *b = self_of(L);
+  guard *g = (guard *)lua_touserdata(L, 1);
+  if (g == NULL || lua_rawlen(L, 1) != sizeof *g || !g->open) return 0;
+  g->open = 0;
+  if (b->c != NULL) flame_grad_mode(b->c, g->previous);
+  return 0;
+}
+
+void fl_guard_metatable(lua_State *L, fl_lua *b) {
+  lua_createtable(L, 0, 4);
+  lua_pushliteral(L, "flame.guard");
+  lua_setfield(L, -2, "__name");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  fl_push_closure(L, b, guard_close);
+  lua_setfield(L, -2, "__close");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
+}
+
+static int after_call(lua_State *L, int status, lua_KContext k) {
+  (void)status;
+  (void)k;
+  return lua_gettop(L) - 1;
+}
+
+/* mode(f, …): f's results, run in that mode; mode(): a guard for <close>. */
+static int mode(lua_State *L, int on) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  const int with = !lua_isnoneornil(L, 1);
+  if (with && !lua_isfunction(L, 1) && !luaL_getmetafield(L, 1, "__call"))
+    return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s", luaL_typename(L, 1));
+  guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
+  g->open = 0;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
+  lua_setmetatable(L, -2);
+  g->previous = flame_grad_mode(b->c, on);
+  g->open = 1;
+  if (!with) return 1;
+  lua_insert(L, 1);
+  lua_toclose(L, 1);
+  lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, after_call);
+  return after_call(L, LUA_OK, 0);
+}
+static int g_no_grad(lua_State *L) { return mode(L, 0); }
+static int g_enable_grad(lua_State *L) { return mode(L, 1); }
+
+static int g_is_grad_enabled(lua_State *L) {
+  fl_lua *b = self_of(L);
+  lua_pushboolean(L, b->c != NULL && b->c->grad_mode);
+  return 1;
+}
+
+/* ---- functions of the script -------------------------------------------------------------------- */
+typedef struct script_function { fl_lua *b; int ref; } script_function;
+
+static script_function *keep_function(fl_lua *b, int ref) {
+  script_function *f = (script_function *)fl_alloc(&b->c->mem, sizeof *f);
+  if (f == NULL) return NULL;
+  f->b = b;
+  f->ref = ref;
+  return f;
+}
+
+static void drop_function(void *arg) {
+  script_function *f = (script_function *)arg;
+  luaL_unref(f->b->L, LUA_REGISTRYINDEX, f->ref);
+  fl_free(&f->b->c->mem, f, sizeof *f);
+}
+
+typedef struct custom_call { script_function *f; int which, nin; fl_node *g, **gin; } custom_call;
+
+/* Push a box on a node: for trampolines, which have no upvalues. */
+static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
+  fl_box *x = fl_box_new_in(L, b);
+  x->t = fl_tensor_new(b->c, n);
+  if (x->t == NULL) luaL_error(L, "out of memory");
+}
+
+static int custom_trampoline(lua_State *L) {
+  custom_call *call = (custom_call *)lua_touserdata(L, 1);
+  fl_lua *b = call->f->b;
+  luaL_checkstack(L, call->nin + 8, "too many inputs");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
+  lua_pushinteger(L, call->which + 1);
+  push_node(L, b, call->g);
+  lua_call(L, 2, call->nin);
+  for (int i = 0; i < call->nin; i++) {
+    const int at = lua_gettop(L) - call->nin + 1 + i;
+    call->gin[i] = NULL;
+    if (!lua_toboolean(L, at)) continue;
+    fl_box *x = box_at(L, at);
+    if (x == NULL || x->t == NULL || x->t->node == NULL)
+      return luaL_error(L, "func: gradient %d of backward is a %s, need a tensor or nil", i + 1, luaL_typename(L, at));
+    call->gin[i] = n_alias(x->t->node);
+    if (call->gin[i] == NULL) return luaL_error(L, "func: no gradient %d", i + 1);
+  }
+  return 0;
+}
+
+static flame_status custom_backward(flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin) {
+  script_function *f = (script_function *)arg;
+  custom_call call = { f, which, nin, g, gin };
+  (void)c;
+  return fl_lua_callback(f->b, custom_trampoline, &call, "func");
+}
+
+static fl_custom *custom_new(fl_lua *b, int ref) {
+  fl_custom *k = (fl_custom *)fl_zalloc(&b->c->mem, sizeof *k);
+  if (k == NULL) return NULL;
+  k->backward = custom_backward;
+  k->release = drop_function;
+  k->arg = keep_function(b, ref);
+  if (k->arg != NULL) return k;
+  fl_free(&b->c->mem, k, sizeof *k);
+  return NULL;
+}
+
+/* (values, inputs, backward) -> tensors of those values whose gradients backward(which, g)
+** gives, one for each input. For core.lua. */
+static int g_custom(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int nv = (int)luaL_len(L, 1), ni = (int)luaL_len(L, 2);
+  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(2 * nv + 2 * ni + 1) * sizeof(void *), 0);
+  fl_box **inputs = values + nv, **outs = inputs + ni;
+  fl_node **in = (fl_node **)(void *)(outs + nv);
+  fl_arg_list(L, 1, "func", "values", nv, values);
+  fl_arg_list(L, 2, "func", "inputs", ni, inputs);
+  luaL_checkstack(L, nv + 8, "too many results");
+  for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
+  lua_pushvalue(L, 3);
+  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_custom *k = custom_new(b, ref);
+  int ok = k != NULL;
+  if (!ok) {
+    FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
+    luaL_unref(L, LUA_REGISTRYINDEX, ref);
+  } else {
+    k->refs = 1;
+  }
+  for (int i = 0; i < ni; i++) ok = ok && (in[i] = node_of(b, inputs[i])) != NULL;
+  for (int i = 0; ok && i < nv; i++) {
+    fl_node *v = node_of(b, values[i]);
+    outs[i]->t = fl_tensor_new(b->c, v ? n_custom(v, ni, in, k, i) : NULL);
+    ok = outs[i]->t != NULL;
+  }
+  if (k != NULL && --k->refs == 0) {                 /* nothing is tracked */
+    drop_function(k->arg);
+    fl_free(&b->c->mem, k, sizeof *k);
+  }
+  fl_lua_leave_status(L, b, m, ok ? FLAME_OK : b->c->err.code);
+  return nv;
+}
+
+/* ---- hooks: a list of functions in the registry ---------------------------------------------------- */
+typedef struct hook_call { script_function *f; fl_node *g; fl_node *changed; } hook_call;
+
+static int hook_trampoline(lua_State *L) {
+  hook_call *call = (hook_call *)lua_touserdata(L, 1);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
+  const lua_Integer n = luaL_len(L, -1);
+  push_node(L, call->f->b, call->g);
+  for (lua_Integer i = 1; i <= n; i++) {
+    if (lua_rawgeti(L, 2, i) == LUA_TFUNCTION) {
+      lua_pushvalue(L, 3);
+      lua_call(L, 1, 1);
+      fl_box *x = box_at(L, -1);
+      if (x != NULL && x->t != NULL && x->t->node != NULL) lua_replace(L, 3);
+      else if (!lua_isnil(L, -1)) return luaL_error(L, "register_hook: a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
+    }
+    lua_settop(L, 3);
+  }
+  fl_box *last = box_at(L, 3);
+  if (last->t->node != call->g) call->changed = n_alias(last->t->node);
+  return 0;
+}
+
+static flame_status run_hooks(flame_context *c, void *hooks, fl_node **g) {
+  script_function *f = (script_function *)hooks;
+  hook_call call = { f, *g, NULL };
+  (void)c;
+  const flame_status e = fl_lua_callback(f->b, hook_trampoline, &call, "register_hook");
+  if (e == FLAME_OK && call.changed != NULL) *g = call.changed;
+  return e;
+}
+
+static void drop_hooks(flame_context *c, void *hooks) {
+  (void)c;
+  drop_function(hooks);
+}
+
+void fl_grad_init(fl_lua *b) {
+  b->engine_up = b->c->up;
+  b->up = *b->c->up;
+  b->up.run_hooks = run_hooks;
+  b->c->up = &b->up;
+  b->c->drop_hooks = drop_hooks;
+}
+
+/* handle:remove(): the list keeps false in the hook's place. */
+static int remover(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushboolean(L, 0);
+  lua_rawset(L, lua_upvalueindex(1));
+  return 0;
+}
+
+static int g_register_hook(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 2, "register_hook");
+  fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
+  if (!lua_isfunction(L, 2)) return fl_lua_fail(L, "register_hook", "need a function, got %s", luaL_typename(L, 2));
+  if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook", "x is not tracked: it gets no gradient");
+  if (x->t->node->entry->hooks == NULL) {
+    lua_newtable(L);
+    const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    b->L = L;
+    script_function *f = keep_function(b, ref);
+    if (f == NULL) return fl_lua_fail(L, "register_hook", "no host memory");
+    x->t->node->entry->hooks = f;
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((script_function *)x->t->node->entry->hooks)->ref);
+  const lua_Integer k = luaL_len(L, -1) + 1;
+  lua_pushvalue(L, 2);
+  lua_rawseti(L, -2, k);
+  lua_createtable(L, 0, 1);
+  lua_pushvalue(L, -2);
+  lua_pushinteger(L, k);
+  lua_pushcclosure(L, remover, 2);
+  lua_setfield(L, -2, "remove");
+  return 1;
+}
+
+const fl_lua_reg fl_reg_grad[] = {
+  { "backward", g_backward, FL_IN_METHODS }, { "retain_grad", g_retain_grad, FL_IN_METHODS },
+  { "register_hook", g_register_hook, FL_IN_METHODS }, { "no_grad", g_no_grad, FL_IN_MODULE },
+  { "enable_grad", g_enable_grad, FL_IN_MODULE }, { "is_grad_enabled", g_is_grad_enabled, FL_IN_MODULE },
+  { NULL, NULL, 0 }
+};
+const fl_lua_reg fl_reg_internal[] = {
+  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
+};

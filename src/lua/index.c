@@ -1,0 +1,476 @@
+/*
+** x[…], x(…) and their writes; gather, scatter and their kin; masks.
+**
+** A key gives one item an axis: a number (drops the axis), {} (whole), {i}, {first, last},
+** {first, last, step}, an index tensor, or a mask (which covers as many axes as it has).
+** Numbers and ranges make one view; index tensors and masks then address the axes left, by
+** one gather: several are broadcast together and turned into linear positions. Masks need
+** their values, so they are evaluated and counted on the host.
+*/
+#include "lua/binding.h"
+
+static const char op_name[] = "x[…]";
+
+typedef struct item { int axis; fl_box *box; } item;         /* an index tensor or a mask */
+typedef struct key {
+  int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
+  uint32_t drop;               /* axes that a number takes away */
+  int whole;                   /* no number and no range narrows anything */
+  int nitem;
+  item items[FL_MAX_AXES];
+} key;
+
+/* ---- reading a key ---------------------------------------------------------------------- */
+static int64_t checked(lua_State *L, int64_t i, int64_t n, int axis, int64_t low, int64_t high) {
+  const int64_t at = i < 0 ? n + 1 + i : i;
+  if (at < low || at > high || (i < 0 && at < 1))
+    fl_lua_fail(L, op_name, "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
+                (long long)i, axis + 1, (long long)n, (long long)n, (long long)n);
+  return at;
+}
+
+static int64_t range_number(lua_State *L, int i, int k) {
+  lua_rawgeti(L, i, k);
+  const int64_t v = fl_arg_int(L, lua_gettop(L), op_name, "a position");
+  lua_pop(L, 1);
+  return v;
+}
+
+/* {}, {i}, {first, last}, {first, last, step} at stack index i. */
+static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
+  const int count = (int)lua_rawlen(L, i);
+  if (count > 3) fl_lua_fail(L, op_name, "%d numbers for one axis: a list of positions is an index tensor", count);
+  if (fl_is_options(L, i)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
+  if (count == 0) return;
+  k->whole = 0;
+  const int64_t first = range_number(L, i, 1), step = count > 2 ? range_number(L, i, 3) : 1;
+  const int64_t last = count > 1 ? range_number(L, i, 2) : first;
+  if (step == 0) fl_lua_fail(L, op_name, "step 0 on axis %d", axis + 1);
+  const int64_t p = checked(L, first, n, axis, count == 1 ? 1 : 0, count == 1 ? n : n + 1);
+  const int64_t q = count == 1 ? p : checked(L, last, n, axis, 0, n + 1);
+  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0) : (p >= q ? (p - q) / -step + 1 : 0);
+  if (steps > 0 && (p < 1 || p > n)) checked(L, p, n, axis, 1, n);
+  if (steps > 0 && (q < 1 || q > n)) checked(L, q, n, axis, 1, n);
+  k->start[axis] = steps > 0 ? p - 1 : 0;
+  k->step[axis] = step;
+  k->count[axis] = steps;
+}
+
+/* The item at stack index i for 'axis'; returns the next axis. */
+static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) {
+  if (axis >= l->rank)
+    fl_lua_fail(L, op_name, "too many positions for a tensor with %d %s%s", l->rank, l->rank == 1 ? "axis" : "axes",
+                l->rank == 1 ? ": a list of positions is an index tensor" : "");
+  const int64_t n = l->size[axis];
+  if (lua_type(L, i) == LUA_TNUMBER) {
+    k->start[axis] = checked(L, fl_arg_int(L, i, op_name, "a position"), n, axis, 1, n) - 1;
+    k->count[axis] = 1;
+    k->drop |= 1u << axis;
+    k->whole = 0;
+    return axis + 1;
+  }
+  if (lua_type(L, i) == LUA_TTABLE) {
+    read_range(L, i, k, axis, n);
+    return axis + 1;
+  }
+  if (box_at(L, i) == NULL)
+    fl_lua_fail(L, op_name, "a key is a position, a range {first, last}, an index tensor or a mask, got %s", luaL_typename(L, i));
+  fl_box *x = fl_arg_tensor(L, i, op_name, "the index");
+  const fl_node *idx = x->t->node;
+  char a[192], c[192];
+  if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name, "an index tensor must hold integers, got %s", fl_dtype_name(idx->dtype));
+  k->items[k->nitem].axis = axis;
+  k->items[k->nitem++].box = x;
+  if (idx->dtype != FLAME_BOOL) return axis + 1;
+  if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis: use flame.where");
+  for (int d = 0; d < idx->shape->rank; d++) {
+    if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
+      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s", fl_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
+  }
+  return axis + idx->shape->rank;
+}
+
+static void key_init(key *k, const fl_layout *l) {
+  k->drop = 0;
+  k->whole = 1;
+  k->nitem = 0;
+  for (int a = 0; a < FL_MAX_AXES; a++) {
+    k->start[a] = 0;
+    k->step[a] = 1;
+    k->count[a] = a < l->rank ? l->size[a] : 1;
+  }
+}
+
+/* Items at stack indices first … last. */
+static void read_items(lua_State *L, int first, int last, key *k, const fl_layout *l) {
+  key_init(k, l);
+  int axis = 0;
+  for (int i = first; i <= last; i++) axis = read_item(L, i, k, axis, l);
+}
+
+/* x[k]: k at index 2. A table is a list of items. */
+static void read_key(lua_State *L, key *k, const fl_layout *l) {
+  if (lua_type(L, 2) != LUA_TTABLE) {
+    read_items(L, 2, 2, k, l);
+    return;
+  }
+  if (fl_is_options(L, 2)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
+  const int n = (int)lua_rawlen(L, 2), base = lua_gettop(L);
+  if (n > l->rank) fl_lua_fail(L, op_name, "%d positions for a tensor with %d %s (a list of positions is an index tensor)", n, l->rank, l->rank == 1 ? "axis" : "axes");
+  luaL_checkstack(L, n + 4, "too many positions");
+  for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
+  read_items(L, base + 1, base + n, k, l);
+  lua_settop(L, base);
+}
+
+/* ---- masks on the host --------------------------------------------------------------------- */
+/* 1-based positions of the true elements, one i64 tensor an axis (axes = 1: of the flattened
+** mask), each of 'count' elements. Evaluates. 0 with the error kept. */
+static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
+  flame_context *c = b->c;
+  const int64_t n = mask->shape->numel;
+  uint8_t *bits = (uint8_t *)fl_alloc(&c->mem, (size_t)n + 1);
+  if (bits == NULL) return FL_FAIL(c, FLAME_NO_MEMORY, "nonzero", "no host memory for a mask"), 0;
+  int64_t count = 0;
+  int ok = fl_read_node(c, mask, bits, (size_t)n) == FLAME_OK;
+  for (int64_t i = 0; ok && i < n; i++) count += bits[i] != 0;
+  int64_t *at = ok ? (int64_t *)fl_alloc(&c->mem, (size_t)(count + 1) * sizeof *at) : NULL;
+  if (ok && at == NULL) ok = (FL_FAIL(c, FLAME_NO_MEMORY, "nonzero", "no host memory for positions"), 0);
+  int64_t below = n;
+  for (int d = 0; ok && d < axes; d++) {
+    const int64_t size = axes == 1 ? n : mask->shape->size[d];
+    int64_t k = 0;
+    below = axes == 1 ? 1 : size ? below / size : 1;
+    for (int64_t i = 0; i < n; i++)
+      if (bits[i]) at[k++] = (axes == 1 ? i : i / below % size) + 1;
+    ok = (out[d] = fl_node_from_host(c, mask->device, FLAME_I64, 1, &count, at)) != NULL;
+  }
+  if (at) fl_free(&c->mem, at, (size_t)(count + 1) * sizeof *at);
+  fl_free(&c->mem, bits, (size_t)n + 1);
+  return ok;
+}
+
+/* ---- addressing by tensors --------------------------------------------------------------------- */
+typedef struct address {
+  int n;                        /* index tensors, one an axis of y, axes ascending */
+  int axis[FL_MAX_AXES];
+  fl_node *idx[FL_MAX_AXES];    /* 1-based */
+  int perm[FL_MAX_AXES];        /* y's axes in the order used */
+  int moved;
+  int at;                       /* axis of the merged positions */
+  fl_node *merged;              /* y permuted, with the addressed axes merged into one */
+  int64_t before[FL_MAX_AXES];  /* sizes of y permuted */
+  fl_node *linear;              /* checked 0-based positions */
+} address;
+
+/* Index tensors of the key, masks replaced by theirs; axes counted after drops. */
+static int gather_items(fl_lua *b, const key *k, address *a) {
+  a->n = 0;
+  for (int i = 0; i < k->nitem; i++) {
+    fl_node *idx = node_of(b, k->items[i].box);
+    if (idx == NULL) return 0;
+    const int axes = idx->dtype == FLAME_BOOL ? idx->shape->rank : 1;
+    if (idx->dtype != FLAME_BOOL) a->idx[a->n] = idx;
+    else if (!host_nonzero(b, idx, axes, &a->idx[a->n])) return 0;
+    for (int d = 0; d < axes; d++) {
+      const int axis = k->items[i].axis + d;
+      a->axis[a->n++] = axis - __builtin_popcount(k->drop & ((1u << axis) - 1));
+    }
+  }
+  return 1;
+}
+
+/* Order of y's axes: unchanged when the addressed ones are neighbours, else those first. */
+static void order_axes(address *a, int rank) {
+  unsigned used = 0;
+  int k = 0;
+  a->moved = 0;
+  for (int i = 0; i < a->n; i++) {
+    used |= 1u << a->axis[i];
+    if (i > 0 && a->axis[i] != a->axis[i - 1] + 1) a->moved = 1;
+  }
+  if (a->moved) for (int i = 0; i < a->n; i++) a->perm[k++] = a->axis[i];
+  for (int d = 0; d < rank; d++) if (!a->moved || !(used & 1u << d)) a->perm[k++] = d;
+  a->at = a->moved ? 0 : a->axis[0];
+}
+
+static int merge(fl_node *y, address *a) {
+  int64_t size[FL_MAX_AXES], joined = 1;
+  const int rank = y->shape->rank;
+  order_axes(a, rank);
+  fl_node *p = a->moved ? n_permute(y, a->perm) : y;
+  if (p == NULL) return 0;
+  int k = 0;
+  memcpy(a->before, p->shape->size, sizeof a->before);
+  for (int d = 0; d < rank; d++) {
+    if (d < a->at || d >= a->at + a->n) size[k++] = a->before[d];
+    else if ((joined *= a->before[d], d) == a->at + a->n - 1) size[k++] = joined;
+  }
+  a->merged = a->n == 1 ? p : n_reshape(p, k, size);
+  fl_node *sum = NULL;
+  for (int i = 0; i < a->n; i++) {
+    fl_node *at = n_index(a->idx[i], a->before[a->at + i], FL_INDEX_NEGATIVE, op_name);
+    if (at == NULL) return 0;
+    sum = sum == NULL ? at : n_add(n_mul(sum, n_int(y->ctx, a->before[a->at + i])), at);
+  }
+  a->linear = a->n == 1 ? sum : n_index(n_add(sum, n_int(y->ctx, 1)), joined, 0, op_name);
+  return a->merged != NULL && a->linear != NULL;
+}
+
+static fl_node *get_node(fl_lua *b, fl_node *x, const key *k) {
+  address a;
+  fl_node *y = k->whole ? x : n_box(x, k->start, k->step, k->count, k->drop);
+  if (y == NULL || k->nitem == 0) return y == x && y != NULL ? n_alias(x) : y;
+  if (!gather_items(b, k, &a) || !merge(y, &a)) return NULL;
+  return n_take_axis(a.merged, a.at, a.linear);
+}
+
+static int get(lua_State *L, key *k) {
+  fl_lua *b = self_of(L);
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  return fl_lua_leave_view(L, b, m, out, n ? get_node(b, n, k) : NULL, op_name);
+}
+
+int fl_index_get(lua_State *L) {
+  key k;
+  read_key(L, &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
+  return get(L, &k);
+}
+
+int fl_index_call(lua_State *L) {
+  key k;
+  read_items(L, 2, lua_gettop(L), &k, fl_arg_tensor(L, 1, op_name, "x")->t->node->shape);
+  return get(L, &k);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+/* v, which stands for the axes that 'drop' leaves, with the dropped ones put back as size 1. */
+static fl_node *with_dropped(fl_node *v, uint32_t drop, int rank) {
+  int right = 0;                                    /* axes of v placed, from the last */
+  for (int a = rank - 1; a >= 0 && v != NULL && right < v->shape->rank; a--, right++)
+    if (drop & 1u << a) v = n_unsqueeze(v, v->shape->rank - right);
+  return v;
+}
+
+/* The one mask over the first axes, and nothing else: then a single value needs no positions. */
+static fl_node *lone_mask(fl_lua *b, const key *k, const fl_node *x) {
+  if (!k->whole || k->nitem != 1 || k->items[0].axis != 0) return NULL;
+  fl_node *mask = node_of(b, k->items[0].box);
+  if (mask == NULL || mask->dtype != FLAME_BOOL) return NULL;
+  for (int a = mask->shape->rank; a < x->shape->rank && mask; a++) mask = n_unsqueeze(mask, mask->shape->rank);
+  return mask;
+}
+
+static fl_node *put(fl_lua *b, fl_node *x, const key *k, fl_node *v) {
+  address a;
+  fl_node *y = k->whole ? x : n_box(x, k->start, k->step, k->count, k->drop);
+  if (y == NULL || !gather_items(b, k, &a) || !merge(y, &a)) return NULL;
+  fl_node *r = n_put_axis(a.merged, a.at, a.linear, v, 0);
+  if (r != NULL && a.n > 1) r = n_reshape(r, y->shape->rank, a.before);
+  if (r != NULL && a.moved) {
+    int back[FL_MAX_AXES];
+    for (int d = 0; d < y->shape->rank; d++) back[a.perm[d]] = d;
+    r = n_permute(r, back);
+  }
+  if (r == NULL || k->whole) return r;
+  return n_setslice(x, k->start, k->step, k->count, with_dropped(r, k->drop, x->shape->rank));
+}
+
+static fl_node *set_node(fl_lua *b, fl_node *x, const key *k, const fl_operand_arg *value) {
+  fl_node *v = fl_stored_value(b, value, x, op_name);
+  if (v == NULL) return NULL;
+  if (k->nitem == 0)
+    return n_setslice(x, k->start, k->step, k->count, with_dropped(v, k->drop, x->shape->rank));
+  fl_node *mask = v->shape->numel == 1 && v->shape->rank == 0 ? lone_mask(b, k, x) : NULL;
+  if (b->c->err.code != FLAME_OK) return NULL;
+  return mask ? n_where(mask, v, x) : put(b, x, k, v);
+}
+
+int fl_index_set(lua_State *L) {
+  fl_lua *b = self_of(L);
+  key k;
+  fl_box *x = fl_arg_tensor(L, 1, op_name, "x");
+  read_key(L, &k, x->t->node->shape);
+  const fl_operand_arg v = lua_isboolean(L, 3) ? (fl_operand_arg){ NULL, 1, lua_toboolean(L, 3), lua_toboolean(L, 3) }
+                                               : fl_arg_operand(L, 3, op_name, "the value");
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  fl_node *y = n && !x->t->view ? set_node(b, n, &k, &v) : n;
+  return fl_lua_leave_status(L, b, m, y ? fl_tensor_write(x->t, y, "") : b->c->err.code);
+}
+
+/* ---- gather and scatter ------------------------------------------------------------------------------ */
+typedef enum { GATHER, SELECT, SCATTER, SCATTER_ADD, INDEX_ADD, INDEX_COPY, INDEX_FILL } how_t;
+
+typedef struct along { fl_box *x, *idx; int axis; fl_operand_arg src; double alpha; } along;
+
+static void along_read(lua_State *L, const char *op, how_t how, along *a) {
+  a->x = fl_arg_tensor(L, 1, op, "x");
+  a->axis = fl_arg_axis(L, 2, a->x->t->node->shape->rank, op);
+  a->idx = fl_arg_tensor(L, 3, op, "index");
+  a->alpha = 1;
+  if (a->x->t->node->shape->rank == 0) fl_lua_fail(L, op, "a 0-d tensor has no axes");
+  if (how == GATHER || how == SELECT) {
+    fl_arg_count(L, 3, op);
+    return;
+  }
+  fl_arg_count(L, how == INDEX_ADD ? 5 : 4, op);
+  a->src = fl_arg_operand(L, 4, op, how == INDEX_FILL ? "value" : "src");
+  fl_check_options(L, 5, op, "alpha");
+  a->alpha = fl_option_num(L, 5, op, "alpha", 1);
+  if (how >= INDEX_ADD && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op, "index must have one axis");
+}
+
+static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a) {
+  fl_node *x = node_of(b, a->x), *idx = node_of(b, a->idx);
+  if (x == NULL || idx == NULL) return NULL;
+  fl_node *i = n_index(idx, x->shape->size[a->axis], 0, op);
+  if (i == NULL) return NULL;
+  if (how == GATHER) return n_gather_axis(x, a->axis, i);
+  if (how == SELECT) return n_take_axis(x, a->axis, i);
+  fl_node *src = fl_stored_value(b, &a->src, x, op);
+  if (src != NULL && a->alpha != 1) src = n_mul(src, n_num(b->c, a->alpha));
+  if (src == NULL) return NULL;
+  if (how == SCATTER || how == SCATTER_ADD) {
+    if (src->shape->rank == 0 && idx->shape->rank > 0) src = n_expand(src, idx->shape->rank, idx->shape->size);
+    return src ? n_scatter_axis(x, a->axis, i, src, how == SCATTER_ADD) : NULL;
+  }
+  return n_put_axis(x, a->axis, i, src, how == INDEX_ADD);
+}
+
+static int along_new(lua_State *L, const char *op, how_t how) {
+  fl_lua *b = self_of(L);
+  along a;
+  along_read(L, op, how, &a);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, along_node(b, op, how, &a));
+}
+
+static int along_write(lua_State *L, const char *op, how_t how) {
+  fl_lua *b = self_of(L);
+  along a;
+  along_read(L, op, how, &a);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *y = along_node(b, op, how, &a);
+  fl_lua_leave_status(L, b, m, y ? fl_tensor_write(a.x->t, y, op) : b->c->err.code);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static int i_gather(lua_State *L) { return along_new(L, "gather", GATHER); }
+static int i_index_select(lua_State *L) { return along_new(L, "index_select", SELECT); }
+#define BOTH_FORMS(name, how) \
+  static int i_##name(lua_State *L) { return along_new(L, #name, how); } \
+  static int i_##name##_(lua_State *L) { return along_write(L, #name "_", how); }
+BOTH_FORMS(scatter, SCATTER)
+BOTH_FORMS(scatter_add, SCATTER_ADD)
+BOTH_FORMS(index_add, INDEX_ADD)
+BOTH_FORMS(index_copy, INDEX_COPY)
+BOTH_FORMS(index_fill, INDEX_FILL)
+
+static int i_take(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 2, "take");
+  fl_box *x = fl_arg_tensor(L, 1, "take", "x"), *idx = fl_arg_tensor(L, 2, "take", "index"), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x), *i = node_of(b, idx);
+  i = n && i ? n_index(i, n->shape->numel, FL_INDEX_NEGATIVE, "take") : NULL;
+  if (i != NULL && n->shape->rank != 1) n = n_reshape(n, 1, &n->shape->numel);
+  return fl_lua_leave(L, b, m, out, i && n ? n_take_axis(n, 0, i) : NULL);
+}
+
+/* ---- masks -------------------------------------------------------------------------------------------- */
+static void need_bool(lua_State *L, const fl_box *mask, const char *op) {
+  if (mask->t->node->dtype != FLAME_BOOL)
+    fl_lua_fail(L, op, "mask must be bool, got %s", fl_dtype_name(mask->t->node->dtype));
+}
+
+static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg *v, const char *op) {
+  fl_node *n = node_of(b, x), *c = node_of(b, mask);
+  fl_node *value = n && c ? fl_stored_value(b, v, n, op) : NULL;
+  return value ? n_where(c, value, n) : NULL;
+}
+
+static int i_masked_fill(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 3, "masked_fill");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_fill", "x"), *mask = fl_arg_tensor(L, 2, "masked_fill", "mask");
+  const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill", "value");
+  need_bool(L, mask, "masked_fill");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, masked(b, x, mask, &v, "masked_fill"));
+}
+
+static int i_masked_fill_(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 3, "masked_fill_");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_fill_", "x"), *mask = fl_arg_tensor(L, 2, "masked_fill_", "mask");
+  const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill_", "value");
+  need_bool(L, mask, "masked_fill_");
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *y = masked(b, x, mask, &v, "masked_fill_");
+  fl_lua_leave_status(L, b, m, y ? fl_tensor_write(x->t, y, "masked_fill_") : b->c->err.code);
+  lua_settop(L, 1);
+  return 1;
+}
+
+/* Common shape of two, or 0. */
+static int common_shape(const fl_layout *p, const fl_layout *q, fl_sizes *s) {
+  s->n = p->rank > q->rank ? p->rank : q->rank;
+  for (int k = 1; k <= s->n; k++) {
+    const int64_t u = k <= p->rank ? p->size[p->rank - k] : 1, v = k <= q->rank ? q->size[q->rank - k] : 1;
+    if (u != v && u != 1 && v != 1) return 0;
+    s->at[s->n - k] = u == 1 ? v : u;
+  }
+  return 1;
+}
+
+static int i_masked_select(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_sizes s;
+  char t[192], u[192];
+  fl_arg_count(L, 2, "masked_select");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_select", "x"), *mask = fl_arg_tensor(L, 2, "masked_select", "mask");
+  need_bool(L, mask, "masked_select");
+  if (!common_shape(x->t->node->shape, mask->t->node->shape, &s))
+    fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together", fl_shape_of(t, x->t->node), fl_shape_of(u, mask->t->node));
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x), *k = node_of(b, mask), *at = NULL;
+  if (n && k) n = n_expand(n, s.n, s.at), k = n_expand(k, s.n, s.at);
+  const int ok = n && k && host_nonzero(b, k, 1, &at);
+  if (ok) n = n_reshape(n, 1, &n->shape->numel);
+  at = ok && n ? n_index(at, n->shape->numel, 0, "masked_select") : NULL;
+  return fl_lua_leave(L, b, m, out, at ? n_take_axis(n, 0, at) : NULL);
+}
+
+static int i_nonzero(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 1, "nonzero");
+  fl_box *x = fl_arg_tensor(L, 1, "nonzero", "x");
+  if (x->t->node->shape->rank == 0) return fl_lua_fail(L, "nonzero", "a 0-d tensor has no positions");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x), *at[FL_MAX_AXES], *y = NULL;
+  if (n != NULL && n->dtype != FLAME_BOOL) n = n_ne(n, n_int(b->c, 0));
+  const int rank = n ? n->shape->rank : 0;
+  if (n != NULL && rank == 1 && host_nonzero(b, n, 1, at)) y = n_unsqueeze(at[0], 1);
+  else if (n != NULL && rank > 1 && host_nonzero(b, n, rank, at)) y = n_stack(b->c, rank, at, 1);
+  return fl_lua_leave(L, b, m, out, y);
+}
+
+const fl_lua_reg fl_reg_index[] = {
+  { "gather", i_gather, FL_IN_BOTH }, { "index_select", i_index_select, FL_IN_BOTH },
+  { "scatter", i_scatter, FL_IN_BOTH }, { "scatter_", i_scatter_, FL_IN_METHODS },
+  { "scatter_add", i_scatter_add, FL_IN_BOTH }, { "scatter_add_", i_scatter_add_, FL_IN_METHODS },
+  { "index_add", i_index_add, FL_IN_BOTH }, { "index_add_", i_index_add_, FL_IN_METHODS },
+  { "index_copy", i_index_copy, FL_IN_BOTH }, { "index_copy_", i_index_copy_, FL_IN_METHODS },
+  { "index_fill", i_index_fill, FL_IN_BOTH }, { "index_fill_", i_index_fill_, FL_IN_METHODS },
+  { "take", i_take, FL_IN_BOTH }, { "masked_fill", i_masked_fill, FL_IN_BOTH },
+  { "masked_fill_", i_masked_fill_, FL_IN_METHODS }, { "masked_select", i_masked_select, FL_IN_BOTH },
+  { "nonzero", i_nonzero, FL_IN_BOTH }, { NULL, NULL, 0 }
+};

@@ -1,0 +1,370 @@
+/*
+** Constructors: nested tables, fills, ranges, random numbers, bytes.
+** A nested table is measured first (every error names its position), then read into a
+** userdata buffer in the tensor's dtype, then copied by the core.
+*/
+#include "lua/binding.h"
+#include <math.h>
+#include <stdio.h>
+
+static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n, const fl_make_opts *o) {
+  out->t = fl_tensor_new(b->c, n);
+  flame_status e = out->t ? FLAME_OK : b->c->err.code;
+  if (out->t != NULL && o->requires_grad) e = flame_requires_grad(out->t, 1);
+  fl_scope_end(b->c, mark);
+  return out->t != NULL && e == FLAME_OK ? 1 : fl_lua_raise(L, b);
+}
+
+/* ---- nested tables ---------------------------------------------------------------------- */
+typedef struct nest { fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; } nest;
+
+/* "position (2, 3)" of the element being looked at, depth axes deep. */
+static const char *place(lua_State *L, const nest *s, int depth) {
+  char text[192];
+  if (depth == 0) return "the top";
+  return lua_pushfstring(L, "position %s", fl_shape_text(text, depth, s->at));
+}
+
+static int is_leaf(lua_State *L) { return lua_type(L, -1) != LUA_TTABLE; }
+
+/* Sizes along the first elements. The value is on top of the stack. */
+static void measure(lua_State *L, nest *s) {
+  const int top = lua_gettop(L);
+  lua_pushvalue(L, -1);
+  while (!is_leaf(L)) {
+    if (s->shape.n == FL_MAX_AXES) fl_lua_fail(L, "tensor", "nested deeper than %d axes", FL_MAX_AXES);
+    s->shape.at[s->shape.n++] = (int64_t)lua_rawlen(L, -1);
+    if (lua_rawlen(L, -1) == 0) break;
+    s->at[s->shape.n - 1] = 1;
+    luaL_checkstack(L, 2, "nested too deep");
+    lua_rawgeti(L, -1, 1);
+  }
+  s->leaf = lua_type(L, -1);
+  if (s->leaf == LUA_TTABLE) s->leaf = LUA_TNUMBER;         /* an empty table */
+  if (s->leaf != LUA_TNUMBER && s->leaf != LUA_TBOOLEAN)
+    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", luaL_typename(L, -1), place(L, s, s->shape.n));
+  lua_settop(L, top);
+}
+
+/* A table with other keys than 1 … n is not a list. */
+static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
+  int64_t keys = 0;
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TNUMBER)
+      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L, s, depth), luaL_tolstring(L, -1, NULL));
+    keys++;
+  }
+  if (keys != n) fl_lua_fail(L, "tensor", "table at %s has holes", place(L, s, depth));
+}
+
+static void read_leaf(lua_State *L, nest *s) {
+  fl_scalar v;
+  char why[96];
+  const int depth = s->shape.n;
+  if (lua_type(L, -1) == LUA_TTABLE)
+    fl_lua_fail(L, "tensor", "ragged: a table at %s, a number is expected", place(L, s, depth));
+  if (lua_type(L, -1) != s->leaf)
+    fl_lua_fail(L, "tensor", "%s at %s among %s", luaL_typename(L, -1), place(L, s, depth),
+                s->leaf == LUA_TNUMBER ? "numbers" : "booleans");
+  if (!fl_number_fits(L, -1, s->dtype, &v, why)) fl_lua_fail(L, "tensor", "%s, at %s", why, place(L, s, depth));
+  fl_scalar_store(s->out, s->dtype, v);
+  s->out += fl_dtype_size(s->dtype);
+}
+
+/* Elements of the value on top of the stack, which is 'depth' axes deep. Depth is at most 8. */
+static void read_nested(lua_State *L, nest *s, int depth) {
+  if (depth == s->shape.n) {
+    read_leaf(L, s);
+    return;
+  }
+  const int64_t n = s->shape.at[depth];
+  if (lua_type(L, -1) != LUA_TTABLE)
+    fl_lua_fail(L, "tensor", "ragged: %s at %s, a table is expected", luaL_typename(L, -1), place(L, s, depth));
+  if ((int64_t)lua_rawlen(L, -1) != n)
+    fl_lua_fail(L, "tensor", "ragged: %d elements at %s, need %d", (int)lua_rawlen(L, -1), place(L, s, depth), (int)n);
+  check_list(L, s, depth, n);
+  luaL_checkstack(L, 4, "nested too deep");
+  for (int64_t i = 1; i <= n; i++) {
+    s->at[depth] = i;
+    lua_rawgeti(L, -1, i);
+    read_nested(L, s, depth + 1);
+    lua_pop(L, 1);
+  }
+}
+
+static fl_node *from_host(fl_lua *b, int dtype, int device, const fl_sizes *s, const void *data) {
+  return fl_node_from_host(b->c, device, dtype, s->n, s->at, data);
+}
+
+static int make_tensor(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL };
+  fl_arg_count(L, 2, "tensor");
+  fl_arg_make_opts(L, 2, "tensor", &o);
+  if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor: use clone() or to()");
+  if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L, 1) != LUA_TBOOLEAN)
+    return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s", luaL_typename(L, 1));
+  lua_settop(L, 1);
+  measure(L, &s);
+  if (fl_numel(s.shape.n, s.shape.at) < 0) return fl_lua_fail(L, "tensor", "too many elements");
+  s.dtype = o.dtype >= 0 ? o.dtype : s.leaf == LUA_TBOOLEAN ? FLAME_BOOL : FLAME_F32;
+  char *data = (char *)lua_newuserdatauv(L, (size_t)(fl_numel(s.shape.n, s.shape.at) * fl_dtype_size(s.dtype)) + 1, 0);
+  s.out = data;
+  lua_pushvalue(L, 1);
+  read_nested(L, &s, 0);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, from_host(b, s.dtype, o.device, &s.shape, data), &o);
+}
+
+static int make_from_bytes(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  fl_sizes s;
+  size_t n = 0;
+  fl_arg_count(L, 4, "from_bytes");
+  fl_arg_string(L, 1, "from_bytes", "bytes");
+  const char *data = lua_tolstring(L, 1, &n);
+  fl_arg_sizes(L, 2, 2, "from_bytes", 0, &s);
+  const int dtype = fl_arg_dtype(L, 3, "from_bytes");
+  fl_arg_make_opts(L, 4, "from_bytes", &o);
+  const int64_t need = fl_numel(s.n, s.at) * fl_dtype_size(dtype);
+  if ((int64_t)n != need)
+    fl_lua_fail(L, "from_bytes", "%lld bytes given, shape and dtype need %lld", (long long)n, (long long)need);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, from_host(b, dtype, o.device, &s, data), &o);
+}
+
+/* ---- fills ------------------------------------------------------------------------------------ */
+static int fill(lua_State *L, const char *op, double value) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  fl_sizes s;
+  int top;
+  const int opts = fl_tail_options(L, &top);
+  fl_arg_sizes(L, 1, top, op, 0, &s);
+  fl_arg_make_opts(L, opts, op, &o);
+  if (o.dtype < 0) o.dtype = FLAME_F32;
+  fl_scalar v;
+  if (fl_is_float(o.dtype)) v.d = value;
+  else v.i = (int64_t)value;
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
+}
+static int make_zeros(lua_State *L) { return fill(L, "zeros", 0); }
+static int make_ones(lua_State *L) { return fill(L, "ones", 1); }
+static int make_empty(lua_State *L) { return fill(L, "empty", 0); }
+
+/* Number (or boolean) at i in dtype's class; raises when it does not fit. */
+static fl_scalar number_in(lua_State *L, int i, int dtype, const char *op) {
+  fl_scalar v;
+  char why[96];
+  if (lua_type(L, i) != LUA_TNUMBER && lua_type(L, i) != LUA_TBOOLEAN)
+    fl_lua_fail(L, op, "value must be a number, got %s", luaL_typename(L, i));
+  if (!fl_number_fits(L, i, dtype, &v, why)) fl_lua_fail(L, op, "%s", why);
+  return v;
+}
+
+static int make_full(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  fl_sizes s;
+  fl_arg_count(L, 3, "full");
+  if (lua_type(L, 1) == LUA_TNUMBER) {
+    lua_createtable(L, 1, 0);
+    lua_pushvalue(L, 1);
+    lua_rawseti(L, -2, 1);
+    lua_replace(L, 1);
+  }
+  fl_arg_sizes(L, 1, 1, "full", 0, &s);
+  fl_arg_make_opts(L, 3, "full", &o);
+  if (o.dtype < 0) o.dtype = lua_type(L, 2) == LUA_TBOOLEAN ? FLAME_BOOL : FLAME_F32;
+  const fl_scalar v = number_in(L, 2, o.dtype, "full");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
+}
+
+/* Options of a _like function: those of x unless given. */
+static fl_box *like(lua_State *L, const char *op, int opts, fl_make_opts *o) {
+  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  fl_arg_make_opts(L, opts, op, o);
+  if (o->dtype < 0) o->dtype = x->t->node->dtype;
+  if (fl_option(L, opts, "device") == LUA_TNIL) o->device = x->t->node->device;
+  lua_pop(L, 1);
+  return x;
+}
+
+static int fill_like(lua_State *L, const char *op, int value) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  fl_scalar v;
+  const int full = value < 0;
+  fl_arg_count(L, full ? 3 : 2, op);
+  fl_box *x = like(L, op, full ? 3 : 2, &o);
+  if (full) v = number_in(L, 2, o.dtype, op);
+  else if (fl_is_float(o.dtype)) v.d = value;
+  else v.i = value;
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  return finish(L, b, m, out, n ? n_fill(b->c, o.dtype, o.device, n->shape->rank, n->shape->size, v) : NULL, &o);
+}
+static int make_zeros_like(lua_State *L) { return fill_like(L, "zeros_like", 0); }
+static int make_ones_like(lua_State *L) { return fill_like(L, "ones_like", 1); }
+static int make_empty_like(lua_State *L) { return fill_like(L, "empty_like", 0); }
+static int make_full_like(lua_State *L) { return fill_like(L, "full_like", -1); }
+
+static int make_eye(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  int top;
+  const int opts = fl_tail_options(L, &top);
+  if (top > 2) fl_lua_fail(L, "eye", "2 sizes at most, got %d", top);
+  const int64_t n = fl_arg_int(L, 1, "eye", "n");
+  const int64_t size[2] = { n, top >= 2 ? fl_arg_int(L, 2, "eye", "m") : n };
+  if (size[0] < 0 || size[1] < 0) fl_lua_fail(L, "eye", "sizes can not be negative");
+  fl_arg_make_opts(L, opts, "eye", &o);
+  if (o.dtype < 0) o.dtype = FLAME_F32;
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
+  const int64_t rows[2] = { size[0], 1 }, columns[1] = { size[1] };
+  fl_node *r = n_reshape(n_iota(b->c, FLAME_I64, o.device, 1, rows, zero, one), 2, rows);
+  fl_node *c = n_iota(b->c, FLAME_I64, o.device, 1, columns, zero, one);
+  fl_node *same = r && c ? n_eq(r, c) : NULL;
+  return finish(L, b, m, out, same ? n_cast(same, o.dtype) : NULL, &o);
+}
+
+/* ---- ranges --------------------------------------------------------------------------------------- */
+static int range(lua_State *L, const char *op, double first, double step, int64_t n, int opts) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  fl_arg_make_opts(L, opts, op, &o);
+  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype == FLAME_BOOL) fl_lua_fail(L, op, "dtype bool has no ranges");
+  fl_scalar f, s;
+  if (fl_is_float(o.dtype)) {
+    f.d = first;
+    s.d = step;
+  } else {
+    if (first != floor(first) || step != floor(step)) fl_lua_fail(L, op, "%s needs whole numbers", fl_dtype_name(o.dtype));
+    f.i = (int64_t)first;
+    s.i = (int64_t)step;
+  }
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_iota(b->c, o.dtype, o.device, 1, &n, f, s), &o);
+}
+
+static int make_arange(lua_State *L) {
+  int top;
+  const int opts = fl_tail_options(L, &top);
+  if (top < 1 || top > 3) fl_lua_fail(L, "arange", "need (n) or (first, last[, step]), got %d numbers", top);
+  const double a = fl_arg_num(L, 1, "arange", "first");
+  const double first = top == 1 ? 1 : a, last = top == 1 ? a : fl_arg_num(L, 2, "arange", "last");
+  const double step = top == 3 ? fl_arg_num(L, 3, "arange", "step") : 1;
+  if (step == 0 || !isfinite(first) || !isfinite(last) || !isfinite(step))
+    fl_lua_fail(L, "arange", "first, last and step must be finite, step not 0");
+  const double count = floor((last - first) / step) + 1;
+  if (count > 1e15) fl_lua_fail(L, "arange", "%.14g elements are too many", count);
+  return range(L, "arange", first, step, count > 0 ? (int64_t)count : 0, opts);
+}
+
+static int make_linspace(lua_State *L) {
+  fl_arg_count(L, 4, "linspace");
+  const double a = fl_arg_num(L, 1, "linspace", "first"), z = fl_arg_num(L, 2, "linspace", "last");
+  const int64_t n = fl_arg_int(L, 3, "linspace", "n");
+  if (n < 0) fl_lua_fail(L, "linspace", "n = %lld is negative", (long long)n);
+  return range(L, "linspace", a, n > 1 ? (z - a) / (double)(n - 1) : 0, n, lua_gettop(L) >= 4 ? 4 : 0);
+}
+
+/* ---- random numbers ----------------------------------------------------------------------------------- */
+static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x, double y, fl_make_opts *o, int otherwise) {
+  fl_lua *b = self_of(L);
+  if (o->dtype < 0) o->dtype = otherwise;
+  if (op != FL_OP_randint && !fl_is_float(o->dtype)) fl_lua_fail(L, name, "dtype must be a float, got %s", fl_dtype_name(o->dtype));
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_random(b->c, op, o->dtype, o->device, s->n, s->at, x, y), o);
+}
+
+static int random_sizes(lua_State *L, const char *name, int op, double x, double y) {
+  fl_make_opts o;
+  fl_sizes s;
+  int top;
+  const int opts = fl_tail_options(L, &top);
+  fl_arg_sizes(L, 1, top, name, 0, &s);
+  fl_arg_make_opts(L, opts, name, &o);
+  return random(L, name, op, &s, x, y, &o, FLAME_F32);
+}
+static int make_rand(lua_State *L) { return random_sizes(L, "rand", FL_OP_uniform, 0, 1); }
+static int make_randn(lua_State *L) { return random_sizes(L, "randn", FL_OP_normal, 0, 1); }
+
+/* (shape, a, b[, options]); shape is a table or one number. */
+static int random_shape(lua_State *L, const char *name, int op, double x, double y, int otherwise) {
+  fl_make_opts o;
+  fl_sizes s;
+  fl_arg_count(L, 4, name);
+  fl_arg_sizes(L, 1, 1, name, 0, &s);
+  x = fl_arg_num_or(L, 2, name, "the first parameter", x);
+  y = fl_arg_num_or(L, 3, name, "the second parameter", y);
+  fl_arg_make_opts(L, 4, name, &o);
+  return random(L, name, op, &s, x, y, &o, otherwise);
+}
+static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1, FLAME_F32); }
+static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1, FLAME_F32); }
+
+static int make_randint(lua_State *L) {
+  const int64_t low = fl_arg_int(L, 2, "randint", "lo"), high = fl_arg_int(L, 3, "randint", "hi");
+  if (low > high) fl_lua_fail(L, "randint", "lo = %lld is above hi = %lld", (long long)low, (long long)high);
+  return random_shape(L, "randint", FL_OP_randint, 0, 0, FLAME_I64);
+}
+
+static int random_like(lua_State *L, const char *name, int op) {
+  fl_make_opts o;
+  fl_sizes s;
+  fl_arg_count(L, 2, name);
+  fl_box *x = like(L, name, 2, &o);
+  s.n = x->t->node->shape->rank;
+  memcpy(s.at, x->t->node->shape->size, sizeof s.at);
+  return random(L, name, op, &s, 0, 1, &o, FLAME_F32);
+}
+static int make_rand_like(lua_State *L) { return random_like(L, "rand_like", FL_OP_uniform); }
+static int make_randn_like(lua_State *L) { return random_like(L, "randn_like", FL_OP_normal); }
+
+/* x:uniform_(a, b), x:normal_(mean, deviation). */
+static int refill(lua_State *L, const char *name, int op) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 3, name);
+  fl_box *x = fl_arg_tensor(L, 1, name, "x");
+  const double p = fl_arg_num_or(L, 2, name, "the first parameter", 0), q = fl_arg_num_or(L, 3, name, "the second parameter", 1);
+  if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name, "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  fl_node *v = n ? n_random(b->c, op, n->dtype, n->device, n->shape->rank, n->shape->size, p, q) : NULL;
+  fl_lua_leave_status(L, b, m, v ? fl_tensor_write(x->t, v, name) : b->c->err.code);
+  lua_settop(L, 1);
+  return 1;
+}
+static int make_uniform_(lua_State *L) { return refill(L, "uniform_", FL_OP_uniform); }
+static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal); }
+
+const fl_lua_reg fl_reg_make[] = {
+  { "tensor", make_tensor, FL_IN_MODULE }, { "from_bytes", make_from_bytes, FL_IN_MODULE },
+  { "zeros", make_zeros, FL_IN_MODULE }, { "ones", make_ones, FL_IN_MODULE }, { "empty", make_empty, FL_IN_MODULE },
+  { "full", make_full, FL_IN_MODULE }, { "eye", make_eye, FL_IN_MODULE }, { "arange", make_arange, FL_IN_MODULE },
+  { "linspace", make_linspace, FL_IN_MODULE }, { "zeros_like", make_zeros_like, FL_IN_MODULE },
+  { "ones_like", make_ones_like, FL_IN_MODULE }, { "empty_like", make_empty_like, FL_IN_MODULE },
+  { "full_like", make_full_like, FL_IN_MODULE }, { "rand", make_rand, FL_IN_MODULE },
+  { "randn", make_randn, FL_IN_MODULE }, { "uniform", make_uniform, FL_IN_MODULE },
+  { "normal", make_normal, FL_IN_MODULE }, { "randint", make_randint, FL_IN_MODULE },
+  { "rand_like", make_rand_like, FL_IN_MODULE }, { "randn_like", make_randn_like, FL_IN_MODULE },
+  { "uniform_", make_uniform_, FL_IN_METHODS }, { "normal_", make_normal_, FL_IN_METHODS },
+  { NULL, NULL, 0 }
+};

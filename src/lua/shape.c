@@ -1,0 +1,416 @@
+/*
+** Shapes: views (whose handles refuse writes, API.md section 1), and joining.
+** made_by, the name a refused write gives, is the function's own.
+*/
+#include "lua/binding.h"
+
+static const fl_layout *shape_at(lua_State *L, int i, const char *op) {
+  fl_box *x = fl_arg_tensor(L, i, op, "x");
+  return x->t->node->shape;
+}
+
+/* A view builder that gives its input back gives a value of another identity. */
+static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_alias(x) : y; }
+
+#define VIEW_BEGIN(op) \
+  fl_lua *b = self_of(L); \
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L); \
+  const char *made_by = op; \
+  const int64_t m = fl_lua_enter(L, b); \
+  fl_node *n = node_of(b, x)
+#define VIEW_END(expression) \
+  return fl_lua_leave_view(L, b, m, out, n ? apart((expression), n) : NULL, made_by)
+
+static int s_reshape(lua_State *L) {
+  fl_sizes s;
+  shape_at(L, 1, "reshape");
+  fl_arg_sizes(L, 2, lua_gettop(L), "reshape", -1, &s);
+  VIEW_BEGIN("reshape");
+  VIEW_END(n_reshape(n, s.n, s.at));
+}
+
+static int s_flatten(lua_State *L) {
+  fl_sizes s = { 0, { 0 } };
+  fl_arg_count(L, 3, "flatten");
+  const fl_layout *l = shape_at(L, 1, "flatten");
+  const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "flatten");
+  const int last = lua_isnoneornil(L, 3) ? l->rank - 1 : fl_arg_axis(L, 3, l->rank, "flatten");
+  if (last < first && l->rank > 0) fl_lua_fail(L, "flatten", "last axis %d comes before first axis %d", last + 1, first + 1);
+  for (int a = 0; a < first; a++) s.at[s.n++] = l->size[a];
+  int64_t joined = 1;
+  for (int a = first; a <= last; a++) joined *= l->size[a];
+  s.at[s.n++] = joined;
+  for (int a = last + 1; a < l->rank; a++) s.at[s.n++] = l->size[a];
+  VIEW_BEGIN("flatten");
+  VIEW_END(n_reshape(n, s.n, s.at));
+}
+
+static int s_unflatten(lua_State *L) {
+  fl_sizes s, r = { 0, { 0 } };
+  fl_arg_count(L, 3, "unflatten");
+  const fl_layout *l = shape_at(L, 1, "unflatten");
+  const int axis = fl_arg_axis(L, 2, l->rank, "unflatten");
+  fl_arg_sizes(L, 3, 3, "unflatten", -1, &s);
+  if (l->rank - 1 + s.n > FL_MAX_AXES) fl_lua_fail(L, "unflatten", "%d axes, at most %d", l->rank - 1 + s.n, FL_MAX_AXES);
+  int64_t known = 1, whole = l->rank > 0 ? l->size[axis] : 1;
+  for (int k = 0; k < s.n; k++) known *= s.at[k] < 0 ? 1 : s.at[k];
+  for (int k = 0; k < s.n; k++) if (s.at[k] < 0 && known > 0) s.at[k] = whole / known;
+  for (int a = 0; a < axis; a++) r.at[r.n++] = l->size[a];
+  for (int k = 0; k < s.n; k++) r.at[r.n++] = s.at[k];
+  for (int a = axis + 1; a < l->rank; a++) r.at[r.n++] = l->size[a];
+  if (fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten", "sizes do not multiply to %lld", (long long)whole);
+  VIEW_BEGIN("unflatten");
+  VIEW_END(n_reshape(n, r.n, r.at));
+}
+
+static int s_squeeze(lua_State *L) {
+  fl_arg_count(L, 2, "squeeze");
+  const fl_layout *l = shape_at(L, 1, "squeeze");
+  const int axis = lua_isnoneornil(L, 2) ? -1 : fl_arg_axis(L, 2, l->rank, "squeeze");
+  const int idle = axis >= 0 && (l->rank == 0 || l->size[axis] != 1);
+  VIEW_BEGIN("squeeze");
+  VIEW_END(idle ? n : n_squeeze(n, axis));
+}
+
+static int s_unsqueeze(lua_State *L) {
+  fl_arg_count(L, 2, "unsqueeze");
+  const fl_layout *l = shape_at(L, 1, "unsqueeze");
+  const int axis = fl_arg_axis(L, 2, l->rank + 1, "unsqueeze");
+  if (l->rank == FL_MAX_AXES) fl_lua_fail(L, "unsqueeze", "x has %d axes already", l->rank);
+  VIEW_BEGIN("unsqueeze");
+  VIEW_END(n_unsqueeze(n, axis));
+}
+
+static int s_permute(lua_State *L) {
+  fl_sizes s;
+  int perm[FL_MAX_AXES];
+  unsigned seen = 0;
+  const fl_layout *l = shape_at(L, 1, "permute");
+  fl_arg_sizes(L, 2, lua_gettop(L), "permute", INT8_MIN, &s);
+  if (s.n != l->rank) fl_lua_fail(L, "permute", "%d axes given, the tensor has %d", s.n, l->rank);
+  for (int k = 0; k < s.n; k++) {
+    perm[k] = fl_axis_checked(L, s.at[k], l->rank, "permute");
+    if (seen & 1u << perm[k]) fl_lua_fail(L, "permute", "axis %lld is named twice", (long long)s.at[k]);
+    seen |= 1u << perm[k];
+  }
+  VIEW_BEGIN("permute");
+  VIEW_END(n_permute(n, perm));
+}
+
+static int s_transpose(lua_State *L) {
+  fl_arg_count(L, 3, "transpose");
+  const fl_layout *l = shape_at(L, 1, "transpose");
+  const int p = fl_arg_axis(L, 2, l->rank, "transpose"), q = fl_arg_axis(L, 3, l->rank, "transpose");
+  VIEW_BEGIN("transpose");
+  VIEW_END(p == q ? n : n_transpose(n, p, q));
+}
+
+static int s_t(lua_State *L) {
+  fl_arg_count(L, 1, "t");
+  const fl_layout *l = shape_at(L, 1, "t");
+  if (l->rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2: use transpose(a, b)", l->rank);
+  const int rank = l->rank;
+  VIEW_BEGIN("t");
+  VIEW_END(rank < 2 ? n : n_transpose(n, 0, 1));
+}
+
+static int expand(lua_State *L, const char *op, int last) {
+  fl_sizes s;
+  const fl_layout *l = shape_at(L, 1, op);
+  fl_arg_sizes(L, 2, last, op, -1, &s);
+  for (int k = 0; k < s.n; k++) {
+    const int a = k - (s.n - l->rank);
+    if (s.at[k] < 0 && a < 0) fl_lua_fail(L, op, "size -1 of axis %d: x has no such axis to keep", k + 1);
+    if (s.at[k] < 0) s.at[k] = l->size[a];
+  }
+  VIEW_BEGIN(op);
+  VIEW_END(n_expand(n, s.n, s.at));
+}
+static int s_expand(lua_State *L) { return expand(L, "expand", lua_gettop(L)); }
+static int s_broadcast_to(lua_State *L) {
+  fl_arg_count(L, 2, "broadcast_to");
+  return expand(L, "broadcast_to", 2);
+}
+static int s_expand_as(lua_State *L) {
+  fl_arg_count(L, 2, "expand_as");
+  const fl_layout *l = shape_at(L, 2, "expand_as");
+  fl_arg_tensor(L, 1, "expand_as", "x");
+  VIEW_BEGIN("expand_as");
+  VIEW_END(n_expand(n, l->rank, l->size));
+}
+
+/* Position 'i' of an axis of n: 1-based, negative from the end; raises when out of range. */
+static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char *op) {
+  if (i == 0 || i > n || i < -n)
+    fl_lua_fail(L, op, "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
+                (long long)i, axis + 1, (long long)n, (long long)n, (long long)n);
+  return i > 0 ? i - 1 : n + i;
+}
+
+static int s_narrow(lua_State *L) {
+  fl_arg_count(L, 4, "narrow");
+  const fl_layout *l = shape_at(L, 1, "narrow");
+  const int axis = fl_arg_axis(L, 2, l->rank, "narrow");
+  const int64_t size = l->rank > 0 ? l->size[axis] : 1, count = fl_arg_int(L, 4, "narrow", "n");
+  int64_t first = fl_arg_int(L, 3, "narrow", "first");
+  first = count == 0 && first == size + 1 ? size : position(L, first, size, axis, "narrow");
+  if (count < 0 || first + count > size)
+    fl_lua_fail(L, "narrow", "%lld elements from %lld on, axis %d has %lld", (long long)count, (long long)(first + 1), axis + 1, (long long)size);
+  VIEW_BEGIN("narrow");
+  VIEW_END(n_slice(n, axis, first, count, 1));
+}
+
+static int s_select(lua_State *L) {
+  fl_arg_count(L, 3, "select");
+  const fl_layout *l = shape_at(L, 1, "select");
+  if (l->rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
+  const int axis = fl_arg_axis(L, 2, l->rank, "select");
+  const int64_t i = position(L, fl_arg_int(L, 3, "select", "index"), l->size[axis], axis, "select");
+  VIEW_BEGIN("select");
+  VIEW_END(n_select(n, axis, i));
+}
+
+static int s_diagonal(lua_State *L) {
+  fl_arg_count(L, 4, "diagonal");
+  const fl_layout *l = shape_at(L, 1, "diagonal");
+  if (l->rank < 2) fl_lua_fail(L, "diagonal", "x has %d axes, need 2 at least", l->rank);
+  const int64_t k = fl_arg_int_or(L, 2, "diagonal", "offset", 0);
+  const int p = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "diagonal");
+  const int q = lua_isnoneornil(L, 4) ? 1 : fl_arg_axis(L, 4, l->rank, "diagonal");
+  if (p == q) fl_lua_fail(L, "diagonal", "the two axes must differ");
+  int64_t stride[FL_MAX_AXES], size[FL_MAX_AXES], step[FL_MAX_AXES];
+  int rank = 0;
+  fl_row_major(l->rank, l->size, stride);
+  for (int a = 0; a < l->rank; a++) {
+    if (a == p || a == q) continue;
+    size[rank] = l->size[a];
+    step[rank++] = stride[a];
+  }
+  const int64_t rows = k < 0 ? l->size[p] + k : l->size[p], columns = k > 0 ? l->size[q] - k : l->size[q];
+  const int64_t n0 = rows < columns ? rows : columns;
+  size[rank] = n0 > 0 ? n0 : 0;
+  step[rank++] = stride[p] + stride[q];
+  const int64_t offset = size[rank - 1] == 0 ? 0 : k > 0 ? k * stride[q] : -k * stride[p];
+  VIEW_BEGIN("diagonal");
+  VIEW_END(n_strided(n, rank, size, step, offset));
+}
+
+static int s_unfold(lua_State *L) {
+  fl_arg_count(L, 4, "unfold");
+  const fl_layout *l = shape_at(L, 1, "unfold");
+  const int axis = fl_arg_axis(L, 2, l->rank, "unfold");
+  const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold", "step");
+  if (l->rank == 0 || l->rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes", l->rank);
+  if (step < 1 || size < 1 || size > l->size[axis])
+    fl_lua_fail(L, "unfold", "size %lld and step %lld do not fit axis %d with %lld elements", (long long)size, (long long)step, axis + 1, (long long)l->size[axis]);
+  int64_t stride[FL_MAX_AXES], sizes[FL_MAX_AXES];
+  fl_row_major(l->rank, l->size, stride);
+  memcpy(sizes, l->size, sizeof sizes);
+  const int rank = l->rank;
+  stride[rank] = stride[axis];
+  sizes[rank] = size;
+  sizes[axis] = (sizes[axis] - size) / step + 1;
+  stride[axis] *= step;
+  VIEW_BEGIN("unfold");
+  VIEW_END(n_strided(n, rank + 1, sizes, stride, 0));
+}
+
+/* ---- several views: a table -------------------------------------------------------------------- */
+/* Append the view [first, first + count) of axis (count < 0: position 'first', axis dropped). */
+static void push_part(lua_State *L, int table, int k, int axis, int64_t first, int64_t count, const char *op) {
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, op, "x"), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  fl_node *y = n == NULL ? NULL : count < 0 ? n_select(n, axis, first) : n_slice(n, axis, first, count, 1);
+  fl_lua_leave_view(L, b, m, out, y ? apart(y, n) : NULL, op);
+  lua_rawseti(L, table, k);
+}
+
+static int parts(lua_State *L, const char *op, int axis, int64_t size, int64_t step) {
+  int k = 0;
+  lua_newtable(L);
+  const int table = lua_gettop(L);
+  for (int64_t at = 0; at < size || k == 0; at += step)
+    push_part(L, table, ++k, axis, at, step < size - at ? step : size - at, op);
+  return 1;
+}
+
+static int s_split(lua_State *L) {
+  fl_arg_count(L, 3, "split");
+  const fl_layout *l = shape_at(L, 1, "split");
+  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "split");
+  if (l->rank == 0) fl_lua_fail(L, "split", "a 0-d tensor has no axes");
+  const int64_t size = l->size[axis];
+  if (lua_type(L, 2) != LUA_TTABLE) {
+    const int64_t step = fl_arg_int(L, 2, "split", "size");
+    if (step < 1) fl_lua_fail(L, "split", "size %lld must be positive", (long long)step);
+    return parts(L, "split", axis, size, step);
+  }
+  int64_t sum = 0;
+  const int n = (int)lua_rawlen(L, 2);
+  lua_createtable(L, n, 0);
+  const int table = lua_gettop(L);
+  for (int k = 1; k <= n; k++, lua_settop(L, table)) {
+    lua_rawgeti(L, 2, k);
+    const int64_t count = fl_arg_int(L, lua_gettop(L), "split", "size");
+    if (count < 0 || sum + count > size) fl_lua_fail(L, "split", "sizes exceed the %lld elements of axis %d", (long long)size, axis + 1);
+    push_part(L, table, k, axis, sum, count, "split");
+    sum += count;
+  }
+  if (sum != size) fl_lua_fail(L, "split", "sizes add up to %lld, axis %d has %lld", (long long)sum, axis + 1, (long long)size);
+  return 1;
+}
+
+static int s_chunk(lua_State *L) {
+  fl_arg_count(L, 3, "chunk");
+  const fl_layout *l = shape_at(L, 1, "chunk");
+  const int64_t n = fl_arg_int(L, 2, "chunk", "n");
+  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "chunk");
+  if (l->rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
+  if (n < 1) fl_lua_fail(L, "chunk", "n = %lld must be positive", (long long)n);
+  const int64_t step = (l->size[axis] + n - 1) / n;
+  return parts(L, "chunk", axis, l->size[axis], step > 0 ? step : 1);
+}
+
+static int s_unbind(lua_State *L) {
+  fl_arg_count(L, 2, "unbind");
+  const fl_layout *l = shape_at(L, 1, "unbind");
+  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "unbind");
+  if (l->rank == 0) fl_lua_fail(L, "unbind", "a 0-d tensor has no axes");
+  const int64_t n = l->size[axis];
+  lua_createtable(L, (int)n, 0);
+  const int table = lua_gettop(L);
+  for (int64_t i = 0; i < n; i++) push_part(L, table, (int)(i + 1), axis, i, -1, "unbind");
+  return 1;
+}
+
+/* ---- new values ------------------------------------------------------------------------------------- */
+static int s_flip(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_layout *l = shape_at(L, 1, "flip");
+  fl_sizes s;
+  uint32_t axes = 0;
+  fl_arg_sizes(L, 2, lua_gettop(L), "flip", INT8_MIN, &s);
+  for (int k = 0; k < s.n; k++) axes |= 1u << fl_axis_checked(L, s.at[k], l->rank, "flip");
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  for (int a = 0; n != NULL && a < n->shape->rank; a++) {
+    const int64_t size = n->shape->size[a];
+    if (axes & 1u << a && size > 1) n = n_slice(n, a, size - 1, size, -1);
+  }
+  return fl_lua_leave(L, b, m, out, n ? n_copy(n) : NULL);
+}
+
+enum { MAX_JOINED = 4096 };
+
+/* cat, stack: the nodes are gathered in a userdata, after entering. */
+static int join(lua_State *L, const char *op, int stack) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 2, op);
+  if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op, "tensors must be a list of tensors, got %s", luaL_typename(L, 1));
+  const int count = (int)lua_rawlen(L, 1);
+  if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d", count, MAX_JOINED);
+  fl_box **boxes = (fl_box **)lua_newuserdatauv(L, (size_t)count * 2 * sizeof(void *), 0);
+  fl_node **nodes = (fl_node **)(boxes + count);
+  fl_arg_list(L, 1, op, "tensors", MAX_JOINED, boxes);
+  const int rank = boxes[0]->t->node->shape->rank;
+  if (!stack && rank == 0) fl_lua_fail(L, op, "0-d tensors have no axis to join: use stack");
+  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, rank + stack, op);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  int ok = 1;
+  for (int k = 0; k < count; k++) ok = (nodes[k] = node_of(b, boxes[k])) != NULL && ok;
+  fl_node *y = !ok ? NULL : stack ? n_stack(b->c, count, nodes, axis) : n_cat(b->c, count, nodes, axis);
+  if (ok && y == nodes[0]) y = n_copy(y);
+  return fl_lua_leave(L, b, m, out, y);
+}
+static int s_cat(lua_State *L) { return join(L, "cat", 0); }
+static int s_stack(lua_State *L) { return join(L, "stack", 1); }
+
+/* x:pad({before, after, …}): pairs from the last axis backwards; constant mode. */
+static int pad_constant(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };
+  fl_arg_count(L, 3, "pad");
+  const fl_layout *l = shape_at(L, 1, "pad");
+  if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s", luaL_typename(L, 2));
+  fl_check_options(L, 3, "pad", "mode value");
+  const double value = fl_option_num(L, 3, "pad", "value", 0);
+  if (fl_option(L, 3, "mode") != LUA_TNIL && strcmp(fl_arg_string(L, lua_gettop(L), "pad", "mode"), "constant") != 0)
+    fl_lua_fail(L, "pad", "no mode '%s', there is: constant", lua_tostring(L, -1));
+  lua_pop(L, 1);
+  const int n = (int)lua_rawlen(L, 2);
+  if (n % 2 != 0 || n / 2 > l->rank) fl_lua_fail(L, "pad", "%d numbers for %d axes, need pairs", n, l->rank);
+  for (int k = 0; k < n; k++) {
+    const int axis = l->rank - 1 - k / 2;
+    lua_rawgeti(L, 2, k + 1);
+    const int64_t v = fl_arg_int(L, lua_gettop(L), "pad", "amount");
+    if (k % 2 == 0) before[axis] = v;
+    else after[axis] = v;
+    if (k % 2 == 1 && l->size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad", "axis %d would be shorter than nothing", axis + 1);
+    lua_pop(L, 1);
+  }
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *y = node_of(b, x);
+  for (int a = 0; y != NULL && a < l->rank; a++) {       /* negative amounts cut */
+    const int64_t cut0 = before[a] < 0 ? -before[a] : 0, cut1 = after[a] < 0 ? -after[a] : 0;
+    if (cut0 + cut1 > 0) y = n_slice(y, a, cut0, y->shape->size[a] - cut0 - cut1, 1);
+    before[a] = before[a] < 0 ? 0 : before[a];
+    after[a] = after[a] < 0 ? 0 : after[a];
+  }
+  if (y != NULL) y = n_pad(y, before, after, value);
+  if (y != NULL && x->t && y == x->t->node) y = n_copy(y);
+  return fl_lua_leave(L, b, m, out, y);
+}
+
+static int triangle(lua_State *L, const char *op, int upper) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 2, op);
+  if (shape_at(L, 1, op)->rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least", shape_at(L, 1, op)->rank);
+  const int64_t k = fl_arg_int_or(L, 2, op, "offset", 0);
+  fl_box *x = box_at(L, 1), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  return fl_lua_leave(L, b, m, out, n ? n_tril(n, k, upper) : NULL);
+}
+static int s_tril(lua_State *L) { return triangle(L, "tril", 0); }
+static int s_triu(lua_State *L) { return triangle(L, "triu", 1); }
+
+/* pairs(x): i, x[i] along the first axis. */
+static int pairs_next(lua_State *L) {
+  const int64_t i = lua_isnil(L, 2) ? 0 : lua_tointeger(L, 2);
+  const fl_layout *l = shape_at(L, 1, "pairs");
+  if (i >= l->size[0]) return 0;
+  lua_settop(L, 1);
+  VIEW_BEGIN("x[…]");
+  fl_lua_leave_view(L, b, m, out, n ? n_select(n, 0, i) : NULL, made_by);
+  lua_pushinteger(L, i + 1);
+  lua_insert(L, -2);
+  return 2;
+}
+
+static int s_pairs(lua_State *L) {
+  if (shape_at(L, 1, "pairs")->rank == 0) return fl_lua_fail(L, "pairs", "a 0-d tensor has no axes");
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_pushcclosure(L, pairs_next, 2);
+  lua_pushvalue(L, 1);
+  lua_pushnil(L);
+  return 3;
+}
+
+const fl_lua_reg fl_reg_shape[] = {
+  { "reshape", s_reshape, FL_IN_BOTH }, { "view", s_reshape, FL_IN_BOTH }, { "flatten", s_flatten, FL_IN_BOTH },
+  { "unflatten", s_unflatten, FL_IN_BOTH }, { "squeeze", s_squeeze, FL_IN_BOTH },
+  { "unsqueeze", s_unsqueeze, FL_IN_BOTH }, { "permute", s_permute, FL_IN_BOTH },
+  { "transpose", s_transpose, FL_IN_BOTH }, { "t", s_t, FL_IN_BOTH }, { "expand", s_expand, FL_IN_BOTH },
+  { "broadcast_to", s_broadcast_to, FL_IN_BOTH }, { "expand_as", s_expand_as, FL_IN_BOTH },
+  { "narrow", s_narrow, FL_IN_BOTH }, { "select", s_select, FL_IN_BOTH }, { "diagonal", s_diagonal, FL_IN_BOTH },
+  { "unfold", s_unfold, FL_IN_BOTH }, { "split", s_split, FL_IN_BOTH }, { "chunk", s_chunk, FL_IN_BOTH },
+  { "unbind", s_unbind, FL_IN_BOTH }, { "flip", s_flip, FL_IN_BOTH }, { "cat", s_cat, FL_IN_MODULE },
+  { "stack", s_stack, FL_IN_MODULE }, { "tril", s_tril, FL_IN_BOTH }, { "triu", s_triu, FL_IN_BOTH },
+  { "pad", pad_constant, FL_IN_BOTH }, { "__pairs", s_pairs, 0 }, { NULL, NULL, 0 }
+};

@@ -1,0 +1,82 @@
+/*
+** The plan cache: by hash of the key, compared bytewise; bounded by bytes, oldest use first out.
+*/
+#include "plan/plan.h"
+#include <string.h>
+
+enum { BINS = 1024, VARIANTS = 4 };
+
+int fl_plans_init(fl_plans *t, fl_mem *m) {
+  memset(t, 0, sizeof *t);
+  t->mem = m;
+  t->limit = 256LL << 20;
+  t->nbin = BINS;
+  t->bin = fl_zalloc(m, sizeof *t->bin * BINS);
+  return t->bin != NULL;
+}
+
+void fl_plans_close(fl_plans *t) {
+  for (int64_t i = 0; t->bin && i < t->nbin; i++)
+    while (t->bin[i]) {
+      fl_plan *p = t->bin[i];
+      t->bin[i] = p->chain;
+      fl_plan_free(p);
+    }
+  if (t->bin) fl_free(t->mem, t->bin, sizeof *t->bin * BINS);
+  memset(t, 0, sizeof *t);
+}
+
+static int same_key(const fl_plan *q, const fl_program *p) {
+  return q->hash == p->hash && q->device == p->device && q->key_bytes == (size_t)p->key.n &&
+         !memcmp(q->key, p->key.at, q->key_bytes);
+}
+
+/* How many values q keeps that p does not want; -1: q lacks one. */
+static int64_t surplus(const fl_plan *q, const fl_program *p) {
+  int64_t extra = 0;
+  for (int64_t i = 0; i < p->live.n; i++) {
+    if (p->live.at[i] && !q->live[i]) return -1;
+    extra += q->live[i] && !p->live.at[i];
+  }
+  return extra;
+}
+
+fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
+  fl_plan *best = NULL;
+  int64_t least = INT64_MAX;
+  int variants = 0;
+  for (fl_plan *q = t->bin[p->hash % BINS]; q; q = q->chain) {
+    if (!same_key(q, p)) continue;
+    variants++;
+    const int64_t extra = surplus(q, p);
+    if (extra >= 0 && extra < least) { least = extra; best = q; }
+  }
+  if (best) best->used = ++t->clock;
+  else if (variants >= VARIANTS)
+    for (const fl_plan *q = t->bin[p->hash % BINS]; q; q = q->chain)
+      for (int64_t i = 0; same_key(q, p) && i < p->live.n; i++) p->live.at[i] |= q->live[i];
+  return best;
+}
+
+static void drop_oldest(fl_plans *t, const fl_plan *but) {
+  fl_plan **oldest = NULL;
+  for (int64_t i = 0; i < t->nbin; i++)
+    for (fl_plan **q = &t->bin[i]; *q; q = &(*q)->chain)
+      if (*q != but && (!oldest || (*q)->used < (*oldest)->used)) oldest = q;
+  if (!oldest) return;
+  fl_plan *p = *oldest;
+  *oldest = p->chain;
+  t->bytes -= p->total_bytes;
+  t->n--;
+  fl_plan_free(p);
+}
+
+void fl_plans_put(fl_plans *t, fl_plan *p) {
+  fl_plan **bin = &t->bin[p->hash % BINS];
+  p->chain = *bin;
+  *bin = p;
+  p->used = ++t->clock;
+  t->bytes += p->total_bytes;
+  t->n++;
+  while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
+}

@@ -1,0 +1,400 @@
+/*
+** From groups to the plan: which cells need memory, whether writes may happen in place,
+** order, addresses of intermediates, steps, and equal kernels merged into one launch.
+*/
+#include "plan/planner.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAST_STAGE = INT32_MAX };
+
+/* ---- memory wanted, writes in place --------------------------------------------------------- */
+
+static int is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
+
+static void mark_stored(fl_planner *P) {
+  for (int64_t g = 0; g < P->group.n; g++) {
+    const fl_group *G = &P->group.at[g];
+    for (int64_t i = 0; i < G->access.n; i++) {
+      const fl_access *a = &G->access.at[i];
+      if (!a->store && !a->iota && a->ref >= 0) P->cell.at[a->ref].stored = 1;
+    }
+  }
+  for (int64_t t = 0; t < P->cell.n; t++) if (P->cell.at[t].live) P->cell.at[t].stored = 1;
+}
+
+static int writes_cell(const fl_group *G, int32_t t) {
+  if (!is_kernel(G)) return G->cell == t;
+  for (int64_t i = 0; i < G->access.n; i++) if (G->access.at[i].store && G->access.at[i].ref == t) return 1;
+  return 0;
+}
+
+static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
+  return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
+}
+
+/* Does group H read the old value of a home? same: each point only where t is stored in H. */
+static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
+  int reads = 0;
+  *same = 1;
+  if (!is_kernel(H)) {
+    const fl_node *n = P->cell.at[H->cell].node;
+    for (int i = 0; i < n->nin; i++) {
+      int64_t off;
+      const fl_ref r = fl_plan_target(P->p, n->in[i], &off);
+      if (r < 0 && in_home(P, r, home) && !(i == 0 && H->kind == FL_G_SCATTER)) reads = 1;
+    }
+    *same = 0;
+    return reads;
+  }
+  for (int64_t i = 0; i < H->access.n; i++) {
+    const fl_access *a = &H->access.at[i];
+    if (a->store || a->iota || !in_home(P, a->ref, home)) continue;
+    reads = 1;
+    for (int64_t j = 0; j < H->access.n; j++) {
+      const fl_access *w = &H->access.at[j];
+      if (!w->store || w->ref != t) continue;
+      const int64_t off = P->p->ext.at[~a->ref]->offset;
+      if (a->gstride || w->map.offset != a->map.offset + off ||
+          memcmp(w->map.stride, a->map.stride, sizeof(int64_t) * H->nd)) *same = 0;
+    }
+  }
+  return reads;
+}
+
+/* May cell t be stored straight into its home? Else it goes through the arena and a copy at
+** the end. Moves the writer to a later stage where that is all it takes. */
+static int in_place(fl_planner *P, int32_t t) {
+  const int32_t home = P->cell.at[t].home;
+  int32_t last_read = 0, writer = -1, writers = 0;
+  for (int64_t g = 0; g < P->group.n; g++) {
+    const fl_group *G = &P->group.at[g];
+    if (!writes_cell(G, t)) continue;
+    writer = (int32_t)g;
+    writers++;
+    if (G->faulty) return 0;              /* an error must leave the target as it was */
+  }
+  for (int64_t g = 0; g < P->group.n; g++) {
+    const fl_group *H = &P->group.at[g];
+    int same;
+    if (!reads_home(P, H, home, t, &same)) continue;
+    if (writes_cell(H, t)) {
+      if (!same || writers > 1) return 0;
+      continue;
+    }
+    if (H->stage > last_read) last_read = H->stage;
+  }
+  for (int64_t g = 0; g < P->group.n; g++) {
+    fl_group *W = &P->group.at[g];
+    if (!writes_cell(W, t) || W->stage > last_read) continue;
+    if (writers > 1 || last_read + 1 >= W->limit || W->closed) return 0;
+    W->stage = last_read + 1;
+    for (int64_t i = 0; i < W->deps.n; i++)
+      if (W->stage < P->group.at[W->deps.at[i]].limit) P->group.at[W->deps.at[i]].limit = W->stage;
+  }
+  return writer >= 0;
+}
+
+/* ---- order ------------------------------------------------------------------------------------ */
+
+/* cell >= 0: a copy of the cell's home into its memory (stage 0) or the other way (the last) */
+typedef struct { int32_t group, cell; int32_t stage; } turn;
+
+static int by_stage(const void *a, const void *b) {
+  const turn *x = a, *y = b;
+  if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
+  const int32_t xi = x->group >= 0 ? x->group : x->cell, yi = y->group >= 0 ? y->group : y->cell;
+  return (xi > yi) - (xi < yi);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------ */
+
+typedef struct { int64_t at, bytes; } hole;
+typedef struct { struct { hole *at; int64_t n, cap; } holes; int64_t end, top; fl_mem *mem; } arena;
+
+static int64_t arena_take(arena *a, int64_t bytes) {
+  int64_t best = -1;
+  bytes = (bytes + 255) / 256 * 256;
+  for (int64_t i = 0; i < a->holes.n; i++)
+    if (a->holes.at[i].bytes >= bytes && (best < 0 || a->holes.at[i].bytes < a->holes.at[best].bytes)) best = i;
+  if (best >= 0) {
+    hole *h = &a->holes.at[best];
+    const int64_t at = h->at;
+    h->at += bytes;
+    h->bytes -= bytes;
+    if (h->bytes == 0) *h = a->holes.at[--a->holes.n];
+    return at;
+  }
+  const int64_t at = a->end;
+  a->end += bytes;
+  if (a->end > a->top) a->top = a->end;
+  return at;
+}
+
+static int arena_give(arena *a, int64_t at, int64_t bytes) {
+  bytes = (bytes + 255) / 256 * 256;
+  for (int64_t i = 0; i < a->holes.n; i++) {               /* join neighbours */
+    hole *h = &a->holes.at[i];
+    if (h->at + h->bytes == at) { at = h->at; bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
+    else if (at + bytes == h->at) { bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
+  }
+  if (at + bytes == a->end) { a->end = at; return 1; }
+  hole *h = FL_PUSH(a->mem, &a->holes);
+  if (h) *h = (hole){ at, bytes };
+  return h != NULL;
+}
+
+static void touch(fl_planner *P, fl_ref ref, int32_t step) {
+  if (ref < 0) return;
+  fl_cell *t = &P->cell.at[ref];
+  if (step < t->first) t->first = step;
+  if (step > t->last) t->last = step;
+}
+
+static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
+  for (int64_t i = 0; i < G->access.n; i++) if (!G->access.at[i].iota) touch(P, G->access.at[i].ref, step);
+  if (is_kernel(G)) return;
+  const fl_node *n = P->cell.at[G->cell].node;
+  touch(P, G->cell, step);
+  for (int i = 0; i < n->nin; i++) {
+    int64_t off;
+    touch(P, fl_plan_target(P->p, n->in[i], &off), step);
+  }
+}
+
+/* Two steps of equal stage never share an address that either frees: a cell is given back
+** after the last step of its last stage only, so merged launches stay independent. */
+static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
+  arena a = { .mem = P->mem };
+  int ok = 1;
+  int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)), *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
+  ok = head && next;
+  for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;
+  for (int64_t t = 0; ok && t < P->cell.n; t++) {
+    fl_cell *c = &P->cell.at[t];
+    if (c->place.where != FL_AT_ARENA || c->last < 0) continue;
+    int32_t last = c->last, first = c->first;
+    while (last + 1 < n && turns[last + 1].stage == turns[last].stage) last++;
+    while (first > 0 && turns[first - 1].stage == turns[first].stage) first--;
+    next[2 * t] = head[2 * first];
+    head[2 * first] = (int32_t)t;
+    next[2 * t + 1] = head[2 * last + 1];
+    head[2 * last + 1] = (int32_t)t;
+  }
+  for (int64_t s = 0; ok && s < n; s++) {
+    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
+    for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1]) ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
+  }
+  if (head) fl_free(P->mem, head, sizeof *head * (size_t)(2 * n + 2));
+  if (next) fl_free(P->mem, next, sizeof *next * (size_t)(2 * P->cell.n + 2));
+  FL_DROP(P->mem, &a.holes);
+  plan->arena_bytes = a.top;
+  return ok;
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------- */
+
+static int64_t product(int n, const int64_t *size) {
+  int64_t p = 1;
+  for (int i = 0; i < n; i++) p *= size[i];
+  return p;
+}
+
+static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
+  memset(s, 0, sizeof *s);
+  *empty = 0;
+  if (t->cell >= 0) {
+    const fl_cell *c = &P->cell.at[t->cell];
+    s->kind = FL_S_COPY;
+    const fl_place home = { .where = FL_AT_OUT, .index = c->out };
+    s->from = t->stage ? c->place : home;
+    s->to = t->stage ? home : c->place;
+    s->bytes = c->bytes;
+    s->moved = 2 * c->bytes;
+    *empty = c->bytes == 0;
+    return 1;
+  }
+  const fl_group *G = fl_plan_group(P, t->group);
+  if (G->kind == FL_G_MATMUL) {
+    s->kind = FL_S_MATMUL;
+    s->matmul = fl_zalloc(P->mem, sizeof *s->matmul);
+    if (!s->matmul) return 0;
+    *empty = P->cell.at[G->cell].node->shape->numel == 0;
+    return fl_plan_matmul_step(P, t->group, s->matmul);
+  }
+  if (G->kind == FL_G_SCATTER) {
+    s->kind = FL_S_SCATTER;
+    s->scatter = fl_zalloc(P->mem, sizeof *s->scatter);
+    if (!s->scatter) return 0;
+    if (!fl_plan_scatter_step(P, t->group, s->scatter)) return 0;
+    const int64_t points = product(s->scatter->rank, s->scatter->size);
+    s->moved = points * (8 + 2 * fl_dtype_size(s->scatter->dtype));
+    *empty = points == 0;
+    return 1;
+  }
+  s->kind = FL_S_KERNEL;
+  s->count = 1;
+  s->kernel = fl_zalloc(P->mem, sizeof *s->kernel);
+  if (!s->kernel || !fl_plan_kernelize(P, t->group, s->kernel, empty)) return 0;
+  s->moved = s->kernel->bytes;
+  return 1;
+}
+
+static void free_step(fl_mem *m, fl_step *s) {
+  for (int32_t i = 0; s->kernel && i < s->count; i++) fl_kernel_free(m, &s->kernel[i]);
+  if (s->kernel) fl_free(m, s->kernel, sizeof *s->kernel * (size_t)(s->count ? s->count : 1));
+  if (s->matmul) fl_free(m, s->matmul, sizeof *s->matmul);
+  if (s->scatter) fl_free(m, s->scatter, sizeof *s->scatter);
+}
+
+/* Equal MAP kernels of one stage become instances of one launch. b is emptied. */
+static int merge(fl_mem *m, fl_step *a, fl_step *b) {
+  fl_kernel *k = fl_realloc(m, a->kernel, sizeof *k * (size_t)a->count, sizeof *k * (size_t)(a->count + 1));
+  if (!k) return 0;
+  k[a->count++] = b->kernel[0];
+  a->kernel = k;
+  a->moved += b->moved;
+  fl_free(m, b->kernel, sizeof *b->kernel);
+  b->kernel = NULL;
+  return 1;
+}
+
+static int mergeable(const fl_step *a, const fl_step *b) {
+  return a->kind == FL_S_KERNEL && b->kind == FL_S_KERNEL && a->kernel->kind == FL_K_MAP &&
+         a->kernel->key == b->kernel->key && fl_kernel_same_structure(a->kernel, b->kernel);
+}
+
+static int add_step(fl_planner *P, fl_plan *plan, fl_step s, int32_t stage_begin) {
+  for (int32_t i = plan->nstep - 1; i >= stage_begin; i--)
+    if (mergeable(&plan->step[i], &s)) return merge(P->mem, &plan->step[i], &s);
+  plan->step[plan->nstep++] = s;
+  return 1;
+}
+
+static int make_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
+  int32_t stage = -1, begin = 0;
+  plan->step_cap = (int32_t)n + 1;
+  plan->step = fl_zalloc(P->mem, sizeof *plan->step * (size_t)plan->step_cap);
+  if (!plan->step) return 0;
+  for (int64_t i = 0; i < n; i++) {
+    fl_step s;
+    int empty;
+    if (turns[i].stage != stage) { stage = turns[i].stage; begin = plan->nstep; }
+    if (!make_step(P, &turns[i], &s, &empty)) { free_step(P->mem, &s); return 0; }
+    if (empty) { free_step(P->mem, &s); continue; }
+    if (!add_step(P, plan, s, begin)) { free_step(P->mem, &s); return 0; }
+  }
+  return 1;
+}
+
+/* Which step completes each result, and which steps write homes. */
+static void note_out(fl_plan *plan, fl_place at, int32_t step) {
+  if (at.where != FL_AT_OUT) return;
+  plan->out[at.index].step = step;
+  if (plan->out[at.index].home >= 0) plan->step[step].commits = 1;
+}
+
+static void note_outs(fl_plan *plan) {
+  for (int32_t i = 0; i < plan->nout; i++) plan->out[i].step = -1;
+  for (int32_t i = 0; i < plan->nstep; i++) {
+    const fl_step *s = &plan->step[i];
+    for (int32_t j = 0; s->kind == FL_S_KERNEL && j < s->count; j++)
+      for (int o = 0; o < s->kernel[j].nstore; o++)
+        note_out(plan, s->kernel[j].operand[s->kernel[j].store[o].operand].place, i);
+    if (s->kind == FL_S_MATMUL) note_out(plan, s->matmul->ct, i);
+    if (s->kind == FL_S_SCATTER) note_out(plan, s->scatter->dst.place, i);
+    if (s->kind == FL_S_COPY) note_out(plan, s->to, i);
+  }
+}
+
+/* ---- the plan --------------------------------------------------------------------------------------------- */
+
+static int describe(fl_planner *P, fl_plan *plan) {
+  const fl_program *p = P->p;
+  fl_mem *m = P->mem;
+  for (int64_t t = 0; t < P->cell.n; t++) {
+    fl_cell *c = &P->cell.at[t];
+    if (c->live && !fl_is_view(c)) c->out = plan->nout++;
+    c->place = c->live ? (fl_place){ .where = FL_AT_OUT, .index = c->out } : (fl_place){ .where = FL_AT_ARENA };
+  }
+  plan->next = (int32_t)p->ext.n;
+  plan->nscalar = (int32_t)p->scalars.n;
+  plan->nfault = (int32_t)P->fault.n;
+  plan->nnode = (int32_t)p->nodes.n;
+  plan->key_bytes = (size_t)p->key.n;
+  plan->ext = fl_zalloc(m, sizeof *plan->ext * (size_t)plan->next);
+  plan->out = fl_zalloc(m, sizeof *plan->out * (size_t)plan->nout);
+  plan->fault = fl_zalloc(m, sizeof *plan->fault * (size_t)plan->nfault);
+  plan->live = fl_zalloc(m, (size_t)plan->nnode);
+  plan->key = fl_zalloc(m, plan->key_bytes);
+  if (!plan->ext || !plan->out || !plan->fault || !plan->live || !plan->key) return 0;
+  if (p->live.n) memcpy(plan->live, p->live.at, (size_t)p->live.n);
+  if (p->key.n) memcpy(plan->key, p->key.at, (size_t)p->key.n);
+  for (int32_t i = 0; i < plan->next; i++) plan->ext[i].dtype = p->ext.at[i]->dtype;
+  for (int32_t i = 0; i < plan->nfault; i++) plan->fault[i].node = P->fault.at[i];
+  for (int64_t t = 0; t < p->nodes.n; t++) {
+    const fl_cell *c = &P->cell.at[t];
+    if (c->out >= 0) plan->out[c->out] = (fl_out){ .node = (int32_t)t, .dtype = c->dtype, .home = c->home, .bytes = c->bytes };
+  }
+  return 1;
+}
+
+static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
+  *cap = sizeof(turn) * (size_t)(P->group.n + 2 * P->cell.n + 1);
+  turn *at = *turns = fl_alloc(P->mem, *cap);
+  if (!at) return 0;
+  *n = 0;
+  for (int64_t t = 0; t < P->p->nodes.n; t++) {
+    fl_cell *c = &P->cell.at[t];
+    if (c->home < 0 || in_place(P, (int32_t)t)) continue;
+    c->place = (fl_place){ .where = FL_AT_ARENA };
+    at[(*n)++] = (turn){ -1, (int32_t)t, LAST_STAGE };
+    if (c->base_home) at[(*n)++] = (turn){ -1, (int32_t)t, 0 };
+  }
+  for (int64_t g = 0; g < P->group.n; g++) {
+    const fl_group *G = &P->group.at[g];
+    if (is_kernel(G) && G->access.n == 0) continue;
+    at[(*n)++] = (turn){ (int32_t)g, -1, G->stage };
+  }
+  qsort(at, (size_t)*n, sizeof *at, by_stage);
+  for (int64_t i = 0; i < *n; i++) {
+    if (at[i].cell >= 0) touch(P, at[i].cell, (int32_t)i);
+    else touch_group(P, fl_plan_group(P, at[i].group), (int32_t)i);
+  }
+  return 1;
+}
+
+fl_plan *fl_plan_finish(fl_planner *P) {
+  fl_plan *plan = fl_zalloc(P->mem, sizeof *plan);
+  turn *turns = NULL;
+  int64_t n = 0;
+  size_t cap = 0;
+  if (!plan) return NULL;
+  plan->mem = P->mem;
+  plan->hash = P->p->hash;
+  plan->device = P->p->device;
+  mark_stored(P);
+  const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) && place_memory(P, turns, n, plan) &&
+                 make_steps(P, turns, n, plan);
+  fl_free(P->mem, turns, cap);
+  if (!ok) {
+    fl_plan_free(plan);
+    return NULL;
+  }
+  note_outs(plan);
+  return plan;
+}
+
+void fl_plan_free(fl_plan *p) {
+  if (!p) return;
+  fl_mem *m = p->mem;
+  if (p->unprepare) p->unprepare(p);
+  for (int32_t i = 0; i < p->nstep; i++) free_step(m, &p->step[i]);
+  if (p->step) fl_free(m, p->step, sizeof *p->step * (size_t)p->step_cap);
+  if (p->ext) fl_free(m, p->ext, sizeof *p->ext * (size_t)p->next);
+  if (p->out) fl_free(m, p->out, sizeof *p->out * (size_t)p->nout);
+  if (p->fault) fl_free(m, p->fault, sizeof *p->fault * (size_t)p->nfault);
+  if (p->live) fl_free(m, p->live, (size_t)p->nnode);
+  if (p->key) fl_free(m, p->key, p->key_bytes);
+  fl_free(m, p, sizeof *p);
+}

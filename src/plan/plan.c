@@ -1,0 +1,63 @@
+/*
+** Planning as a whole, and plans as text. The planner's own memory is given back at the end;
+** a plan that can not be had for lack of memory leaves the window as it was.
+*/
+#include "plan/planner.h"
+#include "base/text.h"
+#include <string.h>
+
+static void close_planner(fl_planner *P) {
+  for (int64_t g = 0; g < P->group.n; g++) {
+    fl_group *G = &P->group.at[g];
+    FL_DROP(P->mem, &G->instr);
+    FL_DROP(P->mem, &G->value);
+    FL_DROP(P->mem, &G->access);
+    FL_DROP(P->mem, &G->scalar);
+    FL_DROP(P->mem, &G->deps);
+  }
+  FL_DROP(P->mem, &P->group);
+  FL_DROP(P->mem, &P->cell);
+  FL_DROP(P->mem, &P->todo);
+  FL_DROP(P->mem, &P->fault);
+}
+
+static int64_t weight(const fl_plan *p) {
+  int64_t b = (int64_t)(sizeof *p + p->key_bytes) + p->nnode + (int64_t)sizeof(fl_step) * p->step_cap;
+  for (int32_t i = 0; i < p->nstep; i++)
+    for (int32_t j = 0; p->step[i].kernel && j < p->step[i].count; j++) {
+      const fl_kernel *k = &p->step[i].kernel[j];
+      b += (int64_t)(sizeof *k + k->ninstr * sizeof *k->instr + k->noperand * sizeof *k->operand + k->nscalar * 4);
+    }
+  return b;
+}
+
+fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
+  fl_planner P = { .c = c, .mem = &c->mem, .p = p };
+  fl_plan *plan = NULL;
+  if (fl_plan_classify(&P) && fl_plan_place(&P)) plan = fl_plan_finish(&P);
+  close_planner(&P);
+  if (!plan) {
+    FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning %lld ops", (long long)p->nodes.n);
+    return NULL;
+  }
+  plan->total_bytes = weight(plan);
+  return plan;
+}
+
+void fl_plan_print(const fl_plan *p, fl_text *out) {
+  fl_text_printf(out, "plan: %d nodes, %d steps, %d inputs, %d results, arena %lld bytes\n", p->nnode, p->nstep, p->next,
+                 p->nout, (long long)p->arena_bytes);
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_step *s = &p->step[i];
+    fl_text_printf(out, "step %d: ", i + 1);
+    if (s->kind == FL_S_KERNEL) {
+      if (s->count > 1) fl_text_printf(out, "%d times ", s->count);
+      fl_kernel_print(&s->kernel[0], out);
+    } else if (s->kind == FL_S_MATMUL) {
+      fl_text_printf(out, "matmul %s %lld x %lld x %lld, %d batch dims\n", fl_dtype_name(s->matmul->dtype),
+                     (long long)s->matmul->m, (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch);
+    } else if (s->kind == FL_S_SCATTER) {
+      fl_text_printf(out, "scatter %s%s\n", fl_dtype_name(s->scatter->dtype), s->scatter->add ? " add" : "");
+    } else fl_text_printf(out, "copy %lld bytes\n", (long long)s->bytes);
+  }
+}

@@ -1,0 +1,114 @@
+/*
+** Inside the planner (plan/ only). The parts, in the order a window passes through them:
+**
+**   classify.c  each program node becomes a cell: view, deferred or anchored
+**   place.c     each anchored cell is put into a group, in program order
+**   emit.c      pulls the expressions of a cell into a group's instruction list
+**   finish.c    hazards of in-place writes, order, memory, kernels -> fl_plan
+**
+** A deferred cell is elementwise work that is written into whoever needs it (recomputed where
+** several do). An anchored cell is computed in exactly one group: kept values, reductions,
+** inputs of library steps, sources of gathers, and expressions too long or too dear to repeat.
+** It gets memory only if it is kept or another group reads it.
+**
+** Order. A group has a stage; every value it reads from another group is of a lower stage, so
+** stages are a valid order and two groups of one stage are independent. A group may be moved
+** to a later stage as long as it stays below 'limit', the lowest stage that reads from it.
+**
+** Maps. An access is an affine map from a group's dims to the linear (row-major) element index
+** of a cell, or to the memory index of an external. Equal cell and map: the same value.
+*/
+#ifndef FL_PLAN_PLANNER_H
+#define FL_PLAN_PLANNER_H
+#include "plan/plan.h"
+
+enum {
+  FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
+  FL_LEAF_LIMIT = 28,      /* most values that it reads */
+  FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
+  FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
+  FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, above any deferred depth */
+  FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
+};
+
+typedef struct fl_map { int64_t offset, stride[FL_MAX_AXES]; } fl_map;
+
+typedef int32_t fl_ref;    /* cell index >= 0, or ~ext slot */
+
+typedef struct fl_cell {
+  fl_node *node;           /* NULL: a planner's copy of 'source' */
+  fl_ref source; const fl_layout *view; int64_t view_offset;   /* such a copy: what it copies */
+  const fl_layout *shape;
+  uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
+  int32_t cost, leaves, consumers, out, home;
+  uint8_t base_home;       /* its old value was not copied: its home holds it already */
+  int32_t group;           /* that completes it, -1 before it is placed */
+  fl_place place;
+  int64_t bytes;
+  int32_t first, last;     /* steps that write and read it */
+} fl_cell;
+
+typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;   /* what instr[i] stands for; ref INT32_MIN: nothing */
+
+/* A store or, for LOAD/GATHER/IOTA, an access. */
+typedef struct fl_access { fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map; int64_t gstride; } fl_access;
+
+typedef struct fl_group {
+  uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
+  uint8_t nd, full;        /* dims; full: stores values at each point of the space */
+  uint8_t faulty, closed;  /* closed: nothing joins it and its stage stands */
+  uint32_t red;            /* bit d: dim d is reduced */
+  int32_t stage, limit, cell, sibling;   /* sibling: next older group of the same space hash */
+  int64_t size[FL_MAX_AXES];
+  struct { fl_instr *at; int64_t n, cap; } instr;
+  struct { fl_value *at; int64_t n, cap; } value;         /* parallel to instr */
+  struct { fl_access *at; int64_t n, cap; } access;
+  struct { uint32_t *at; int64_t n, cap; } scalar;        /* program scalar indices */
+  struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
+  int32_t need, shared;    /* of the emission under way: highest stage read, values met again */
+} fl_group;
+enum { FL_G_MATMUL = 16, FL_G_SCATTER, FL_G_COPY };
+
+typedef struct fl_planner {
+  flame_context *c;
+  fl_mem *mem;
+  const fl_program *p;
+  struct { fl_cell *at; int64_t n, cap; } cell;
+  struct { fl_group *at; int64_t n, cap; } group;
+  struct { int32_t *at; int64_t n, cap; } todo;
+  struct { int32_t *at; int64_t n, cap; } fault;          /* program nodes of INDEX reports */
+  int32_t bin[256];                                       /* newest group by space hash */
+  int failed;                                             /* out of memory */
+} fl_planner;
+
+/* kernelize.c: the group as a kernel; operand places and store targets resolved from cells.
+** Returns 0 when memory is out. *empty: there is nothing to run. */
+int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
+int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
+int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
+fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref);
+void fl_kernel_free(fl_mem *m, fl_kernel *k);
+
+/* Results of emission besides an instruction id. */
+enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2, FL_EMIT_ANCHOR = -1000 /* - cell: anchor it first */ };
+
+int fl_plan_classify(fl_planner *P);
+int fl_plan_place(fl_planner *P);
+fl_plan *fl_plan_finish(fl_planner *P);
+
+fl_group *fl_plan_group(fl_planner *P, int32_t g);
+int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth);
+int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, int depth);
+/* Input i of cell t: what it refers to and its strides over t's own axes. 0: a scalar. */
+int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES], int64_t *offset);
+/* The linear map of a row-major array of 'shape' over a group's dims: full, or kept when its
+** sizes are those of the kept dims only. 0: neither. *level 1: full. */
+int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
+/* Strides over the input's own axes of a reduction's or step's input i, and its target. */
+fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
+/* Load of (ref, map) that may be refused when an in-group value is meant (see emit.c). */
+int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
+int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
+fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
+static inline int fl_is_view(const fl_cell *t) { return t->node && t->node->base; }
+#endif

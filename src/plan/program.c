@@ -1,0 +1,195 @@
+/*
+** The program: what the planner reads and the plan cache compares. The window's nodes that
+** some roots need are collected in recorded order and written out as bytes that hold
+** everything a plan depends on but values: ops, dtypes, shapes, indexing, which inputs, which
+** buffers are written. Scalars, addresses, offsets of stored inputs and the live set stay out
+** of the key (DESIGN 1.2), so a step that repeats finds its plan.
+*/
+#include "plan/plan.h"
+#include "base/hash.h"
+#include "tensor/entry.h"
+#include <string.h>
+
+static int is_root(const fl_node *n) {
+  return n->held > 0 || (n->entry && n->entry->reads_out && n->grefs > 0);
+}
+
+static int64_t slot_of(fl_program *p, fl_node *n) {     /* of a node already in the program, or -1 */
+  const int64_t s = n->slot;
+  if (n->state == FL_PENDING) return s >= 0 && s < p->nodes.n && p->nodes.at[s] == n ? s : -1;
+  return s >= 0 && s < p->ext.n && p->ext.at[s] == n ? s : -1;
+}
+
+/* Mark all PENDING nodes that 'roots' need, on an explicit stack. */
+static int mark_needed(flame_context *c, fl_program *p, fl_node *const *roots, int64_t nroots) {
+  struct { fl_node **at; int64_t n, cap; } todo = { NULL, 0, 0 };
+  int ok = 1;
+  for (int64_t r = 0; ok && r < nroots; r++) {
+    fl_node *n = roots[r];
+    if (!n || n->state != FL_PENDING || n->device != p->device || n->mark) continue;
+    n->mark = 1;
+    fl_node **top = FL_PUSH(&c->mem, &todo);
+    ok = top != NULL;
+    if (ok) *top = n;
+    while (ok && todo.n) {
+      fl_node *x = todo.at[--todo.n];
+      const int nin = x->base ? 1 : x->nin;
+      for (int i = 0; ok && i < nin; i++) {
+        fl_node *q = x->base ? x->base : x->in[i];
+        if (!q || q->state != FL_PENDING || q->mark) continue;
+        q->mark = 1;
+        top = FL_PUSH(&c->mem, &todo);
+        ok = top != NULL;
+        if (ok) *top = q;
+      }
+    }
+  }
+  FL_DROP(&c->mem, &todo);
+  return ok;
+}
+
+typedef struct { uint8_t *at, *end; } writer;
+static inline void put(writer *w, const void *v, size_t n) { memcpy(w->at, v, n); w->at += n; }
+#define PUT(w, value, type) do { const type put_ = (type)(value); put((w), &put_, sizeof put_); } while (0)
+
+static void put_layout(writer *w, const fl_layout *l, int strides) {
+  PUT(w, l->rank, uint8_t);
+  put(w, l->size, sizeof l->size[0] * (size_t)l->rank);
+  if (strides) put(w, l->stride, sizeof l->stride[0] * (size_t)l->rank);
+}
+
+static int32_t home_slot(fl_program *p, fl_buffer *b) {
+  for (int64_t i = 0; i < p->homes.n; i++) if (p->homes.at[i] == b) return (int32_t)i;
+  return -1;
+}
+
+static int add_home(fl_program *p, fl_buffer *b) {
+  if (home_slot(p, b) >= 0) return 1;
+  fl_buffer **h = FL_PUSH(p->mem, &p->homes);
+  if (h) *h = b;
+  return h != NULL;
+}
+
+/* An input: slot of a program node (>= 0) or the complement of an external slot. */
+static int put_input(fl_program *p, writer *w, fl_node *q) {
+  if (!q) { PUT(w, INT32_MIN, int32_t); return 1; }            /* a scalar stands there */
+  int64_t s = slot_of(p, q);
+  if (q->state == FL_PENDING) { PUT(w, s, int32_t); return s >= 0; }
+  if (s < 0) {
+    fl_node **e = FL_PUSH(p->mem, &p->ext);
+    if (!e) return 0;
+    *e = q;
+    s = q->slot = (int32_t)(p->ext.n - 1);
+    PUT(w, ~s, int32_t);
+    PUT(w, q->dtype, uint8_t);
+    const uintptr_t address = (uintptr_t)q->buffer->ptr + (uintptr_t)(q->offset * fl_dtype_size(q->dtype));
+    PUT(w, address % 16 == 0, uint8_t);
+    put_layout(w, q->layout, 1);
+    return 1;
+  }
+  PUT(w, ~s, int32_t);
+  return 1;
+}
+
+static int put_node(fl_program *p, fl_node *n) {
+  const size_t need = 4096 + (size_t)n->nin * 160;
+  if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
+  writer w = { p->key.at + p->key.n, NULL };
+  PUT(&w, n->op, uint16_t);
+  PUT(&w, n->dtype, uint8_t);
+  PUT(&w, n->axes, uint8_t);
+  PUT(&w, n->nin, uint8_t);
+  PUT(&w, n->home ? home_slot(p, n->home) : -1, int32_t);
+  put_layout(&w, n->shape, 0);
+  if (n->base) {
+    put_layout(&w, n->layout, 1);
+    PUT(&w, n->offset, int64_t);
+    if (!put_input(p, &w, n->base)) return 0;
+  } else {
+    for (int i = 0; i < n->nin; i++) if (!put_input(p, &w, n->in[i])) return 0;
+    if (n->attr) {
+      fl_attr a = *n->attr;
+      a.what = NULL;
+      put(&w, &a, sizeof a);
+    }
+  }
+  p->key.n = w.at - p->key.at;
+  fl_scalar *s = NULL;
+  for (int i = 0; i < 4; i++) {
+    s = FL_PUSH(p->mem, &p->scalars);
+    if (!s) return 0;
+    *s = n->scal[i];
+  }
+  return 1;
+}
+
+/* Which external lies in which home, known only when all are collected. */
+static int put_homes(fl_program *p) {
+  if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;
+  writer w = { p->key.at + p->key.n, NULL };
+  for (int64_t i = 0; i < p->ext.n; i++)
+    PUT(&w, p->homes.n ? home_slot(p, p->ext.at[i]->buffer) : -1, int32_t);
+  p->key.n = w.at - p->key.at;
+  return 1;
+}
+
+static int collect(flame_context *c, fl_program *p) {
+  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+    fl_node *n = c->win.nodes.at[i];
+    if (!n || !n->mark) continue;
+    n->mark = 0;
+    fl_node **e = FL_PUSH(p->mem, &p->nodes);
+    uint8_t *live = FL_PUSH(p->mem, &p->live);
+    if (!e || !live) return 0;
+    *e = n;
+    n->slot = (int32_t)(p->nodes.n - 1);
+    *live = is_root(n) || n->home != NULL;
+    if (n->home && !add_home(p, n->home)) return 0;
+  }
+  for (int64_t i = 0; i < p->nodes.n; i++) {          /* a kept view keeps its base */
+    fl_node *n = p->nodes.at[i];
+    if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
+    if (!put_node(p, n)) return 0;
+  }
+  return put_homes(p);
+}
+
+flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
+                             fl_program *p) {
+  memset(p, 0, sizeof *p);
+  p->mem = &c->mem;
+  p->device = (uint8_t)device;
+  int ok;
+  if (roots) {
+    ok = mark_needed(c, p, roots, nroots);
+  } else {
+    struct { fl_node **at; int64_t n, cap; } all = { NULL, 0, 0 };
+    ok = 1;
+    for (int64_t i = 0; ok && i < c->win.nodes.n; i++) {
+      fl_node *n = c->win.nodes.at[i];
+      if (!n || n->device != device || !(is_root(n) || n->home)) continue;
+      fl_node **e = FL_PUSH(&c->mem, &all);
+      ok = e != NULL;
+      if (ok) *e = n;
+    }
+    ok = ok && mark_needed(c, p, all.at, all.n);
+    FL_DROP(&c->mem, &all);
+  }
+  ok = ok && collect(c, p);
+  if (!ok) {
+    for (int64_t i = 0; i < c->win.nodes.n; i++) if (c->win.nodes.at[i]) c->win.nodes.at[i]->mark = 0;
+    fl_program_free(p);
+    return FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning");
+  }
+  p->hash = fl_hash64(p->key.at, (size_t)p->key.n, (uint64_t)device);
+  return FLAME_OK;
+}
+
+void fl_program_free(fl_program *p) {
+  FL_DROP(p->mem, &p->nodes);
+  FL_DROP(p->mem, &p->ext);
+  FL_DROP(p->mem, &p->homes);
+  FL_DROP(p->mem, &p->scalars);
+  FL_DROP(p->mem, &p->live);
+  FL_DROP(p->mem, &p->key);
+}

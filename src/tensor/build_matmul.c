@@ -1,0 +1,87 @@
+/*
+** Matrix products. A node's operands have its dtype and at least 2 axes: in[0] (…, m, k),
+** in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes. Vectors
+** get an axis by a view and lose it again; a batch times one matrix becomes one product of
+** flattened rows where no copy is needed.
+*/
+#include "tensor/build_util.h"
+#include <string.h>
+
+static fl_node *mismatch(fl_node *a, fl_node *b, const char *what) {
+  char s[FL_SHAPE_TEXT], t[FL_SHAPE_TEXT];
+  FL_FAIL(a->ctx, FLAME_BAD_ARGUMENT, "matmul", "%s, %s and %s", what,
+          FL_SHAPE(s, a->shape), FL_SHAPE(t, b->shape));
+  return NULL;
+}
+
+/* Can the axes before the last be merged without a copy? */
+static int rows_merge(const fl_node *a) {
+  const fl_layout *l = a->layout;
+  const int r = l->rank;
+  int64_t two[2] = { 1, l->size[r - 1] }, stride[2];
+  for (int k = 0; k < r - 1; k++) two[0] *= l->size[k];
+  return l->contiguous || fl_view_strides(r, l->size, l->stride, 2, two, stride);
+}
+
+/* Both with at least 2 axes, checked, of one dtype. */
+static fl_node *product(fl_node *a, fl_node *b) {
+  int64_t size[FL_MAX_AXES];
+  const fl_layout *p = a->shape, *q = b->shape;
+  int rank = fl_broadcast(p->rank - 2, p->size, q->rank - 2, q->size, size);
+  if (rank < 0) return mismatch(a, b, "batch sizes do not broadcast");
+  size[rank++] = p->size[p->rank - 2];
+  size[rank++] = q->size[q->rank - 1];
+  fl_layout *shape = fl_shape_of(a->ctx, rank, size, "matmul");
+  if (!shape) return NULL;
+  fl_node *in[2] = { a, b };
+  return fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, 2, in);
+}
+
+/* (…, m, k) times one (k, n): rows flattened. */
+static fl_node *flat_product(fl_node *a, fl_node *b) {
+  int64_t size[FL_MAX_AXES];
+  const int r = a->shape->rank;
+  int64_t rows = 1;
+  for (int k = 0; k < r - 1; k++) rows *= size[k] = a->shape->size[k];
+  size[r - 1] = b->shape->size[1];
+  fl_node *y = n_reshape(a, 2, (int64_t[]){ rows, a->shape->size[r - 1] });
+  y = y ? product(y, b) : NULL;
+  return y ? n_reshape(y, r, size) : NULL;
+}
+
+fl_node *n_matmul(fl_node *a, fl_node *b) {
+  if (!a || !b || !fl_usable(a, "matmul") || !fl_usable(b, "matmul")) return NULL;
+  if (!fl_same_device(a, b, "matmul")) return NULL;
+  const int ra = a->shape->rank, rb = b->shape->rank;
+  if (ra == 0 || rb == 0) return mismatch(a, b, "both need at least one axis");
+  if (a->shape->size[ra - 1] != b->shape->size[rb == 1 ? 0 : rb - 2])
+    return mismatch(a, b, "inner sizes differ");
+  const int t = fl_promote(a->dtype, b->dtype);
+  if (t == FLAME_BOOL) {
+    FL_FAIL(a->ctx, FLAME_BAD_ARGUMENT, "matmul", "dtype bool is not supported, need a number type");
+    return NULL;
+  }
+  a = n_cast(a, t);
+  b = n_cast(b, t);
+  if (a && ra == 1) a = n_unsqueeze(a, 0);
+  if (b && rb == 1) b = n_unsqueeze(b, 1);
+  if (!a || !b) return NULL;
+  fl_node *y = a->shape->rank > 2 && b->shape->rank == 2 && rows_merge(a) ? flat_product(a, b)
+                                                                         : product(a, b);
+  if (y && rb == 1) y = n_squeeze(y, y->shape->rank - 1);
+  if (y && ra == 1) y = n_squeeze(y, y->shape->rank - 1 - (rb != 1));
+  return y;
+}
+
+fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b) {
+  char s[FL_SHAPE_TEXT], t[FL_SHAPE_TEXT];
+  if (!x || !w || !b || !fl_usable(x, "linear") || !fl_usable(w, "linear")) return NULL;
+  const int rx = x->shape->rank, rw = w->shape->rank;
+  if (rx < 1 || (rw != 2 && rw != 1) || x->shape->size[rx - 1] != w->shape->size[rw - 1]) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "linear", "x has shape %s and w %s, need (…, in) and (out, in)",
+            FL_SHAPE(s, x->shape), FL_SHAPE(t, w->shape));
+    return NULL;
+  }
+  fl_node *y = n_matmul(x, rw == 2 ? n_transpose(w, 0, 1) : w);
+  return fl_is_none(b) ? y : n_add(y, b);
+}

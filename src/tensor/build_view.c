@@ -1,0 +1,297 @@
+/*
+** Builders of views: another indexing of a value, no bytes moved.
+**
+** Rules. A view of a PENDING value is a node with base (the non-view node it looks into),
+** layout (strides over base's row-major elements) and offset; a view of a view composes the
+** two and keeps its parent as in[0] for the gradient. A view of a STORED value is STORED at
+** once in the same buffer; it keeps in[0] and attr only when it is tracked. A reshape that
+** strides can not express records a copy first.
+*/
+#include "tensor/build_util.h"
+#include <string.h>
+
+/* Does a view of x get an entry? Only then is it recorded how the view was made. */
+static inline int tracks(const fl_node *x) { return x->ctx->grad_mode && x->entry; }
+
+/* A view of x; 'layout' is consumed and may be NULL (memory is out). how NULL: untracked. */
+static fl_node *view(fl_node *x, fl_layout *layout, int64_t offset, const fl_attr *how) {
+  flame_context *c = x->ctx;
+  fl_layout *shape = NULL;
+  if (layout)
+    shape = layout->contiguous ? fl_layout_retain(layout)
+          : fl_layout_of(&c->layouts, layout->rank, layout->size, NULL);
+  fl_node *v = fl_node_view(x, shape, layout, offset, how, how != NULL);
+  return v ? v : fl_no_memory(c, "view");
+}
+
+static fl_node *view_as(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
+                        int64_t offset, int kind) {
+  fl_layout *l = fl_layout_of(&x->ctx->layouts, rank, size, stride);
+  if (!tracks(x)) return view(x, l, offset, NULL);
+  const fl_attr how = { .view = (int8_t)kind };
+  return view(x, l, offset, &how);
+}
+
+fl_node *n_alias(fl_node *x) {
+  if (!x || !fl_usable(x, "alias")) return NULL;
+  const fl_attr how = { .view = FL_VIEW_ALIAS };
+  return view(x, fl_layout_retain(x->layout), x->offset, tracks(x) ? &how : NULL);
+}
+
+fl_node *n_detach(fl_node *x) {
+  if (!x || !fl_usable(x, "detach")) return NULL;
+  return view(x, fl_layout_retain(x->layout), x->offset, NULL);
+}
+
+/* Fill in the one -1 of a size list; 0 with an error when it does not work out. */
+static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out) {
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+  int64_t known = 1;
+  int hole = -1, bad = rank > FL_MAX_AXES || rank < 0;
+  if (bad) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "%d axes, at most %d are possible", rank, FL_MAX_AXES);
+    return 0;
+  }
+  for (int k = 0; k < rank; k++) {
+    out[k] = size[k];
+    if (size[k] == -1 && hole < 0) { hole = k; out[k] = 1; }
+    else if (size[k] < 0) bad = 1;
+  }
+  known = bad ? -1 : fl_numel(rank, out);
+  if (hole >= 0 && known > 0) { out[hole] = x->shape->numel / known; known *= out[hole]; }
+  if (!bad && known == x->shape->numel && !(hole >= 0 && known == 0 && fl_numel(rank, out) != 0))
+    return 1;
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "shape %s can not become %s",
+          FL_SHAPE(a, x->shape), fl_shape_text(b, rank, size));
+  return 0;
+}
+
+fl_node *n_reshape(fl_node *x, int rank, const int64_t *size) {
+  int64_t to[FL_MAX_AXES], stride[FL_MAX_AXES];
+  if (!x || !fl_usable(x, "reshape") || !resolve_sizes(x, rank, size, to)) return NULL;
+  if (x->layout->contiguous) return view_as(x, rank, to, NULL, x->offset, FL_VIEW_RESHAPE);
+  const fl_layout *l = x->layout;
+  if (fl_view_strides(l->rank, l->size, l->stride, rank, to, stride))
+    return view_as(x, rank, to, stride, x->offset, FL_VIEW_RESHAPE);
+  x = n_copy(x);
+  return x ? view_as(x, rank, to, NULL, 0, FL_VIEW_RESHAPE) : NULL;
+}
+
+fl_node *n_permute(fl_node *x, const int *perm) {
+  int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
+  uint32_t seen = 0;
+  if (!x || !fl_usable(x, "permute")) return NULL;
+  const fl_layout *l = x->layout;
+  for (int k = 0; k < l->rank; k++) {
+    if (!fl_check_axis(x, perm[k], "permute")) return NULL;
+    if (seen >> perm[k] & 1) {
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice", perm[k] + 1);
+      return NULL;
+    }
+    seen |= 1u << perm[k];
+    size[k] = l->size[perm[k]];
+    stride[k] = l->stride[perm[k]];
+  }
+  fl_layout *to = fl_layout_of(&x->ctx->layouts, l->rank, size, stride);
+  if (!tracks(x)) return view(x, to, x->offset, NULL);
+  fl_attr how = { .view = FL_VIEW_PERMUTE };
+  for (int k = 0; k < l->rank; k++) how.perm[k] = (int8_t)perm[k];
+  return view(x, to, x->offset, &how);
+}
+
+fl_node *n_transpose(fl_node *x, int a, int b) {
+  int perm[FL_MAX_AXES];
+  if (!x || !fl_usable(x, "transpose")) return NULL;
+  if (!fl_check_axis(x, a, "transpose") || !fl_check_axis(x, b, "transpose")) return NULL;
+  for (int k = 0; k < x->shape->rank; k++) perm[k] = k == a ? b : k == b ? a : k;
+  return n_permute(x, perm);
+}
+
+int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
+                uint32_t drop, const char *op) {
+  char s[FL_SHAPE_TEXT];
+  for (int a = 0; a < x->shape->rank; a++) {
+    const int64_t n = x->shape->size[a], k = count[a];
+    int ok = k >= 0 && (!(drop >> a & 1) || k == 1);
+    if (ok && k > 0) {
+      ok = start[a] >= 0 && start[a] < n && step[a] > -n - 1 && step[a] < n + 1;
+      if (ok && k > 1) ok = step[a] != 0 && (step[a] > 0 ? (n - 1 - start[a]) / step[a] : start[a] / -step[a]) >= k - 1;
+    }
+    if (ok) continue;
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "%lld positions from %lld by %lld leave axis %d of shape %s",
+            (long long)k, (long long)start[a] + 1, (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
+    return 0;
+  }
+  return 1;
+}
+
+fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, uint32_t drop) {
+  int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES], offset;
+  if (!x || !fl_usable(x, "slice") || !fl_box_fits(x, start, step, count, drop, "slice")) return NULL;
+  const fl_layout *l = x->layout;
+  int rank = 0, empty = 0;
+  offset = x->offset;
+  for (int a = 0; a < l->rank; a++) empty |= count[a] == 0;
+  for (int a = 0; a < l->rank; a++) {
+    if (!empty) offset += start[a] * l->stride[a];
+    if (drop >> a & 1) continue;
+    size[rank] = count[a];
+    stride[rank++] = l->stride[a] * step[a];
+  }
+  fl_layout *to = fl_layout_of(&x->ctx->layouts, rank, size, stride);
+  if (!tracks(x)) return view(x, to, offset, NULL);
+  fl_attr how = { .view = FL_VIEW_SLICE };
+  for (int a = 0; a < l->rank; a++) {
+    how.start[a] = start[a];
+    how.step[a] = step[a];
+    how.size[a] = count[a];
+  }
+  return view(x, to, offset, &how);
+}
+
+void fl_whole_box(const fl_node *x, int64_t *start, int64_t *step, int64_t *count) {
+  for (int a = 0; a < x->shape->rank; a++) {
+    start[a] = 0;
+    step[a] = 1;
+    count[a] = x->shape->size[a];
+  }
+}
+
+fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t step) {
+  int64_t b[FL_MAX_AXES], s[FL_MAX_AXES], n[FL_MAX_AXES];
+  if (!x || !fl_usable(x, "slice") || !fl_check_axis(x, axis, "slice")) return NULL;
+  fl_whole_box(x, b, s, n);
+  b[axis] = first;
+  s[axis] = step;
+  n[axis] = count;
+  return n_box(x, b, s, n, 0);
+}
+
+fl_node *n_select(fl_node *x, int axis, int64_t i) {
+  int64_t b[FL_MAX_AXES], s[FL_MAX_AXES], n[FL_MAX_AXES];
+  char text[FL_SHAPE_TEXT];
+  if (!x || !fl_usable(x, "select") || !fl_check_axis(x, axis, "select")) return NULL;
+  if (i < 0 || i >= x->shape->size[axis]) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "select", "position %lld is outside axis %d of shape %s",
+            (long long)i + 1, axis + 1, FL_SHAPE(text, x->shape));
+    return NULL;
+  }
+  fl_whole_box(x, b, s, n);
+  b[axis] = i;
+  n[axis] = 1;
+  return n_box(x, b, s, n, 1u << axis);
+}
+
+fl_node *n_expand(fl_node *x, int rank, const int64_t *size) {
+  int64_t to[FL_MAX_AXES] = { 0 }, stride[FL_MAX_AXES];
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+  if (!x || !fl_usable(x, "expand")) return NULL;
+  const fl_layout *l = x->layout;
+  const int lead = rank - l->rank;
+  int ok = lead >= 0 && rank <= FL_MAX_AXES;
+  for (int k = 0; ok && k < rank; k++) {
+    const int64_t have = k < lead ? 1 : l->size[k - lead];
+    to[k] = size[k] == -1 && k >= lead ? have : size[k];
+    stride[k] = k < lead || have != to[k] ? 0 : l->stride[k - lead];
+    ok = to[k] >= 0 && (have == to[k] || have == 1);
+  }
+  if (!ok) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "expand", "shape %s can not become %s", FL_SHAPE(a, l),
+            rank <= FL_MAX_AXES ? fl_shape_text(b, rank, size) : "more than 8 axes");
+    return NULL;
+  }
+  fl_layout *check = fl_shape_of(x->ctx, rank, to, "expand");
+  if (!check) return NULL;
+  fl_layout_release(&x->ctx->layouts, check);
+  return view_as(x, rank, to, stride, x->offset, FL_VIEW_EXPAND);
+}
+
+fl_node *n_squeeze(fl_node *x, int axis) {
+  int64_t size[FL_MAX_AXES];
+  int rank = 0;
+  if (!x || !fl_usable(x, "squeeze")) return NULL;
+  if (axis != -1 && !fl_check_axis(x, axis, "squeeze")) return NULL;
+  for (int a = 0; a < x->shape->rank; a++)
+    if (x->shape->size[a] != 1 || (axis != -1 && a != axis)) size[rank++] = x->shape->size[a];
+  return n_reshape(x, rank, size);
+}
+
+fl_node *n_unsqueeze(fl_node *x, int axis) {
+  int64_t size[FL_MAX_AXES + 1];
+  if (!x || !fl_usable(x, "unsqueeze")) return NULL;
+  const int rank = x->shape->rank;
+  if (axis < 0 || axis > rank || rank == FL_MAX_AXES) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "unsqueeze", "no axis %d can be added to %d axes", axis + 1, rank);
+    return NULL;
+  }
+  for (int k = 0; k <= rank; k++) size[k] = k == axis ? 1 : x->shape->size[k - (k > axis)];
+  return n_reshape(x, rank + 1, size);
+}
+
+/* First and last element that a strided layout touches stay inside numel. */
+static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset) {
+  __int128_t low = offset, high = offset;
+  for (int a = 0; a < rank; a++) {
+    if (size[a] == 0) return 1;
+    const __int128_t d = (__int128_t)(size[a] - 1) * stride[a];
+    if (d < 0) low += d; else high += d;
+  }
+  if (low >= 0 && high < x->shape->numel) return 1;
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "strided", "the layout leaves the %lld elements of the source",
+          (long long)x->shape->numel);
+  return 0;
+}
+
+fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset) {
+  if (!x || !fl_usable(x, "strided")) return NULL;
+  fl_layout *check = fl_shape_of(x->ctx, rank, size, "strided");
+  if (!check) return NULL;
+  fl_layout_release(&x->ctx->layouts, check);
+  if (!stays_inside(x, rank, size, stride, offset)) return NULL;
+  int64_t out[FL_MAX_AXES] = { 0 }, at = x->offset;
+  if (x->layout->contiguous) {
+    memcpy(out, stride, sizeof out[0] * (size_t)rank);
+    at += offset;
+  } else if (!fl_map_compose(x->shape->rank, x->shape->size, x->layout->stride, rank, size, stride,
+                             offset, out, &at)) {
+    return n_strided(n_copy(x), rank, size, stride, offset);
+  }
+  fl_layout *to = fl_layout_of(&x->ctx->layouts, rank, size, out);
+  if (!tracks(x)) return view(x, to, at, NULL);
+  fl_attr how = { .view = FL_VIEW_STRIDED, .naxes = (int8_t)rank, .offset = offset };
+  for (int k = 0; k < rank; k++) {
+    how.size[k] = size[k];
+    how.stride[k] = stride[k];
+  }
+  return view(x, to, at, &how);
+}
+
+/* A view of the value whose entry names the function's inputs instead of the value. */
+fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which) {
+  if (!value || !fl_usable(value, "custom")) return NULL;
+  flame_context *c = value->ctx;
+  int tracked = 0;
+  for (int i = 0; i < n; i++) tracked |= in[i] && in[i]->entry;
+  fl_node *v = n_detach(value);
+  if (!v || !tracked || !c->grad_mode) return v;
+  if (n > 255) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "custom", "%d inputs, at most 255 are possible", n);
+    return NULL;
+  }
+  fl_node **many = n > 3 ? fl_alloc(&c->mem, (size_t)n * sizeof *many) : v->in0;
+  if (!many || !fl_node_attr(v)) {
+    if (many != v->in0) fl_free(&c->mem, many, (size_t)n * sizeof *many);
+    return fl_no_memory(c, "custom");
+  }
+  for (int i = 0; i < n; i++) many[i] = in[i] && !fl_is_number(in[i]) ? in[i] : NULL;
+  v->op = FL_OP_custom;
+  v->attr->axis = (int8_t)which;
+  v->in = many;
+  v->nin = (uint8_t)n;
+  if (!fl_entry_attach(v)) return NULL;
+  if (v->entry) {
+    v->entry->custom = custom;
+    custom->refs++;
+  }
+  return v;
+}

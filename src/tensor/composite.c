@@ -1,0 +1,316 @@
+/*
+** Composites: functions written in the primitives so that the planner fuses them (DESIGN 3).
+**
+** Rules. Half types are cast to f32 inside and back at the end, as recorded casts. A maximum
+** subtracted for range is detached: it has no effect on the value's gradient. Counts and
+** constants are numbers, so they are not rounded to a half type.
+*/
+#include "tensor/build_util.h"
+#include <math.h>
+
+static int need_float(fl_node *x, const char *op) {
+  if (!fl_usable(x, op)) return 0;
+  if (fl_is_float(x->dtype)) return 1;
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "dtype %s is not supported; cast first: x:float()",
+          fl_dtype_name(x->dtype));
+  return 0;
+}
+
+/* Integers and bool as f32, half types as f32. */
+static fl_node *as_float(fl_node *x, const char *op) {
+  if (!x || !fl_usable(x, op)) return NULL;
+  return fl_is_float(x->dtype) ? fl_widen(x) : n_cast(x, FLAME_F32);
+}
+
+static fl_node *back_to(fl_node *y, int dtype) {
+  return y && fl_is_half(dtype) ? n_cast(y, dtype) : y;
+}
+
+/* Elements that one result of a reduction over 'axes' sums; -1 when an axis is not there. */
+static int64_t reduced_count(const fl_node *x, uint32_t axes) {
+  int64_t n = 1;
+  for (int a = 0; a < x->shape->rank; a++)
+    if (axes >> a & 1) n *= x->shape->size[a];
+  return n;
+}
+
+static uint32_t last_axes(const fl_node *x, int n) {
+  const int r = x->shape->rank;
+  return fl_mask_of(r) & ~fl_mask_of(r - n);
+}
+
+fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim) {
+  if (!x || !need_float(x, "mean")) return NULL;
+  const int dtype = x->dtype;
+  fl_node *w = fl_widen(x);
+  if (!w) return NULL;
+  const double n = (double)reduced_count(x, axes);
+  return back_to(n_div(n_sum(w, axes, keepdim), n_num(x->ctx, n)), dtype);
+}
+
+fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
+  if (!x || !need_float(x, "var")) return NULL;
+  const int dtype = x->dtype;
+  fl_node *w = fl_widen(x);
+  fl_node *d = n_sub(w, n_mean(w, axes, 1));
+  const double n = (double)reduced_count(x, axes) - correction;
+  return back_to(n_div(n_sum(n_square(d), axes, keepdim), n_num(x->ctx, n > 0 ? n : 0)), dtype);
+}
+
+/* Drop the axes of a keepdim result. */
+static fl_node *drop_axes(fl_node *y, uint32_t axes) {
+  int64_t size[FL_MAX_AXES];
+  int rank = 0;
+  if (!y) return NULL;
+  for (int a = 0; a < y->shape->rank; a++)
+    if (!(axes >> a & 1)) size[rank++] = y->shape->size[a];
+  return n_reshape(y, rank, size);
+}
+
+/* log(sum(exp(x - m))) + m with m = 0 where the maximum is infinite. A sum of 0 (all are
+** -inf) gives -inf with gradient 0 instead of 0 / 0. */
+fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim) {
+  if (!x || !fl_usable(x, "logsumexp")) return NULL;
+  flame_context *c = x->ctx;
+  const int dtype = x->dtype;
+  fl_node *w = as_float(x, "logsumexp"), *m;
+  if (!w) return NULL;
+  if (axes == FL_ALL_AXES) axes = fl_mask_of(x->shape->rank);
+  if (reduced_count(x, axes) == 0) return back_to(n_log(n_sum(n_exp(w), axes, keepdim)), dtype);
+  m = n_amax(n_detach(w), axes, 1);
+  m = n_where(n_isinf(m), n_num(c, 0), m);
+  fl_node *s = n_sum(n_exp(n_sub(w, m)), axes, 1);
+  fl_node *none = n_eq(s, n_num(c, 0));
+  fl_node *y = n_add(n_log(n_where(none, n_num(c, 1), s)), m);
+  y = back_to(n_where(none, n_num(c, -INFINITY), y), dtype);
+  return keepdim ? y : drop_axes(y, axes);
+}
+
+fl_node *n_softmax(fl_node *x, int axis) {
+  if (!x || !(x->shape->rank == 0 || fl_check_axis(x, axis, "softmax"))) return NULL;
+  const int dtype = x->dtype;
+  fl_node *w = as_float(x, "softmax");
+  if (!w || w->shape->numel == 0) return back_to(w ? n_copy(w) : NULL, dtype);
+  const uint32_t axes = x->shape->rank ? 1u << axis : 0;
+  fl_node *e = n_exp(n_sub(w, n_amax(n_detach(w), axes, 1)));
+  return back_to(n_div(e, n_sum(e, axes, 1)), dtype);
+}
+
+/* In the compute dtype: no cast back. */
+static fl_node *log_softmax(fl_node *w, int axis) {
+  const uint32_t axes = w->shape->rank ? 1u << axis : 0;
+  if (w->shape->numel == 0) return n_copy(w);
+  fl_node *z = n_sub(w, n_amax(n_detach(w), axes, 1));
+  return n_sub(z, n_log(n_sum(n_exp(z), axes, 1)));
+}
+
+fl_node *n_log_softmax(fl_node *x, int axis) {
+  if (!x || !(x->shape->rank == 0 || fl_check_axis(x, axis, "log_softmax"))) return NULL;
+  const int dtype = x->dtype;
+  fl_node *w = as_float(x, "log_softmax");
+  return w ? back_to(log_softmax(w, axis), dtype) : NULL;
+}
+
+/* w or b of a norm: absent, or of the shape of x's last axes. */
+static int norm_operand_ok(fl_node *x, int naxes, fl_node *w, const char *which) {
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+  if (fl_is_none(w)) return 1;
+  if (!fl_usable(w, "layer_norm")) return 0;
+  const int64_t *want = x->shape->size + x->shape->rank - naxes;
+  int ok = w->shape->rank == naxes;
+  for (int k = 0; ok && k < naxes; k++) ok = w->shape->size[k] == want[k];
+  if (!ok)
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "layer_norm", "%s has shape %s, need %s", which,
+            FL_SHAPE(a, w->shape), fl_shape_text(b, naxes, want));
+  return ok;
+}
+
+fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps) {
+  if (!x || !w || !b || !need_float(x, "layer_norm")) return NULL;
+  if (naxes < 1 || naxes > x->shape->rank) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "layer_norm", "%d axes to normalise, x has %d", naxes, x->shape->rank);
+    return NULL;
+  }
+  if (!norm_operand_ok(x, naxes, w, "weight") || !norm_operand_ok(x, naxes, b, "bias")) return NULL;
+  const int dtype = x->dtype;
+  const uint32_t axes = last_axes(x, naxes);
+  flame_context *c = x->ctx;
+  fl_node *n = n_num(c, (double)reduced_count(x, axes)), *f = fl_widen(x);
+  fl_node *d = n_sub(f, n_div(n_sum(f, axes, 1), n));
+  fl_node *v = n_div(n_sum(n_square(d), axes, 1), n);
+  fl_node *y = n_mul(d, n_rsqrt(n_add(v, n_num(c, eps))));
+  if (!fl_is_none(w)) y = n_mul(y, fl_widen(w));
+  if (!fl_is_none(b)) y = n_add(y, fl_widen(b));
+  return back_to(y, dtype);
+}
+
+fl_node *n_gelu(fl_node *x, int tanh_form) {
+  if (!x || !need_float(x, "gelu")) return NULL;
+  flame_context *c = x->ctx;
+  fl_node *f = fl_widen(x), *t;
+  if (tanh_form) {
+    fl_node *cube = n_mul(n_mul(n_square(f), f), n_num(c, 0.044715));
+    t = n_tanh(n_mul(n_add(f, cube), n_num(c, 0.79788456080286535588)));   /* sqrt(2 / pi) */
+  } else {
+    t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
+  }
+  return back_to(n_mul(n_mul(f, n_num(c, 0.5)), n_add(t, n_num(c, 1))), x->dtype);
+}
+
+fl_node *n_silu(fl_node *x) {
+  if (!x || !need_float(x, "silu")) return NULL;
+  fl_node *f = fl_widen(x);
+  return back_to(n_mul(f, n_sigmoid(f)), x->dtype);
+}
+
+fl_node *n_embedding(fl_node *ids, fl_node *w) {
+  char s[FL_SHAPE_TEXT];
+  if (!ids || !w || !fl_usable(w, "embedding")) return NULL;
+  if (w->shape->rank != 2) {
+    FL_FAIL(w->ctx, FLAME_BAD_ARGUMENT, "embedding", "w has shape %s, need (ids, size)", FL_SHAPE(s, w->shape));
+    return NULL;
+  }
+  return n_take_axis(w, 0, n_index(ids, w->shape->size[0], 0, "embedding"));
+}
+
+fl_node *n_dropout(fl_node *x, double p) {
+  if (!x || !need_float(x, "dropout")) return NULL;
+  flame_context *c = x->ctx;
+  if (!(p >= 0 && p <= 1)) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "dropout", "p = %g, need 0 <= p <= 1", p);
+    return NULL;
+  }
+  fl_node *u = n_random(c, FL_OP_uniform, FLAME_F32, x->device, x->shape->rank, x->shape->size, 0, 1);
+  fl_node *keep = n_ge(u, n_num(c, p));
+  return n_where(keep, n_mul(x, n_num(c, p < 1 ? 1 / (1 - p) : 0)), n_num(c, 0));
+}
+
+/* ---- cross entropy --------------------------------------------------------------------- */
+
+typedef struct loss {             /* what the parts of a cross entropy share */
+  flame_context *c;
+  fl_node *logp;                  /* log probabilities in the compute dtype */
+  fl_node *weight;                /* broadcastable over logp, or fl_none */
+  int axis;                       /* of the classes */
+  int64_t classes;
+  int reduction;
+  double smoothing;
+} loss;
+
+enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
+
+static fl_node *zero(const loss *l) { return n_num(l->c, 0); }
+
+static fl_node *sum_classes(const loss *l, fl_node *x) { return n_sum(x, 1u << l->axis, 0); }
+
+static fl_node *sum_all(fl_node *x) { return n_sum(x, FL_ALL_AXES, 0); }
+
+/* A (classes) vector laid along the class axis of logp. */
+static fl_node *along_classes(const loss *l, fl_node *v) {
+  int64_t size[FL_MAX_AXES];
+  if (!v) return NULL;
+  const int rank = l->logp->shape->rank;
+  for (int a = 0; a < rank; a++) size[a] = a == l->axis ? l->classes : 1;
+  return n_reshape(v, rank, size);
+}
+
+/* The target has the input's shape without the class axis. */
+static int ids_ok(const loss *l, const fl_node *target) {
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT], w[FL_SHAPE_TEXT];
+  const fl_layout *s = l->logp->shape, *t = target->shape;
+  int64_t want[FL_MAX_AXES];
+  int rank = 0;
+  for (int k = 0; k < s->rank; k++) if (k != l->axis) want[rank++] = s->size[k];
+  int ok = rank == t->rank;
+  for (int k = 0; ok && k < rank; k++) ok = want[k] == t->size[k];
+  if (!ok)
+    FL_FAIL(l->c, FLAME_BAD_ARGUMENT, "cross_entropy", "input has shape %s and target %s, need %s",
+            FL_SHAPE(a, s), FL_SHAPE(b, t), fl_shape_text(w, rank, want));
+  return ok;
+}
+
+/* sum(where(chosen, x, 0)) over the classes: x at the target's class. */
+static fl_node *pick(const loss *l, fl_node *chosen, fl_node *x) {
+  return sum_classes(l, n_where(chosen, x, zero(l)));
+}
+
+static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
+  flame_context *c = l->c;
+  if (!ids_ok(l, target)) return NULL;
+  fl_node *valid = n_ne(target = n_cast(target, FLAME_I64), n_int(c, ignore));
+  int flags = FL_INDEX_CLASS;
+  if (ignore == -100) flags |= FL_INDEX_IGNORE;
+  else target = n_where(valid, target, n_int(c, 1));
+  fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
+  if (!id) return NULL;
+  fl_node *classes = along_classes(l, n_iota(c, FLAME_I64, id->device, 1, &l->classes,
+                                             (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
+  fl_node *chosen = n_eq(classes, n_unsqueeze(id, l->axis));
+  fl_node *nll = n_neg(pick(l, chosen, l->logp)), *each, *smooth = NULL;
+  const int weighted = !fl_is_none(l->weight);
+  if (weighted) {
+    each = n_where(valid, pick(l, chosen, l->weight), zero(l));
+    nll = n_where(valid, n_mul(nll, each), zero(l));
+  } else {
+    each = n_cast(valid, l->logp->dtype);
+    nll = n_where(valid, nll, zero(l));
+  }
+  if (l->smoothing > 0) {
+    smooth = n_neg(sum_classes(l, weighted ? n_mul(l->logp, l->weight) : l->logp));
+    smooth = n_where(valid, smooth, zero(l));
+    nll = n_add(n_mul(nll, n_num(c, 1 - l->smoothing)),
+                n_mul(smooth, n_num(c, l->smoothing / (double)l->classes)));
+  }
+  if (l->reduction == REDUCE_NONE) return nll;
+  return l->reduction == REDUCE_SUM ? sum_all(nll) : n_div(sum_all(nll), sum_all(each));
+}
+
+static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+  flame_context *c = l->c;
+  const fl_layout *s = l->logp->shape;
+  if (target->shape != s) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy", "input has shape %s and the probabilities %s",
+            FL_SHAPE(a, s), FL_SHAPE(b, target->shape));
+    return NULL;
+  }
+  fl_node *p = n_cast(target, l->logp->dtype);
+  if (l->smoothing > 0)
+    p = n_add(n_mul(p, n_num(c, 1 - l->smoothing)), n_num(c, l->smoothing / (double)l->classes));
+  fl_node *x = n_mul(l->logp, p);
+  if (!fl_is_none(l->weight)) x = n_mul(x, l->weight);
+  fl_node *each = n_neg(sum_classes(l, x));
+  if (l->reduction == REDUCE_NONE) return each;
+  fl_node *y = sum_all(each);
+  if (l->reduction == REDUCE_SUM) return y;
+  return n_div(y, n_num(c, (double)s->numel / (double)l->classes));
+}
+
+fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction, int64_t ignore, double smoothing) {
+  static const char op[] = "cross_entropy";
+  char s[FL_SHAPE_TEXT];
+  if (!input || !target || !weight || !need_float(input, op) || !fl_usable(target, op)) return NULL;
+  if (!fl_same_device(input, target, op)) return NULL;
+  loss l = { .c = input->ctx, .axis = input->shape->rank > 1, .reduction = reduction, .smoothing = smoothing };
+  if (input->shape->rank == 0 || !(smoothing >= 0 && smoothing <= 1)) {
+    FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, input->shape->rank ? "label_smoothing %g, need 0 to 1" :
+            "input has no class axis", smoothing);
+    return NULL;
+  }
+  l.classes = input->shape->size[l.axis];
+  fl_node *w = fl_widen(input);
+  l.logp = w ? log_softmax(w, l.axis) : NULL;
+  if (!l.logp) return NULL;
+  l.weight = weight;
+  if (!fl_is_none(weight)) {
+    if (!fl_usable(weight, op)) return NULL;
+    if (weight->shape->rank != 1 || weight->shape->numel != l.classes) {
+      FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, "weight has shape %s, need (%lld)", FL_SHAPE(s, weight->shape), (long long)l.classes);
+      return NULL;
+    }
+    l.weight = along_classes(&l, n_cast(weight, l.logp->dtype));
+    if (!l.weight) return NULL;
+  }
+  fl_node *y = fl_is_float(target->dtype) ? loss_of_probabilities(&l, target) : loss_of_ids(&l, target, ignore);
+  return back_to(y, input->dtype);
+}

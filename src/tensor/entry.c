@@ -1,0 +1,215 @@
+/*
+** Entries: what the backward walk will need, kept as little as the rule of the op allows.
+** Which values a gradient reads is read off its text in ops.def (x, x1, x2, x3, y as
+** whole words), by input, once a context; an entry keeps only what the gradients by its
+** tracked inputs read. So  h * 2  keeps nothing, and  w * x  with constant x keeps x but
+** not w. Structural ops have no text: structural() says it.
+*/
+#include "tensor/entry.h"
+#include <string.h>
+
+enum { READS_RESULT = 0x80, EVERY_INPUT = 0xff };
+
+/* ---- what rules read --------------------------------------------------------------- */
+
+static const char *const rule_text[FL_OP_COUNT][3] = {
+#define UNARY(name, kind, value, grad, domain, doc) {#grad, NULL, NULL},
+#define BINARY(name, kind, value, g1, g2, domain, doc) {#g1, #g2, NULL},
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) {#g1, #g2, #g3},
+#define REDUCE(name, kind, init, value, grad, doc) {#grad, NULL, NULL},
+#define SPECIAL(name, nin, fusion, doc) {NULL, NULL, NULL},
+#include "tensor/ops.def"
+};
+
+static int word_char(char ch) {
+  return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
+         (ch >= '0' && ch <= '9') || ch == '_';
+}
+
+static uint8_t meaning(const char *w, size_t n) {
+  if (n == 1 && w[0] == 'y') return READS_RESULT;
+  if (n == 1 && w[0] == 'x') return 1;
+  if (n != 2 || w[0] != 'x' || w[1] < '1' || w[1] > '3') return 0;
+  return (uint8_t)(1u << (w[1] - '1'));
+}
+
+/* Functions that take y for its shape alone. */
+static const char *skip_shape_use(const char *s) {
+  static const char *const uses[] = {"fl_grad_spread(y", "fl_no_gradient(y"};
+  for (int i = 0; i < 2; i++)
+    if (!strncmp(s, uses[i], strlen(uses[i]))) return s + strlen(uses[i]);
+  return s;
+}
+
+static uint8_t values_in(const char *s) {
+  uint8_t reads = 0;
+  while (*s) {
+    if (!word_char(*s)) {
+      s++;
+      continue;
+    }
+    s = skip_shape_use(s);
+    const char *w = s;
+    while (word_char(*s)) s++;
+    reads |= meaning(w, (size_t)(s - w));
+  }
+  return reads;
+}
+
+static int no_gradient(const char *s) {
+  return !s || !strcmp(s, "NULL") || !strcmp(s, "NOGRAD");
+}
+
+static void structural(fl_rule_needs *rules) {
+  static const uint16_t plain[] = {FL_OP_cast, FL_OP_copy, FL_OP_view, FL_OP_gather};
+  for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) rules[plain[i]].has = 1;
+  rules[FL_OP_gather].reads[0] = 2;            /* the positions */
+  rules[FL_OP_matmul] = (fl_rule_needs){.has = 3, .reads = {2, 1, 0}};
+  rules[FL_OP_cat].has = rules[FL_OP_custom].has = EVERY_INPUT;
+  rules[FL_OP_setslice].has = 3;
+  rules[FL_OP_scatter] = (fl_rule_needs){.has = 5, .reads = {2, 0, 2}};
+}
+
+void fl_rules_fill(fl_rule_needs *rules) {
+  memset(rules, 0, FL_OP_COUNT * sizeof *rules);
+  for (int op = 0; op < FL_OP_COUNT; op++) {
+    for (int i = 0; i < 3; i++) {
+      const char *s = rule_text[op][i];
+      if (no_gradient(s)) continue;
+      rules[op].has |= (uint8_t)(1u << i);
+      rules[op].reads[i] = values_in(s);
+    }
+  }
+  structural(rules);
+}
+
+uint8_t fl_rule_reads(int op) {
+  fl_rule_needs all[FL_OP_COUNT];
+  fl_rules_fill(all);
+  return all[op].reads[0] | all[op].reads[1] | all[op].reads[2];
+}
+
+/* ---- entries ----------------------------------------------------------------------- */
+
+static fl_entry *entry_new(flame_context *c) {
+  fl_entry *e = fl_slab_new(&c->entries);
+  if (!e) {
+    FL_FAIL(c, FLAME_NO_MEMORY, "memory", "no host memory for a gradient entry");
+    return NULL;
+  }
+  memset(e, 0, sizeof *e);
+  e->refs = 1;
+  e->sequence = c->sequence++;
+  e->site = c->site;
+  return e;
+}
+
+static uint32_t tracked_inputs(const fl_node *n, uint8_t has) {
+  uint32_t tracked = 0;
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && n->in[i]->entry && (has == EVERY_INPUT || has & (1u << i)))
+      tracked |= 1u << (i < 31 ? i : 31);
+  return tracked;
+}
+
+int fl_entry_attach(fl_node *n) {
+  flame_context *c = n->ctx;
+  const fl_rule_needs *rule = &c->rules[n->op];
+  if (!c->grad_mode || !rule->has || n->entry || !fl_is_float(n->dtype)) return 1;
+  const uint32_t tracked = tracked_inputs(n, rule->has);
+  if (!tracked) return 1;
+  fl_entry *e = entry_new(c);
+  if (!e) return 0;
+  uint8_t reads = 0;
+  for (int i = 0; i < 3; i++)
+    if (tracked & (1u << i)) reads |= rule->reads[i];
+  e->tracked = tracked;
+  e->reads_out = (reads & READS_RESULT) != 0;
+  for (int i = 0; i < n->nin; i++) {
+    fl_node *m = n->in[i];
+    if (!m) continue;
+    m->grefs++;                    /* all: a rule may ask any input for its shape */
+    if (i < 3 && reads & (1u << i)) {
+      e->saved |= (uint8_t)(1u << i);
+      m->held++;
+    }
+  }
+  n->entry = e;
+  return 1;
+}
+
+static void drop_custom(flame_context *c, fl_custom *f) {
+  if (!f || --f->refs > 0) return;
+  if (f->release) f->release(f->arg);
+  fl_free(&c->mem, f, sizeof *f);
+}
+
+/* Give back what 'e' keeps of the inputs of n. Afterwards nothing in e speaks of them. */
+static void release_inputs(fl_node *n, fl_entry *e) {
+  const uint8_t saved = e->saved;
+  e->saved = e->reads_out = 0;
+  e->tracked = 0;
+  if (e->leaf || e->spent) return;
+  for (int i = 0; i < n->nin; i++) {
+    fl_node *m = n->in[i];
+    if (!m) continue;
+    if (i < 3 && saved & (1u << i)) m->held--;
+    m->grefs--;
+    if (!fl_node_needed(m)) fl_node_settle(m);
+  }
+  if (n->state == FL_PENDING && !n->base) return;          /* its uses keep them */
+  fl_node_forget_inputs(n);
+  if (!n->base) return;
+  n->in[0] = n->base;            /* a view: the entry alone kept its parent */
+  n->nin = 1;
+}
+
+static void entry_free(flame_context *c, fl_entry *e) {
+  drop_custom(c, e->custom);
+  if (e->hooks && c->drop_hooks) c->drop_hooks(c, e->hooks);
+  fl_slab_free(&c->entries, e);
+}
+
+void fl_entry_detach(fl_node *n) {
+  fl_entry *e = n->entry;
+  release_inputs(n, e);
+  n->entry = NULL;
+  if (--e->refs == 0) entry_free(n->ctx, e);
+}
+
+void fl_entry_drop(fl_node *n) {
+  if (!n->entry) return;
+  n->held++;                       /* what is released may be what keeps n */
+  fl_entry_detach(n);
+  n->held--;
+  fl_node_settle(n);
+}
+
+void fl_entry_spend(fl_node *n) {
+  fl_entry *e = n->entry;
+  if (!e || e->leaf || e->spent) return;
+  n->held++;
+  release_inputs(n, e);
+  e->spent = 1;
+  drop_custom(n->ctx, e->custom);
+  e->custom = NULL;
+  n->held--;
+  fl_node_settle(n);
+}
+
+int fl_entry_leaf(fl_node *n, struct flame_tensor *handle) {
+  if (n->entry) fl_entry_drop(n);
+  fl_entry *e = entry_new(n->ctx);
+  if (!e) return 0;
+  e->leaf = 1;
+  e->handle = handle;
+  n->entry = e;
+  return 1;
+}
+
+void fl_entry_share_leaf(fl_node *n, fl_node *old) {
+  fl_entry *e = old->entry;
+  e->refs++;
+  if (n->entry) fl_entry_drop(n);
+  n->entry = e;
+}

@@ -1,0 +1,218 @@
+/*
+** Layouts: the hash-consing table and arithmetic on sizes and strides.
+** Rules: every layout in the table is in normal form (see normalise), so that a row-major
+** layout is the same pointer as the shape, and equal layouts are one pointer.
+** Chains are short: the table grows when there are more layouts than bins.
+*/
+#include "tensor/layout.h"
+#include "base/hash.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_BINS = 64 };
+
+int fl_layouts_init(fl_layouts *t, fl_mem *m) {
+  t->mem = m;
+  t->n = 0;
+  t->nbin = FIRST_BINS;
+  t->bin = fl_zalloc(m, FIRST_BINS * sizeof *t->bin);
+  if (!t->bin) t->nbin = 0;
+  return t->bin != NULL;
+}
+
+void fl_layouts_close(fl_layouts *t) {
+  for (int64_t b = 0; b < t->nbin; b++) {
+    for (fl_layout *l = t->bin[b], *next; l; l = next) {
+      next = l->next;
+      fl_free(t->mem, l, sizeof *l);
+    }
+  }
+  fl_free(t->mem, t->bin, (size_t)t->nbin * sizeof *t->bin);
+  t->bin = NULL;
+  t->nbin = t->n = 0;
+}
+
+void fl_row_major(int rank, const int64_t *size, int64_t *stride) {
+  uint64_t step = 1;              /* wraps only for empty arrays with absurd sizes */
+  for (int k = rank - 1; k >= 0; k--) {
+    stride[k] = (int64_t)step;
+    if (size[k] > 1) step *= (uint64_t)size[k];
+  }
+}
+
+int64_t fl_numel(int rank, const int64_t *size) {
+  int64_t n = 1;
+  for (int k = 0; k < rank; k++)
+    if (size[k] == 0) return 0;   /* before any overflow of the other sizes */
+  for (int k = 0; k < rank; k++)
+    if (__builtin_mul_overflow(n, size[k], &n) || n > INT64_MAX / 16) return -1;
+  return n;
+}
+
+/* Fill rank, sizes, strides in normal form, numel and contiguous. Strides that nobody can
+** observe (size-1 axes; all axes of an empty array) are made those of the shape. */
+static void normalise(fl_layout *l, int rank, const int64_t *size,
+                      const int64_t *stride) {
+  int64_t row[FL_MAX_AXES];
+  memset(l, 0, sizeof *l);
+  l->rank = (int8_t)rank;
+  l->numel = fl_numel(rank, size);
+  l->contiguous = 1;
+  fl_row_major(rank, size, row);
+  for (int k = 0; k < rank; k++) {
+    l->size[k] = size[k];
+    if (size[k] == 1) continue;
+    l->stride[k] = stride && l->numel > 0 ? stride[k] : row[k];
+    if (l->stride[k] != row[k]) l->contiguous = 0;
+  }
+}
+
+static uint64_t hash_of(const fl_layout *l) {
+  uint64_t h = (uint64_t)l->rank + 1;
+  for (int k = 0; k < l->rank; k++)
+    h = fl_mix64(h ^ (uint64_t)l->size[k], (uint64_t)l->stride[k] + (uint64_t)k);
+  return h;
+}
+
+static int same(const fl_layout *a, const fl_layout *b) {
+  const size_t bytes = (size_t)a->rank * sizeof a->size[0];
+  return a->rank == b->rank && !memcmp(a->size, b->size, bytes) &&
+         !memcmp(a->stride, b->stride, bytes);
+}
+
+/* Twice the bins; on failure the chains just get longer. */
+static void grow(fl_layouts *t) {
+  const int64_t nbin = t->nbin * 2;
+  fl_layout **bin = fl_zalloc(t->mem, (size_t)nbin * sizeof *bin);
+  if (!bin) return;
+  for (int64_t b = 0; b < t->nbin; b++) {
+    for (fl_layout *l = t->bin[b], *next; l; l = next) {
+      fl_layout **to = &bin[l->hash & (uint64_t)(nbin - 1)];
+      next = l->next;
+      l->next = *to;
+      *to = l;
+    }
+  }
+  fl_free(t->mem, t->bin, (size_t)t->nbin * sizeof *t->bin);
+  t->bin = bin;
+  t->nbin = nbin;
+}
+
+fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size,
+                        const int64_t *stride) {
+  fl_layout key;
+  normalise(&key, rank, size, stride);
+  key.hash = hash_of(&key);
+  for (fl_layout *l = t->bin[key.hash & (uint64_t)(t->nbin - 1)]; l; l = l->next)
+    if (l->hash == key.hash && same(l, &key)) return fl_layout_retain(l);
+  if (t->n >= t->nbin) grow(t);
+  fl_layout *l = fl_alloc(t->mem, sizeof *l);
+  if (!l) return NULL;
+  fl_layout **bin = &t->bin[key.hash & (uint64_t)(t->nbin - 1)];
+  *l = key;
+  l->refs = 1;
+  l->next = *bin;
+  *bin = l;
+  t->n++;
+  return l;
+}
+
+void fl_layout_release(fl_layouts *t, fl_layout *l) {
+  if (!l || --l->refs > 0) return;
+  fl_layout **at = &t->bin[l->hash & (uint64_t)(t->nbin - 1)];
+  while (*at != l) at = &(*at)->next;
+  *at = l->next;
+  t->n--;
+  fl_free(t->mem, l, sizeof *l);
+}
+
+char *fl_shape_text(char *buf, int rank, const int64_t *size) {
+  char *p = buf, *const end = buf + 192;
+  *p++ = '(';
+  for (int k = 0; k < rank; k++)
+    p += snprintf(p, (size_t)(end - p), k ? ", %lld" : "%lld", (long long)size[k]);
+  *p++ = ')';
+  *p = '\0';
+  return buf;
+}
+
+/* Drop size-1 axes and merge neighbours that are one run in memory; the new rank. */
+static int collapse(int rank, const int64_t *size, const int64_t *stride,
+                    int64_t *osize, int64_t *ostride) {
+  int n = 0;
+  for (int k = 0; k < rank; k++) {
+    if (size[k] == 1) continue;
+    if (n > 0 && ostride[n - 1] == stride[k] * size[k]) {
+      osize[n - 1] *= size[k];
+      ostride[n - 1] = stride[k];
+    } else {
+      osize[n] = size[k];
+      ostride[n++] = stride[k];
+    }
+  }
+  return n;
+}
+
+int fl_view_strides(int rank, const int64_t *size, const int64_t *stride,
+                    int new_rank, const int64_t *new_size, int64_t *new_stride) {
+  int64_t run[FL_MAX_AXES], step[FL_MAX_AXES];
+  if (fl_numel(rank, size) == 0) {
+    fl_row_major(new_rank, new_size, new_stride);
+    return 1;
+  }
+  int n = collapse(rank, size, stride, run, step);
+  int64_t left = 1, at = 0;         /* what is left of the current run, and its step */
+  for (int k = new_rank - 1; k >= 0; k--) {   /* cut the runs up from the innermost */
+    new_stride[k] = 0;
+    if (new_size[k] == 1) continue;
+    if (left == 1) {
+      if (n == 0) return 0;
+      left = run[--n];
+      at = step[n];
+    }
+    if (left % new_size[k] != 0) return 0;
+    new_stride[k] = at;
+    at *= new_size[k];
+    left /= new_size[k];
+  }
+  return 1;
+}
+
+/* Coordinates of linear element 'i' of a row-major array. */
+static void unravel(int rank, const int64_t *size, int64_t i, int64_t *coord) {
+  for (int k = rank - 1; k >= 0; k--) {
+    coord[k] = i % size[k];
+    i /= size[k];
+  }
+}
+
+/* The map is strided when no coordinate of p ever carries into the next: then each view
+** axis moves the coordinates by a constant. Checked at the extremes of every coordinate,
+** after axes over which q is one run have been merged. */
+int fl_map_compose(int rank, const int64_t *size, const int64_t *qstride,
+                   int n, const int64_t *vsize, const int64_t *vstride, int64_t voffset,
+                   int64_t *out_stride, int64_t *qoffset) {
+  int64_t psize[FL_MAX_AXES], q[FL_MAX_AXES], at[FL_MAX_AXES], to[FL_MAX_AXES];
+  int64_t low[FL_MAX_AXES], high[FL_MAX_AXES], offset = 0;
+  for (int j = 0; j < n; j++) out_stride[j] = 0;
+  if (fl_numel(n, vsize) == 0) return 1;
+  const int k = collapse(rank, size, qstride, psize, q);
+  unravel(k, psize, voffset, at);
+  for (int a = 0; a < k; a++) {
+    low[a] = high[a] = at[a];
+    offset += at[a] * q[a];
+  }
+  for (int j = 0; j < n; j++) {
+    if (vsize[j] == 1 || vstride[j] == 0) continue;
+    unravel(k, psize, voffset + vstride[j], to);
+    for (int a = 0; a < k; a++) {
+      const int64_t span = (to[a] - at[a]) * (vsize[j] - 1);
+      *(span < 0 ? &low[a] : &high[a]) += span;
+      out_stride[j] += (to[a] - at[a]) * q[a];
+    }
+  }
+  for (int a = 0; a < k; a++)
+    if (low[a] < 0 || high[a] >= psize[a]) return 0;
+  *qoffset += offset;
+  return 1;
+}

@@ -1,0 +1,429 @@
+/*
+** Nodes: their birth, their counts and their end; the window; buffers.
+** One rule decides everything (node.h): a value is needed while somebody holds it, a
+** PENDING consumer uses it, or its own entry reads it and a later entry names it. Whoever
+** lowers a count calls fl_node_settle when the value may have become unneeded.
+** Settling works through an intrusive list, so it needs neither C stack nor memory and
+** can not fail: a chain of a million nodes falls like one.
+** in[] is valid while a node is PENDING (uses keep the inputs) or has an entry (grefs
+** do); otherwise nin is 0.
+*/
+#include "tensor/entry.h"
+#include <assert.h>
+#include <string.h>
+
+/* ---- births ------------------------------------------------------------------------ */
+
+/* An input without a value to come: its failure is the failure of what reads it. */
+static int usable(flame_context *c, const fl_node *n) {
+  if (n->state == FL_FAILED) {
+    if (c->err.code == FLAME_OK) c->err.site = n->site;
+    FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "%s", n->error ? n->error : "failed");
+    return 0;
+  }
+  assert(n->state != FL_DROPPED);
+  return 1;
+}
+
+static void *no_memory(flame_context *c) {
+  FL_FAIL(c, FLAME_NO_MEMORY, "memory", "no host memory for a recorded value");
+  return NULL;
+}
+
+/* May this call record? Room in the window and in the scope is made before anything.
+** A layout that could not be made is the caller's way to run out of memory. */
+static int may_record(flame_context *c, const fl_layout *shape) {
+  assert(!c->evaluating);
+  if (c->dead || c->err.code == FLAME_INTERRUPTED) return 0;
+  if (!shape) {
+    no_memory(c);
+    return 0;
+  }
+  if (c->win.nodes.n >= c->win.nodes.cap && c->win.live < c->win.nodes.n / 2)
+    fl_window_compact(c);
+  if (FL_RESERVE(&c->mem, &c->win.nodes, c->win.nodes.n + 1) &&
+      FL_RESERVE(&c->mem, &c->borrowed, c->borrowed.n + 1))
+    return 1;
+  no_memory(c);
+  return 0;
+}
+
+/* The struct, held once by the innermost scope, in which may_record made room. Consumes
+** one reference each of shape and layout, also on failure: every node has both. */
+static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
+                     fl_layout *layout) {
+  fl_node *n = fl_slab_new(&c->nodes);
+  if (!n) {
+    fl_layout_release(&c->layouts, shape);
+    fl_layout_release(&c->layouts, layout);
+    return no_memory(c);
+  }
+  memset(n, 0, sizeof *n);
+  n->ctx = c;
+  n->held = 1;
+  n->op = (uint16_t)op;
+  n->dtype = (uint8_t)dtype;
+  n->device = (uint8_t)device;
+  n->site = c->site;
+  n->index = -1;
+  n->shape = shape;
+  n->layout = layout;
+  n->in = n->in0;
+  c->borrowed.at[c->borrowed.n++] = n;
+  return n;
+}
+
+static int64_t bytes_of(const fl_node *n) {
+  return n->base ? 0 : n->shape->numel * fl_dtype_size(n->dtype);
+}
+
+static void enter_window(flame_context *c, fl_node *n) {
+  n->state = FL_PENDING;
+  n->index = (int32_t)c->win.nodes.n;
+  c->win.nodes.at[c->win.nodes.n++] = n;
+  c->win.live++;
+  c->win.bytes += bytes_of(n);
+  c->stats.recorded++;
+}
+
+fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
+                     int nin, fl_node *const *in) {
+  int ok = may_record(c, shape);
+  for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(c, in[i]);
+  if (!ok) {
+    fl_layout_release(&c->layouts, shape);
+    return NULL;
+  }
+  fl_node **many = NULL;
+  if (nin > 3 && !(many = fl_alloc(&c->mem, (size_t)nin * sizeof *many))) {
+    fl_layout_release(&c->layouts, shape);
+    return no_memory(c);
+  }
+  fl_node *n = born(c, op, dtype, device, shape, fl_layout_retain(shape));
+  if (!n) {
+    fl_free(&c->mem, many, (size_t)nin * sizeof *many);
+    return NULL;
+  }
+  if (many) n->in = many;
+  n->nin = (uint8_t)nin;
+  for (int i = 0; i < nin; i++) {
+    n->in[i] = in[i];
+    if (in[i]) in[i]->uses++;
+  }
+  enter_window(c, n);
+  return n;
+}
+
+fl_attr *fl_node_attr(fl_node *n) {
+  if (n->attr) return n->attr;
+  n->attr = fl_slab_new(&n->ctx->attrs);
+  if (!n->attr) return no_memory(n->ctx);
+  memset(n->attr, 0, sizeof *n->attr);
+  return n->attr;
+}
+
+static void join_buffer(fl_node *n, fl_buffer *b) {
+  n->buffer = b;
+  n->bprev = NULL;
+  n->bnext = b->nodes;
+  if (b->nodes) b->nodes->bprev = n;
+  b->nodes = n;
+}
+
+static void leave_buffer(fl_node *n) {
+  if (n->bprev) n->bprev->bnext = n->bnext; else n->buffer->nodes = n->bnext;
+  if (n->bnext) n->bnext->bprev = n->bprev;
+  n->bnext = n->bprev = NULL;
+  fl_buffer *b = n->buffer;
+  n->buffer = NULL;
+  fl_buffer_release(n->ctx, b);
+}
+
+/* 'n' becomes a view of 'parent', or 0 when there is no memory for how it was made. */
+static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track) {
+  fl_attr *a = how ? fl_node_attr(n) : NULL;
+  if (how && !a) return 0;
+  if (how) *a = *how;
+  n->nin = 1;
+  n->in[0] = parent;
+  if (parent->state == FL_STORED) {
+    n->state = FL_STORED;
+    join_buffer(n, fl_buffer_retain(parent->buffer));
+  } else {
+    n->base = parent->base ? parent->base : parent;
+    n->base->uses++;
+    enter_window(n->ctx, n);
+  }
+  if (track && !fl_entry_attach(n)) return 0;
+  if (n->entry) return 1;
+  n->in[0] = n->base;              /* nobody keeps the parent */
+  n->nin = n->base ? 1 : 0;
+  return 1;
+}
+
+fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
+                      int64_t offset, const fl_attr *how, int track) {
+  flame_context *c = parent->ctx;
+  if (!may_record(c, shape ? layout : NULL) || !usable(c, parent)) {
+    fl_layout_release(&c->layouts, shape);
+    fl_layout_release(&c->layouts, layout);
+    return NULL;
+  }
+  fl_node *n = born(c, FL_OP_view, parent->dtype, parent->device, shape, layout);
+  if (!n) return NULL;
+  n->offset = offset;
+  n->state = FL_DROPPED;           /* until it looks somewhere: so freeing it is plain */
+  return look_into(n, parent, how, track) ? n : NULL;
+}
+
+fl_node *fl_node_number(flame_context *c, int isint, fl_scalar v) {
+  if (!may_record(c, c->scalar_shape)) return NULL;
+  fl_node *n = born(c, FL_OP_fill, isint ? FLAME_I64 : FLAME_F32, c->default_device,
+                    fl_layout_retain(c->scalar_shape), fl_layout_retain(c->scalar_shape));
+  if (!n) return NULL;
+  n->state = FL_NUMBER;
+  n->isint = isint != 0;
+  n->scal[0] = v;
+  return n;
+}
+
+fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *layout,
+                        int64_t offset) {
+  fl_layout *shape = NULL;
+  fl_node *n = NULL;
+  if (buf && may_record(c, layout)) {
+    shape = layout->contiguous
+              ? fl_layout_retain(layout)
+              : fl_layout_of(&c->layouts, layout->rank, layout->size, NULL);
+    if (!shape) no_memory(c);
+  }
+  if (shape) n = born(c, FL_OP_copy, dtype, buf->device, shape, layout);
+  else fl_layout_release(&c->layouts, layout);
+  if (!n) {
+    fl_buffer_release(c, buf);
+    return NULL;
+  }
+  n->offset = offset;
+  n->state = FL_STORED;
+  join_buffer(n, buf);
+  return n;
+}
+
+/* ---- ends -------------------------------------------------------------------------- */
+
+static int needed(const fl_node *n) {
+  return n->held > 0 || n->uses > 0 || (n->grefs > 0 && n->entry && n->entry->reads_out);
+}
+
+int fl_node_needed(const fl_node *n) { return needed(n); }
+
+static void leave_window(fl_node *n) {
+  flame_context *c = n->ctx;
+  c->win.nodes.at[n->index] = NULL;
+  n->index = -1;
+  c->win.live--;
+  c->win.bytes -= bytes_of(n);
+  while (c->win.nodes.n > 0 && !c->win.nodes.at[c->win.nodes.n - 1]) c->win.nodes.n--;
+}
+
+static void unuse(fl_node *n) {
+  assert(n->uses > 0);
+  if (--n->uses == 0 && !needed(n)) fl_node_settle(n);
+}
+
+static void forget_home(fl_node *n) {
+  if (!n->home) return;
+  fl_buffer *b = n->home;
+  n->home = NULL;
+  b->homed = 0;
+  fl_buffer_release(n->ctx, b);
+}
+
+static int keeps_inputs(const fl_node *n) {
+  return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
+}
+
+/* Nobody reads in[] and attr of a value neither PENDING nor explained by an entry. */
+void fl_node_forget_inputs(fl_node *n) {
+  if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
+  n->in = n->in0;
+  n->nin = 0;
+  if (n->attr) fl_slab_free(&n->ctx->attrs, n->attr);
+  n->attr = NULL;
+}
+
+/* A PENDING node becomes 'state': out of the window, its inputs' uses given back. */
+static void end_pending(fl_node *n, fl_state state) {
+  leave_window(n);
+  n->state = (uint8_t)state;
+  forget_home(n);
+  if (n->base) {
+    fl_node *base = n->base;
+    n->base = NULL;
+    unuse(base);
+  } else {
+    for (int i = 0; i < n->nin; i++)
+      if (n->in[i]) unuse(n->in[i]);
+  }
+  if (!keeps_inputs(n)) fl_node_forget_inputs(n);
+}
+
+/* The value goes; an entry and the shape may stay for later entries. */
+static void drop_value(fl_node *n) {
+  if (n->state == FL_PENDING) {
+    end_pending(n, FL_DROPPED);
+  } else if (n->state == FL_STORED) {
+    n->state = FL_DROPPED;
+    leave_buffer(n);
+  }
+}
+
+static void destroy(fl_node *n) {
+  flame_context *c = n->ctx;
+  if (n->entry) fl_entry_detach(n);
+  fl_node_forget_inputs(n);
+  fl_layout_release(&c->layouts, n->layout);
+  fl_layout_release(&c->layouts, n->shape);
+  if (n->error) fl_free(&c->mem, n->error, strlen(n->error) + 1);
+  fl_slab_free(&c->nodes, n);
+}
+
+/* queued stays set meanwhile: a host's release function must not queue n again. */
+static void settle_one(fl_node *n) {
+  if (!needed(n)) {
+    drop_value(n);
+    if (n->grefs == 0) {
+      destroy(n);
+      return;
+    }
+  }
+  n->queued = 0;
+}
+
+/* While one call works the list off, calls from within it (a host's release function too)
+** only add to it. */
+void fl_node_settle(fl_node *n) {
+  flame_context *c = n->ctx;
+  if (n->queued) return;
+  n->queued = 1;
+  n->snext = c->settle;
+  c->settle = n;
+  if (c->settling) return;
+  c->settling = 1;
+  while ((n = c->settle) != NULL) {
+    c->settle = n->snext;
+    settle_one(n);
+  }
+  c->settling = 0;
+}
+
+void fl_node_hold(fl_node *n) { n->held++; }
+
+void fl_node_drop(fl_node *n) {
+  assert(n->held > 0);
+  if (--n->held == 0 && !needed(n)) fl_node_settle(n);
+}
+
+void fl_node_gref(fl_node *n) { n->grefs++; }
+
+void fl_node_ungref(fl_node *n) {
+  assert(n->grefs > 0);
+  if (--n->grefs == 0 && !needed(n)) fl_node_settle(n);
+}
+
+void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset) {
+  assert(n->state == FL_PENDING);
+  n->held++;                       /* not to die while its inputs do */
+  end_pending(n, FL_STORED);
+  n->offset += offset;             /* of a view: counted from its base's first so far */
+  join_buffer(n, buf);
+  fl_node_drop(n);
+}
+
+/* The text may be missing when memory is out; the state says enough. */
+void fl_node_fail(fl_node *n, const char *message) {
+  assert(n->state == FL_PENDING);
+  n->held++;
+  n->error = fl_strdup(&n->ctx->mem, message);
+  end_pending(n, FL_FAILED);
+  fl_node_drop(n);
+}
+
+void fl_node_move(fl_node *n, fl_buffer *buf) {
+  assert(n->state == FL_STORED);
+  fl_buffer_retain(buf);
+  leave_buffer(n);
+  join_buffer(n, buf);
+}
+
+void fl_window_compact(flame_context *c) {
+  int64_t k = 0;
+  for (int64_t i = 0; i < c->win.nodes.n; i++) {
+    fl_node *n = c->win.nodes.at[i];
+    if (!n) continue;
+    n->index = (int32_t)k;
+    c->win.nodes.at[k++] = n;
+  }
+  c->win.nodes.n = k;
+}
+
+/* ---- buffers ----------------------------------------------------------------------- */
+
+static void count_bytes(flame_context *c, const fl_buffer *b, int64_t sign) {
+  int64_t *live = &c->live_bytes[b->device];
+  *live += sign * b->bytes;
+  if (*live > c->peak_bytes[b->device]) c->peak_bytes[b->device] = *live;
+}
+
+static fl_buffer *buffer_struct(flame_context *c, int device, int64_t bytes) {
+  fl_buffer *b = fl_slab_new(&c->buffers);
+  if (!b) return no_memory(c);
+  memset(b, 0, sizeof *b);
+  b->refs = 1;
+  b->device = (uint8_t)device;
+  b->bytes = bytes;
+  return b;
+}
+
+fl_buffer *fl_buffer_new(flame_context *c, int device, int64_t bytes) {
+  fl_buffer *b = buffer_struct(c, device, bytes);
+  if (!b) return NULL;
+  b->ptr = c->up->device_alloc(c, device, bytes);
+  if (!b->ptr) {
+    fl_slab_free(&c->buffers, b);
+    FL_FAIL(c, FLAME_NO_MEMORY, "memory",
+            "no device memory: asked for %lld bytes, %lld live", (long long)bytes,
+            (long long)c->live_bytes[device]);
+    return NULL;
+  }
+  count_bytes(c, b, 1);
+  return b;
+}
+
+fl_buffer *fl_buffer_foreign(flame_context *c, void *p, int64_t bytes,
+                             void (*release)(void *p, void *arg), void *arg) {
+  fl_buffer *b = buffer_struct(c, 0, bytes);
+  if (!b) return NULL;
+  b->foreign = 1;
+  b->ptr = p;
+  b->release = release;
+  b->arg = arg;
+  return b;                        /* the host's bytes are not counted as ours */
+}
+
+fl_buffer *fl_buffer_retain(fl_buffer *b) {
+  b->refs++;
+  return b;
+}
+
+void fl_buffer_release(flame_context *c, fl_buffer *b) {
+  if (!b || --b->refs > 0) return;
+  assert(!b->nodes);
+  if (b->foreign) {
+    if (b->release) b->release(b->ptr, b->arg);
+  } else {
+    count_bytes(c, b, -1);
+    c->up->device_free(c, b->device, b->ptr, b->bytes);
+  }
+  fl_slab_free(&c->buffers, b);
+}

@@ -1,0 +1,53 @@
+/*
+** Borrowing scopes, and the begin of a public call.
+** A builder's result is owned by the innermost scope: one stack of nodes for the context,
+** each with one 'held' count; a scope is a height of that stack. So a gradient rule stays
+** one expression and leaks nothing, also when it fails half-way.
+** A passed node has the lowest bit of its stack entry set until the inner scope ends.
+*/
+#include "tensor/context.h"
+
+static fl_node *untag(fl_node *n) { return (fl_node *)((uintptr_t)n & ~(uintptr_t)1); }
+static fl_node *tag(fl_node *n) { return (fl_node *)((uintptr_t)n | 1); }
+static int tagged(const fl_node *n) { return (uintptr_t)n & 1; }
+
+int64_t fl_scope_begin(flame_context *c) { return c->borrowed.n; }
+
+void fl_scope_end(flame_context *c, int64_t mark) {
+  int64_t keep = mark;
+  for (int64_t i = mark; i < c->borrowed.n; i++) {      /* passed ones to the bottom */
+    fl_node *n = c->borrowed.at[i];
+    if (!tagged(n)) continue;
+    c->borrowed.at[i] = c->borrowed.at[keep];
+    c->borrowed.at[keep++] = untag(n);
+  }
+  while (c->borrowed.n > keep) fl_node_drop(c->borrowed.at[--c->borrowed.n]);
+}
+
+fl_node *fl_scope_pass(flame_context *c, int64_t mark, fl_node *n) {
+  if (!n) return NULL;
+  for (int64_t i = c->borrowed.n - 1; i >= mark; i--) {
+    if (untag(c->borrowed.at[i]) != n) continue;
+    c->borrowed.at[i] = tag(n);
+    break;
+  }
+  return n;
+}
+
+/* The window is full: run it. What fails is told by the nodes that failed, when they are
+** read; only an interrupt or a lost device must stop the script here, and does, because
+** fl_node_new then refuses. An older kept error stays the first. */
+static void flush(flame_context *c) {
+  const fl_error before = c->err;
+  c->flushing = 1;                /* a finaliser may record during the collector step */
+  const flame_status e = c->up->evaluate_all(c);
+  c->flushing = 0;
+  if (e != FLAME_OK && e != FLAME_INTERRUPTED && !c->dead) c->err = before;
+}
+
+int64_t fl_enter(flame_context *c) {
+  if (c->win.live >= c->budget && c->win.live > 0 && !c->flushing && !c->evaluating &&
+      c->up && c->up->evaluate_all)
+    flush(c);
+  return fl_scope_begin(c);
+}
