@@ -161,9 +161,11 @@ FN typename R::A join_slots(const typename R::A *first, long long m, typename R:
   return join_block<R, T>(join_four<R>(a), shared);
 }
 
-/* 256 threads hold four of 64 columns in 16 lanes; thread c < 64 gets column c. */
+/* 256 threads hold four of 64 columns in 16 lanes; thread c < 64 gets column c. The shared
+** space is free again on return. */
 template <class R>
-FN typename R::A join_columns(const typename R::A (&a)[4], typename R::A (&shared)[16][64]) {
+FN typename R::A join_columns(const typename R::A (&a)[4], s8 *space) {
+  typename R::A (*const shared)[64] = (typename R::A (*)[64])space;
   const int x = threadIdx.x % 16 * 4, y = threadIdx.x / 16;
 #pragma unroll
   for (int q = 0; q < 4; q++) shared[y][x + q] = a[q];

@@ -184,12 +184,18 @@ describe("flame-lua", function()
   end)
 
   describe("Ctrl-C", function()
+    -- ThreadSanitizer holds signals back until the next system call: a tight loop has none.
+    if os.getenv("FLAME_SANITIZE") == "thread" then
+      pending("stops what runs: ThreadSanitizer holds signals back")
+      return
+    end
+
     --- Sends SIGINT to a script after it says "ready"; its output and status.
     local function interrupted(script)
       write("loop.lua", "io.write('ready\\n') io.flush()\n" .. script)
       return run("/bin/sh", { ("-c %s"):format(quote(([[
-        %s loop.lua >out 2>&1 & pid=$!
-        while ! grep -q ready out 2>/dev/null; do :; done
+        timeout --foreground -s KILL 30 %s loop.lua >out 2>&1 & pid=$!
+        while kill -0 $pid 2>/dev/null && ! grep -q ready out 2>/dev/null; do sleep 0.02; done
         kill -INT $pid; wait $pid; status=$?; cat out; rm -f out; exit $status]]):format(quote(absolute)))) })
     end
 

@@ -182,7 +182,7 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n, fl_cu
 /* A module remembers the functions asked of it: they are released with it. */
 typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
-  if (memcmp(image, "FAKECUBIN", 9) != 0) return FL_CU_INVALID_IMAGE;
+  if (memcmp(image, "FAKECUBIN", 9) != 0 && memcmp(image, "\177ELF", 4) != 0) return FL_CU_INVALID_IMAGE;
   *m = fake_new(&fake.modules, sizeof(fake_function));
   fake.loads++;
   return FL_CU_OK;
@@ -223,6 +223,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
     memcpy(l->word, params[0], 3 * sizeof *l->word);     /* the smallest parameter there is */
   }
   fake.nlaunch++;
+  if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
   return FL_CU_OK;
 }
 

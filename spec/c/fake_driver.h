@@ -23,6 +23,9 @@ typedef struct fake_state {
   int busy;                       /* event queries that say "not ready"; -1: all of them */
   int missing_nvrtc, missing_blaslt;   /* the library can not be opened */
   int devices;
+  void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
+  const void *launch_bytes;
+  size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */

@@ -97,6 +97,7 @@ typedef struct life {
   flame_status first;         /* first failure */
   int retry;                  /* a failed call is tried again and must then succeed */
   int broken;                 /* a retry failed too */
+  int64_t told;               /* calls up to here must not fail in silence */
 } life;
 
 /* Note a failure; 1: try the call again. */
@@ -138,8 +139,9 @@ static void live(life *l) {
   CHECK(done == STEPS);
   STEP(l, l->d.table->sync(&l->d, &fault));
   CHECK(fault.site == -1);
-  l->d.table->memory(&l->d, &left, &reserved);
   STEP(l, l->d.table->download(&l->d, back, x[2], 4 * N));
+  l->told = fake.calls;
+  l->d.table->memory(&l->d, &left, &reserved);
   CHECK(memcmp(host, back, sizeof host) == 0);          /* what the plan's last step copied */
   l->d.table->trim(&l->d);
 done:
@@ -149,13 +151,13 @@ done:
 }
 
 static void survives_the_failure_of_any_call(void) {
-  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_LAUNCH_FAILED,
-                                        FL_CU_INVALID_VALUE };
+  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_INVALID_VALUE };
   fake_reset();
   life l = { 0 };
   live(&l);
   const int64_t calls = fake.calls;
   CHECK(l.first == FLAME_OK && calls > 60);
+  const int64_t told = l.told;
   for (unsigned c = 0; c < sizeof codes / sizeof *codes; c++) {
     for (int forever = 0; forever < 2; forever++) {
       for (int64_t k = 1; k <= calls; k++) {
@@ -166,9 +168,11 @@ static void survives_the_failure_of_any_call(void) {
         const int sticky = fake_is_sticky(codes[c]);
         l = (life){ .retry = !forever && !sticky };
         live(&l);
-        const int ok = l.first == FLAME_OK ? !forever || fake.failed == NULL || fake_releases(fake.failed) ||
-                                             k > calls - 30
-                                           : !l.retry || !l.broken;
+        const int quiet = !fake.failed || fake_releases(fake.failed) || k > told ||
+                          strstr(fake.failed, "GetHeuristic") ||  /* our own kernel instead */
+                          (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));   /* less */
+        const int ok = l.first == FLAME_OK ? quiet : l.c.err.code == FLAME_OK ? l.retry && !l.broken
+                                                   : !l.retry;
         if (!ok) printf("call %lld (%s), code %u, forever %d: status %d: %s\n", (long long)k, fake.failed,
                         codes[c], forever, l.first, l.c.err.message);
         CHECK(ok);
@@ -353,7 +357,7 @@ static void an_interrupt_ends_a_wait_and_nothing_else(void) {
   close_fake(&c, &d);
 }
 
-static void faults_come_with_the_next_sync(void) {
+static void a_run_with_index_checks_tells_its_fault(void) {
   static sample p;
   flame_context c;
   fl_device d;
@@ -362,17 +366,20 @@ static void faults_come_with_the_next_sync(void) {
   fake_reset();
   CHECK(open_fake(&c, &d) == FLAME_OK);
   void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
-  fl_cuda *s = d.state;
   make_sample(&p, &c, FL_OP_sub);
   p.plan.nstep = 1;
   CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
   const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
   CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
-  *s->fault_host = (fl_text_fault){ .site = 3, .value = 11, .position = 5 };   /* as the kernel would */
-  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == 3 && fault.value == 11 && fault.position == 5);
-  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);            /* told once */
+  const fl_text_fault record = { .site = 3, .value = 11, .position = 5 };   /* as a kernel would */
+  fake.launch_writes = ((fl_cuda *)d.state)->fault;
+  fake.launch_bytes = &record;
+  fake.launch_size = sizeof record;
   CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK);
-  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);
+  CHECK(fault.site == 3 && fault.value == 11 && fault.position == 5);
+  fake.launch_size = 0;
+  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);         /* told once */
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
   drop_sample(&p);
   d.table->free(&d, x, 4 * N);
   close_fake(&c, &d);
@@ -472,7 +479,7 @@ static void a_structure_is_compiled_once(void) {
   CHECK(c.stats.compiles == 3 && c.stats.texts == 3);
   const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
   CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && done == 3);
-  CHECK(fake.nlaunch == 3 && c.stats.launches == 3);          /* the step of three is one */
+  CHECK(fake.nlaunch == 3);                                   /* the step of three is one */
   CHECK(strcmp(fake.launch[0].name, "fl_kernel") == 0 && fake.launch[0].grid > 0);
   drop_sample(&p);
   drop_sample(&q);
@@ -681,6 +688,43 @@ static void products_of_every_layout_are_right(void) {
   close_fake(&c, &d);
 }
 
+/* ---- the real compiler, where there is one ---- */
+
+static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
+
+static void real_nvrtc_takes_the_texts(void) {
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt };
+  static sample p;
+  static fl_scatter scatter;
+  flame_context c = { 0 };
+  fl_device d = { 0 };
+  const char *reason = "";
+  if (!real_nvrtc(&reason)) {
+    printf("skipped: compiling with NVRTC (%s)\n", reason);
+    return;
+  }
+  fake_reset();
+  CHECK(fl_cuda_open_with(&c, &d, 0, &mixed) == FLAME_OK);
+  make_sample(&p, &c, FL_OP_sub);
+  p.matmul.dtype = FLAME_I32;                                 /* by our own kernel */
+  scatter = (fl_scatter){ .dtype = FLAME_F32, .add = 1, .rank = 1, .size = { N }, .extent = 10, .dst_numel = 10 };
+  scatter.dst = (fl_operand){ .place = { FL_AT_OUT, 0, 0 }, .dtype = FLAME_F32, .gstride = 1 };
+  scatter.idx = (fl_operand){ .place = { FL_AT_EXT, 0, 0 }, .dtype = FLAME_I64, .stride = { 1 } };
+  scatter.src = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_F32, .stride = { 1 } };
+  p.step[4] = (fl_step){ .kind = FL_S_SCATTER, .scatter = &scatter };
+  const flame_status e = d.table->prepare(&d, &p.plan);
+  if (e != FLAME_OK) printf("%s\n", c.err.message);
+  CHECK(e == FLAME_OK && c.stats.compiles == 5);
+  void *x = d.table->alloc(&d, 8 * N), *at[4] = { x, x, x, x };
+  fl_fault fault;
+  int32_t done;
+  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } },
+                     &fault, &done) == FLAME_OK && done == STEPS && fake.nlaunch > 5);
+  d.table->free(&d, x, 8 * N);
+  drop_sample(&p);
+  close_fake(&c, &d);
+}
+
 int main(void) {
   setenv("FLAME_CACHE_DIR", "off", 1);
   reuses_splits_and_merges_memory();
@@ -689,7 +733,7 @@ int main(void) {
   works_without_the_pool();
   copies_any_size_there_and_back();
   an_interrupt_ends_a_wait_and_nothing_else();
-  faults_come_with_the_next_sync();
+  a_run_with_index_checks_tells_its_fault();
   a_lost_device_repeats_its_first_cause();
   missing_things_are_named();
   a_forked_child_is_refused();
@@ -698,6 +742,7 @@ int main(void) {
   cubins_are_kept_on_disk_and_checked();
   a_full_disk_cache_drops_the_oldest();
   products_of_every_layout_are_right();
+  real_nvrtc_takes_the_texts();
   survives_the_failure_of_any_call();
   survives_the_failure_of_any_host_allocation();
   printf("cuda: %d passed, %d failed\n", passed, failed);

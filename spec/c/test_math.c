@@ -3,12 +3,11 @@
 ** Accuracy: f32 functions against the C library in double, over all bit patterns in steps of
 ** a prime (denormals, infinities and NaN among them); limits in units in the last place.
 ** Also special values, integer division, casts, half types, Philox' published vectors, draws
-** staying in range, the op table, and that NVRTC accepts the text with every op's value.
+** staying in range, and the op table. The same text on a GPU: test_math_device.c.
 */
 #include "tensor/dtype.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -354,89 +353,6 @@ static void test_tables(void) {
   check(ok, "promotion does not ask for an order");
 }
 
-/* ---- NVRTC ------------------------------------------------------------------------------------------- */
-
-static char *file_text(size_t *n) {                   /* of math.h, found from this file's place */
-  char path[1024];
-  snprintf(path, sizeof path, "%s", __FILE__);
-  char *slash = strrchr(path, '/');
-  snprintf(slash ? slash + 1 : path, sizeof path - (size_t)(slash ? slash + 1 - path : 0), "../../src/tensor/math.h");
-  FILE *f = fopen(path, "rb");
-  if (!f) f = fopen("src/tensor/math.h", "rb");
-  char *text = f ? malloc(1 << 20) : NULL;
-  *n = text ? fread(text, 1, 1 << 19, f) : 0;
-  if (f) fclose(f);
-  return text;
-}
-
-/* One kernel an op and register type, as the generated text will use the values. */
-static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
-  size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
-  for (int op = 0; op < FL_OP_COUNT; op++) {
-    const fl_op_info *o = &fl_ops[op];
-    if (o->form > FL_FORM_REDUCE || o->kind == (whole ? FL_KIND_FLOAT : FL_KIND_INT)) continue;
-    const int reduce = o->form == FL_FORM_REDUCE;
-    if (reduce && o->kind == FL_KIND_TEST && !whole) continue;
-    n += (size_t)snprintf(at + n, room - n, "extern \"C\" __global__ void k_%s_%s(%s *y, const %s *p, "
-      "const T *q, const T *r) { const auto x = p[threadIdx.x]; const T x2 = q[threadIdx.x], "
-      "x3 = r[threadIdx.x]; const auto x1 = x; const T a = %s, b = x2; y[threadIdx.x] = %s;"
-      " (void)x1; (void)x2; (void)x3; (void)a; (void)b; }\n", o->name, name,
-      o->kind == FL_KIND_TEST && !reduce ? "int" : t, o->kind == FL_KIND_WHERE ? "int" : t,
-      reduce ? o->init : "(T)x", o->value);
-  }
-  return n + (size_t)snprintf(at + n, room - n, "#undef T\n#undef M\n");
-}
-
-static const char more[] =
-  "extern \"C\" __global__ void more(double *d, float *f, int64_t *l, int32_t *i, uint16_t *h) {\n"
-  "  const int64_t t = threadIdx.x;\n"
-  "  h[t] = fl_f16_bits(f[t]); h[t + 32] = fl_bf16_bits(f[t]);\n"
-  "  f[t] = fl_random_uniform_f16(t, 1, 2, 0, 1) + fl_random_uniform_bf16(t, 1, 2, 0, 1) +\n"
-  "    fl_random_uniform_f32(t, 1, 2, 0, 1) + fl_random_normal_f32(t, 1, 2, 0, 1);\n"
-  "  d[t] = fl_random_uniform_f64(t, 1, 2, 0, 1) + fl_random_normal_f64(t, 1, 2, 0, 1);\n"
-  "  l[t] = fl_random_randint_i64(t, 1, 2, 0, 9) + fl_cast_f64_i64(d[t]) + fl_cast_f32_i64(f[t]);\n"
-  "  i[t] = fl_cast_f32_u8(f[t]) + fl_cast_f64_i16(d[t]) + fl_cast_i64_bool(l[t]) + fl_wrap_i8(i[t]);\n"
-  "  f[t + 32] = fl_round_f16(f[t]) + fl_cast_i64_bf16(l[t]) + fl_cast_f64_f16(d[t]);\n}\n";
-
-typedef struct program *nvrtc;
-static void compile(void *lib, const char *text) {
-  int (*create)(nvrtc *, const char *, const char *, int, const char *const *, const char *const *);
-  int (*build)(nvrtc, int, const char *const *), (*log_size)(nvrtc, size_t *), (*log)(nvrtc, char *);
-  *(void **)&create = dlsym(lib, "nvrtcCreateProgram");
-  *(void **)&build = dlsym(lib, "nvrtcCompileProgram");
-  *(void **)&log_size = dlsym(lib, "nvrtcGetProgramLogSize");
-  *(void **)&log = dlsym(lib, "nvrtcGetProgramLog");
-  if (!create || !build || !log_size || !log) { check(0, "NVRTC has its entry points"); return; }
-  const char *const options[] = { "--gpu-architecture=sm_90", "-fmad=false" };
-  nvrtc p = NULL;
-  size_t size = 0;
-  check(create(&p, text, "math.cu", 0, NULL, NULL) == 0, "NVRTC takes the text");
-  check(build(p, 2, options) == 0, "NVRTC compiles math.h and a kernel for each op");
-  log_size(p, &size);
-  char *said = calloc(1, size + 1);
-  if (said) log(p, said);
-  check(said && said[0] == 0, said && said[0] ? said : "NVRTC has nothing to say");
-  free(said);
-}
-
-static void test_nvrtc(void) {
-  void *lib = dlopen("libnvrtc.so.13", RTLD_NOW);
-  if (!lib) lib = dlopen("libnvrtc.so.12", RTLD_NOW);
-  if (!lib) { printf("math: no NVRTC here, its part is left out\n"); return; }
-  size_t n;
-  char *text = file_text(&n);
-  check(text != NULL, "math.h is found");
-  if (!text) return;
-  const size_t room = 1 << 20;
-  n += put_ops(text + n, room - n, "double", "f64", 0);
-  n += put_ops(text + n, room - n, "float", "f32", 0);
-  n += put_ops(text + n, room - n, "int64_t", "i64", 1);
-  n += put_ops(text + n, room - n, "int32_t", "i32", 1);
-  snprintf(text + n, room - n, "%s", more);
-  compile(lib, text);
-  free(text);
-}
-
 int main(void) {
   test_accuracy();
   test_edges();
@@ -451,7 +367,6 @@ int main(void) {
   test_normal();
   test_randint();
   test_tables();
-  test_nvrtc();
   printf("math: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

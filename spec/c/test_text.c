@@ -365,6 +365,7 @@ static void gathers(void) {
   const int idx = mk_index(&m, i, n, mk_iota(&m, 3), FL_INDEX_NEGATIVE);
   const int o = mk_operand(&m, FLAME_F64, 2, NULL);
   m.operand[o].gstride = 40;
+  m.elements[o] = 40 * 60;
   mk_out(&m, mk_gather(&m, o, idx, 1), 3);
   add(&m, 0);
   add(&m, 1);

@@ -11,7 +11,7 @@ typedef struct fl_blas {
 } fl_blas;
 
 enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
-/* The library, opened at the first call of the process; NULL: there is none. threads: set once,
-** for the whole process. */
-const fl_blas *fl_blas_get(int threads);
+/* The library, opened at the first call of the process that wants one; NULL: there is none. name:
+** as in FLAME_BLAS. threads: set then, for the whole process. */
+const fl_blas *fl_blas_get(const char *name, int threads);
 #endif

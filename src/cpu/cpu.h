@@ -113,9 +113,9 @@ typedef struct fl_prog {
 } fl_prog;
 
 typedef struct fl_cpu {
-  fl_pool *pool;
+  fl_threads *pool;
   const fl_vm *vm;
-  struct fl_blas *blas;               /* NULL: our own kernel */
+  char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */

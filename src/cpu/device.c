@@ -6,10 +6,10 @@
 ** Work is spread over the workers in units (cpu.h); steps of little work stay on the caller.
 ** Interrupts: workers stop taking units once the flag is up; run takes the flag.
 */
-#include "cpu/blas.h"
 #include "cpu/blocks.h"
 #include "cpu/cpu.h"
 #include "base/env.h"
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -147,7 +147,7 @@ static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b)
   const int64_t units = t->first[t->count];
   for (int32_t i = 0; i < t->count; i++)
     if (t->prog[i]) fl_prog_bind(t->prog[i], b, cpu->scratch, &cpu->fault[0]);
-  if (t->work > PARALLEL_WORK) fl_pool_run(cpu->pool, units, kernel_unit, &l, &d->ctx->interrupted);
+  if (t->work > PARALLEL_WORK) fl_threads_run(cpu->pool, units, kernel_unit, &l, &d->ctx->interrupted);
   else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
   for (int32_t i = 0; i < t->count && !fl_stopped(d); i++)
     if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], &d->ctx->interrupted);
@@ -165,7 +165,7 @@ static void copy_unit(void *arg, int64_t unit, int worker) {
 static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   copying c = { fl_place_address(b, &s->to), fl_place_address(b, &s->from), s->bytes };
   if (c.dst == c.src) return;
-  fl_pool_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, &d->ctx->interrupted);
+  fl_threads_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, &d->ctx->interrupted);
 }
 
 static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b) {
@@ -214,7 +214,7 @@ static void cpu_close(fl_device *d) {
   fl_cpu *s = cpu_of(d);
   fl_mem *m = &d->ctx->mem;
   if (!s) return;
-  fl_pool_close(s->pool);
+  fl_threads_close(s->pool);
   fl_blocks_close(s->blocks);
   fl_free(m, s->fault, sizeof *s->fault * (size_t)s->width);
   fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
@@ -257,7 +257,8 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
   if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
   s->width = thread_count(threads);
   s->vm = choose_vm();
-  s->pool = fl_pool_open(&c->mem, s->width);
+  snprintf(s->blas_name, sizeof s->blas_name, "%s", fl_env(FL_ENV_FLAME_BLAS));
+  s->pool = fl_threads_open(&c->mem, s->width);
   s->blocks = fl_blocks_open(&c->mem, fl_env_int(FL_ENV_FLAME_POOL) ? kept_limit : 0);
   s->fault = fl_zalloc(&c->mem, sizeof *s->fault * (size_t)s->width);
   if (s->pool && s->blocks && s->fault) return FLAME_OK;

@@ -327,7 +327,7 @@ typedef struct split {
 int fl_prog_split(const fl_prog *g) { return g->mode >= FL_MODE_LONG && g->groups > 1; }
 
 static int64_t split_bytes(const fl_prog *g) {
-  return fl_round64(g->row_bytes) + fl_round64(g->groups * g->state_bytes);
+  return fl_round64(g->row_bytes) + fl_round64(g->groups * g->state_bytes) + 64;
 }
 
 static int64_t split_batch(const fl_prog *g) {
@@ -395,13 +395,13 @@ void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
   const int64_t batch = split_batch(g);
   for (s.block0 = 0; s.block0 < g->blocks; s.block0 += batch) {
     s.batch = least(batch, g->blocks - s.block0);
-    fl_pool_run(d->pool, s.batch, split_begin, &s, stop);
+    fl_threads_run(d->pool, s.batch, split_begin, &s, stop);
     for (s.round = 0; s.round < g->rounds; s.round++) {
-      fl_pool_run(d->pool, s.batch * g->groups, split_group, &s, stop);
-      fl_pool_run(d->pool, s.batch, split_end, &s, stop);
+      fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+      fl_threads_run(d->pool, s.batch, split_end, &s, stop);
     }
-    if (g->sec[FL_SEC_FULL(g->rounds)].n) fl_pool_run(d->pool, s.batch * g->groups, split_group, &s, stop);
-    fl_pool_run(d->pool, s.batch, split_store, &s, stop);
+    if (g->sec[FL_SEC_FULL(g->rounds)].n) fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+    fl_threads_run(d->pool, s.batch, split_store, &s, stop);
     if (atomic_load_explicit(stop, memory_order_relaxed)) return;
   }
 }

@@ -434,10 +434,12 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
   char *work = fl_zalloc(m, bytes + 64);
   lower b = { .g = g, .k = k };
   int ok = g && work;
-  if (ok) {
+  if (g) {                               /* what fl_prog_free reads */
     g->vm = vm;
     g->k = k;
     g->mem = m;
+  }
+  if (ok) {
     b.fill[0] = (uint16_t *)(void *)work;
     b.fill[1] = b.fill[0] + n;
     b.spread = b.fill[1] + n;

@@ -12,7 +12,7 @@
 
 enum { SPIN = 400 };                /* pauses, 15 to 20 us on current machines */
 
-struct fl_pool {
+struct fl_threads {
   fl_mem *mem;
   size_t bytes;
   int threads, most, started;       /* most: threads asked for; fewer if they do not start */
@@ -30,13 +30,13 @@ struct fl_pool {
   pthread_t thread[];
 };
 
-typedef struct helper { fl_pool *pool; int worker; } helper;
+typedef struct helper { fl_threads *pool; int worker; } helper;
 
 static size_t pool_bytes(int threads) {
-  return sizeof(fl_pool) + (size_t)threads * (sizeof(pthread_t) + sizeof(helper));
+  return sizeof(fl_threads) + (size_t)threads * (sizeof(pthread_t) + sizeof(helper));
 }
 
-static helper *helpers(fl_pool *p) { return (helper *)(void *)(p->thread + p->most); }
+static helper *helpers(fl_threads *p) { return (helper *)(void *)(p->thread + p->most); }
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -44,7 +44,7 @@ static void relax(void) {
 #endif
 }
 
-static void work(fl_pool *p, fl_unit_fn fn, void *arg, int64_t n, const atomic_int *stop, int worker) {
+static void work(fl_threads *p, fl_unit_fn fn, void *arg, int64_t n, const atomic_int *stop, int worker) {
   for (;;) {
     if (stop && atomic_load_explicit(stop, memory_order_relaxed)) return;
     const int64_t unit = atomic_fetch_add_explicit(&p->ticket, 1, memory_order_relaxed);
@@ -54,7 +54,7 @@ static void work(fl_pool *p, fl_unit_fn fn, void *arg, int64_t n, const atomic_i
 }
 
 /* Called with the lock; joins the open job, if any. */
-static void join_job(fl_pool *p, int worker) {
+static void join_job(fl_threads *p, int worker) {
   if (!p->open) return;
   fl_unit_fn fn = p->fn;
   void *arg = p->arg;
@@ -69,7 +69,7 @@ static void join_job(fl_pool *p, int worker) {
 
 static void *helper_main(void *arg) {
   const helper *h = arg;
-  fl_pool *p = h->pool;
+  fl_threads *p = h->pool;
   unsigned seen = 0;
   for (;;) {
     for (int i = 0; i < SPIN && atomic_load(&p->generation) == seen; i++) relax();
@@ -85,7 +85,7 @@ static void *helper_main(void *arg) {
 }
 
 /* Signals of the host stay with its own threads. */
-static void start(fl_pool *p) {
+static void start(fl_threads *p) {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -101,8 +101,8 @@ static void start(fl_pool *p) {
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-fl_pool *fl_pool_open(fl_mem *m, int threads) {
-  fl_pool *p = fl_zalloc(m, pool_bytes(threads));
+fl_threads *fl_threads_open(fl_mem *m, int threads) {
+  fl_threads *p = fl_zalloc(m, pool_bytes(threads));
   if (!p) return NULL;
   p->mem = m;
   p->bytes = pool_bytes(threads);
@@ -114,7 +114,7 @@ fl_pool *fl_pool_open(fl_mem *m, int threads) {
   return p;
 }
 
-void fl_pool_close(fl_pool *p) {
+void fl_threads_close(fl_threads *p) {
   if (!p) return;
   if (p->pid == getpid()) {
     pthread_mutex_lock(&p->lock);
@@ -130,9 +130,9 @@ void fl_pool_close(fl_pool *p) {
   fl_free(p->mem, p, p->bytes);
 }
 
-int fl_pool_width(const fl_pool *p) { return p->threads; }
+int fl_threads_width(const fl_threads *p) { return p->threads; }
 
-void fl_pool_run(fl_pool *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop) {
+void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop) {
   if (n > 1 && p->threads > 1 && p->pid == getpid() && p->started < p->threads - 1) start(p);
   if (n <= 1 || p->threads == 1 || p->pid != getpid()) {
     for (int64_t i = 0; i < n; i++) {

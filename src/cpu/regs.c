@@ -54,7 +54,8 @@ static void place_section(placer *p, const fl_section *s, int64_t base) {
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *x = &s->at[i];
     const fl_vreg *r = &g->reg.at[x->v];
-    const int out = x->code != FL_V_STORE && x->code != FL_V_REDUCE && x->v != x->a &&
+    const int again = x->code == FL_V_MOVE && x->v == x->a;           /* rounded in place */
+    const int out = x->code != FL_V_STORE && x->code != FL_V_REDUCE && !again &&
                     r->kind == FL_KIND_FULL && !r->lives;
     if (out && !is_elementwise(x)) give(p, x->v);
     release(p, x->a, (int32_t)i);

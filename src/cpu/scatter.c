@@ -152,7 +152,7 @@ flame_status fl_scatter_run(fl_device *dev, const fl_scatter *given, const fl_bi
             .src = address(b, &s->src), .stop = &dev->ctx->interrupted };
   if (half) widen(s, (float *)(void *)d->shared, (const uint16_t *)(const void *)dst);
   choose_split(&j, d->width, points);
-  fl_pool_run(d->pool, j.pieces, scatter_unit, &j, &dev->ctx->interrupted);
+  fl_threads_run(d->pool, j.pieces, scatter_unit, &j, &dev->ctx->interrupted);
   if (half) narrow(s, (uint16_t *)(void *)dst, (const float *)(const void *)d->shared);
   return FLAME_OK;
 }

@@ -110,7 +110,7 @@ flame_status fl_cuda_wait_all(fl_cuda *s) {
 
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what) {
   fl_cu_result r;
-  *p = fl_pool_alloc(&s->pool, bytes, &r);
+  *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (*p) return FLAME_OK;
   if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
   return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no device memory for %lld bytes of %s",
@@ -118,14 +118,14 @@ flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *wh
 }
 
 void fl_cuda_release(fl_cuda *s, void *p) {
-  if (p) fl_pool_free(&s->pool, p);
+  if (p) fl_cuda_pool_free(&s->pool, p);
 }
 
 static void *cuda_alloc(fl_device *d, int64_t bytes) {
   fl_cuda *s = d->state;
   fl_cu_result r;
   if (fl_cuda_enter(s) != FLAME_OK) return NULL;
-  void *p = fl_pool_alloc(&s->pool, bytes, &r);
+  void *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (!p && r != FL_CU_OUT_OF_MEMORY) fl_cuda_check(s, r, "cuMemAlloc");
   fl_cuda_leave(s);
   return p;
@@ -134,7 +134,7 @@ static void *cuda_alloc(fl_device *d, int64_t bytes) {
 void fl_cuda_give_back(fl_cuda *s, void *p) {
   if (!p || s->pid != getpid()) return;
   const int pushed = !s->pool.cached && s->cu->CtxPush(s->context) == FL_CU_OK;
-  fl_pool_free(&s->pool, p);
+  fl_cuda_pool_free(&s->pool, p);
   if (pushed) fl_cuda_leave(s);
 }
 
@@ -146,7 +146,7 @@ static void cuda_free(fl_device *d, void *p, int64_t bytes) {
 static void cuda_trim(fl_device *d) {
   fl_cuda *s = d->state;
   if (fl_cuda_enter(s) != FLAME_OK) return;
-  fl_cuda_check(s, fl_pool_trim(&s->pool), "cuMemFree");
+  fl_cuda_check(s, fl_cuda_pool_trim(&s->pool), "cuMemFree");
   fl_cuda_leave(s);
 }
 
@@ -191,17 +191,19 @@ static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t 
   return e;
 }
 
+void fl_cuda_fault(fl_cuda *s, fl_fault *fault) {
+  const fl_text_fault f = *s->fault_host;
+  *fault = (fl_fault){ .site = f.site, .value = f.value, .position = f.position };
+  s->fault_pending = 0;
+}
+
 static flame_status cuda_sync(fl_device *d, fl_fault *fault) {
   fl_cuda *s = d->state;
   if (fault) *fault = (fl_fault){ .site = -1 };
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   e = fl_cuda_wait_all(s);
-  if (e == FLAME_OK && s->fault_pending && fault) {
-    const fl_text_fault f = *s->fault_host;
-    *fault = (fl_fault){ .site = f.site, .value = f.value, .position = f.position };
-    s->fault_pending = 0;
-  }
+  if (e == FLAME_OK && s->fault_pending && fault) fl_cuda_fault(s, fault);
   fl_cuda_leave(s);
   return e;
 }
@@ -223,7 +225,7 @@ static void close_state(fl_cuda *s) {
     if (s->fault_host) s->cu->HostFree(s->fault_host);
     if (s->done) s->cu->EventDestroy(s->done);
   }
-  fl_pool_close(&s->pool, host_only);
+  fl_cuda_pool_close(&s->pool, host_only);
   if (!host_only && s->stream) s->cu->StreamDestroy(s->stream);
   if (pushed) fl_cuda_leave(s);
   if (!host_only && s->context) s->cu->PrimaryRelease(s->device);
@@ -263,7 +265,7 @@ static flame_status find_device(fl_cuda *s) {
 static flame_status make_objects(fl_cuda *s) {
   CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  if (!fl_pool_open(&s->pool, s->mem, s->cu, s->stream, fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
+  if (!fl_cuda_pool_open(&s->pool, s->mem, s->cu, s->stream, fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
       !fl_modules_open(s))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no host memory");
   flame_status e = fl_stage_open(s);

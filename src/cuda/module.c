@@ -150,14 +150,50 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
   return keep_text(s, m, &t, fl_text_kernel(k, ENTRY, multi, &t));
 }
 
-fl_module *fl_modules_steps(fl_cuda *s) {
-  fl_text t;
-  int fresh;
-  fl_module *m = intern(s, "steps", 5, &fresh);
+/* Is this line of steps.cu the instantiation of an entry by dtype, of another entry than
+** wanted? Such a line is "MACRO(dtype, …)" at its start. */
+static int unwanted(const char *line, size_t n, const char *entry) {
+  static const char *const macros[][2] = { { "MATMUL(", "matmul_" }, { "SCATTER_ADD(", "scatter_add_" } };
+  for (int i = 0; i < 2; i++) {
+    const size_t m = strlen(macros[i][0]), stem = strlen(macros[i][1]);
+    const char *comma = n > m && memcmp(line, macros[i][0], m) == 0 ? memchr(line, ',', n) : NULL;
+    if (!comma) continue;
+    const size_t dtype = (size_t)(comma - line) - m;
+    return strncmp(entry, macros[i][1], stem) != 0 || strlen(entry) != stem + dtype ||
+           memcmp(entry + stem, line + m, dtype) != 0;
+  }
+  return 0;
+}
+
+/* All dtypes at once take NVRTC many seconds, so a module holds the entries of one. */
+static void put_steps(const char *text, const char *entry, fl_text *out) {
+  while (*text) {
+    const char *end = strchr(text, '\n');
+    const size_t n = end ? (size_t)(end - text) + 1 : strlen(text);
+    if (!unwanted(text, n, entry)) fl_text_add(out, text, n);
+    text += n;
+  }
+}
+
+fl_module *fl_modules_steps(fl_cuda *s, const char *entry) {
+  fl_text key, all, t;
+  int fresh = 0;
+  fl_module *m = NULL;
+  fl_text_init(&key, s->mem);
+  fl_text_printf(&key, "steps %s", entry);
+  const char *k = fl_text_str(&key);
+  if (k) m = intern(s, k, key.n, &fresh);
+  else FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
+  fl_text_free(&key);
   if (!m || !fresh) return m;
   m->steps = 1;
+  fl_text_init(&all, s->mem);
   fl_text_init(&t, s->mem);
-  fl_text_steps(&t);
+  fl_text_steps(&all);
+  const char *text = fl_text_str(&all);
+  if (text) put_steps(text, entry, &t);
+  else t.failed = 1;
+  fl_text_free(&all);
   return keep_text(s, m, &t, FLAME_OK);
 }
 

@@ -177,7 +177,7 @@ static void merge(fl_pool *p, fl_block *a, fl_block *b) {
 
 /* ---- the interface ---- */
 
-int fl_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached) {
+int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached) {
   memset(p, 0, sizeof *p);
   p->mem = m;
   p->cu = cu;
@@ -195,12 +195,12 @@ static fl_block *segment_or_trim(fl_pool *p, int large, int64_t size, fl_cu_resu
   const int64_t before = p->reserved;
   fl_block *b = segment_new(p, large, size, r);
   if (b || *r != FL_CU_OUT_OF_MEMORY) return b;
-  const fl_cu_result trimmed = fl_pool_trim(p);
+  const fl_cu_result trimmed = fl_cuda_pool_trim(p);
   if (trimmed != FL_CU_OK) *r = trimmed;
   return trimmed == FL_CU_OK && p->reserved < before ? segment_new(p, large, size, r) : NULL;
 }
 
-void *fl_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
+void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   *r = FL_CU_OUT_OF_MEMORY;
   if (bytes < 0 || bytes > INT64_MAX / 4) return NULL;
   const int64_t size = p->cached ? size_for(bytes) : (bytes > 0 ? bytes : 1);
@@ -222,7 +222,7 @@ void *fl_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   return (void *)(uintptr_t)b->at;
 }
 
-fl_cu_result fl_pool_free(fl_pool *p, void *at) {
+fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at) {
   fl_block *b = unuse(p, (fl_cu_ptr)(uintptr_t)at);
   if (!b) return FL_CU_INVALID_VALUE;
   if (!p->cached) {
@@ -244,7 +244,7 @@ fl_cu_result fl_pool_free(fl_pool *p, void *at) {
   return FL_CU_OK;
 }
 
-fl_cu_result fl_pool_trim(fl_pool *p) {
+fl_cu_result fl_cuda_pool_trim(fl_pool *p) {
   fl_cu_result first = FL_CU_OK;
   int waited = 0;
   for (int large = 0; large < 2; large++) {
@@ -268,7 +268,7 @@ static void free_starts(fl_pool *p, fl_block *b) {
     if (!b->before) p->cu->MemFree(b->at);
 }
 
-void fl_pool_close(fl_pool *p, int host_only) {
+void fl_cuda_pool_close(fl_pool *p, int host_only) {
   if (!p->table) return;
   for (int64_t i = 0; i < p->ntable && !host_only; i++) free_starts(p, p->table[i]);
   for (int i = 0; i < 2 * FL_POOL_BINS && !host_only; i++)

@@ -24,13 +24,13 @@ typedef struct fl_pool {
   uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
 } fl_pool;
 
-int fl_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached);
+int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached);
 /* NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out). The context is
 ** current in all of these. */
-void *fl_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
-fl_cu_result fl_pool_free(fl_pool *p, void *at);
+void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
+fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
 /* Give wholly free segments back to the driver; waits for the stream first. */
-fl_cu_result fl_pool_trim(fl_pool *p);
+fl_cu_result fl_cuda_pool_trim(fl_pool *p);
 /* Everything back, also what is in use. host_only: no driver calls (another process). */
-void fl_pool_close(fl_pool *p, int host_only);
+void fl_cuda_pool_close(fl_pool *p, int host_only);
 #endif

@@ -147,6 +147,20 @@ static flame_status want_kernels(fl_cuda *s, const fl_step *t, fl_prepared *r) {
   return FLAME_OK;
 }
 
+/* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
+static void describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
+  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch, out);
+  else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
+}
+
+static flame_status want_steps(fl_cuda *s, const fl_step *t, fl_prepared *r) {
+  fl_text_step x = { 0 };
+  describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
+  if (x.ncall == 0) return FLAME_OK;              /* nothing to do */
+  r->steps = fl_modules_steps(s, x.call[x.ncall - 1].entry);
+  return r->steps ? FLAME_OK : failed(s);
+}
+
 static flame_status want(fl_cuda *s, fl_step *t) {
   if (t->kind == FL_S_COPY) return FLAME_OK;
   fl_prepared *r = new_prepared(s, t->kind == FL_S_KERNEL ? t->count : 0);
@@ -160,8 +174,7 @@ static flame_status want(fl_cuda *s, fl_step *t) {
     r->library = (uint8_t)yes;
     if (yes) return FLAME_OK;
   }
-  r->steps = fl_modules_steps(s);
-  return r->steps ? FLAME_OK : failed(s);
+  return want_steps(s, t, r);
 }
 
 /* ---- prepare, after compiling: functions, tables, memory ---- */
@@ -239,12 +252,6 @@ static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t, 
   return e;
 }
 
-/* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
-static void describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
-  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch, out);
-  else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
-}
-
 static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   fl_prepared *r = t->prepared;
   flame_status e = FLAME_OK;
@@ -294,7 +301,6 @@ static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
 /* One launch with one parameter by value. */
 static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block, void *param) {
   void *params[1] = { param };
-  s->ctx->stats.launches++;
   const flame_status e = fl_cuda_check(
     s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params, NULL), "cuLaunchKernel");
   if (e != FLAME_OK || !s->sync_each) return e;
@@ -357,6 +363,7 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
     at[2] = address(&t->matmul->ct, b);
     if (r->library) return fl_blas_run(s, t->matmul, at[0], at[1], at[2]);
   }
+  if (!r->steps) return FLAME_OK;
   describe(t, at, s->scratch, &x);
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
@@ -368,8 +375,7 @@ static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b) 
   const fl_prepared *r = t->prepared;
   if (t->kind == FL_S_COPY) {
     if (t->bytes <= 0) return FLAME_OK;
-    s->ctx->stats.launches++;
-    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
+      return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
                                           (fl_cu_ptr)(uintptr_t)address(&t->from, b),
                                           (size_t)t->bytes, s->stream), "cuMemcpyDtoDAsync");
   }
@@ -391,10 +397,11 @@ static int has_multi(const fl_plan *p) {
   return 0;
 }
 
-/* Before the first step: an empty fault record (one not yet looked at stays), scalars. */
+/* Before the first step: an empty fault record, and the scalars. */
 static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   flame_status e = FLAME_OK;
-  if (p->nfault && !s->fault_pending)
+  s->fault_pending = 0;
+  if (p->nfault)
     e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault),
                                         s->stream), "cuMemsetD8Async");
   if (e == FLAME_OK && p->nscalar && has_multi(p))
@@ -402,20 +409,25 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   return e;
 }
 
-/* After the last step, or the one that failed: ask for the fault record. */
-static flame_status finish(fl_cuda *s, const fl_plan *p) {
+/* After the last step: a plan with index checks is waited for, since
+** its results may not be taken for good before the fault record has been looked at. Other
+** plans stay queued. */
+static flame_status finish(fl_cuda *s, const fl_plan *p, fl_fault *fault) {
   if (!p->nfault || s->dead) return FLAME_OK;
-  const flame_status e = fl_cuda_check(
+  flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault, sizeof(fl_text_fault), s->stream),
     "cuMemcpyDtoHAsync");
-  if (e == FLAME_OK) s->fault_pending = 1;
+  if (e != FLAME_OK) return e;
+  s->fault_pending = 1;
+  e = fl_cuda_wait_all(s);
+  if (e == FLAME_OK) fl_cuda_fault(s, fault);
   return e;
 }
 
 flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
   fl_cuda *s = d->state;
   *done = 0;
-  if (fault) *fault = (fl_fault){ .site = -1 };
+  *fault = (fl_fault){ .site = -1 };
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   e = begin(s, p, b);
@@ -424,7 +436,10 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
     if (e == FLAME_OK) ++*done;
   }
-  const flame_status last = finish(s, p);
+  if (e == FLAME_OK) {
+    e = finish(s, p, fault);
+    if (e != FLAME_OK) *done = 0;                   /* nobody looked at the indices */
+  }
   fl_cuda_leave(s);
-  return e != FLAME_OK ? e : last;
+  return e;
 }

@@ -74,7 +74,7 @@ typedef struct fl_cuda {
   int64_t scalar_bytes;
   void *fault;                          /* fl_text_fault in device memory */
   fl_text_fault *fault_host;            /* pinned */
-  uint8_t fault_pending;                /* a run with index checks was not looked at yet */
+  uint8_t fault_pending;                /* its copy of a run was not looked at yet: the wait was cut short */
 } fl_cuda;
 
 /* ---- device.c ---- */
@@ -91,6 +91,8 @@ flame_status fl_cuda_poll(fl_cuda *s);
 /* Until the event has passed, or the user interrupts. */
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
 flame_status fl_cuda_wait_all(fl_cuda *s);
+/* What a run's fault record says; the copy of it has been waited for. */
+void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 /* Device memory; NO_MEMORY with an error when there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);
@@ -109,7 +111,8 @@ int fl_modules_open(fl_cuda *s);
 void fl_modules_close(fl_cuda *s, int host_only);
 /* The kernel's module, known or queued for fl_modules_build. NULL: error kept. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-fl_module *fl_modules_steps(fl_cuda *s);
+/* The same for the hand-written entries that go with this one (its last launch's). */
+fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 /* Make all queued ones; on failure none of them is left. */
 flame_status fl_modules_build(fl_cuda *s);
 void fl_modules_forget(fl_cuda *s);                       /* the queued ones */

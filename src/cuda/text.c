@@ -4,6 +4,7 @@
 */
 #include "cuda/text_form.h"
 #include "cuda/embedded.h"
+#include <stdio.h>
 #include <string.h>
 
 static void put_embedded(const char *name, fl_text *out) {
@@ -24,8 +25,11 @@ void fl_text_steps(fl_text *out) {
 static void put_entry(text_writer *w, const char *name) {
   const text_form *f = w->f;
   const int threads = f->lanes > 32 ? f->lanes : 256;
+  char bounds[32];
+  if (f->blocks) snprintf(bounds, sizeof bounds, "%d, %d", threads, f->blocks);
+  else snprintf(bounds, sizeof bounds, "%d", threads);
   if (!f->multi) fl_text_printf(w->out, "struct params_%s { long long w[%d]; };\n", name, f->words);
-  fl_text_printf(w->out, "extern \"C\" __global__ void __launch_bounds__(%d) %s(", threads, name);
+  fl_text_printf(w->out, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name);
   if (f->multi) {
     fl_text_printf(w->out, "const batch b) {\n"
                    "const long long *const scalars = b.scalars;\n"

@@ -34,16 +34,13 @@
 **        apart); the m chunk results likewise: 16 lanes, then halves.
 ** NaN wins in max and min; positions: the first of ties.
 **
-** The texts of tensor/math.h and of kernels/steps.cu are linked in as fl_math_text and
-** fl_steps_text (NUL-terminated, made by the build).
+** The texts of tensor/math.h and of kernels/prelude.cu and kernels/steps.cu are those of
+** cuda/embedded.h.
 */
 #ifndef FL_CUDA_TEXT_H
 #define FL_CUDA_TEXT_H
 #include "base/text.h"
 #include "plan/plan.h"
-
-extern const char fl_math_text[];       /* tensor/math.h */
-extern const char fl_steps_text[];      /* kernels/steps.cu */
 
 enum { FL_TEXT_VERSION = 1, FL_TEXT_MAX_WORDS = 4095 };
 

@@ -148,7 +148,7 @@ static void put_finish(col_writer *c) {
     put_slot(c, v, "i", "x + q");
     fl_text_printf(w->out, ");\n}\nr%d = join_columns<", v);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, ">(a%d, h%d);\n", v, v);
+    fl_text_printf(w->out, ">(a%d, space);\n", v);
   }
   fl_text_puts(w->out, "}\n");
 }
@@ -174,6 +174,18 @@ static void put_kept(col_writer *c) {
   }
 }
 
+/* Bytes of the widest accumulator: all reductions share one memory. */
+static int widest(const col_writer *c) {
+  int bytes = 4;
+  for (int v = 0; v < c->w->f->k->ninstr; v++) {
+    const fl_instr *i = &c->w->f->k->instr[v];
+    if (!is_reduce(c, v)) continue;
+    if (fl_ops[i->op].kind == FL_KIND_POSITION) return 16;
+    if (fl_text_reduce_reg(i) == FL_REG_F64 || fl_text_reduce_reg(i) == FL_REG_I64) bytes = 8;
+  }
+  return bytes;
+}
+
 void fl_text_col(text_writer *w) {
   const text_form *f = w->f;
   col_writer c = { .w = w };
@@ -181,12 +193,7 @@ void fl_text_col(text_writer *w) {
   fl_text_pointers(w);
   put_head(&c);
   fl_text_values(w, c.all, V_CONST, V_CONST);
-  for (int v = 0; v < f->k->ninstr; v++) {
-    if (!is_reduce(&c, v)) continue;
-    fl_text_puts(w->out, "__shared__ ");
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::A h%d[%d][%d];\n", v, COL_LANES, COL_WIDTH);
-  }
+  fl_text_printf(w->out, "__shared__ s8 space[%d];\n", widest(&c) * COL_LANES * COL_WIDTH / 8);
   put_accumulators(&c);
   put_tile(&c);
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -194,7 +201,7 @@ void fl_text_col(text_writer *w) {
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::A r%d = join_columns<", v);
     fl_text_reducer(w, v);
-    fl_text_printf(w->out, ">(a%d, h%d);\n", v, v);
+    fl_text_printf(w->out, ">(a%d, space);\n", v);
   }
   put_finish(&c);
   put_kept(&c);

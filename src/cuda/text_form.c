@@ -186,6 +186,14 @@ static void plan_map(text_form *f) {
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;
 }
 
+/* Enough blocks to hide the barriers of a row: 42 registers a thread where the row takes few
+** of them and the program is short, else 64. */
+static int occupancy(const text_form *f, int row_bytes) {
+  const int threads = f->lanes > 32 ? f->lanes : 256;
+  if (row_bytes > 128 || weight_of(f->k) > 120) return 0;
+  return (row_bytes <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
+}
+
 static void plan_row(text_form *f) {
   int widest = 1;
   const int bytes = load_bytes(f, &widest);
@@ -193,6 +201,7 @@ static void plan_row(text_form *f) {
   const int limit = f->lanes == 1024 ? 128 : 256;         /* bytes of registers for the row */
   f->persist = f->cls != C_CHUNKS && all * bytes <= limit &&
                (f->steps == 1 || all * phases * weight_of(f->k) <= 8000);
+  if (f->persist) f->blocks = occupancy(f, all * bytes);
   f->split = 0;
   if (f->cls != C_CHUNKS || f->rounds > 1) return;
   f->split = 1;
@@ -222,6 +231,12 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   f->wide = !f->flat && k->points > 0x7fffffff;
   assign_words(f);
   if (f->cls == C_MAP) plan_map(f);
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    if (i->code != FL_I_RANDOM || f->cls != C_MAP || k->instr[i->a].code != FL_I_IOTA) continue;
+    const int o = k->instr[i->a].arg;
+    f->quad[o] = f->in[o] == 1;
+  }
   if (k->kind != FL_K_ROW) return;
   f->lanes = row_lanes(k->n);
   f->steps = row_steps(k->n, f->lanes);
@@ -349,12 +364,22 @@ static int vectors_fit(const text_form *f, int o, int64_t start, int vector) {
   return !f->gather[o] || x->gstride * size % bytes == 0;
 }
 
+/* Do the vectors of a draw start at a generator block: see fl_text_value. */
+static int quads_fit(const text_form *f, int o) {
+  const fl_operand *x = &f->k->operand[o];
+  int64_t bits = x->offset;
+  for (int d = 0; d < f->ndim; d++)
+    if (d != f->inner && f->k->size[d] > 1) bits |= x->stride[d];
+  return bits % 4 == 0;
+}
+
 static int vector_flag(const text_form *f, const int64_t *word) {
   const int vector = f->cls == C_MAP ? f->vector : ROW_VECTOR;
   if (f->inner >= 0 && !(f->cls == C_MAP && f->flat) && f->k->size[f->inner] % vector) return 0;
   for (int o = 0; o < f->k->noperand; o++) {
     if (f->memory[o] && !f->kept[o] && f->in[o] == 1 &&
         !vectors_fit(f, o, word[f->ptr[o]], vector)) return 0;
+    if (f->quad[o] && !quads_fit(f, o)) return 0;
   }
   return F_VECTOR;
 }

@@ -30,11 +30,13 @@ typedef struct text_form {
   int8_t inner;                             /* innermost dim, -1: none */
   int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
   int lanes, steps, persist;                /* ROW: T, vectors a lane, rows stay in registers */
+  int blocks;                               /* blocks a multiprocessor should hold, 0: any */
   int split;                                /* C_CHUNKS: a block a chunk; else a block a row */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (an IOTA map does not) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only kept dims count */
+  uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 a generator block */
   uint8_t vary[FL_MAX_INSTR];
   uint8_t round[FL_MAX_INSTR];              /* reductions in a chain below the value */
   int rounds;                               /* of reductions */
@@ -66,6 +68,7 @@ void fl_text_helpers(text_writer *w);
 /* "const T v5 = …;" of instruction v. Packs are read as l<v><slot>.get(q). */
 void fl_text_value(text_writer *w, int v);
 /* Reduction v: its struct's name, the element it takes, "const T v7 = …;" from the join. */
+int fl_text_reduce_reg(const fl_instr *i);     /* type it accumulates in */
 void fl_text_reducer(text_writer *w, int v);
 void fl_text_reduce_input(text_writer *w, int v, const char *position);
 void fl_text_reduce_result(text_writer *w, int v, const char *joined);

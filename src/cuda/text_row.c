@@ -26,6 +26,7 @@ typedef struct row_writer {
   text_writer *w;
   uint8_t all[FL_MAX_INSTR];     /* values needed at all */
   uint8_t cached[FL_MAX_INSTR];  /* already in k<v> */
+  uint8_t early[FL_MAX_INSTR];   /* persist: loads done before the first sweep */
   int batch;                     /* vectors loaded before any is used */
 } row_writer;
 
@@ -60,6 +61,12 @@ static void sweep_need(const row_writer *r, sweep *s) {
   for (int t = 0; s->stores && t < f->k->nstore; t++)
     if (level_of_store(f, t) == 1) fl_text_need(f, f->k->store[t].value, have, s->need);
   for (int v = 0; v < f->k->ninstr; v++) if (f->vary[v] <= V_KEPT) s->need[v] = 0;
+}
+
+/* Loads of 'need' that a sweep of its own does: all but the early ones. */
+static void late_loads(const row_writer *r, const uint8_t *need, uint8_t *late) {
+  const text_form *f = r->w->f;
+  for (int v = 0; v < f->k->ninstr; v++) late[v] = need[v] && fl_text_packed(f, v) && !r->early[v];
 }
 
 static int loads_of(const text_form *f, const uint8_t *need) {
@@ -102,19 +109,19 @@ static void put_row_load(text_writer *w, int v, int vector) {
   fl_text_puts(w->out, whole ? ");\n" : "]);\n");
 }
 
-static void put_vector_head(row_writer *r) {
+static void put_vector_head(row_writer *r, int count) {
   text_writer *w = r->w;
-  fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", r->batch);
+  fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
   if (w->f->cls == C_CHUNKS)
     fl_text_printf(w->out, "const long long e = base + (j * %d + lane) * 4;\n", w->f->lanes);
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
 }
 
-static void put_loads(row_writer *r, const uint8_t *need) {
+static void put_loads(row_writer *r, const uint8_t *need, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   if (!loads_of(f, need)) return;
-  put_vector_head(r);
+  put_vector_head(r, count);
   fl_text_puts(w->out, "if (vector) {\nif (e < n) {\n");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int v = 0; v < f->k->ninstr; v++)
@@ -127,6 +134,15 @@ static void put_loads(row_writer *r, const uint8_t *need) {
 }
 
 /* ---- computing -------------------------------------------------------------------------------- */
+
+/* May a lane compute past the row's end: not where that would report a position. */
+static int harmless(const text_form *f, const uint8_t *need) {
+  for (int v = 0; v < f->k->ninstr; v++) {
+    const int code = f->k->instr[v].code;
+    if (need[v] && (code == FL_I_GATHER || code == FL_I_INDEX)) return 0;
+  }
+  return 1;
+}
 
 static int needs_coords(const text_form *f, const uint8_t *need, const uint8_t *cached) {
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -148,7 +164,7 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   for (int v = 0; v < f->k->ninstr; v++) {
     if (s->keep[v]) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
     if (s->round < 0 || !in_round(r, v, s->round)) continue;
-    fl_text_printf(w->out, "a%d[q] = ", v);
+    fl_text_printf(w->out, "if (e + q < n) a%d[q] = ", v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);
     fl_text_reduce_input(w, v, "e + q");
@@ -189,16 +205,17 @@ static void put_full_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n}\n");
 }
 
-static void put_compute(row_writer *r, const sweep *s, const uint8_t *before) {
+static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  put_vector_head(r);
+  put_vector_head(r, count);
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
     if (level_of_store(f, t) == 1)
       fl_text_printf(w->out, "pack<%s, 4> o%d = {};\n",
                      fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), t);
   }
-  fl_text_puts(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) if (e + q < n) {\n");
+  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
+                 harmless(f, s->need) ? "" : "if (e + q < n) ");
   put_element(r, s, before);
   fl_text_puts(w->out, "}\n");
   if (s->stores && has_full_stores(f)) put_full_stores(r);
@@ -263,21 +280,26 @@ static void put_kept_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Rows that fit a block: loads and computing of one sweep. */
+/* Rows that fit a block: loads and computing of one sweep. A row in registers is one run of
+** vectors j; what only this sweep reads is loaded here, before the sweep's first use. */
 static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
+  uint8_t late[FL_MAX_INSTR];
   char count[16];
+  late_loads(r, s->need, late);
+  snprintf(count, sizeof count, "%d", f->persist ? f->steps : r->batch);
   if (f->persist) {
-    put_compute(r, s, before);
+    fl_text_packs(w, late, ROW_VECTOR, count);
+    put_loads(r, late, f->steps);
+    put_compute(r, s, before, f->steps);
     return;
   }
-  snprintf(count, sizeof count, "%d", r->batch);
   fl_text_printf(w->out, "#pragma unroll 1\nfor (int base = 0; base < n; base += %d) {\n",
                  r->batch * f->lanes * ROW_VECTOR);
-  fl_text_packs(w, s->need, ROW_VECTOR, count);
-  put_loads(r, s->need);
-  put_compute(r, s, before);
+  fl_text_packs(w, late, ROW_VECTOR, count);
+  put_loads(r, late, r->batch);
+  put_compute(r, s, before, r->batch);
   fl_text_puts(w->out, "}\n");
 }
 
@@ -291,8 +313,8 @@ static void put_chunk_sweep(row_writer *r, const sweep *s) {
                  "for (long long base = from; base < from + %d && base < n; base += %d) {\n",
                  ROW_CHUNK, ROW_CHUNK, r->batch * f->lanes * ROW_VECTOR);
   fl_text_packs(w, s->need, ROW_VECTOR, count);
-  put_loads(r, s->need);
-  put_compute(r, s, r->cached);
+  put_loads(r, s->need, r->batch);
+  put_compute(r, s, r->cached, r->batch);
   fl_text_puts(w->out, "}\n");
 }
 
@@ -411,6 +433,24 @@ static void put_head(row_writer *r) {
   }
 }
 
+/* Loads of the row: what the first sweep or more than one reads. */
+static void put_row(row_writer *r, int sweeps) {
+  text_writer *w = r->w;
+  const text_form *f = w->f;
+  char count[16];
+  int uses[FL_MAX_INSTR] = { 0 };
+  for (int p = 0; p < sweeps; p++) {
+    sweep s = { .round = p < f->rounds ? p : -1, .stores = p == sweeps - 1 };
+    sweep_need(r, &s);
+    for (int v = 0; v < f->k->ninstr; v++) uses[v] += s.need[v] ? p == 0 ? 2 : 1 : 0;
+  }
+  for (int v = 0; v < f->k->ninstr; v++) r->early[v] = uses[v] > 1 && fl_text_packed(f, v);
+  snprintf(count, sizeof count, "%d", f->steps);
+  fl_text_puts(w->out, "const int base = 0;\n");
+  fl_text_packs(w, r->early, ROW_VECTOR, count);
+  put_loads(r, r->early, f->steps);
+}
+
 void fl_text_row(text_writer *w) {
   const text_form *f = w->f;
   row_writer r = { .w = w };
@@ -423,13 +463,7 @@ void fl_text_row(text_writer *w) {
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);
   put_kept(&r, 0);
-  if (f->persist) {
-    char count_text[16];
-    snprintf(count_text, sizeof count_text, "%d", f->steps);
-    fl_text_puts(w->out, "const int base = 0;\n");
-    fl_text_packs(w, r.all, ROW_VECTOR, count_text);
-    put_loads(&r, r.all);
-  }
+  if (f->persist) put_row(&r, count);
   if (f->split) {
     sweep s = { .round = 0, .stores = 1 };
     put_split(&r, &s);

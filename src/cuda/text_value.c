@@ -40,7 +40,7 @@ static void op_function(text_writer *w, int op, int reg) {
 }
 
 /* Register type that reduction i accumulates in. */
-static int reduce_reg(const fl_instr *i) {
+int fl_text_reduce_reg(const fl_instr *i) {
   switch (fl_ops[i->op].kind) {
     case FL_KIND_SUMS: return fl_is_float(i->dtype) ? fl_dtype_reg(i->dtype) : FL_REG_I64;
     case FL_KIND_TEST: return FL_REG_I32;
@@ -83,7 +83,7 @@ void fl_text_helpers(text_writer *w) {
     const fl_instr *i = &k->instr[v];
     const int reduce = i->code == FL_I_REDUCE;
     if (i->code != FL_I_OP && !reduce) continue;
-    const int reg = reduce ? reduce_reg(i) : fl_dtype_reg(i->from);
+    const int reg = reduce ? fl_text_reduce_reg(i) : fl_dtype_reg(i->from);
     if (done[i->op][reg]++) continue;
     if (reduce) reduce_struct(w, i->op, reg);
     else op_function(w, i->op, reg);
@@ -92,7 +92,7 @@ void fl_text_helpers(text_writer *w) {
 
 void fl_text_reducer(text_writer *w, int v) {
   const fl_instr *i = &w->f->k->instr[v];
-  fl_text_printf(w->out, "R_%s_%s", fl_ops[i->op].name, fl_text_suffix(reduce_reg(i)));
+  fl_text_printf(w->out, "R_%s_%s", fl_ops[i->op].name, fl_text_suffix(fl_text_reduce_reg(i)));
 }
 
 /* The element that reduction v takes: its input in the accumulator's type. */
@@ -100,10 +100,10 @@ void fl_text_reduce_input(text_writer *w, int v, const char *position) {
   const fl_instr *i = &w->f->k->instr[v];
   const int kind = fl_ops[i->op].kind;
   if (kind == FL_KIND_POSITION) {
-    fl_text_printf(w->out, "placed<%s>{ v%d, %s }", fl_text_ctype(reduce_reg(i)), i->a, position);
+    fl_text_printf(w->out, "placed<%s>{ v%d, %s }", fl_text_ctype(fl_text_reduce_reg(i)), i->a, position);
   } else if (kind == FL_KIND_TEST) {
     fl_text_printf(w->out, "(int32_t)(v%d != 0)", i->a);
-  } else fl_text_printf(w->out, "(%s)v%d", fl_text_ctype(reduce_reg(i)), i->a);
+  } else fl_text_printf(w->out, "(%s)v%d", fl_text_ctype(fl_text_reduce_reg(i)), i->a);
 }
 
 /* "const T v7 = …;" from the joined accumulator. */
@@ -252,6 +252,20 @@ static void memory_value(text_writer *w, int v) {
   }
 }
 
+/* A vector's draws are four to a generator block: with the low bits written apart, the
+** compiler sees that they share it. */
+static void iota_value(text_writer *w, int o) {
+  const text_form *f = w->f;
+  const char *plus = w->plus;
+  const int quad = f->quad[o] && plus;
+  if (quad) fl_text_puts(w->out, "((");
+  fl_text_printf(w->out, "w[%d] + ", f->ptr[o]);
+  if (quad) w->plus = "(q & ~3)";
+  fl_text_offset(w, o);
+  w->plus = plus;
+  if (quad) fl_text_puts(w->out, ") & ~3ll | (q & 3))");
+}
+
 void fl_text_value(text_writer *w, int v) {
   const text_form *f = w->f;
   const fl_instr *i = &f->k->instr[v];
@@ -259,10 +273,7 @@ void fl_text_value(text_writer *w, int v) {
   if (w->cached && w->cached[v]) fl_text_printf(w->out, "k%d[j * 4 + q]", v);
   else switch (i->code) {
     case FL_I_LOAD: case FL_I_GATHER: memory_value(w, v); break;
-    case FL_I_IOTA:
-      fl_text_printf(w->out, "w[%d] + ", f->ptr[i->arg]);
-      fl_text_offset(w, i->arg);
-      break;
+    case FL_I_IOTA: iota_value(w, i->arg); break;
     case FL_I_SCALAR: scalar_value(w, i, f->scalar[v]); break;
     case FL_I_OP: op_value(w, i); break;
     case FL_I_CAST: cast_value(w, i); break;

@@ -239,7 +239,7 @@ void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o) {
   o->requires_grad = fl_option_bool(L, i, op, "requires_grad", 0);
 }
 
-const char *fl_shape_of(char buf[192], const fl_node *n) {
+const char *fl_lua_shape_of(char buf[192], const fl_node *n) {
   return fl_shape_text(buf, n->shape->rank, n->shape->size);
 }
 

@@ -174,7 +174,7 @@ int fl_tail_options(lua_State *L, int *top);
 /* Sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1 for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
 void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o);
-const char *fl_shape_of(char buf[192], const fl_node *n);
+const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
 /* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);

@@ -112,7 +112,7 @@ static int mode(lua_State *L, int on) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int with = !lua_isnoneornil(L, 1);
-  if (with && !lua_isfunction(L, 1) && !luaL_getmetafield(L, 1, "__call"))
+  if (with && !lua_isfunction(L, 1))
     return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s", luaL_typename(L, 1));
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
   g->open = 0;

@@ -56,6 +56,13 @@ static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
   k->count[axis] = steps;
 }
 
+/* One past the end, asked for by a C function: ipairs, which stops at nil alone. */
+static void check_ipairs(lua_State *L, int i, int64_t n) {
+  lua_Debug ar;
+  if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S", &ar) || ar.what[0] != 'C') return;
+  fl_lua_fail(L, op_name, "ipairs can not know where a tensor ends: use pairs(x), or for i = 1, #x");
+}
+
 /* The item at stack index i for 'axis'; returns the next axis. */
 static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) {
   if (axis >= l->rank)
@@ -63,6 +70,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
                 l->rank == 1 ? ": a list of positions is an index tensor" : "");
   const int64_t n = l->size[axis];
   if (lua_type(L, i) == LUA_TNUMBER) {
+    check_ipairs(L, i, n);
     k->start[axis] = checked(L, fl_arg_int(L, i, op_name, "a position"), n, axis, 1, n) - 1;
     k->count[axis] = 1;
     k->drop |= 1u << axis;
@@ -85,7 +93,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis: use flame.where");
   for (int d = 0; d < idx->shape->rank; d++) {
     if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
-      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s", fl_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
+      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s", fl_lua_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
   }
   return axis + idx->shape->rank;
 }
@@ -437,7 +445,7 @@ static int i_masked_select(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, "masked_select", "x"), *mask = fl_arg_tensor(L, 2, "masked_select", "mask");
   need_bool(L, mask, "masked_select");
   if (!common_shape(x->t->node->shape, mask->t->node->shape, &s))
-    fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together", fl_shape_of(t, x->t->node), fl_shape_of(u, mask->t->node));
+    fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together", fl_lua_shape_of(t, x->t->node), fl_lua_shape_of(u, mask->t->node));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *k = node_of(b, mask), *at = NULL;

@@ -15,7 +15,7 @@ static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_box *x = fl_arg_tensor(L, 1, op, "x"), *y = fl_arg_tensor(L, 2, op, "y");
   if (rank1 != 0 && (x->t->node->shape->rank != rank1 || y->t->node->shape->rank != rank2)) {
     char p[192], q[192];
-    fl_lua_fail(L, op, "x has shape %s and y %s, need %d and %d axes", fl_shape_of(p, x->t->node), fl_shape_of(q, y->t->node), rank1, rank2);
+    fl_lua_fail(L, op, "x has shape %s and y %s, need %d and %d axes", fl_lua_shape_of(p, x->t->node), fl_lua_shape_of(q, y->t->node), rank1, rank2);
   }
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);

@@ -309,6 +309,7 @@ enum { MAX_JOINED = 4096 };
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
+  lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op, "tensors must be a list of tensors, got %s", luaL_typename(L, 1));
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d", count, MAX_JOINED);

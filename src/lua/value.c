@@ -53,7 +53,7 @@ static void set_grad(lua_State *L, fl_lua *b) {
   fl_box *g = fl_arg_tensor(L, 3, "grad", "the gradient");
   char have[192], want[192];
   if (g->t->node->shape != x->t->node->shape)
-    fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_shape_of(have, g->t->node), fl_shape_of(want, x->t->node));
+    fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have, g->t->node), fl_lua_shape_of(want, x->t->node));
   if (g->t->node->dtype != x->t->node->dtype || g->t->node->device != x->t->node->device)
     fl_lua_fail(L, "grad", "gradient is %s, x is %s: dtype and device must agree",
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
@@ -174,7 +174,7 @@ static int v_item(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, "item", "x");
   const fl_node *n = facts(L, 1, "item");
   char text[192], value[16];
-  if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element", fl_shape_of(text, n));
+  if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element", fl_lua_shape_of(text, n));
   const int dtype = n->dtype;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *now = node_of(b, x);

@@ -172,7 +172,7 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
   for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;
   for (int64_t t = 0; ok && t < P->cell.n; t++) {
     fl_cell *c = &P->cell.at[t];
-    if (c->place.where != FL_AT_ARENA || c->last < 0) continue;
+    if (c->place.where != FL_AT_ARENA || !c->stored || c->last < 0) continue;
     int32_t last = c->last, first = c->first;
     while (last + 1 < n && turns[last + 1].stage == turns[last].stage) last++;
     while (first > 0 && turns[first - 1].stage == turns[first].stage) first--;
@@ -374,6 +374,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   plan->hash = P->p->hash;
   plan->device = P->p->device;
   mark_stored(P);
+  P->plan = plan;
   const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) && place_memory(P, turns, n, plan) &&
                  make_steps(P, turns, n, plan);
   fl_free(P->mem, turns, cap);

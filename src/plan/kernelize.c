@@ -157,8 +157,7 @@ static void mark_in_place(const fl_planner *P, fl_kernel *k) {
   for (int i = 0; i < k->noperand; i++) {
     fl_operand *w = &k->operand[i];
     if (!w->writes || w->reads || w->place.where != FL_AT_OUT) continue;
-    int32_t home = -1;
-    for (int64_t t = 0; t < P->cell.n; t++) if (P->cell.at[t].out == w->place.index) home = P->cell.at[t].home;
+    const int32_t home = P->plan->out[w->place.index].home;
     for (int j = 0; home >= 0 && j < k->noperand; j++) {
       fl_operand *r = &k->operand[j];
       if (!r->reads || r->place.where != FL_AT_EXT || P->p->homes.at[home] != P->p->ext.at[r->place.index]->buffer) continue;

@@ -77,6 +77,7 @@ typedef struct fl_planner {
   struct { fl_group *at; int64_t n, cap; } group;
   struct { int32_t *at; int64_t n, cap; } todo;
   struct { int32_t *at; int64_t n, cap; } fault;          /* program nodes of INDEX reports */
+  const fl_plan *plan;                                    /* once finish.c has described its results */
   int32_t bin[256];                                       /* newest group by space hash */
   int failed;                                             /* out of memory */
 } fl_planner;

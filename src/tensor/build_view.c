@@ -59,8 +59,8 @@ static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out
   }
   known = bad ? -1 : fl_numel(rank, out);
   if (hole >= 0 && known > 0) { out[hole] = x->shape->numel / known; known *= out[hole]; }
-  if (!bad && known == x->shape->numel && !(hole >= 0 && known == 0 && fl_numel(rank, out) != 0))
-    return 1;
+  else if (hole >= 0) bad = 1;                     /* any size would do */
+  if (!bad && known == x->shape->numel) return 1;
   FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "shape %s can not become %s",
           FL_SHAPE(a, x->shape), fl_shape_text(b, rank, size));
   return 0;

@@ -38,7 +38,7 @@ FL_FN double fl_as_f64(uint64_t b) { double x; memcpy(&x, &b, 8); return x; }
 FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; }
 #endif
 
-/* ---- both float types ------------------------------------------------------------- */
+/* ---- both float types -------------------------------------------------------------- */
 
 /* max: a wins unless b is larger or NaN; of zeros +0 is the larger, whatever the order. */
 #define FL_FLOAT(T, U, t, rnd, flr, cei, tru, fmo) \
@@ -98,7 +98,7 @@ FL_FLOAT(double, uint64_t, f64, rint, floor, ceil, trunc, fmod)
 FL_FLOAT(float, uint32_t, f32, rintf, floorf, ceilf, truncf, fmodf)
 #undef FL_FLOAT
 
-/* ---- both integer types --------------------------------------------------------------- */
+/* ---- both integer types ------------------------------------------------------------ */
 
 /* Division: the divisors 0 and -1 would trap for some x, so they are replaced by 1.
 ** pow: a negative exponent gives 0, but for bases 1 and -1 (as NumPy's and PyTorch's kernels). */
@@ -147,7 +147,7 @@ FL_INTEGER(int64_t, uint64_t, i64, (-0x7fffffffffffffff - 1))
 FL_INTEGER(int32_t, uint32_t, i32, (-0x7fffffff - 1))
 #undef FL_INTEGER
 
-/* ---- storage dtypes ------------------------------------------------------------------------ */
+/* ---- storage dtypes ---------------------------------------------------------------- */
 
 /* Round to nearest even. NaN stays a (quiet) NaN; from 65520 on infinity. Below 2^-14 the
 ** addition of 0.5 lets the hardware round at the spacing of half's denormals. */
@@ -193,7 +193,7 @@ FL_FN int32_t fl_wrap_i8(int32_t x) { return (int8_t)x; }
 FL_FN int32_t fl_wrap_u8(int32_t x) { return (uint8_t)x; }
 FL_FN int32_t fl_bool(int32_t x) { return x != 0; }
 
-/* ---- casts: fl_cast_<register>_<dtype>, the result in the dtype's register -------------- */
+/* ---- casts: fl_cast_<register>_<dtype>, the result in the dtype's register --------- */
 
 /* Truncates; what does not fit gives the nearest end, NaN 0. TOP: one above the highest. */
 #define FL_SATURATE(F, f, T, t, LOW, TOP) \
@@ -246,7 +246,7 @@ FL_CASTS_INTEGER(int32_t, i32)
 #undef FL_CASTS
 #undef FL_CASTS_INTEGER
 
-/* ---- f64 functions: the platform's library ---------------------------------------------- */
+/* ---- f64 functions: the platform's library ----------------------------------------- */
 
 #define FL_LIBRARY(f) FL_FN double fl_##f##_f64(double x) { return f(x); }
 FL_LIBRARY(sqrt) FL_LIBRARY(cbrt) FL_LIBRARY(exp) FL_LIBRARY(exp2) FL_LIBRARY(expm1)
@@ -396,7 +396,7 @@ FL_FN double fl_erfinv_f64(double x) {
 
 FL_FN float fl_sqrt_f32(float x) { return sqrtf(x); }
 
-/* ---- f32: exponentials ----------------------------------------------------------------- */
+/* ---- f32: exponentials ------------------------------------------------------------- */
 
 /* p * 2^n in two steps, so that the result is rounded once where it is denormal. |n| <= 250. */
 FL_FN float fl_scale_f32(float p, int32_t n) {
@@ -421,19 +421,24 @@ FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
   return fmaf(r * r, p, r);
 }
 
-/* e^x * 2^k for small k; overflow and underflow as they should be. NaN goes through. */
+/* x kept between -c and c; NaN goes through. (One comparison: two would be compiled badly.) */
+FL_FN float fl_within(float x, float c) {
+  const float a = fl_abs_f32(x);
+  return fl_copysign_f32(a > c ? c : a, x);
+}
+
+/* e^x * 2^k for small k, |x| <= 105 or NaN; overflow and underflow as they should be. */
 FL_FN float fl_exp_scaled(float x, int32_t k) {
   int32_t n;
-  const float a = x > 90.0f ? 90.0f : x, b = a < -105.0f ? -105.0f : a;
-  const float e = fl_exp_kernel(fl_exp_reduce(b, &n)) + 1.0f;
+  const float e = fl_exp_kernel(fl_exp_reduce(x, &n)) + 1.0f;
   return fl_scale_f32(e, n + k);
 }
 
-FL_FN float fl_exp_f32(float x) { return fl_exp_scaled(x, 0); }
+FL_FN float fl_exp_f32(float x) { return fl_exp_scaled(fl_within(x, 105.0f), 0); }
 
 FL_FN float fl_exp2_f32(float x) {
-  const float a = x > 130.0f ? 130.0f : x, b = a < -152.0f ? -152.0f : a;
-  const float t = b + 0x1.8p23f, r = b - (t - 0x1.8p23f);
+  const float b = fl_within(x, 152.0f), t = b + 0x1.8p23f;
+  const float r = b - (t - 0x1.8p23f);
   float p = 0.000153523855f;
   p = fmaf(p, r, 0.00133991241f);
   p = fmaf(p, r, 0.00961844344f);
@@ -445,8 +450,8 @@ FL_FN float fl_exp2_f32(float x) {
 
 FL_FN float fl_expm1_f32(float x) {
   int32_t n;
-  const float a = x > 90.0f ? 90.0f : x, b = a < -20.0f ? -20.0f : a;
-  const float r = fl_exp_reduce(b, &n);
+  const float r = fl_exp_reduce(fl_within(x, 90.0f), &n);
+  const int32_t m = n < -40 ? -40 : n;
   float p = 0.000198455018f;
   p = fmaf(p, r, 0.00139407208f);
   p = fmaf(p, r, 0.00833339058f);
@@ -454,19 +459,25 @@ FL_FN float fl_expm1_f32(float x) {
   p = fmaf(p, r, 0.166666657f);
   p = fmaf(p, r, 0.5f);
   const float e = fmaf(r * r, p, r);
-  const float s = fl_as_f32((uint32_t)(n + 126) << 23);           /* 2^n / 2 */
+  const float s = fl_as_f32((uint32_t)(m + 126) << 23);           /* 2^n / 2 */
   const float v = 2.0f * fmaf(s, e, s - 0.5f);
-  const float w = a > 88.8f ? fl_highest_f32() : v;
+  const float w = x > 88.8f ? fl_highest_f32() : v;
   return x == 0.0f ? x : w;
+}
+
+/* e^-|x| */
+FL_FN float fl_exp_minus_abs(float x) {
+  const float a = fl_abs_f32(x);
+  return fl_exp_scaled(-(a > 105.0f ? 105.0f : a), 0);
 }
 
 /* sigmoid, softplus: e^-|x| never overflows, and one division is all. */
 FL_FN float fl_sigmoid_f32(float x) {
-  const float e = fl_exp_scaled(-fl_abs_f32(x), 0);
+  const float e = fl_exp_minus_abs(x);
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
-/* ---- f32: logarithms ---------------------------------------------------------------------- */
+/* ---- f32: logarithms --------------------------------------------------------------- */
 
 /* x > 0 as (1 + f) 2^n with 1 + f between sqrt(1/2) and sqrt(2). */
 FL_FN float fl_log_reduce(float x, float *n) {
@@ -548,11 +559,11 @@ FL_FN float fl_log1p_f32(float x) {
 }
 
 FL_FN float fl_softplus_f32(float x) {
-  const float l = fl_log1p_f32(fl_exp_scaled(-fl_abs_f32(x), 0));
+  const float l = fl_log1p_f32(fl_exp_minus_abs(x));
   return (x < 0.0f ? 0.0f : x) + l;
 }
 
-/* ---- f32: circular functions ----------------------------------------------------------------- */
+/* ---- f32: circular functions ------------------------------------------------------- */
 
 /* |x| < 2^49: x = *q pi/2 + r, with two pieces of pi/2 in double. */
 FL_FN float fl_quarter_near(float x, int32_t *q) {
@@ -711,10 +722,11 @@ FL_FN float fl_atan2_f32(float y, float x) {
   return ((x != x) | (y != y)) ? x + y : fl_copysign_f32(r, y);
 }
 
-/* ---- f32: hyperbolic functions ------------------------------------------------------------------ */
+/* ---- f32: hyperbolic functions ----------------------------------------------------- */
 
 FL_FN float fl_sinh_f32(float x) {
-  const float a = fl_abs_f32(x), z = a * a, h = fl_exp_scaled(a, -1), g = h - 0.25f / h;
+  const float a = fl_abs_f32(x), z = a * a;
+  const float h = fl_exp_scaled(a > 90.0f ? 90.0f : a, -1), g = h - 0.25f / h;
   float p = 2.81695156e-06f;
   p = fmaf(p, z, 0.000198361595f);
   p = fmaf(p, z, 0.0083333496f);
@@ -724,7 +736,7 @@ FL_FN float fl_sinh_f32(float x) {
 }
 
 FL_FN float fl_cosh_f32(float x) {
-  const float h = fl_exp_scaled(fl_abs_f32(x), -1);
+  const float a = fl_abs_f32(x), h = fl_exp_scaled(a > 90.0f ? 90.0f : a, -1);
   return h + 0.25f / h;
 }
 
@@ -764,7 +776,7 @@ FL_FN float fl_atanh_f32(float x) {
   return fl_copysign_f32(v, x);
 }
 
-/* ---- f32: error functions ---------------------------------------------------------------------------- */
+/* ---- f32: error functions ---------------------------------------------------------- */
 
 FL_FN float fl_erf_kernel(float x) {                       /* |x| < 0.94 */
   const float z = x * x;
@@ -845,7 +857,7 @@ FL_FN float fl_erfinv_f32(float x) {
   return a == 1.0f ? fl_copysign_f32(fl_highest_f32(), x) : v;
 }
 
-/* ---- f32: powers ---------------------------------------------------------------------------------------- */
+/* ---- f32: powers ------------------------------------------------------------------- */
 
 /* Halley's iteration from a guess in the exponent; ends of the range are moved inside. */
 FL_FN float fl_cbrt_f32(float x) {
@@ -905,25 +917,24 @@ FL_FN float fl_pow_exp2(double t) {                        /* |t| < 1000; rounds
 FL_FN float fl_pow_f32(float x, float y) {
   const float a = fl_abs_f32(x), inf = fl_highest_f32(), half = y * 0.5f;
   const int whole = truncf(y) == y, odd = whole & (truncf(half) != half);
-  const double l = fl_pow_log2((double)a);
-  const double l0 = a == 0.0f ? -1e60 : l, l1 = a == inf ? 1e60 : l0;
-  const double yl = (double)y * l1, t = a == 1.0f ? 0.0 : yl;
-  const double t0 = t > 300.0 ? 300.0 : t, t1 = t0 < -300.0 ? -300.0 : t0;
-  const float v = fl_pow_exp2(t1);
-  const float w = ((x < 0.0f) & !whole & (a < inf)) ? fl_as_f32(0x7fc00000u) : v;
+  const double t = (double)y * fl_pow_log2((double)a), m = fl_abs_f64(t);
+  const float v = fl_pow_exp2(fl_copysign_f64(m > 300.0 ? 300.0 : m, t));
+  const float end = (a == 0.0f) != (y < 0.0f) ? 0.0f : inf;            /* of bases 0 and inf */
+  const float one = a == 1.0f ? 1.0f : v, u = ((a == 0.0f) | (a == inf)) ? end : one;
+  const float w = ((x < 0.0f) & !whole & (a < inf)) ? fl_as_f32(0x7fc00000u) : u;
   const uint32_t sign = odd ? fl_bits_f32(x) & 0x80000000u : 0u;
   const float s = fl_as_f32(fl_bits_f32(w) ^ sign);
   const float n = ((x != x) | (y != y)) ? x + y : s;
   return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : n;
 }
 
-/* ---- f32 by way of double ---------------------------------------------------------------------------------- */
+/* ---- f32 by way of double ---------------------------------------------------------- */
 
 FL_FN float fl_lgamma_f32(float x) { return (float)fl_own_lgamma((double)x); }
 FL_FN float fl_digamma_f32(float x) { return (float)fl_digamma_f64((double)x); }
 FL_FN float fl_trigamma_f32(float x) { return (float)fl_trigamma_f64((double)x); }
 
-/* ---- Philox4x32-10 --------------------------------------------------------------------------- */
+/* ---- Philox4x32-10 ----------------------------------------------------------------- */
 
 typedef struct fl_u32x4 { uint32_t w[4]; } fl_u32x4;
 
@@ -940,7 +951,8 @@ FL_FN fl_u32x4 fl_philox_round(fl_u32x4 c, uint32_t k0, uint32_t k1) {
 FL_FN fl_u32x4 fl_philox4(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                           uint32_t k0, uint32_t k1) {
   fl_u32x4 r = { { c0, c1, c2, c3 } };
-  for (uint32_t i = 0; i < 10; i++) r = fl_philox_round(r, k0 + i * 0x9E3779B9u, k1 + i * 0xBB67AE85u);
+  for (uint32_t i = 0; i < 10; i++)
+    r = fl_philox_round(r, k0 + i * 0x9E3779B9u, k1 + i * 0xBB67AE85u);
   return r;
 }
 
@@ -1003,22 +1015,26 @@ FL_FN float fl_below_bf16(float hi) {
 }
 
 /* Uniform in [lo, hi), for lo < hi; lo for lo == hi. */
-FL_FN float fl_random_uniform_f32(int64_t i, uint64_t base, uint64_t seed, float lo, float hi) {
+FL_FN float fl_random_uniform_f32(int64_t i, uint64_t base, uint64_t seed,
+                                  float lo, float hi) {
   const float v = fmaf(fl_uniform01_f32(i, base, seed), hi - lo, lo);
   return ((v >= hi) & (lo < hi)) ? fl_below_f32(hi) : v;
 }
 
-FL_FN float fl_random_uniform_f16(int64_t i, uint64_t base, uint64_t seed, float lo, float hi) {
+FL_FN float fl_random_uniform_f16(int64_t i, uint64_t base, uint64_t seed,
+                                  float lo, float hi) {
   const float v = fl_round_f16(fmaf(fl_uniform01_f32(i, base, seed), hi - lo, lo));
   return ((v >= hi) & (lo < hi)) ? fl_below_f16(hi) : v;
 }
 
-FL_FN float fl_random_uniform_bf16(int64_t i, uint64_t base, uint64_t seed, float lo, float hi) {
+FL_FN float fl_random_uniform_bf16(int64_t i, uint64_t base, uint64_t seed,
+                                   float lo, float hi) {
   const float v = fl_round_bf16(fmaf(fl_uniform01_f32(i, base, seed), hi - lo, lo));
   return ((v >= hi) & (lo < hi)) ? fl_below_bf16(hi) : v;
 }
 
-FL_FN double fl_random_uniform_f64(int64_t i, uint64_t base, uint64_t seed, double lo, double hi) {
+FL_FN double fl_random_uniform_f64(int64_t i, uint64_t base, uint64_t seed,
+                                   double lo, double hi) {
   const double v = fma(fl_uniform01_f64(i, base, seed), hi - lo, lo);
   return ((v >= hi) & (lo < hi)) ? fl_below_f64(hi) : v;
 }
@@ -1052,7 +1068,8 @@ FL_FN float fl_normal01_f32(int64_t i, uint64_t base, uint64_t seed) {
   return sqrtf(-2.0f * fl_log_f32(u)) * fl_turned(t, (int32_t)(i & 1 ? q : q + 1u));
 }
 
-FL_FN float fl_random_normal_f32(int64_t i, uint64_t base, uint64_t seed, float mean, float std) {
+FL_FN float fl_random_normal_f32(int64_t i, uint64_t base, uint64_t seed,
+                                 float mean, float std) {
   return fmaf(fl_normal01_f32(i, base, seed), std, mean);
 }
 
@@ -1068,7 +1085,8 @@ FL_FN double fl_normal01_f64(int64_t i, uint64_t base, uint64_t seed) {
   return sqrt(-2.0 * fl_own_log(u)) * (k & 2 ? -v : v);
 }
 
-FL_FN double fl_random_normal_f64(int64_t i, uint64_t base, uint64_t seed, double mean, double std) {
+FL_FN double fl_random_normal_f64(int64_t i, uint64_t base, uint64_t seed,
+                                  double mean, double std) {
   return fma(fl_normal01_f64(i, base, seed), std, mean);
 }
 #endif

@@ -1,0 +1,503 @@
+--- What the module adds in Lua: composites of the C functions that are not hot.
+-- Called once, with the module, the methods of tensors and the internal functions, at the
+-- first use of a name that C does not know. Frames of this file are skipped in errors.
+local flame, methods, internal = ...
+
+--- Raise "op: message" at the script's line.
+local function fail(op, message, ...) internal.fail(op, message:format(...)) end
+internal.failf = fail
+
+local is_tensor = flame.is_tensor
+
+local function need_tensor(op, name, x)
+  if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, type(x)) end
+  return x
+end
+internal.need_tensor = need_tensor
+
+local function is_float(x) return x:is_floating_point() end
+
+--- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
+local function def(name, most, f, kind)
+  local function checked(...)
+    if select("#", ...) > most then
+      fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s", select("#", ...))
+    end
+    return f(...)
+  end
+  flame[name] = checked
+  if kind ~= "module" then methods[name] = checked end
+  if kind ~= "e" then return end
+  methods[name .. "_"] = function(x, ...)
+    local y = checked(x, ...)
+    if is_float(y) and not is_float(x) then
+      fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
+    end
+    return x:copy_(y)
+  end
+end
+internal.def = def
+
+--- Options of a table at the end: only the names of 'known' (name -> default).
+local function options(op, given, known)
+  local o = {}
+  for k, v in pairs(known) do o[k] = v end
+  if given == nil then return o end
+  if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
+  for k, v in pairs(given) do
+    if known[k] == nil then
+      local names = {}
+      for name in pairs(known) do names[#names + 1] = name end
+      table.sort(names)
+      fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " "))
+    end
+    o[k] = v
+  end
+  return o
+end
+internal.options = options
+
+--- Position of an axis, 1 to rank.
+local function axis_of(op, x, d)
+  local n = math.max(x.ndim, 1)
+  if math.type(d) ~= "integer" and d ~= nil and type(d) == "number" and d == math.floor(d) then d = math.tointeger(d) end
+  if math.type(d) ~= "integer" then fail(op, "axis must be an integer, got %s", type(d)) end
+  if d == 0 or d > n or d < -n then
+    fail(op, "axis %d is out of range, the tensor has %d %s (1 to %d, or -1 to -%d)",
+      d, x.ndim, x.ndim == 1 and "axis" or "axes", n, n)
+  end
+  return d > 0 and d or d + n + 1
+end
+internal.axis_of = axis_of
+
+-- ---- elementwise ---------------------------------------------------------------------------
+local where = flame.where
+local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
+
+unary("relu6", function(x) return x:clamp(0, 6) end)
+unary("mish", function(x) return x * x:softplus():tanh() end)
+unary("logsigmoid", function(x) return -((-x):softplus()) end)
+unary("softsign", function(x) return x / (x:abs() + 1) end)
+unary("hardsigmoid", function(x) return (x + 3):clamp(0, 6) / 6 end)
+unary("hardswish", function(x) return x * (x + 3):clamp(0, 6) / 6 end)
+unary("selu", function(x)
+  local scale, alpha = 1.0507009873554805, 1.6732632423543772
+  return scale * where(x:gt(0), x, alpha * x:minimum(0):expm1())
+end)
+
+def("leaky_relu", 2, function(x, slope)
+  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * (slope or 0.01))
+end, "e")
+def("elu", 2, function(x, alpha)
+  return where(need_tensor("elu", "x", x):gt(0), x, (alpha or 1) * x:minimum(0):expm1())
+end, "e")
+def("celu", 2, function(x, alpha)
+  alpha = alpha or 1
+  return where(need_tensor("celu", "x", x):gt(0), x, alpha * (x:minimum(0) / alpha):expm1())
+end, "e")
+def("hardtanh", 3, function(x, low, high)
+  return need_tensor("hardtanh", "x", x):clamp(low or -1, high or 1)
+end, "e")
+def("nan_to_num", 2, function(x, o)
+  need_tensor("nan_to_num", "x", x)
+  if not is_float(x) then return x:clone() end
+  local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38, bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype]
+  o = options("nan_to_num", o, { nan = 0.0, posinf = largest, neginf = -largest })
+  local y = where(x:isnan(), o.nan, x)
+  y = where(x:eq(math.huge), o.posinf, y)
+  return where(x:eq(-math.huge), o.neginf, y)
+end, "e")
+def("lerp", 3, function(x, y, w) return need_tensor("lerp", "x", x) + w * (y - x) end, "e")
+def("addcmul", 4, function(x, a, b, o)
+  o = options("addcmul", o, { value = 1 })
+  return need_tensor("addcmul", "x", x) + (o.value == 1 and a * b or a * b * o.value)
+end, "e")
+def("addcdiv", 4, function(x, a, b, o)
+  o = options("addcdiv", o, { value = 1 })
+  return need_tensor("addcdiv", "x", x) + (o.value == 1 and a / b or a / b * o.value)
+end, "e")
+def("logaddexp", 2, function(x, y)
+  local top = flame.maximum(x, y):detach()
+  top = where(top:isfinite(), top, 0)
+  return ((x - top):exp() + (y - top):exp()):log() + top
+end, "e")
+
+-- ---- shapes ------------------------------------------------------------------------------------
+local function sizes_of(op, first, ...)
+  if type(first) == "table" then
+    if select("#", ...) > 0 then fail(op, "sizes come as numbers or as one table, not both") end
+    return first
+  end
+  return { first, ... }
+end
+
+def("movedim", 3, function(x, a, b)
+  need_tensor("movedim", "x", x)
+  a, b = axis_of("movedim", x, a), axis_of("movedim", x, b)
+  local order = {}
+  for d = 1, x.ndim do if d ~= a then order[#order + 1] = d end end
+  table.insert(order, b, a)
+  return x:permute(order)
+end)
+
+def("tile", 9, function(x, ...)
+  local reps = sizes_of("tile", ...)
+  local shape, n = need_tensor("tile", "x", x).shape, math.max(x.ndim, #reps)
+  local apart, whole, joined = {}, {}, {}
+  for d = 1, n do
+    local size, times = shape[d - n + #shape] or 1, reps[d - n + #reps] or 1
+    table.move({ 1, size }, 1, 2, #apart + 1, apart)
+    table.move({ times, size }, 1, 2, #whole + 1, whole)
+    joined[d] = times * size
+  end
+  if #apart <= 8 then return x:reshape(apart):expand(whole):reshape(joined):clone() end
+  local y = x:reshape(table.move(shape, 1, #shape, n - #shape + 1, (function()
+    local ones = {}
+    for d = 1, n - #shape do ones[d] = 1 end
+    return ones
+  end)()))
+  for d = 1, n do
+    local copies = {}
+    for k = 1, reps[d - n + #reps] or 1 do copies[k] = y end
+    y = flame.cat(copies, d)
+  end
+  return y
+end)
+def("repeat_interleave", 3, function(x, n, d)
+  need_tensor("repeat_interleave", "x", x)
+  if d == nil then x, d = x:reshape(-1), 1 end
+  d = axis_of("repeat_interleave", x, d)
+  local wide, last = x:unsqueeze(d + 1).shape, x.shape
+  wide[d + 1], last[d] = n, last[d] * n
+  return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
+end)
+def("roll", 3, function(x, n, d)
+  need_tensor("roll", "x", x)
+  if d == nil then return x:reshape(-1):roll(n, 1):reshape(x.shape):clone() end
+  d = axis_of("roll", x, d)
+  local size = x.shape[d]
+  if size == 0 then return x:clone() end
+  n = n % size
+  if n == 0 then return x:clone() end
+  return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
+end)
+
+--- Common shape of the tensors, or raise.
+local function broadcast_shape(op, list)
+  local n, shape = 0, {}
+  for i = 1, #list do n = math.max(n, need_tensor(op, "tensor " .. i, list[i]).ndim) end
+  for d = 1, n do
+    shape[d] = 1
+    for i = 1, #list do
+      local s = list[i].shape[d - n + list[i].ndim] or 1
+      if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op, "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
+      if s ~= 1 then shape[d] = s end
+    end
+  end
+  return shape
+end
+internal.broadcast_shape = broadcast_shape
+
+def("broadcast", 64, function(...)
+  local list = { ... }
+  local shape = broadcast_shape("broadcast", list)
+  for i = 1, #list do list[i] = list[i]:expand(shape) end
+  return list
+end, "module")
+def("meshgrid", 64, function(...)
+  local list, n, shape = { ... }, select("#", ...), {}
+  if n == 1 and type(list[1]) == "table" then list, n = list[1], #list[1] end
+  for i = 1, n do shape[i] = need_tensor("meshgrid", "tensor " .. i, list[i]):numel() end
+  local out = {}
+  for i = 1, n do
+    local one = {}
+    for d = 1, n do one[d] = d == i and shape[i] or 1 end
+    out[i] = list[i]:reshape(one):expand(shape)
+  end
+  return out
+end, "module")
+
+-- ---- reductions and scans ----------------------------------------------------------------------
+def("norm", 4, function(x, p, d, o)
+  need_tensor("norm", "x", x)
+  if not is_float(x) then fail("norm", "x is %s, need a float", x.dtype) end
+  if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
+  if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
+  o = options("norm", o, { keepdim = false })
+  local k = { keepdim = o.keepdim }
+  p = p or 2
+  local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
+  if p == 2 then return reduce(x * x, "sum"):sqrt() end
+  if p == 1 then return reduce(x:abs(), "sum") end
+  if p == math.huge then return reduce(x:abs(), "amax") end
+  if p == -math.huge then return reduce(x:abs(), "amin") end
+  if p == 0 then return reduce(x:ne(0):to(x.dtype), "sum") end
+  return reduce(x:abs() ^ p, "sum") ^ (1 / p)
+end)
+
+--- Inclusive scan along d by doubling: log2(n) passes of op.
+local function scan(name, op, rest)
+  def(name, 2, function(x, d)
+    need_tensor(name, "x", x)
+    d = axis_of(name, x, d)
+    local y = is_float(x) and x:clone() or x:long()
+    if x.ndim == 0 then return y end
+    local n, step = x.shape[d], 1
+    while step < n do
+      local head, tail = y:narrow(d, 1, step), y:narrow(d, step + 1, n - step)
+      y = flame.cat({ head, op(tail, y:narrow(d, 1, n - step)) }, d)
+      step = step * 2
+    end
+    return rest and rest(y) or y
+  end)
+end
+scan("cumsum", flame.add)
+scan("cumprod", flame.mul)
+scan("logcumsumexp", function(a, b) return flame.logaddexp(a, b) end)
+
+--- Positions that sort the rows of x along d, counted on the host; ties keep their order and
+-- NaN is the largest.
+local function sorted_positions(x, d, descending)
+  local rows = x:detach():movedim(d, -1):contiguous():cpu()
+  local shape, n = rows.shape, x.shape[d]
+  local values = rows:reshape(-1):totable()
+  local at = {}
+  local function above(a, b)
+    if a ~= a then return b == b end
+    return b == b and a > b
+  end
+  for first = 0, #values - 1, math.max(n, 1) do
+    local order = {}
+    for i = 1, n do order[i] = i end
+    local function before(i, j)
+      local a, b = values[first + i], values[first + j]
+      if type(a) == "boolean" then a, b = a and 1 or 0, b and 1 or 0 end
+      if descending then a, b = b, a end
+      if above(b, a) then return true end
+      if above(a, b) then return false end
+      return i < j
+    end
+    table.sort(order, before)
+    table.move(order, 1, n, #at + 1, at)
+  end
+  local positions = flame.tensor(at, { dtype = "i64", device = x.device })
+  return positions:reshape(shape):movedim(-1, d):contiguous()
+end
+
+local function axis_and_options(op, x, d, o, known)
+  need_tensor(op, "x", x)
+  if type(d) == "table" then d, o = nil, d end
+  return axis_of(op, x, d or -1), options(op, o, known)
+end
+local function argsort(x, d, o)
+  d, o = axis_and_options("argsort", x, d, o, { descending = false })
+  if x.ndim == 0 then return flame.ones({}, { dtype = "i64", device = x.device }) end
+  return sorted_positions(x, d, o.descending)
+end
+def("argsort", 3, argsort)
+def("sort", 3, function(x, d, o)
+  d, o = axis_and_options("sort", x, d, o, { descending = false })
+  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
+  local at = sorted_positions(x, d, o.descending)
+  return x:gather(d, at), at
+end)
+def("topk", 4, function(x, k, d, o)
+  d, o = axis_and_options("topk", x, d, o, { largest = true })
+  if k > x.shape[d] then fail("topk", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
+  local at = sorted_positions(x, d, o.largest):narrow(d, 1, k):contiguous()
+  return x:gather(d, at), at
+end)
+def("kthvalue", 3, function(x, k, d)
+  d = axis_of("kthvalue", need_tensor("kthvalue", "x", x), d or -1)
+  local at = sorted_positions(x, d, false):narrow(d, k, 1):contiguous()
+  return x:gather(d, at):squeeze(d):clone(), at:squeeze(d):clone()
+end)
+def("median", 2, function(x, d)
+  need_tensor("median", "x", x)
+  local flat, axis = d == nil and x:reshape(-1) or x, d == nil and 1 or axis_of("median", x, d)
+  local v, i = flat:kthvalue((flat.shape[axis] + 1) // 2, axis)
+  if d == nil then return v end
+  return v, i
+end)
+
+-- ---- random ------------------------------------------------------------------------------------
+def("bernoulli", 1, function(p)
+  need_tensor("bernoulli", "p", p)
+  return flame.rand_like(p):lt(p):to(p.dtype)
+end)
+def("randperm", 2, function(n, o)
+  o = options("randperm", o, { device = flame.default_device() })
+  return argsort(flame.rand(n, { dtype = "f64" })):to(o.device)
+end, "module")
+def("multinomial", 3, function(probs, n, o)
+  need_tensor("multinomial", "probs", probs)
+  o = options("multinomial", o, { replacement = false })
+  local rows = probs:detach():double()
+  if probs.ndim == 1 then rows = rows:unsqueeze(1) end
+  local count, classes = rows.shape[1], rows.shape[2]
+  local at
+  if o.replacement then
+    local edges = rows:cumsum(2)
+    local u = flame.rand(count, n, { dtype = "f64", device = probs.device }) * edges:narrow(2, classes, 1)
+    at = (edges:unsqueeze(2):le(u:unsqueeze(3))):sum(3):clamp(0, classes - 1) + 1
+  else
+    if n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
+    local _, best = (rows:log() - (-(flame.rand_like(rows)):log()):log()):topk(n, 2)
+    at = best
+  end
+  return probs.ndim == 1 and at:reshape(-1):clone() or at
+end)
+
+-- ---- products ------------------------------------------------------------------------------------
+def("outer", 2, function(x, y)
+  return need_tensor("outer", "x", x):reshape(-1, 1) * need_tensor("outer", "y", y):reshape(1, -1)
+end)
+local function add_product(name)
+  def(name, 4, function(x, a, b, o)
+    o = options(name, o, { alpha = 1, beta = 1 })
+    local y = need_tensor(name, "a", a):matmul(b)
+    if o.alpha ~= 1 then y = y * o.alpha end
+    return o.beta == 0 and y or o.beta == 1 and x + y or x * o.beta + y
+  end)
+end
+add_product("addmm")
+add_product("baddbmm")
+def("trace", 1, function(x) return need_tensor("trace", "x", x):diagonal():sum() end)
+def("kron", 2, function(x, y)
+  local a, b = need_tensor("kron", "x", x), need_tensor("kron", "y", y)
+  return (a:unsqueeze(2):unsqueeze(4) * b:unsqueeze(1):unsqueeze(3)):reshape(a.shape[1] * b.shape[1], a.shape[2] * b.shape[2]):clone()
+end)
+def("cdist", 2, function(x, y)
+  local d = need_tensor("cdist", "x", x):unsqueeze(-2) - need_tensor("cdist", "y", y):unsqueeze(-3)
+  return (d * d):sum(-1):sqrt()
+end)
+
+--- "ij,jk->ik": products of two at a time over one batched matmul.
+local function parse_einsum(spec, n)
+  local left, right = spec:gsub("%s", ""):match("^([%a,]*)%->(%a*)$")
+  if not left then fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec) end
+  local terms = {}
+  for term in (left .. ","):gmatch("(%a*),") do terms[#terms + 1] = term end
+  if #terms ~= n then fail("einsum", "'%s' names %d tensors, got %d", spec, #terms, n) end
+  return terms, right
+end
+--- x with axes named by 'have' as axes 'want' (those missing become size 1); others are summed.
+local function arrange(x, have, want)
+  local seen, keep = {}, {}
+  for i = 1, #have do
+    local c = have:sub(i, i)
+    if seen[c] then fail("einsum", "'%s' repeats '%s'", have, c) end
+    seen[c] = i
+  end
+  local gone, left = {}, ""
+  for i = 1, #have do
+    local c = have:sub(i, i)
+    if want:find(c, 1, true) then left = left .. c else gone[#gone + 1] = i end
+  end
+  if #gone > 0 then x = x:sum(gone) end
+  local order, shape = {}, {}
+  for i = 1, #want do
+    local at = left:find(want:sub(i, i), 1, true)
+    if at then order[#order + 1] = at end
+    keep[i] = at or false
+  end
+  if #order > 0 then x = x:permute(order) end
+  local sizes, k = x.shape, 0
+  for i = 1, #want do
+    if keep[i] then k = k + 1; shape[i] = sizes[k] else shape[i] = 1 end
+  end
+  return x:reshape(shape)
+end
+local function product_of(sizes, first, last)
+  local p = 1
+  for i = first, last do p = p * sizes[i] end
+  return p
+end
+local function einsum_pair(a, ta, b, tb, want)
+  local batch, m, n, k = "", "", "", ""
+  for c in ta:gmatch(".") do
+    local in_b, out = tb:find(c, 1, true), want:find(c, 1, true)
+    if in_b and out then batch = batch .. c elseif in_b then k = k .. c elseif out then m = m .. c end
+  end
+  for c in tb:gmatch(".") do
+    if not ta:find(c, 1, true) and want:find(c, 1, true) then n = n .. c end
+  end
+  local x, y = arrange(a, ta, batch .. m .. k), arrange(b, tb, batch .. k .. n)
+  local xs, ys, shape = x.shape, y.shape, {}
+  local nb, nm, nk = #batch, #m, #k
+  for i = 1, nb + nm do shape[i] = xs[i] end
+  for i = 1, #n do shape[nb + nm + i] = ys[nb + nk + i] end
+  local rows, inner = product_of(xs, nb + 1, nb + nm), product_of(xs, nb + nm + 1, #xs)
+  local z = x:reshape(product_of(xs, 1, nb), rows, inner):matmul(y:reshape(product_of(ys, 1, nb), inner, product_of(ys, nb + nk + 1, #ys)))
+  return z:reshape(shape), batch .. m .. n
+end
+def("einsum", 16, function(spec, ...)
+  local xs = { ... }
+  local terms, right = parse_einsum(spec, #xs)
+  local x, t = need_tensor("einsum", "tensor 1", xs[1]), terms[1]
+  for i = 2, #xs do
+    local later = right .. table.concat(terms, "", i + 1)
+    x, t = einsum_pair(x, t, need_tensor("einsum", "tensor " .. i, xs[i]), terms[i], later)
+  end
+  return arrange(x, t, right):clone()
+end, "module")
+
+-- ---- comparing and telling --------------------------------------------------------------------------
+def("equal", 2, function(a, b)
+  need_tensor("equal", "a", a)
+  need_tensor("equal", "b", b)
+  local s, t = a.shape, b.shape
+  if #s ~= #t then return false end
+  for d = 1, #s do if s[d] ~= t[d] then return false end end
+  return a:detach():eq(b:detach()):all():item()
+end)
+def("allclose", 3, function(a, b, o)
+  need_tensor("allclose", "a", a)
+  need_tensor("allclose", "b", b)
+  o = options("allclose", o, { rtol = 1e-5, atol = 1e-8, equal_nan = false })
+  a, b = a:detach():double(), b:detach():double()
+  local close = (a:eq(b)):logical_or(((a - b):abs():le(b:abs() * o.rtol + o.atol)):logical_and(b:isfinite()))
+  if o.equal_nan then close = close:logical_or(a:isnan():logical_and(b:isnan())) end
+  return close:all():item()
+end)
+def("summary", 2, function(x, name)
+  need_tensor("summary", "x", x)
+  local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "), x.dtype, x.device,
+    x.requires_grad and " requires_grad" or "")
+  if x:numel() == 0 then return text .. " empty" end
+  local v = x:detach():double()
+  local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
+  return ("%s min %.6g max %.6g mean %.6g std %.6g nan %d inf %d"):format(text, v:amin():item(), v:amax():item(),
+    v:mean():item(), v:std({ correction = 0 }):item(), nan, inf)
+end)
+def("check_finite", 64, function(...)
+  for i, x in ipairs({ ... }) do
+    need_tensor("check_finite", "tensor " .. i, x)
+    local bad = x:detach():isfinite():logical_not():sum():item()
+    if bad > 0 then fail("check_finite", "tensor %d has %d values that are NaN or Inf", i, bad) end
+  end
+  return ...
+end, "module")
+def("timer", 0, function()
+  local start = os.clock()
+  return function() return os.clock() - start end
+end, "module")
+
+--- Run f n times; raise when handles or bytes grow from the second run on.
+def("leakcheck", 2, function(f, n)
+  n = n or 5
+  local function count()
+    collectgarbage()
+    collectgarbage()
+    local s = flame.stats()
+    return s.live_tensors, s.live_bytes
+  end
+  f()
+  local tensors, bytes = count()
+  for _ = 1, n do f() end
+  local t, b = count()
+  if t > tensors or b > bytes then
+    fail("leakcheck", "%d runs left %d tensors and %d bytes more", n, t - tensors, b - bytes)
+  end
+  return true
+end, "module")

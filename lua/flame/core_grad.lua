@@ -1,0 +1,353 @@
+--- Gradients in Lua: the map of gradients(), flame.grad and its kin, functions of the
+-- script, gradient checks. The walk itself is C (internal.gradients).
+local flame, methods, internal = ...
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local is_tensor = flame.is_tensor
+
+-- ---- the map ---------------------------------------------------------------------------------
+local Gradients = {}
+Gradients.__name = "flame.gradients"
+-- The order asked for, by map; weak, so a map is collected as any table.
+local asked = setmetatable({}, { __mode = "k" })
+
+function Gradients.__index(g, key)
+  local method = Gradients[key]
+  if method ~= nil then return method end
+  if not is_tensor(key) then fail("gradients", "a map of gradients has no field '%s'", tostring(key)) end
+  if asked[g].unused[key] then return nil end
+  fail("gradients", "not asked for in this call: name it in gradients{…}")
+end
+--- Iterate tensor, gradient in the order asked for.
+function Gradients.items(g)
+  local order, i = asked[g].order, 0
+  return function()
+    repeat i = i + 1 until order[i] == nil or rawget(g, order[i]) ~= nil
+    if order[i] ~= nil then return order[i], rawget(g, order[i]) end
+  end
+end
+Gradients.__pairs = function(g) return Gradients.items(g) end
+--- Square root of the sum of all squares, 0-d.
+function Gradients.norm(g)
+  local sum
+  for _, v in Gradients.items(g) do
+    local s = (v * v):sum()
+    sum = sum and sum + s or s
+  end
+  return (sum or flame.zeros({})):sqrt()
+end
+--- Scale all in place so that the norm is at most 'most'; gives the norm before.
+function Gradients.clip(g, most)
+  local norm = Gradients.norm(g)
+  local _ <close> = flame.no_grad()
+  local scale = (most / (norm + 1e-6)):clamp({ max = 1 })
+  for _, v in Gradients.items(g) do v:mul_(scale:to(v.dtype)) end
+  return norm
+end
+
+local function make_map(xs, grads, allow_unused)
+  local g, unused = {}, {}
+  for i, x in ipairs(xs) do
+    if grads[i] then
+      g[x] = grads[i]
+    elseif allow_unused then
+      unused[x] = true
+    elseif not x.requires_grad then
+      fail("gradients", "input %d is not tracked: make it with requires_grad", i)
+    else
+      fail("gradients", "input %d is not on a path to the result (detached, or never used); allow_unused = true skips it", i)
+    end
+  end
+  asked[g] = { order = xs, unused = unused }
+  return setmetatable(g, Gradients)
+end
+
+local function gradients_of(y, xs, seed, o)
+  o = options("gradients", o, { create_graph = false, retain_graph = false, allow_unused = false, seed = false })
+  seed = seed or o.seed or nil
+  local how = { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }
+  return internal.gradients({ y }, seed and { seed }, xs, how), o
+end
+
+methods.gradients = function(y, xs, o, ...)
+  need_tensor("gradients", "x", y)
+  if select("#", ...) > 0 then fail("gradients", "3 arguments at most, got %d", 3 + select("#", ...)) end
+  if is_tensor(xs) then xs = { xs } end
+  if type(xs) ~= "table" then fail("gradients", "inputs must be a list of tensors, got %s", type(xs)) end
+  for i = 1, #xs do need_tensor("gradients", ("inputs[%d]"):format(i), xs[i]) end
+  local list, opts = gradients_of(y, xs, nil, o)
+  return make_map(xs, list, opts.allow_unused)
+end
+
+-- ---- functions of functions ---------------------------------------------------------------------
+--- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
+local function sorted_keys(t)
+  local keys = {}
+  for k in next, t do keys[#keys + 1] = k end
+  table.sort(keys, function(a, b)
+    local ta, tb = math.type(a) or type(a), math.type(b) or type(b)
+    if ta ~= tb then return ta < tb end
+    if type(a) == "number" or type(a) == "string" then return a < b end
+    return false
+  end)
+  return keys
+end
+local function collect(v, list)
+  if is_tensor(v) then
+    list[#list + 1] = v
+  elseif type(v) == "table" then
+    for _, k in ipairs(sorted_keys(v)) do collect(v[k], list) end
+  end
+  return list
+end
+local function rebuild(v, give)
+  if is_tensor(v) then return give(v) end
+  if type(v) ~= "table" then return v end
+  local out = {}
+  for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
+  return out
+end
+--- A tracked stand-in for each tensor: the script's own tensors stay as they are.
+local function tracked_copy(v, map)
+  return rebuild(v, function(x)
+    if not x:is_floating_point() then return x end
+    local copy = x.requires_grad and x or x:detach():requires_grad_(true)
+    map[x] = copy
+    return copy
+  end)
+end
+
+local function scalar_result(op, y)
+  if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", type(y)) end
+  if y:numel() ~= 1 then fail(op, "f must return one element, got shape (%s)", table.concat(y.shape, ", ")) end
+  return y
+end
+
+--- f(params, …) → value, gradients in the form of params, and what else f returned.
+def("value_and_grad", 1, function(f)
+  return function(params, ...)
+    local map = {}
+    local inputs = tracked_copy(params, map)
+    local out = table.pack(f(inputs, ...))
+    local y = scalar_result("value_and_grad", out[1])
+    local list = collect(inputs, {})
+    local float = {}
+    for _, x in ipairs(list) do if x:is_floating_point() then float[#float + 1] = x end end
+    local grads = internal.gradients({ y }, nil, float, {})
+    local by = {}
+    for i, x in ipairs(float) do by[x] = grads[i] or flame.zeros_like(x) end
+    local result = rebuild(inputs, function(x) return by[x] or flame.zeros_like(x) end)
+    return y:detach(), result, table.unpack(out, 2, out.n)
+  end
+end, "module")
+
+def("grad", 9, function(f, ...)
+  local nums = { ... }
+  if #nums == 0 then nums[1] = 1 end
+  return function(...)
+    local args, xs = table.pack(...), {}
+    for i, k in ipairs(nums) do
+      local x = need_tensor("grad", "argument " .. k, args[k])
+      xs[i] = x.requires_grad and x or x:detach():requires_grad_(true)
+      args[k] = xs[i]
+    end
+    local y = scalar_result("grad", (f(table.unpack(args, 1, args.n))))
+    if not y.requires_grad then
+      for i = 1, #xs do xs[i] = flame.zeros_like(xs[i]) end
+      return table.unpack(xs)
+    end
+    local g = internal.gradients({ y }, nil, xs, { create_graph = true, retain_graph = true })
+    for i = 1, #xs do g[i] = g[i] or flame.zeros_like(xs[i]) end
+    return table.unpack(g, 1, #xs)
+  end
+end, "module")
+
+def("vjp", 3, function(f, x, v)
+  x = need_tensor("vjp", "x", x):detach():requires_grad_(true)
+  local y = need_tensor("vjp", "f's result", f(x))
+  local g = internal.gradients({ y }, { v or flame.ones_like(y) }, { x }, {})
+  return y:detach(), g[1] or flame.zeros_like(x)
+end, "module")
+
+--- Forward product by differentiating the backward product by its seed.
+def("jvp", 3, function(f, x, v)
+  x = need_tensor("jvp", "x", x):detach():requires_grad_(true)
+  local y = need_tensor("jvp", "f's result", f(x))
+  local u = flame.zeros_like(y):requires_grad_(true)
+  local g = internal.gradients({ y }, { u }, { x }, { create_graph = true, retain_graph = true })[1]
+  if not g or not g.requires_grad then return y:detach(), flame.zeros_like(y) end
+  local t = internal.gradients({ g }, { v or flame.ones_like(x) }, { u }, {})[1]
+  return y:detach(), t or flame.zeros_like(y)
+end, "module")
+
+local function jacobian(f, x, create)
+  x = create and x.requires_grad and x or x:detach():requires_grad_(true)
+  local y = need_tensor("jacobian", "f's result", f(x))
+  local rows, n = {}, y:numel()
+  local shape = y.shape
+  table.move(x.shape, 1, x.ndim, #shape + 1, shape)
+  for i = 1, n do
+    local seed = flame.zeros_like(y):reshape(-1)
+    seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }), 1):reshape(y.shape)
+    rows[i] = y.requires_grad and internal.gradients({ y }, { seed }, { x }, { retain_graph = true, create_graph = create })[1]
+      or flame.zeros_like(x)
+  end
+  return flame.stack(rows):reshape(shape):clone()
+end
+def("jacobian", 2, function(f, x) return jacobian(f, need_tensor("jacobian", "x", x), false) end, "module")
+def("hessian", 2, function(f, x)
+  need_tensor("hessian", "x", x)
+  return jacobian(flame.grad(f), x, false)
+end, "module")
+
+-- ---- flame.func ----------------------------------------------------------------------------------
+local Context = {}
+Context.__index = Context
+function Context:save(...)
+  self._saved = table.pack(...)
+  internal.hold(...)
+end
+function Context:saved()
+  local s = self._saved
+  if s then return table.unpack(s, 1, s.n) end
+end
+
+--- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
+-- argument of forward, in order.
+def("func", 1, function(spec)
+  if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func", "need {name =, forward =, backward =}") end
+  local name = spec.name or "func"
+  return function(...)
+    local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
+    for i = 1, args.n do if is_tensor(args[i]) then inputs[#inputs + 1] = args[i] end end
+    local values = table.pack(flame.no_grad(spec.forward, ctx, ...))
+    local any = false
+    for _, x in ipairs(inputs) do any = any or x.requires_grad end
+    if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
+    for i = 1, values.n do
+      if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", type(values[i])) end
+    end
+    if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
+    local n = values.n
+    return internal.custom(values, inputs, function(which, g)
+      local seeds = {}
+      for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(values[i]) end
+      return spec.backward(ctx, table.unpack(seeds, 1, n))
+    end)
+  end
+end, "module")
+
+--- f's results without keeping what is inside: backward runs f again.
+def("checkpoint", 64, function(f, ...)
+  local args = table.pack(...)
+  local inputs, at = {}, {}
+  for i = 1, args.n do
+    if is_tensor(args[i]) then
+      inputs[#inputs + 1] = args[i]
+      at[#inputs] = i
+    end
+  end
+  local values = table.pack(flame.no_grad(f, ...))
+  if not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
+  return internal.custom({ table.unpack(values, 1, values.n) }, inputs, function(which, g)
+    local _ <close> = flame.enable_grad()
+    local again, fresh = { table.unpack(args, 1, args.n) }, {}
+    for k, i in ipairs(at) do
+      fresh[k] = args[i]:detach()
+      if args[i].requires_grad then fresh[k]:requires_grad_(true) end
+      again[i] = fresh[k]
+    end
+    local y = select(which, f(table.unpack(again, 1, args.n)))
+    y:backward(g)
+    local out = {}
+    for k = 1, #fresh do out[k] = fresh[k].grad end
+    return table.unpack(out, 1, #fresh)
+  end)
+end, "module")
+
+-- ---- gradcheck --------------------------------------------------------------------------------------
+--- Weights that tell the elements of a result apart, the same at each call.
+local function weights(y)
+  local n = math.max(y:numel(), 1)
+  return flame.arange(n, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1, y:numel()):reshape(y.shape)
+end
+local function weighted(f, xs)
+  local results, sum = table.pack(f(table.unpack(xs))), nil
+  for i = 1, results.n do
+    local y = results[i]
+    if is_tensor(y) and y:is_floating_point() then
+      local s = (y * weights(y)):sum()
+      sum = sum and sum + s or s
+    end
+  end
+  return sum or fail("gradcheck", "f must return a float tensor")
+end
+
+local function position_text(i, shape)
+  local at = {}
+  for d = #shape, 1, -1 do
+    table.insert(at, 1, (i - 1) % shape[d] + 1)
+    i = (i - 1) // shape[d] + 1
+  end
+  return "(" .. table.concat(at, ", ") .. ")"
+end
+
+--- Central difference of the weighted sum by element i of input k.
+local function numeric(f, xs, k, i, eps)
+  local flat = xs[k]:reshape(-1)
+  local at = flame.tensor({ i }, { dtype = "i64", device = flat.device })
+  local step = flame.full({ 1 }, eps, { dtype = flat.dtype, device = flat.device })
+  local function at_step(sign)
+    local moved = { table.unpack(xs) }
+    moved[k] = flat:index_add(1, at, step * sign):reshape(xs[k].shape):clone()
+    return flame.no_grad(weighted, f, moved):item()
+  end
+  return (at_step(1) - at_step(-1)) / (2 * eps)
+end
+
+local function check(f, xs, o, order)
+  local own = {}
+  for i, x in ipairs(xs) do own[i] = x:detach():clone():requires_grad_(true) end
+  local y = weighted(f, own)
+  local grads = y.requires_grad and internal.gradients({ y }, nil, own, {}) or {}
+  for i in ipairs(own) do own[i] = own[i]:detach() end
+  local worst
+  for k, x in ipairs(own) do
+    local analytic = grads[k] and grads[k]:reshape(-1):totable() or {}
+    for i = 1, x:numel() do
+      local a, n = analytic[i] or 0, numeric(f, own, k, i, o.eps)
+      local excess = math.abs(a - n) - (o.atol + o.rtol * math.abs(n))
+      if (excess > 0 or excess ~= excess) and (not worst or excess > worst.excess or excess ~= excess) then
+        worst = { excess = excess ~= excess and math.huge or excess, input = k, at = position_text(i, x.shape), a = a, n = n }
+      end
+    end
+  end
+  if worst then
+    fail("gradcheck", "%sinput %d at %s: analytic %.10g, numeric %.10g", order == 2 and "second order, " or "",
+      worst.input, worst.at, worst.a, worst.n)
+  end
+end
+
+def("gradcheck", 3, function(f, inputs, o)
+  if is_tensor(inputs) then inputs = { inputs } end
+  if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", type(inputs)) end
+  local exact = true
+  for i, x in ipairs(inputs) do
+    need_tensor("gradcheck", ("inputs[%d]"):format(i), x)
+    if not x:is_floating_point() then fail("gradcheck", "inputs[%d] is %s, need a float", i, x.dtype) end
+    exact = exact and x.dtype == "f64"
+  end
+  o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2, rtol = exact and 1e-3 or 2e-2, order = 1 })
+  check(f, inputs, o, 1)
+  if o.order == 2 then
+    check(function(...)
+      local own = { ... }
+      for i, x in ipairs(own) do if not x.requires_grad then own[i] = x:detach():requires_grad_(true) end end
+      local _ <close> = flame.enable_grad()
+      local y = weighted(f, own)
+      local g = internal.gradients({ y }, nil, own, { create_graph = true, retain_graph = true })
+      for i = 1, #own do g[i] = g[i] or flame.zeros_like(own[i]) end
+      return table.unpack(g, 1, #own)
+    end, inputs, o, 2)
+  end
+  return true
+end, "module")

@@ -1,0 +1,455 @@
+/*
+** The CPU device against the naive executor of kernel_ref.h: random kernels of all dtypes,
+** strides and sizes, on every instruction set this machine has and on 1 and 2 threads. All must
+** give the bits of the reference (NaNs compare equal). Then products, scatter, memory, faults,
+** interrupts.
+*/
+#include "kernel_ref.h"
+#include "cpu/cpu.h"
+#include <stdio.h>
+#include <string.h>
+
+static int passed, failed;
+static void check(int ok, const char *what, long seed) {
+  if (ok) { passed++; return; }
+  failed++;
+  if (failed < 20) printf("cpu: FAILED %s (seed %ld)\n", what, seed);
+}
+
+static uint64_t state;
+static uint64_t next(void) {
+  state += 0x9E3779B97F4A7C15u;
+  uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+static int pick(int n) { return (int)(next() % (uint64_t)n); }
+static double unit(void) { return (double)(next() >> 11) * 0x1p-53; }
+
+/* ---- devices ------------------------------------------------------------------------------ */
+
+typedef struct setup { flame_context *c; fl_device d; } setup;
+
+static setup *open_setup(const char *isa, int threads, const char *blas) {
+  setup *s = calloc(1, sizeof *s);
+  s->c = calloc(1, sizeof *s->c);
+  setenv("FLAME_ISA", isa, 1);
+  setenv("FLAME_BLAS", blas, 1);
+  if (fl_cpu_open(s->c, &s->d, threads)) {
+    free(s->c);
+    free(s);
+    return NULL;
+  }
+  return s;
+}
+
+static void close_setup(setup *s, const char *what) {
+  s->d.table->close(&s->d);
+  check(s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0, what, 0);
+  free(s->c);
+  free(s);
+}
+
+/* ---- random kernels -------------------------------------------------------------------------- */
+
+enum { MAX_OPERANDS = 16, MAX_VALUES = 40 };
+
+typedef struct sample {
+  fl_kernel k;
+  fl_instr instr[MAX_VALUES];
+  fl_operand operand[MAX_OPERANDS];
+  fl_store store[MAX_OPERANDS];
+  uint32_t scalar[16];
+  fl_scalar value[16];
+  int64_t bytes[MAX_OPERANDS];
+  char *data[MAX_OPERANDS];          /* initial contents */
+  int shares[MAX_OPERANDS];          /* operand whose memory this one has, or itself */
+} sample;
+
+static void random_element(char *p, int dtype) {
+  fl_scalar v;
+  const int k = pick(20);
+  if (fl_is_float(dtype)) {
+    const double odd[] = { 0.0, -0.0, 1.0, -1.0, 1e30, (double)INFINITY, -(double)INFINITY, (double)NAN };
+    v.d = k < 17 ? (unit() - 0.5) * (k < 8 ? 2 : 20) : odd[pick(8)];
+  } else if (dtype == FLAME_BOOL) {
+    v.i = pick(2);
+  } else {
+    v.i = k < 17 ? pick(20) - 6 : (int64_t)next();
+  }
+  fl_scalar_store(p, dtype, v);
+}
+
+/* Strides of a random layout over the dims in 'dims' (a mask): permuted, gapped, reversed.
+** Returns the number of elements it spans; *offset is that of the first point. */
+static int64_t random_layout(const fl_kernel *k, fl_operand *o, unsigned dims, int plain) {
+  int order[FL_MAX_AXES], n = k->nkept + k->nred;
+  int64_t span = 1;
+  for (int i = 0; i < n; i++) order[i] = i;
+  if (!plain && pick(3) == 0)
+    for (int i = n - 1; i > 0; i--) { const int j = pick(i + 1), t = order[i]; order[i] = order[j]; order[j] = t; }
+  o->offset = pick(3) ? 0 : pick(5);
+  for (int i = n - 1; i >= 0; i--) {
+    const int d = order[i];
+    o->stride[d] = 0;
+    if (!(dims >> d & 1) || k->size[d] == 1) continue;
+    if (!plain && pick(8) == 0) span *= 2;
+    o->stride[d] = span;
+    span *= k->size[d] ? k->size[d] : 1;
+    if (!plain && pick(8) == 0 && k->size[d] > 0) {
+      o->offset += (k->size[d] - 1) * o->stride[d];
+      o->stride[d] = -o->stride[d];
+    }
+  }
+  return span + 16;
+}
+
+static int new_operand(sample *s, int dtype, unsigned dims, int plain) {
+  const int i = s->k.noperand++;
+  fl_operand *o = &s->operand[i];
+  o->dtype = (uint8_t)dtype;
+  o->place = (fl_place){ FL_AT_EXT, i, 0 };
+  const int64_t n = random_layout(&s->k, o, dims, plain);
+  s->bytes[i] = n * fl_dtype_size(dtype);
+  s->data[i] = malloc((size_t)s->bytes[i]);
+  for (int64_t e = 0; e < n; e++) random_element(s->data[i] + e * fl_dtype_size(dtype), dtype);
+  s->shares[i] = i;
+  return i;
+}
+
+static int add(sample *s, fl_instr x) {
+  s->instr[s->k.ninstr] = x;
+  return s->k.ninstr++;
+}
+
+static int scalar_value(sample *s, int dtype, fl_scalar v, int level) {
+  const int slot = s->k.nscalar++;
+  s->scalar[slot] = (uint32_t)slot;
+  s->value[slot] = v;
+  return add(s, (fl_instr){ .code = FL_I_SCALAR, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
+                            .level = (uint8_t)level, .arg = (uint16_t)slot });
+}
+
+static unsigned kept_mask(const fl_kernel *k) { return (1u << k->nkept) - 1; }
+static unsigned all_mask(const fl_kernel *k) { return (1u << (k->nkept + k->nred)) - 1; }
+
+static int load(sample *s, int dtype, int level) {
+  unsigned mask = level ? all_mask(&s->k) : kept_mask(&s->k);
+  if (pick(4) == 0) mask &= (unsigned)next();
+  const int o = new_operand(s, dtype, mask, pick(2));
+  return add(s, (fl_instr){ .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype,
+                            .level = (uint8_t)level, .arg = (uint16_t)o });
+}
+
+static int iota(sample *s, int level) {
+  const int o = s->k.noperand++;
+  s->operand[o].dtype = FLAME_I64;
+  s->operand[o].place = (fl_place){ FL_AT_EXT, 1000, 0 };
+  s->bytes[o] = 0;
+  s->data[o] = NULL;
+  s->shares[o] = o;
+  random_layout(&s->k, &s->operand[o], level ? all_mask(&s->k) : kept_mask(&s->k), pick(2));
+  return add(s, (fl_instr){ .code = FL_I_IOTA, .dtype = FLAME_I64, .from = FLAME_I64,
+                            .level = (uint8_t)level, .arg = (uint16_t)o });
+}
+
+static int is_map(const sample *s) { return s->k.kind == FL_K_MAP; }
+static int random_level(const sample *s) { return is_map(s) || pick(3) > 0; }
+
+/* A value of 'dtype' at most at 'level': an earlier one, cast if need be, or a new one. */
+static int value_of(sample *s, int dtype, int level) {
+  for (int tries = 0; tries < 4 && s->k.ninstr; tries++) {
+    const int v = pick(s->k.ninstr);
+    const fl_instr *x = &s->instr[v];
+    if (x->level > level) continue;
+    if (x->dtype == dtype) return v;
+    if (tries == 3 && s->k.ninstr < MAX_VALUES - 1)
+      return add(s, (fl_instr){ .code = FL_I_CAST, .dtype = (uint8_t)dtype, .from = x->dtype,
+                                .level = x->level, .a = (uint16_t)v });
+  }
+  if (s->k.noperand < MAX_OPERANDS - 6 && pick(4)) return load(s, dtype, level && pick(4));
+  fl_scalar v = { .d = 0 };
+  if (s->k.nscalar > 12) return load(s, dtype, level);
+  if (fl_is_float(dtype)) v.d = (unit() - 0.5) * 8;
+  else v.i = dtype == FLAME_BOOL ? pick(2) : pick(9) - 2;
+  return scalar_value(s, dtype, v, is_map(s));
+}
+
+static int max3(int a, int b, int c) { return a > b ? (a > c ? a : c) : (b > c ? b : c); }
+
+static void random_op(sample *s) {
+  int op, dtype;
+  do op = pick(FL_OP_COUNT); while (fl_ops[op].form > FL_FORM_TERNARY);
+  do dtype = pick(FLAME_DTYPE_COUNT);
+  while ((fl_ops[op].kind == FL_KIND_FLOAT && !fl_is_float(dtype)) ||
+         (fl_ops[op].kind == FL_KIND_INT && fl_is_float(dtype)) ||
+         (fl_ops[op].kind == FL_KIND_NUM && dtype == FLAME_BOOL));
+  const int level = random_level(s), n = fl_ops[op].nin;
+  int v[3] = { 0, 0, 0 };
+  for (int i = 0; i < n; i++) v[i] = value_of(s, fl_ops[op].kind == FL_KIND_WHERE && i == 0 ? FLAME_BOOL : dtype, level);
+  int top = 0;
+  for (int i = 0; i < n; i++) top = max3(top, s->instr[v[i]].level, 0);
+  add(s, (fl_instr){ .code = FL_I_OP, .dtype = (uint8_t)(fl_ops[op].kind == FL_KIND_TEST ? FLAME_BOOL : dtype),
+                     .from = (uint8_t)dtype, .level = (uint8_t)top, .op = (uint16_t)op,
+                     .a = (uint16_t)v[0], .b = (uint16_t)v[1], .c = (uint16_t)v[2] });
+}
+
+static void random_reduce(sample *s) {
+  static const int ops[] = { FL_OP_sum, FL_OP_prod, FL_OP_amax, FL_OP_amin, FL_OP_argmax, FL_OP_argmin, FL_OP_any, FL_OP_all };
+  const int op = ops[pick(8)], kind = fl_ops[op].kind, from = pick(FLAME_DTYPE_COUNT);
+  const int v = value_of(s, from, 1);
+  int dtype = from;
+  if (s->k.n == 0 && kind == FL_KIND_POSITION) return;
+  if (kind == FL_KIND_SUMS && !fl_is_float(from)) dtype = FLAME_I64;
+  if (kind == FL_KIND_TEST) dtype = FLAME_BOOL;
+  if (kind == FL_KIND_POSITION) dtype = FLAME_I64;
+  if (!s->instr[v].level) return;
+  add(s, (fl_instr){ .code = FL_I_REDUCE, .dtype = (uint8_t)dtype, .from = (uint8_t)from, .op = (uint16_t)op,
+                     .a = (uint16_t)v });
+}
+
+static void random_draw(sample *s) {
+  static const int ops[] = { FL_OP_uniform, FL_OP_normal, FL_OP_randint };
+  const int op = ops[pick(3)], integer = op == FL_OP_randint;
+  if (s->k.nscalar > 10) return;
+  const int dtype = integer ? FLAME_I64 + pick(2) : pick(4), level = random_level(s);
+  const int v = iota(s, level);
+  const fl_scalar a = { .i = 3 }, b = { .i = 17 }, x = { .d = -1.5 }, y = { .d = 2.25 };
+  const int lo = scalar_value(s, integer ? FLAME_I64 : dtype, integer ? a : x, is_map(s));
+  const int hi = scalar_value(s, integer ? FLAME_I64 : dtype, integer ? b : y, is_map(s));
+  const int slot = s->k.nscalar;
+  for (int i = 0; i < 2; i++) {
+    s->scalar[slot + i] = (uint32_t)(slot + i);
+    s->value[slot + i].i = (int64_t)(next() >> 8);
+  }
+  s->k.nscalar += 2;
+  add(s, (fl_instr){ .code = FL_I_RANDOM, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .op = (uint16_t)op,
+                     .level = (uint8_t)level, .a = (uint16_t)v, .b = (uint16_t)lo, .c = (uint16_t)hi,
+                     .arg = (uint16_t)slot });
+}
+
+/* index of an i64 operand, then a gather from a table of 'size' rows */
+static void random_gather(sample *s, int wrong) {
+  if (s->k.nscalar > 12 || s->k.noperand > MAX_OPERANDS - 8 || s->k.ninstr > MAX_VALUES - 8) return;
+  const int level = random_level(s), size = 1 + pick(9), flags = pick(4), at = load(s, FLAME_I64, level);
+  const int o = s->instr[at].arg;
+  for (int64_t i = 0; i < s->bytes[o] / 8; i++) {
+    int64_t v = 1 + pick(size);
+    if (wrong && pick(50) == 0) v = pick(40) - 20;
+    if ((flags & FL_INDEX_NEGATIVE) && pick(3) == 0) v = -1 - pick(size);
+    if ((flags & FL_INDEX_IGNORE) && pick(9) == 0) v = -100;
+    memcpy(s->data[o] + 8 * i, &v, 8);
+  }
+  const int n = scalar_value(s, FLAME_I64, (fl_scalar){ .i = size }, is_map(s)), place = iota(s, level);
+  const int v = add(s, (fl_instr){ .code = FL_I_INDEX, .dtype = FLAME_I64, .from = FLAME_I64, .op = (uint16_t)flags,
+                                   .level = (uint8_t)level, .a = (uint16_t)at, .b = (uint16_t)n,
+                                   .c = (uint16_t)place, .arg = (uint16_t)pick(4) });
+  const int dtype = pick(FLAME_DTYPE_COUNT);
+  const unsigned mask = (level ? all_mask(&s->k) : kept_mask(&s->k)) & (unsigned)next();
+  const int src = new_operand(s, dtype, mask, 1);
+  const int64_t row = s->bytes[src] / fl_dtype_size(dtype);
+  free(s->data[src]);
+  s->bytes[src] *= size;
+  s->data[src] = malloc((size_t)s->bytes[src]);
+  for (int64_t e = 0; e < row * size; e++) random_element(s->data[src] + e * fl_dtype_size(dtype), dtype);
+  s->operand[src].gstride = row;
+  add(s, (fl_instr){ .code = FL_I_GATHER, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .level = (uint8_t)level,
+                     .a = (uint16_t)v, .arg = (uint16_t)src });
+}
+
+/* In place where the value's dtype and level allow it: over the operand of some load. */
+static void random_store(sample *s, int v) {
+  const fl_instr *x = &s->instr[v];
+  const unsigned mask = x->level ? all_mask(&s->k) : kept_mask(&s->k);
+  if (s->k.noperand >= MAX_OPERANDS) return;
+  if (s->k.kind == FL_K_COL && x->level) return;
+  const int o = s->k.noperand;
+  s->store[s->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
+  for (int i = 0; i < s->k.ninstr && pick(3) == 0; i++) {
+    const fl_instr *y = &s->instr[i];
+    if (y->code != FL_I_LOAD || y->dtype != x->dtype || y->level != x->level || s->shares[y->arg] != y->arg) continue;
+    int whole = 1;
+    for (int d = 0; d < s->k.nkept + s->k.nred; d++)
+      if ((mask >> d & 1) && s->k.size[d] != 1 && s->operand[y->arg].stride[d] == 0) whole = 0;
+    for (int j = 0; j < o; j++) if (s->shares[j] == y->arg && j != y->arg) whole = 0;
+    if (!whole) continue;
+    s->operand[o] = s->operand[y->arg];
+    s->bytes[o] = 0;
+    s->data[o] = NULL;
+    s->shares[o] = y->arg;
+    s->k.noperand++;
+    return;
+  }
+  new_operand(s, x->dtype, mask, pick(2));
+}
+
+static int random_size(void) {
+  static const int sizes[] = { 1, 2, 3, 5, 7, 8, 16, 17, 31, 64, 100, 257, 1000, 1025 };
+  return pick(25) == 0 ? 0 : sizes[pick(14)];
+}
+
+static void random_space(sample *s) {
+  fl_kernel *k = &s->k;
+  const int wide = pick(12) == 0;
+  do {
+    k->kind = (uint8_t)pick(3);
+    k->nkept = (uint8_t)pick(4);
+    k->nred = k->kind == FL_K_MAP ? 0 : (uint8_t)(1 + pick(2));
+    if (k->kind == FL_K_COL && !k->nkept) k->nkept = 1;
+    k->rows = k->n = 1;
+    for (int d = 0; d < k->nkept + k->nred; d++) {
+      k->size[d] = random_size();
+      if (wide && d == k->nkept && k->nred) k->size[d] = 3000 + pick(90000);
+      *(d < k->nkept ? &k->rows : &k->n) *= k->size[d];
+    }
+    k->points = k->rows * k->n;
+  } while (k->points > (wide ? 200000 : 30000) || k->rows > 30000 || k->n > 200000);
+}
+
+static sample *random_kernel(long seed, int wrong) {
+  sample *s = calloc(1, sizeof *s);
+  state = (uint64_t)seed * 77;
+  s->k.instr = s->instr;
+  s->k.operand = s->operand;
+  s->k.store = s->store;
+  s->k.scalar = s->scalar;
+  random_space(s);
+  const int steps = 1 + pick(14);
+  load(s, pick(FLAME_DTYPE_COUNT), 1);
+  for (int i = 0; i < steps && s->k.ninstr < MAX_VALUES - 12 && s->k.noperand < MAX_OPERANDS - 5; i++) {
+    const int what = pick(12);
+    if (what < 7) random_op(s);
+    else if (what < 10 && !is_map(s)) random_reduce(s);
+    else if (what == 10) random_draw(s);
+    else random_gather(s, wrong);
+  }
+  random_store(s, s->k.ninstr - 1);
+  for (int i = 0; i < 3; i++) random_store(s, pick(s->k.ninstr));
+  for (int i = 0; i < s->k.ninstr; i++) s->k.passes |= s->instr[i].code == FL_I_REDUCE;
+  return s;
+}
+
+static void free_kernel(sample *s) {
+  for (int i = 0; i < s->k.noperand; i++) free(s->data[i]);
+  free(s);
+}
+
+static void copies(const sample *s, char **out) {
+  for (int i = 0; i < s->k.noperand; i++) {
+    out[i] = NULL;
+    if (s->bytes[i]) {
+      out[i] = malloc((size_t)s->bytes[i]);
+      memcpy(out[i], s->data[i], (size_t)s->bytes[i]);
+    } else if (s->shares[i] != i) {
+      out[i] = out[s->shares[i]];
+    }
+  }
+}
+
+static void free_copies(const sample *s, char **at) {
+  for (int i = 0; i < s->k.noperand; i++) if (s->bytes[i]) free(at[i]);
+}
+
+static int same(const char *a, const char *b, int64_t bytes, int dtype) {
+  if (!memcmp(a, b, (size_t)bytes)) return 1;
+  if (!fl_is_float(dtype)) return 0;
+  const int size = fl_dtype_size(dtype);
+  for (int64_t i = 0; i < bytes; i += size) {
+    const double x = fl_scalar_load(a + i, dtype).d, y = fl_scalar_load(b + i, dtype).d;
+    if (memcmp(a + i, b + i, (size_t)size) && (x == x || y == y)) { if (getenv("VERBOSE")) printf("  at %ld: want %g got %g\n", (long)(i / size), x, y); return 0; }
+  }
+  return 1;
+}
+
+static void describe(const sample *s) {
+  const fl_kernel *k = &s->k;
+  printf("  kind %d kept %d red %d sizes", k->kind, k->nkept, k->nred);
+  for (int d = 0; d < k->nkept + k->nred; d++) printf(" %ld", (long)k->size[d]);
+  printf("\n");
+  for (int i = 0; i < k->ninstr; i++)
+    printf("  %d: code %d op %s %s from %s level %d (%d %d %d) arg %d\n", i, k->instr[i].code,
+           k->instr[i].op < FL_OP_COUNT ? fl_ops[k->instr[i].op].name : "", fl_dtype_name(k->instr[i].dtype),
+           fl_dtype_name(k->instr[i].from), k->instr[i].level, k->instr[i].a, k->instr[i].b, k->instr[i].c, k->instr[i].arg);
+  for (int i = 0; i < k->nstore; i++) printf("  store %d -> %d\n", k->store[i].value, k->store[i].operand);
+}
+
+/* A plan of one step with 'n' kernels; each operand has an ext slot. */
+static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPERANDS], fl_fault *fault) {
+  fl_kernel k[3];
+  fl_operand operand[3][MAX_OPERANDS];
+  uint32_t scalar[3][16];
+  fl_scalar value[48];
+  void *ext[3 * MAX_OPERANDS];
+  fl_step step = { .kind = FL_S_KERNEL, .count = n, .kernel = k };
+  fl_plan p = { .nstep = 1, .step = &step, .mem = &u->c->mem };
+  for (int j = 0; j < n; j++) {
+    k[j] = s[j]->k;
+    k[j].operand = operand[j];
+    k[j].scalar = scalar[j];
+    memcpy(operand[j], s[j]->operand, sizeof operand[j]);
+    for (int i = 0; i < k[j].noperand; i++) {
+      ext[j * MAX_OPERANDS + i] = at[j][i];
+      if (s[j]->bytes[i] || s[j]->shares[i] != i) operand[j][i].place.index = j * MAX_OPERANDS + i;
+    }
+    for (int i = 0; i < 16; i++) {
+      scalar[j][i] = (uint32_t)(j * 16 + i);
+      value[j * 16 + i] = s[j]->value[i];
+    }
+  }
+  const fl_binding b = { ext, NULL, NULL, value };
+  int32_t done = 0;
+  flame_status st = u->d.table->prepare(&u->d, &p);
+  if (!st) st = u->d.table->run(&u->d, &p, &b, fault, &done);
+  if (p.unprepare) p.unprepare(&p);
+  return st;
+}
+
+static void compare(setup **u, int nu, sample **s, int n, long seed) {
+  char *ref[3][MAX_OPERANDS], *got[3][MAX_OPERANDS];
+  fl_fault want = { -1, 0, 0 };
+  for (int j = 0; j < n; j++) {
+    copies(s[j], ref[j]);
+    const fl_fault f = ref_kernel(&s[j]->k, ref[j], s[j]->value);
+    if (f.site >= 0 && (want.site < 0 || f.site < want.site || (f.site == want.site && f.position < want.position))) want = f;
+  }
+  for (int i = 0; i < nu; i++) {
+    fl_fault fault = { -1, 0, 0 };
+    int ok = 1;
+    for (int j = 0; j < n; j++) copies(s[j], got[j]);
+    ok = run_samples(u[i], s, n, got, &fault) == FLAME_OK;
+    for (int j = 0; j < n; j++)
+      for (int o = 0; o < s[j]->k.noperand; o++)
+        if (s[j]->bytes[o] && !same(ref[j][o], got[j][o], s[j]->bytes[o], s[j]->operand[o].dtype)) {
+          if (ok && failed < 3) { describe(s[j]); printf("  operand %d of kernel %d differs, setup %d\n", o, j, i); }
+          ok = 0;
+        }
+    check(ok, "random kernel", seed);
+    check(fault.site == want.site && (want.site < 0 || fault.position == want.position), "fault", seed);
+    for (int j = 0; j < n; j++) free_copies(s[j], got[j]);
+  }
+  for (int j = 0; j < n; j++) free_copies(s[j], ref[j]);
+}
+
+static void test_random(setup **u, int nu, long first, long count) {
+  for (long seed = first; seed < first + count; seed++) {
+    sample *s[3];
+    const int n = seed % 5 == 0 ? 3 : 1;
+    for (int j = 0; j < n; j++) s[j] = random_kernel(seed * 3 + j, seed % 3 == 0);
+    compare(u, nu, s, n, seed);
+    for (int j = 0; j < n; j++) free_kernel(s[j]);
+  }
+}
+
+#include "test_cpu_steps.h"
+
+int main(int argc, char **argv) {
+  const long first = argc > 1 ? atol(argv[1]) : 1, count = argc > 2 ? atol(argv[2]) : 1500;
+  setup *u[4] = { open_setup("base", 1, "off"), open_setup("avx2", 1, "off"), open_setup("avx512", 1, "off"),
+                  open_setup("", 2, "off") };
+  test_random(u, 4, first, count);
+  test_steps(u, 4);
+  for (int i = 0; i < 4; i++) close_setup(u[i], "closing leaves nothing");
+  printf("cpu: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

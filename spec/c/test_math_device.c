@@ -1,0 +1,287 @@
+/*
+** tensor/math.h as GPU text. NVRTC must take it with a kernel for every op of ops.def and
+** register type, for sm_90, without a warning. Where a GPU is found, every f32 op and every
+** generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
+** for each. What a machine lacks is left out, and the output says so.
+*/
+#include "tensor/math.h"
+#include "tensor/ops.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int passed, failed;
+
+static void check(int ok, const char *what) {
+  if (ok) passed++;
+  else { failed++; fprintf(stderr, "FAILED: %s\n", what); }
+}
+
+/* ---- the CPU's side: one function an op, from the same lines --------------------------- */
+
+#define ON_FLOAT(...) __VA_ARGS__
+#define ON_NUM(...) __VA_ARGS__
+#define ON_SAME(...) __VA_ARGS__
+#define ON_TEST(...) __VA_ARGS__
+#define ON_INT(...)
+#define ON_WHERE(...) __VA_ARGS__
+#define T float
+#define M(f) fl_##f##_f32
+#define EACH(name, kind, value) ON_##kind( \
+  static float cpu_##name(float x, float x2, float x3) { \
+    const float x1 = x; \
+    (void)x1, (void)x2, (void)x3; \
+    return (float)(value); \
+  })
+#define UNARY(name, kind, value, grad, domain, doc) EACH(name, kind, value)
+#define BINARY(name, kind, value, g1, g2, domain, doc) EACH(name, kind, value)
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) EACH(name, kind, value)
+#define REDUCE(name, kind, init, value, grad, doc)
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+#undef EACH
+
+static const struct { const char *name; float (*f)(float, float, float); } cpu[] = {
+#define EACH(name, kind, value) ON_##kind({ #name, cpu_##name } COMMA)
+#define COMMA ,
+#define UNARY(name, kind, value, grad, domain, doc) EACH(name, kind, value)
+#define BINARY(name, kind, value, g1, g2, domain, doc) EACH(name, kind, value)
+#define TERNARY(name, kind, value, g1, g2, g3, domain, doc) EACH(name, kind, value)
+#define REDUCE(name, kind, init, value, grad, doc)
+#define SPECIAL(name, nin, fusion, doc)
+#include "tensor/ops.def"
+};
+enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
+#undef T
+#undef M
+
+/* Draws and casts: the same expressions here and in 'more', as 64-bit words. */
+#define PLAIN \
+  word(0, fl_random_uniform_f32(i, 5, 77, -1.0f, 3.0f)) \
+  word(1, fl_random_uniform_f16(i, 5, 77, 0.0f, 1.0f)) \
+  word(2, fl_random_uniform_bf16(i, 5, 77, 0.0f, 1.0f)) \
+  word(3, fl_random_uniform_f64(i, 5, 77, -1.0, 3.0)) \
+  word(4, fl_random_normal_f32(i, 5, 77, 0.0f, 1.0f)) \
+  word(5, fl_random_normal_f64(i, 5, 77, 1.0, 2.0)) \
+  word(6, fl_random_randint_i64(i, 5, 77, -3, 1000000000000)) \
+  word(7, fl_random_randint_i32(i, 5, 77, 0, 9)) \
+  word(8, fl_round_f16(x)) word(9, fl_round_bf16(x)) \
+  word(10, fl_cast_f32_i32(x)) word(11, fl_cast_f32_i64(x)) word(12, fl_cast_f32_u8(x)) \
+  word(13, fl_cast_f64_i64((double)x * 3.0)) word(14, fl_cast_f32_i8(x)) \
+  word(15, fl_digamma_f64((double)x)) word(16, fl_trigamma_f64((double)x)) \
+  word(17, fl_floordiv_i32((int32_t)fl_bits_f32(x), (int32_t)i - 500)) \
+  word(18, fl_mod_i64((int64_t)fl_bits_f32(x), i - 500)) \
+  word(19, fl_pow_i64((int64_t)fl_bits_f32(x), i % 50 - 2))
+#define TEXT(...) TEXT_(__VA_ARGS__)
+#define TEXT_(...) #__VA_ARGS__
+enum { NPLAIN = 20 };
+#define word(k, value) if (which == k) return (double)(value) + 0.0;
+static double plain(int which, int64_t i, float x) { PLAIN return 0; }
+#undef word
+
+/* ---- the GPU's text ----------------------------------------------------------------------- */
+
+static char *file_text(size_t room, size_t *n) {      /* math.h, found from this file's place */
+  char path[1024];
+  snprintf(path, sizeof path, "%s", __FILE__);
+  char *slash = strrchr(path, '/');
+  char *at = slash ? slash + 1 : path;
+  snprintf(at, sizeof path - (size_t)(at - path), "../../src/tensor/math.h");
+  FILE *f = fopen(path, "rb");
+  if (!f) f = fopen("src/tensor/math.h", "rb");
+  char *text = f ? malloc(room) : NULL;
+  *n = text ? fread(text, 1, room / 2, f) : 0;
+  if (f) fclose(f);
+  return text;
+}
+
+/* One kernel an op and register type, as the generated text will use the values. */
+static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
+  size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
+  for (int op = 0; op < FL_OP_COUNT; op++) {
+    const fl_op_info *o = &fl_ops[op];
+    if (o->form > FL_FORM_REDUCE || o->kind == (whole ? FL_KIND_FLOAT : FL_KIND_INT)) continue;
+    const int reduce = o->form == FL_FORM_REDUCE, test = o->kind == FL_KIND_TEST;
+    if (reduce && test && !whole) continue;
+    n += (size_t)snprintf(at + n, room - n,
+      "extern \"C\" __global__ void k_%s_%s(T *y, const T *p, const T *q, const T *r) {\n"
+      "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+      "  const T x = p[i], x1 = x, x2 = q[i], x3 = r[i], a = %s, b = x2;\n"
+      "  y[i] = (T)(%s);\n  (void)x1; (void)x2; (void)x3; (void)a; (void)b;\n}\n",
+      o->name, name, reduce ? o->init : "x", o->value);
+  }
+  return n + (size_t)snprintf(at + n, room - n, "#undef T\n#undef M\n");
+}
+
+static char *gpu_text(void) {
+  const size_t room = 1 << 20;
+  size_t n;
+  char *text = file_text(room, &n);
+  if (!text) return NULL;
+  n += put_ops(text + n, room - n, "double", "f64", 0);
+  n += put_ops(text + n, room - n, "float", "f32", 0);
+  n += put_ops(text + n, room - n, "int64_t", "i64", 1);
+  n += put_ops(text + n, room - n, "int32_t", "i32", 1);
+  snprintf(text + n, room - n,
+    "__device__ double plain(int which, int64_t i, float x) { %s return 0; }\n"
+    "extern \"C\" __global__ void plain_words(double *y, const float *x, int which) {\n"
+    "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n  y[i] = plain(which, i, x[i]);\n}\n",
+#define word(k, value) if (which == k) return (double)(value) + 0.0;
+    TEXT(PLAIN));
+#undef word
+  return text;
+}
+
+typedef struct program *nvrtc;
+typedef struct compiler {
+  int (*create)(nvrtc *, const char *, const char *, int, const char *const *, const char *const *);
+  int (*build)(nvrtc, int, const char *const *);
+  int (*log_size)(nvrtc, size_t *);
+  int (*log)(nvrtc, char *);
+  int (*image_size)(nvrtc, size_t *);
+  int (*image)(nvrtc, char *);
+} compiler;
+
+static int load_compiler(compiler *c) {
+  void *lib = dlopen("libnvrtc.so.13", RTLD_NOW);
+  if (!lib) lib = dlopen("libnvrtc.so.12", RTLD_NOW);
+  if (!lib) return 0;
+  *(void **)&c->create = dlsym(lib, "nvrtcCreateProgram");
+  *(void **)&c->build = dlsym(lib, "nvrtcCompileProgram");
+  *(void **)&c->log_size = dlsym(lib, "nvrtcGetProgramLogSize");
+  *(void **)&c->log = dlsym(lib, "nvrtcGetProgramLog");
+  *(void **)&c->image_size = dlsym(lib, "nvrtcGetCUBINSize");
+  *(void **)&c->image = dlsym(lib, "nvrtcGetCUBIN");
+  return c->create && c->build && c->log_size && c->log && c->image_size && c->image;
+}
+
+static char *compile(const compiler *c, const char *text, int arch) {
+  char option[64];
+  snprintf(option, sizeof option, "--gpu-architecture=sm_%d", arch);
+  const char *const options[] = { option, "-fmad=false" };
+  nvrtc p = NULL;
+  size_t size = 0;
+  check(c->create(&p, text, "math.cu", 0, NULL, NULL) == 0, "NVRTC takes the text");
+  const int ok = c->build(p, 2, options) == 0;
+  check(ok, "NVRTC compiles math.h and a kernel for each op");
+  c->log_size(p, &size);
+  char *said = calloc(1, size + 1);
+  if (said) c->log(p, said);
+  check(said && said[0] == 0, said && said[0] ? said : "NVRTC has nothing to say");
+  free(said);
+  if (!ok || c->image_size(p, &size) != 0) return NULL;
+  char *image = malloc(size);
+  if (image) c->image(p, image);
+  return image;
+}
+
+/* ---- a GPU, if there is one ------------------------------------------------------------------- */
+
+typedef unsigned long long address;
+typedef struct driver {
+  int (*init)(unsigned), (*get)(int *, int), (*attribute)(int *, int, int);
+  int (*retain)(void **, int), (*current)(void *), (*load)(void **, const void *);
+  int (*function)(void **, void *, const char *), (*alloc)(address *, size_t);
+  int (*to)(address, const void *, size_t), (*from)(void *, address, size_t);
+  int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                void *, void **, void **);
+  void *module;
+} driver;
+
+static int load_driver(driver *d, int *arch) {
+  void *lib = dlopen("libcuda.so.1", RTLD_NOW), *context;
+  int device, major, minor;
+  if (!lib) return 0;
+  *(void **)&d->init = dlsym(lib, "cuInit");
+  *(void **)&d->get = dlsym(lib, "cuDeviceGet");
+  *(void **)&d->attribute = dlsym(lib, "cuDeviceGetAttribute");
+  *(void **)&d->retain = dlsym(lib, "cuDevicePrimaryCtxRetain");
+  *(void **)&d->current = dlsym(lib, "cuCtxSetCurrent");
+  *(void **)&d->load = dlsym(lib, "cuModuleLoadData");
+  *(void **)&d->function = dlsym(lib, "cuModuleGetFunction");
+  *(void **)&d->alloc = dlsym(lib, "cuMemAlloc_v2");
+  *(void **)&d->to = dlsym(lib, "cuMemcpyHtoD_v2");
+  *(void **)&d->from = dlsym(lib, "cuMemcpyDtoH_v2");
+  *(void **)&d->launch = dlsym(lib, "cuLaunchKernel");
+  if (!d->init || !d->launch || d->init(0) || d->get(&device, 0)) return 0;
+  if (d->attribute(&major, 75, device) || d->attribute(&minor, 76, device)) return 0;
+  if (d->retain(&context, device) || d->current(context)) return 0;
+  *arch = major * 10 + minor;
+  return 1;
+}
+
+static int run_on_gpu(const driver *d, const char *name, void **args) {
+  void *f;
+  return d->function(&f, d->module, name) == 0 &&
+         d->launch(f, N / 256, 1, 1, 256, 1, 1, 0, NULL, args, NULL) == 0;
+}
+
+static void compare_ops(const driver *d, float *in, address *gpu, float *out) {
+  char name[80];
+  for (int k = 0; k < NCPU; k++) {
+    void *args[] = { &gpu[0], &gpu[1], &gpu[2], &gpu[3] };
+    snprintf(name, sizeof name, "k_%s_f32", cpu[k].name);
+    check(run_on_gpu(d, name, args) && d->from(out, gpu[0], N * sizeof *out) == 0, name);
+    int wrong = 0, at = 0;
+    for (int i = 0; i < N; i++) {
+      const float v = cpu[k].f(in[i], in[N + i], in[2 * N + i]);
+      if (fl_bits_f32(v) != fl_bits_f32(out[i]) && !(v != v && out[i] != out[i])) wrong++, at = i;
+    }
+    char what[160];
+    snprintf(what, sizeof what, "%s: %d of %d differ, at %a %a: CPU %a, GPU %a", cpu[k].name, wrong, (int)N,
+             (double)in[at], (double)in[N + at], (double)cpu[k].f(in[at], in[N + at], in[2 * N + at]), (double)out[at]);
+    check(wrong == 0, what);
+  }
+}
+
+static void compare_plain(const driver *d, const float *in, address *gpu, double *out) {
+  for (int which = 0; which < NPLAIN; which++) {
+    void *args[] = { &gpu[0], &gpu[1], &which };
+    check(run_on_gpu(d, "plain_words", args) && d->from(out, gpu[0], N * sizeof *out) == 0, "plain_words runs");
+    int wrong = 0, at = 0;
+    for (int i = 0; i < N; i++) {
+      const double v = plain(which, i, in[i]);
+      if (fl_bits_f64(v) != fl_bits_f64(out[i]) && !(v != v && out[i] != out[i])) wrong++, at = i;
+    }
+    char what[160];
+    snprintf(what, sizeof what, "draw or cast %d: %d differ, at %d %a: CPU %a, GPU %a", which, wrong, at,
+             (double)in[at], plain(which, at, in[at]), out[at]);
+    check(wrong == 0, what);
+  }
+}
+
+static void compare(driver *d, const char *image) {
+  address gpu[4] = { 0 };
+  float *in = malloc(3 * N * sizeof *in);
+  double *out = malloc(N * sizeof *out);
+  int ok = in && out && d->load(&d->module, image) == 0 && d->alloc(&gpu[0], N * sizeof *out) == 0;
+  for (int i = 0; ok && i < 3 * N; i++) {              /* every 4093rd pattern; pairs of any bits */
+    const uint32_t w = i < N ? (uint32_t)i * 4093u : fl_random_u32(i, 0, 1);
+    in[i] = i < N || i & 1 ? fl_as_f32(w) : (float)(int32_t)w * 0x1p-27f;
+  }
+  for (int k = 0; ok && k < 3; k++)
+    ok = d->alloc(&gpu[k + 1], N * sizeof *in) == 0 && d->to(gpu[k + 1], in + k * N, N * sizeof *in) == 0;
+  check(ok, "the GPU is ready");
+  if (ok) compare_ops(d, in, gpu, (float *)(void *)out);
+  if (ok) compare_plain(d, in, gpu, out);
+  free(in);
+  free(out);
+}
+
+int main(void) {
+  compiler c;
+  driver d;
+  int arch = 90;
+  if (!load_compiler(&c)) printf("math_device: no NVRTC here, nothing compiled\n");
+  else {
+    const int gpu = load_driver(&d, &arch);
+    char *text = gpu_text(), *image = text ? compile(&c, text, arch) : NULL;
+    check(text != NULL, "math.h is found");
+    if (gpu && image) compare(&d, image);
+    else printf("math_device: no GPU here, values not compared\n");
+    free(image);
+    free(text);
+  }
+  printf("math_device: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,325 @@
+/*
+** Looking inside: counters, memory, devices, seeds, settings, the last error.
+*/
+#include "lua/binding.h"
+#include "base/env.h"
+#include <stdio.h>
+
+static flame_context *context(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  return b->c;
+}
+
+static void set_int(lua_State *L, const char *name, int64_t v) {
+  lua_pushinteger(L, v);
+  lua_setfield(L, -2, name);
+}
+
+static int64_t live_bytes(const flame_context *c) {
+  int64_t sum = 0;
+  for (int i = 0; i < FL_MAX_DEVICES; i++) sum += c->live_bytes[i];
+  return sum;
+}
+
+static int x_stats(lua_State *L) {
+  flame_context *c = context(L);
+  fl_arg_count(L, 1, "stats");
+  if (!lua_isnoneornil(L, 1)) {
+    if (strcmp(fl_arg_string(L, 1, "stats", "what"), "reset") != 0)
+      return fl_lua_fail(L, "stats", "need \"reset\" or nothing, got \"%s\"", lua_tostring(L, 1));
+    memset(&c->stats, 0, sizeof c->stats);
+    return 0;
+  }
+  const fl_stats *s = &c->stats;
+  lua_createtable(L, 0, 16);
+  set_int(L, "recorded", s->recorded);
+  set_int(L, "plans", s->plans);
+  set_int(L, "hits", s->hits);
+  set_int(L, "replays", s->replays);
+  set_int(L, "launches", s->launches);
+  set_int(L, "compiles", s->compiles);
+  set_int(L, "texts", s->texts);
+  set_int(L, "bytes_moved", s->bytes_moved);
+  set_int(L, "copies", s->copies);
+  set_int(L, "collections", s->collections);
+  set_int(L, "syncs", s->syncs);
+  set_int(L, "live_tensors", c->tensors.live);
+  set_int(L, "live_nodes", c->nodes.live);
+  set_int(L, "live_bytes", live_bytes(c));
+  return 1;
+}
+
+/* flame.memory([device]): of the default device; ("reset_peak") starts the peak again. */
+static int x_memory(lua_State *L) {
+  flame_context *c = context(L);
+  int d = c->default_device;
+  fl_arg_count(L, 1, "memory");
+  if (!lua_isnoneornil(L, 1) && strcmp(fl_arg_string(L, 1, "memory", "device"), "reset_peak") == 0) {
+    memcpy(c->peak_bytes, c->live_bytes, sizeof c->peak_bytes);
+    c->mem.peak_bytes = c->mem.live_bytes;
+    return 0;
+  }
+  if (!lua_isnoneornil(L, 1)) d = fl_arg_device(L, 1, "memory");
+  fl_engine *e = (fl_engine *)c->engine;
+  int64_t unused = 0, reserved = c->live_bytes[d];
+  if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d], &unused, &reserved);
+  lua_createtable(L, 0, 7);
+  set_int(L, "allocated", c->live_bytes[d]);
+  set_int(L, "reserved", reserved);
+  set_int(L, "peak", c->peak_bytes[d]);
+  set_int(L, "free", unused);
+  set_int(L, "live_tensors", c->tensors.live);
+  set_int(L, "host", c->mem.live_bytes);
+  set_int(L, "host_peak", c->mem.peak_bytes);
+  return 1;
+}
+
+static int x_info(lua_State *L) {
+  flame_context *c = context(L);
+  char reason[200] = "", device[16];
+  fl_arg_count(L, 0, "info");
+  const int n = fl_cuda_count(reason, sizeof reason);
+  fl_device_name(c->default_device, device);
+  luaL_Buffer out;
+  luaL_buffinit(L, &out);
+  lua_pushfstring(L, "flame %s, %s\ndefault device: %s\n", FLAME_VERSION, LUA_RELEASE, device);
+  luaL_addvalue(&out);
+  if (n > 0) lua_pushfstring(L, "cuda: %d device%s\n", n, n == 1 ? "" : "s");
+  else lua_pushfstring(L, "cuda: none (%s)\n", reason[0] ? reason : "no driver");
+  luaL_addvalue(&out);
+  lua_pushfstring(L, "memory: %I bytes in %I tensors, %I bytes of the host\n", (LUAI_UACINT)live_bytes(c),
+                  (LUAI_UACINT)c->tensors.live, (LUAI_UACINT)c->mem.live_bytes);
+  luaL_addvalue(&out);
+  for (int k = 0; k < FL_ENV_COUNT; k++) {
+    static const char *const names[] = {
+#define ENV(name, def, doc) #name,
+#include "base/env.def"
+#undef ENV
+    };
+    const char *value = fl_env(k);
+    if (value == NULL || value[0] == 0) continue;
+    lua_pushfstring(L, "%s=%s\n", names[k], value);
+    luaL_addvalue(&out);
+  }
+  luaL_pushresult(&out);
+  return 1;
+}
+
+/* flame.eval(x, …): these now; flame.eval(): all that is recorded. */
+static int x_eval(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int n = lua_gettop(L);
+  for (int i = 1; i <= n; i++) fl_arg_tensor(L, i, "eval", "x");
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = FLAME_OK;
+  if (n == 0) e = b->c->up->evaluate_all(b->c);
+  for (int i = 1; e == FLAME_OK && i <= n; i++) {
+    fl_node *x = node_of(b, box_at(L, i));
+    e = x == NULL ? b->c->err.code : x->state == FL_STORED ? FLAME_OK : b->c->up->evaluate(b->c, x);
+  }
+  fl_lua_leave_status(L, b, m, e);
+  return n;
+}
+
+static int x_synchronize(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 1, "synchronize");
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = b->c->up->evaluate_all(b->c);
+  fl_engine *g = (fl_engine *)b->c->engine;
+  for (int i = 0; e == FLAME_OK && i < FL_MAX_DEVICES; i++) {
+    fl_fault fault = { -1, 0, 0 };
+    if (g->open[i]) e = g->device[i].table->sync(&g->device[i], &fault);
+  }
+  return fl_lua_leave_status(L, b, m, e);
+}
+
+static int x_empty_cache(lua_State *L) {
+  flame_context *c = context(L);
+  fl_engine *g = (fl_engine *)c->engine;
+  fl_arg_count(L, 0, "empty_cache");
+  for (int i = 0; i < FL_MAX_DEVICES; i++) if (g->open[i]) g->device[i].table->trim(&g->device[i]);
+  return 0;
+}
+
+static int x_seed(lua_State *L) {
+  flame_context *c = context(L);
+  fl_arg_count(L, 1, "seed");
+  flame_seed(c, (uint64_t)fl_arg_int(L, 1, "seed", "seed"));
+  return 0;
+}
+
+/* flame.rng_state(): {seed =, counter =}; flame.rng_state(s) goes back to it. */
+static int x_rng_state(lua_State *L) {
+  flame_context *c = context(L);
+  fl_arg_count(L, 1, "rng_state");
+  if (lua_isnoneornil(L, 1)) {
+    lua_createtable(L, 0, 2);
+    set_int(L, "seed", (int64_t)c->rng.seed);
+    set_int(L, "counter", (int64_t)c->rng.counter);
+    return 1;
+  }
+  if (lua_type(L, 1) != LUA_TTABLE) return fl_lua_fail(L, "rng_state", "need a table of rng_state(), got %s", luaL_typename(L, 1));
+  lua_getfield(L, 1, "seed");
+  lua_getfield(L, 1, "counter");
+  const int top = lua_gettop(L);
+  const int64_t seed = fl_arg_int(L, top - 1, "rng_state", "seed"), counter = fl_arg_int(L, top, "rng_state", "counter");
+  c->rng.seed = (uint64_t)seed;
+  c->rng.counter = (uint64_t)counter;
+  return 0;
+}
+
+static int x_default_device(lua_State *L) {
+  flame_context *c = context(L);
+  char name[16];
+  fl_arg_count(L, 1, "default_device");
+  if (!lua_isnoneornil(L, 1)) c->default_device = (uint8_t)fl_arg_device(L, 1, "default_device");
+  fl_device_name(c->default_device, name);
+  lua_pushstring(L, name);
+  return 1;
+}
+
+static int x_best_device(lua_State *L) {
+  fl_arg_count(L, 0, "best_device");
+  lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu");
+  return 1;
+}
+
+static int x_cuda_available(lua_State *L) {
+  char reason[200] = "";
+  const int n = fl_cuda_count(reason, sizeof reason);
+  lua_pushboolean(L, n > 0);
+  if (n > 0) return 1;
+  lua_pushstring(L, reason);
+  return 2;
+}
+
+static int x_cuda_count(lua_State *L) {
+  char reason[200];
+  lua_pushinteger(L, fl_cuda_count(reason, sizeof reason));
+  return 1;
+}
+
+static int x_deterministic(lua_State *L) {
+  flame_context *c = context(L);
+  fl_arg_count(L, 1, "deterministic");
+  if (!lua_isnoneornil(L, 1)) c->deterministic = (uint8_t)lua_toboolean(L, 1);
+  lua_pushboolean(L, c->deterministic);
+  return 1;
+}
+
+/* flame.debug(level | true | false) -> the level before. */
+static int x_debug(lua_State *L) {
+  fl_engine *e = (fl_engine *)context(L)->engine;
+  fl_arg_count(L, 1, "debug");
+  const int before = e->debug;
+  if (lua_isboolean(L, 1)) e->debug = lua_toboolean(L, 1) ? 1 : 0;
+  else if (!lua_isnoneornil(L, 1)) e->debug = (int)fl_arg_int(L, 1, "debug", "level");
+  lua_pushinteger(L, before);
+  return 1;
+}
+
+static int x_anomaly(lua_State *L) {
+  flame_context *c = context(L);
+  fl_arg_count(L, 1, "anomaly");
+  if (!lua_isnoneornil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
+  lua_pushboolean(L, c->anomaly);
+  return 1;
+}
+
+static int x_autograd_stats(lua_State *L) {
+  flame_context *c = context(L);
+  lua_createtable(L, 0, 2);
+  set_int(L, "entries", c->entries.live);
+  set_int(L, "recorded", c->sequence);
+  return 1;
+}
+
+/* Back to the state of a fresh context: grad mode on, anomaly off. */
+static int x_autograd_reset(lua_State *L) {
+  flame_context *c = context(L);
+  c->grad_mode = 1;
+  c->anomaly = 0;
+  return 0;
+}
+
+static int x_last_error(lua_State *L) {
+  static const char *const codes[] = { "ok", "bad argument", "bad value", "no memory", "no device", "device lost",
+                                       "interrupted", "io", "not supported", "internal" };
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 0, "last_error");
+  if (b->last.code == FLAME_OK) return 0;
+  lua_createtable(L, 0, 4);
+  lua_pushstring(L, codes[b->last.code]);
+  lua_setfield(L, -2, "code");
+  lua_pushstring(L, b->last.op);
+  lua_setfield(L, -2, "op");
+  lua_pushstring(L, b->last.message);
+  lua_setfield(L, -2, "message");
+  lua_pushstring(L, b->last.hint);
+  lua_setfield(L, -2, "hint");
+  return 1;
+}
+
+/* core.fail(op, message): raises as the C functions do. */
+static int fail(lua_State *L) {
+  return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%s", luaL_checkstring(L, 2));
+}
+
+/* core.pin(): the script's line is looked up once; until core.unpin() every op has it. */
+static int pin(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->pinned == 0) b->pin = fl_lua_site(L, b);
+  b->pinned++;
+  return 0;
+}
+
+static int unpin(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->pinned > 0) b->pinned--;
+  return 0;
+}
+
+static int is_tensor(lua_State *L) {
+  lua_pushboolean(L, box_at(L, 1) != NULL);
+  return 1;
+}
+
+/* core.fail_alloc(k, forever): the k-th allocation from now on fails; for specs. 0: none. */
+static int fail_alloc(lua_State *L) {
+  flame_context *c = context(L);
+  const int64_t k = luaL_checkinteger(L, 1);
+  c->mem.fail_at = k > 0 ? c->mem.calls + k : 0;
+  c->mem.fail_forever = lua_toboolean(L, 2);
+  lua_pushinteger(L, c->mem.calls);
+  return 1;
+}
+
+/* core.interrupt(): as Ctrl-C does. */
+static int interrupt(lua_State *L) {
+  flame_interrupt(context(L));
+  return 0;
+}
+
+/* core.budget(n): evaluate after so many recorded ops -> the number before. */
+static int budget(lua_State *L) {
+  flame_context *c = context(L);
+  lua_pushinteger(L, c->budget);
+  if (!lua_isnoneornil(L, 1)) c->budget = fl_arg_int(L, 1, "budget", "n");
+  return 1;
+}
+
+const fl_lua_reg fl_reg_inspect[] = {
+  { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info", x_info, FL_IN_MODULE },
+  { "eval", x_eval, FL_IN_MODULE }, { "synchronize", x_synchronize, FL_IN_MODULE },
+  { "empty_cache", x_empty_cache, FL_IN_MODULE }, { "seed", x_seed, FL_IN_MODULE },
+  { "rng_state", x_rng_state, FL_IN_MODULE }, { "default_device", x_default_device, FL_IN_MODULE },
+  { "best_device", x_best_device, FL_IN_MODULE }, { "deterministic", x_deterministic, FL_IN_MODULE },
+  { "debug", x_debug, FL_IN_MODULE }, { "last_error", x_last_error, FL_IN_MODULE },
+  { "is_tensor", is_tensor, FL_IN_MODULE },
+  { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly", x_anomaly, 0 },
+  { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
+  { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
+  { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { NULL, NULL, 0 }
+};

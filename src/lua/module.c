@@ -1,0 +1,406 @@
+/*
+** luaopen_flame: one context a state, the module's table, the metatable of tensors.
+**
+** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
+** last to be finalised; boxes before it give their references back, those that come later (a
+** resurrected one) find c == NULL and do nothing. The functions of lua/flame/core.lua are
+** loaded at the first use of a name that C does not know.
+*/
+#include "lua/binding.h"
+#include "lua/embedded.h"
+#include "lua/flame_lua.h"
+#include <stdio.h>
+
+void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
+  lua_pushlightuserdata(L, b);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta) == LUA_TNIL) lua_pushnil(L), lua_remove(L, -2);
+  lua_pushcclosure(L, f, 2);
+}
+
+/* ---- collector ---------------------------------------------------------------------------- */
+/* One step in whatever mode the host runs; a stopped collector stays stopped. */
+static void collector_step(void *arg) {
+  fl_lua *b = (fl_lua *)arg;
+  lua_State *L = b->L;
+  const uint32_t site = b->c->site;
+  if (lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCSTEP, 0);
+  b->L = L;
+  b->c->site = site;
+}
+
+/* Twice: what a finaliser of the first lets go is collected by the second. */
+static void collector_full(void *arg) {
+  fl_lua *b = (fl_lua *)arg;
+  lua_State *L = b->L;
+  const uint32_t site = b->c->site;
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
+  b->L = L;
+  b->c->site = site;
+}
+
+/* ---- life of the state ------------------------------------------------------------------------ */
+static int state_gc(lua_State *L) {
+  fl_lua *b = (fl_lua *)lua_touserdata(L, 1);
+  flame_context *c = b->c;
+  if (c == NULL) return 0;
+  b->L = L;
+  c->collector.step = c->collector.full = NULL;
+  while (b->scopes.n > 0) b->scopes.n--;
+  for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
+  FL_DROP(&c->mem, &b->tracked);
+  FL_DROP(&c->mem, &b->scopes);
+  fl_sites_close(b);
+  if (b->engine_up != NULL) c->up = b->engine_up;
+  flame_close(c);
+  b->c = NULL;
+  return 0;
+}
+
+static fl_lua *state_new(lua_State *L) {
+  fl_lua *b = (fl_lua *)lua_newuserdatauv(L, sizeof *b, 0);
+  memset(b, 0, sizeof *b);
+  b->L = L;
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, state_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  b->c = flame_open(NULL);
+  if (b->c == NULL) luaL_error(L, "flame: no memory for a context");
+  if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
+  b->c->host = b;
+  b->c->collector = (fl_collector){ collector_step, collector_full, b };
+  fl_grad_init(b);
+  return b;
+}
+
+/* ---- boxes ---------------------------------------------------------------------------------------- */
+static int box_gc(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = box_at(L, 1);
+  if (x == NULL || b->c == NULL) return 0;
+  b->L = L;
+  fl_box_close(b, x, 0);
+  return 0;
+}
+
+static int box_close(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = box_at(L, 1);
+  if (x == NULL || x->t == NULL || b->c == NULL) return 0;
+  b->L = L;
+  fl_box_close(b, x, FL_BOX_FREED | fl_lua_site(L, b));
+  return 0;
+}
+
+static int box_eq(lua_State *L) {
+  const fl_box *x = box_at(L, 1), *y = box_at(L, 2);
+  lua_pushboolean(L, x != NULL && y != NULL && x->t != NULL && x->t == y->t);
+  return 1;
+}
+
+/* Least number of edits between two words, at most 'limit' + 1. Words are short. */
+static int distance(const char *p, const char *q, int limit) {
+  int row[40];
+  const int n = (int)strlen(p), m = (int)strlen(q);
+  if (n > 38 || m > 38 || n - m > limit || m - n > limit) return limit + 1;
+  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int i = 1; i <= n; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= m; j++) {
+      const int change = diagonal + (p[i - 1] != q[j - 1]);
+      diagonal = row[j];
+      row[j] = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
+      if (change < row[j]) row[j] = change;
+    }
+  }
+  return row[m];
+}
+
+/* No such field: name the nearest one. The methods are at upvalue 3. */
+static int unknown_field(lua_State *L, const char *name, const char *what) {
+  int best = 3;
+  const char *nearest = NULL;
+  lua_pushnil(L);
+  while (lua_next(L, lua_upvalueindex(3))) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TSTRING) continue;
+    const char *candidate = lua_tostring(L, -1);
+    const int d = distance(name, candidate, best);
+    if (d < best || (d == best && nearest != NULL && strcmp(candidate, nearest) < 0)) {
+      best = d;
+      nearest = candidate;
+    }
+  }
+  if (nearest == NULL) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
+  return fl_lua_fail(L, "", "%s '%.60s': did you mean '%s'?", what, name, nearest);
+}
+
+/* x.name, x:name(…) and x[key]. A property stands in the methods table as its number. */
+static int box_index(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return fl_index_get(L);
+  lua_pushvalue(L, 2);
+  int t = lua_rawget(L, lua_upvalueindex(3));
+  if (t == LUA_TNIL && fl_core_load(L, self_of(L))) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, 2);
+    t = lua_rawget(L, lua_upvalueindex(3));
+  }
+  if (t == LUA_TNUMBER) return fl_property_get(L, (int)lua_tointeger(L, -1));
+  if (t != LUA_TNIL) return 1;
+  return unknown_field(L, lua_tostring(L, 2), "a tensor has no field");
+}
+
+static int box_newindex(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return fl_index_set(L);
+  const char *name = lua_tostring(L, 2);
+  if (strcmp(name, "grad") == 0 || strcmp(name, "requires_grad") == 0) return fl_property_set(L);
+  lua_pushvalue(L, 2);
+  if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
+    return fl_lua_fail(L, "", "field '%.60s' can not be assigned, only grad and requires_grad can", name);
+  return unknown_field(L, name, "a tensor has no field");
+}
+
+/* ---- lua/flame ------------------------------------------------------------------------------------- */
+static const struct fl_embedded *embedded(const char *name) {
+  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
+    if (strcmp(e->name, name) == 0) return e;
+  return NULL;
+}
+
+/* Push the chunk of an embedded module. Its name is "=flame/nn.lua" for "flame.nn". */
+static void push_chunk(lua_State *L, const struct fl_embedded *e) {
+  luaL_Buffer name;
+  luaL_buffinit(L, &name);
+  luaL_addchar(&name, '=');
+  for (const char *p = e->name; *p; p++) luaL_addchar(&name, *p == '.' ? '/' : *p);
+  luaL_addstring(&name, ".lua");
+  luaL_pushresult(&name);
+  const int status = luaL_loadbufferx(L, e->text, e->size, lua_tostring(L, -1), "t");
+  lua_remove(L, -2);
+  if (status != LUA_OK) lua_error(L);
+}
+
+static int load_embedded(lua_State *L) {
+  const struct fl_embedded *e = embedded(luaL_checkstring(L, 1));
+  if (e == NULL) return luaL_error(L, "module '%s' is not embedded", lua_tostring(L, 1));
+  push_chunk(L, e);
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+/* The files that add to the module itself: lua/flame/core*.lua. */
+static int is_core(const char *name) { return strncmp(name, "flame.core", 10) == 0; }
+
+/* require "flame.nn" finds the embedded text, unless the host has set a loader of its own. */
+static void preload(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
+    if (is_core(e->name)) continue;
+    if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
+      lua_pushcfunction(L, load_embedded);
+      lua_setfield(L, -3, e->name);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void run_core(lua_State *L, const struct fl_embedded *e) {
+  push_chunk(L, e);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
+  lua_getiuservalue(L, -1, 1);
+  lua_remove(L, -2);
+  const int tables = lua_gettop(L);
+  for (int i = 1; i <= 3; i++) lua_rawgeti(L, tables, i);
+  lua_remove(L, tables);
+  lua_call(L, 3, 0);
+}
+
+/* Each core chunk, called with (flame, methods, internal), adds what is written in Lua. 1 when
+** they ran now. */
+int fl_core_load(lua_State *L, fl_lua *b) {
+  if (b->core_loaded) return 0;
+  b->core_loaded = 1;
+  luaL_checkstack(L, 8, "flame");
+  const struct fl_embedded *first = embedded("flame.core");
+  if (first != NULL) run_core(L, first);
+  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
+    if (is_core(e->name) && e != first) run_core(L, e);
+  return 1;
+}
+
+/* flame.name that is not there: it may be written in Lua. Unknown names are nil. */
+static int module_index(lua_State *L) {
+  if (!fl_core_load(L, self_of(L))) return 0;
+  lua_pushvalue(L, 2);
+  lua_rawget(L, 1);
+  return 1;
+}
+
+static int module_pairs(lua_State *L) {
+  fl_core_load(L, self_of(L));
+  lua_getglobal(L, "next");
+  lua_pushvalue(L, 1);
+  lua_pushnil(L);
+  return 3;
+}
+
+/* ---- registration -------------------------------------------------------------------------------------- */
+enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
+
+static void add(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
+  for (; r->name != NULL; r++) {
+    lua_pushlightuserdata(L, b);
+    lua_pushvalue(L, AT_META);
+    lua_pushcclosure(L, r->f, 2);
+    if (r->where & FL_IN_MODULE) lua_pushvalue(L, -1), lua_setfield(L, AT_MODULE, r->name);
+    if (r->where & FL_IN_METHODS) lua_pushvalue(L, -1), lua_setfield(L, AT_METHODS, r->name);
+    if (r->where == 0) lua_pushvalue(L, -1), lua_setfield(L, r->name[0] == '_' ? AT_META : AT_INTERNAL, r->name);
+    lua_pop(L, 1);
+  }
+}
+
+static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f) {
+  lua_pushlightuserdata(L, b);
+  lua_pushvalue(L, AT_META);
+  lua_pushvalue(L, AT_METHODS);
+  lua_pushcclosure(L, f, 3);
+  lua_setfield(L, AT_META, name);
+}
+
+static void fill_meta(lua_State *L, fl_lua *b) {
+  static const struct { const char *name; int which; } properties[] = {
+    { "shape", FL_PROP_SHAPE }, { "ndim", FL_PROP_NDIM }, { "dtype", FL_PROP_DTYPE }, { "device", FL_PROP_DEVICE },
+    { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf", FL_PROP_IS_LEAF }
+  };
+  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+    lua_pushinteger(L, properties[i].which);
+    lua_setfield(L, AT_METHODS, properties[i].name);
+  }
+  add_meta(L, b, "__index", box_index);
+  add_meta(L, b, "__newindex", box_newindex);
+  add_meta(L, b, "__call", fl_index_call);
+  add_meta(L, b, "__gc", box_gc);
+  add_meta(L, b, "__close", box_close);
+  add_meta(L, b, "__eq", box_eq);
+  add_meta(L, b, "__tostring", fl_print_tostring);
+  lua_pushliteral(L, "flame.tensor");
+  lua_setfield(L, AT_META, "__name");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, AT_META, "__metatable");
+}
+
+/* The three tables travel in one userdata of the registry. */
+static void keep_tables(lua_State *L) {
+  lua_newuserdatauv(L, 1, 1);
+  lua_createtable(L, 3, 0);
+  for (int i = 1; i <= 3; i++) {
+    lua_pushvalue(L, i);
+    lua_rawseti(L, -2, i);
+  }
+  lua_setiuservalue(L, -2, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_module);
+}
+
+static void module_metatable(lua_State *L, fl_lua *b) {
+  lua_createtable(L, 0, 2);
+  fl_push_closure(L, b, module_index);
+  lua_setfield(L, -2, "__index");
+  fl_push_closure(L, b, module_pairs);
+  lua_setfield(L, -2, "__pairs");
+  lua_setmetatable(L, AT_MODULE);
+}
+
+static void registry_tables(lua_State *L, fl_lua *b) {
+  lua_pushvalue(L, AT_META);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
+  lua_pushboolean(L, 0);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_error);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
+  fl_scope_metatable(L, b);
+  fl_guard_metatable(L, b);
+}
+
+/* flame.cuda, flame.autograd: small tables of internal functions. */
+static void add_group(lua_State *L, const char *group, const char *const *names) {
+  lua_newtable(L);
+  for (; names[0] != NULL; names += 2) {
+    lua_getfield(L, AT_INTERNAL, names[1]);
+    lua_setfield(L, -2, names[0]);
+  }
+  lua_setfield(L, AT_MODULE, group);
+}
+
+static int build(lua_State *L) {
+  static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_grad,
+                                           fl_reg_value, fl_reg_inspect, fl_reg_scope, fl_reg_internal };
+  static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count", NULL, NULL };
+  static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats", "reset", "autograd_reset", NULL, NULL };
+  fl_lua *b = state_new(L);
+  lua_settop(L, 0);
+  lua_createtable(L, 0, 256);
+  lua_createtable(L, 0, 256);
+  lua_createtable(L, 0, 16);
+  lua_createtable(L, 0, 40);
+  registry_tables(L, b);
+  fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
+  fill_meta(L, b);
+  add_group(L, "cuda", cuda);
+  add_group(L, "autograd", autograd);
+  lua_pushliteral(L, FLAME_VERSION);
+  lua_setfield(L, AT_MODULE, "version");
+  lua_pushvalue(L, AT_INTERNAL);
+  lua_setfield(L, AT_MODULE, "internal");
+  module_metatable(L, b);
+  keep_tables(L);
+  preload(L);
+  lua_settop(L, AT_MODULE);
+  return 1;
+}
+
+int luaopen_flame(lua_State *L) {
+  luaL_checkversion(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA) {
+    lua_getiuservalue(L, -1, 1);
+    lua_rawgeti(L, -1, 1);
+    return 1;
+  }
+  lua_pushcfunction(L, build);
+  lua_call(L, 0, 1);
+  return 1;
+}
+
+/* ---- for hosts ------------------------------------------------------------------------------------------- */
+static fl_lua *state_of(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  fl_lua *b = (fl_lua *)lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return b;
+}
+
+flame_context *flame_lua_context(lua_State *L) {
+  const fl_lua *b = state_of(L);
+  return b ? b->c : NULL;
+}
+
+void flame_lua_push(lua_State *L, flame_tensor *x) {
+  fl_lua *b = state_of(L);
+  luaL_checkstack(L, 6, "flame");
+  if (b == NULL || b->c == NULL || x == NULL) lua_pushnil(L);
+  else fl_box_push(L, b, x);
+}
+
+flame_tensor *flame_lua_get(lua_State *L, int idx) {
+  const fl_box *x = box_at(L, idx);
+  return x ? x->t : NULL;
+}

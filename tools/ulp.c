@@ -1,0 +1,83 @@
+/*
+** ulp: the table of docs/accuracy.md. Largest error of each f32 function of tensor/math.h
+** against the C library in double, in units in the last place (ulp) of the exact result.
+**
+**   cc -O2 -mfma -ffp-contract=off -D_GNU_SOURCE -Isrc tools/ulp.c -o ulp -lm && ./ulp [step]
+**
+** One argument: every step-th of the 2^32 bit patterns (default 251; 1 takes all of them,
+** some minutes a function). Two arguments: as many random pairs, half of them of any bits,
+** half of moderate size. Results below 2^-126 are counted in units of 2^-149; a wrong NaN,
+** infinity or sign of zero counts as 1e9.
+*/
+#include "tensor/math.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static double ulp_of(double r) {
+  int e;
+  if (fabs(r) < 0x1p-126) return 0x1p-149;
+  (void)frexp(r, &e);
+  return ldexp(1, e - 24);
+}
+
+static double error_of(float v, double r) {
+  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
+  if (fabs(r) > 0x1p128) r = copysign(0x1p128, r);
+  const double w = isinf(v) ? copysign(0x1p128, (double)v) : (double)v;
+  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
+  return fabs(w - r) / (fabs(r) >= 0x1p128 ? 0x1p104 : ulp_of(r));
+}
+
+static double d_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+static double d_softplus(double x) { return x != x ? x : (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static double d_lgamma(double x) { int s; return lgamma_r(x, &s); }
+
+#define F(f) { #f, fl_##f##_f32, f },
+#define G(f, g) { #f, fl_##f##_f32, g },
+static const struct { const char *name; float (*f)(float); double (*g)(double); } one[] = {
+  F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p) F(sin) F(cos) F(tan) F(asin) F(acos)
+  F(atan) F(sinh) F(cosh) F(tanh) F(asinh) F(acosh) F(atanh) F(erf) F(erfc) F(sqrt) F(cbrt)
+  G(sigmoid, d_sigmoid) G(softplus, d_softplus) G(erfinv, fl_erfinv_f64) G(lgamma, d_lgamma)
+  G(digamma, fl_digamma_f64) G(trigamma, fl_trigamma_f64)
+};
+static const struct { const char *name; float (*f)(float, float); double (*g)(double, double); } two[] = {
+  F(pow) F(atan2) F(hypot) F(fmod)
+};
+
+static void test_one(size_t k, uint64_t step) {
+  double worst = 0;
+  float at = 0;
+  for (uint64_t b = 0; b <= UINT32_MAX; b += step) {
+    const float x = fl_as_f32((uint32_t)b);
+    const double e = error_of(one[k].f(x), one[k].g((double)x));
+    if (e > worst) worst = e, at = x;
+  }
+  printf("| %s | %.2f | %.9g |\n", one[k].name, worst, (double)at);
+  fflush(stdout);
+}
+
+static float draw(int64_t i, uint64_t which) {
+  const uint32_t w = fl_random_u32(i, 0, which);
+  return i & 1 ? fl_as_f32(w) : (float)(int32_t)w * 0x1p-27f;
+}
+
+static void test_two(size_t k, uint64_t step) {
+  double worst = 0;
+  float ax = 0, ay = 0;
+  for (int64_t i = 0; i < (int64_t)(UINT32_MAX / step); i++) {
+    const float x = draw(i, 1), y = draw(i, 2);
+    const double e = error_of(two[k].f(x, y), two[k].g((double)x, (double)y));
+    if (e > worst) worst = e, ax = x, ay = y;
+  }
+  printf("| %s | %.2f | %.9g, %.9g |\n", two[k].name, worst, (double)ax, (double)ay);
+  fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+  const uint64_t step = argc > 1 ? strtoull(argv[1], NULL, 10) : 251;
+  if (step == 0) return fprintf(stderr, "ulp: the step is a positive number\n"), 2;
+  printf("| function | largest error, ulp | at |\n|---|---|---|\n");
+  for (size_t k = 0; k < sizeof one / sizeof *one; k++) test_one(k, step);
+  for (size_t k = 0; k < sizeof two / sizeof *two; k++) test_two(k, step);
+  return 0;
+}
