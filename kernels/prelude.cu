@@ -37,6 +37,10 @@ FN s1 out_u8(int32_t x) { return (s1)x; }
 FN int32_t in_bool(s1 b) { return b != 0; }
 FN s1 out_bool(int32_t x) { return (s1)(x != 0); }
 
+/* fl_max_f32 and fl_min_f32 in one instruction: NaN wins, +0 is above -0. */
+FN float max_f32(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+FN float min_f32(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+
 /* V elements of S in registers. Starts as zeros ({}), each element is put once. */
 template <class S, int V> struct pack {
   unsigned w[sizeof(S) * V / 4];

@@ -26,7 +26,7 @@ struct scatter_params {
 };
 
 /* The sums of coordinate * stride of linear position i. */
-FN long long place(long long i, long long rank, const long long *size, const long long *stride) {
+__device__ __noinline__ long long place(long long i, long long rank, const long long *size, const long long *stride) {
   long long at = 0;
   for (int d = (int)rank - 1; d >= 0; d--) {
     const long long q = i / size[d];
@@ -128,7 +128,7 @@ extern "C" __global__ void scatter_rank(const __grid_constant__ scatter_params s
       S *const dst = (S *)s.dst + key * s.bm + place(k, s.krank, s.ksize, s.kdst); \
       const S *const src = (const S *)s.src + place(k, s.krank, s.ksize, s.ksrc); \
       T sum = in_##dtype(*dst); \
-      _Pragma("unroll 4") \
+      _Pragma("unroll 2") \
       for (long long j = from; j < to; j++) { \
         const T x = in_##dtype(src[place(s.order[j], s.grank, s.gsize, s.gsrc)]); \
         sum = SUM; \
@@ -170,6 +170,7 @@ struct matmul_params {
     const int t = threadIdx.x, ty = t / 16, tx = t % 16; \
     T sum[4][4] = {}; \
     for (long long k0 = 0; k0 < p.k; k0 += 16) { \
+      _Pragma("unroll 1") \
       for (int i = t; i < 1024; i += 256) { \
         const int ar = p.ak == 1 ? i / 16 : i % 64, ac = p.ak == 1 ? i % 16 : i / 64; \
         const int br = p.bn == 1 ? i / 64 : i % 16, bc = p.bn == 1 ? i % 64 : i / 16; \
@@ -180,6 +181,7 @@ struct matmul_params {
       } \
       __syncthreads(); \
       const int steps = p.k - k0 < 16 ? (int)(p.k - k0) : 16; \
+      _Pragma("unroll 1") \
       for (int k = 0; k < steps; k++) \
         for (int i = 0; i < 4; i++) \
           for (int j = 0; j < 4; j++) { \

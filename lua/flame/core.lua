@@ -15,6 +15,12 @@ local function need_tensor(op, name, x)
 end
 internal.need_tensor = need_tensor
 
+local function need_int(op, name, v)
+  local i = type(v) == "number" and math.tointeger(v)
+  return i or fail(op, "%s must be an integer, got %s", name, type(v) == "number" and tostring(v) or type(v))
+end
+internal.need_int = need_int
+
 local function is_float(x) return x:is_floating_point() end
 
 --- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
@@ -60,8 +66,7 @@ internal.options = options
 --- Position of an axis, 1 to rank.
 local function axis_of(op, x, d)
   local n = math.max(x.ndim, 1)
-  if math.type(d) ~= "integer" and d ~= nil and type(d) == "number" and d == math.floor(d) then d = math.tointeger(d) end
-  if math.type(d) ~= "integer" then fail(op, "axis must be an integer, got %s", type(d)) end
+  d = need_int(op, "axis", d)
   if d == 0 or d > n or d < -n then
     fail(op, "axis %d is out of range, the tensor has %d %s (1 to %d, or -1 to -%d)",
       d, x.ndim, x.ndim == 1 and "axis" or "axes", n, n)
@@ -126,9 +131,12 @@ end, "e")
 local function sizes_of(op, first, ...)
   if type(first) == "table" then
     if select("#", ...) > 0 then fail(op, "sizes come as numbers or as one table, not both") end
-    return first
+  else
+    first = { first, ... }
   end
-  return { first, ... }
+  local sizes = {}
+  for d = 1, #first do sizes[d] = need_int(op, "size", first[d]) end
+  return sizes
 end
 
 def("movedim", 3, function(x, a, b)
@@ -165,6 +173,7 @@ def("tile", 9, function(x, ...)
 end)
 def("repeat_interleave", 3, function(x, n, d)
   need_tensor("repeat_interleave", "x", x)
+  n = need_int("repeat_interleave", "n", n)
   if d == nil then x, d = x:reshape(-1), 1 end
   d = axis_of("repeat_interleave", x, d)
   local wide, last = x:unsqueeze(d + 1).shape, x.shape
@@ -173,6 +182,7 @@ def("repeat_interleave", 3, function(x, n, d)
 end)
 def("roll", 3, function(x, n, d)
   need_tensor("roll", "x", x)
+  n = need_int("roll", "n", n)
   if d == nil then return x:reshape(-1):roll(n, 1):reshape(x.shape):clone() end
   d = axis_of("roll", x, d)
   local size = x.shape[d]
@@ -303,12 +313,14 @@ def("sort", 3, function(x, d, o)
 end)
 def("topk", 4, function(x, k, d, o)
   d, o = axis_and_options("topk", x, d, o, { largest = true })
+  k = need_int("topk", "k", k)
   if k > x.shape[d] then fail("topk", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
   local at = sorted_positions(x, d, o.largest):narrow(d, 1, k):contiguous()
   return x:gather(d, at), at
 end)
 def("kthvalue", 3, function(x, k, d)
   d = axis_of("kthvalue", need_tensor("kthvalue", "x", x), d or -1)
+  k = need_int("kthvalue", "k", k)
   local at = sorted_positions(x, d, false):narrow(d, k, 1):contiguous()
   return x:gather(d, at):squeeze(d):clone(), at:squeeze(d):clone()
 end)
@@ -477,10 +489,6 @@ def("check_finite", 64, function(...)
     if bad > 0 then fail("check_finite", "tensor %d has %d values that are NaN or Inf", i, bad) end
   end
   return ...
-end, "module")
-def("timer", 0, function()
-  local start = os.clock()
-  return function() return os.clock() - start end
 end, "module")
 
 --- Run f n times; raise when handles or bytes grow from the second run on.

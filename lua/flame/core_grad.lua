@@ -268,7 +268,7 @@ end, "module")
 --- Weights that tell the elements of a result apart, the same at each call.
 local function weights(y)
   local n = math.max(y:numel(), 1)
-  return flame.arange(n, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1, y:numel()):reshape(y.shape)
+  return flame.arange(0, n - 1, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1, y:numel()):reshape(y.shape)
 end
 local function weighted(f, xs)
   local results, sum = table.pack(f(table.unpack(xs))), nil

@@ -115,7 +115,8 @@ static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
   return FL_CU_OK;
 }
 static fl_cu_result fake_EventDestroy(fl_cu_event e) { fake_delete(&fake.events, e); return FL_CU_OK; }
-static fl_cu_result fake_EventRecord(fl_cu_event e, fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
+static fl_cu_result fake_EventRecord(fl_cu_event e,
+                                     fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
 static fl_cu_result fake_EventQuery(fl_cu_event e) {
   (void)e;
   if (fake.busy == 0) return FL_CU_OK;
@@ -157,8 +158,10 @@ static fl_cu_result fake_HostAlloc(void **p, size_t bytes, unsigned flags) {
   *p = fake_new(&fake.pinned, bytes);
   return *p ? FL_CU_OK : FL_CU_OUT_OF_MEMORY;
 }
-static fl_cu_result fake_HostFree(void *p) { fake_delete(&fake.pinned, p); return FL_CU_OK; }
-static fl_cu_result fake_CopyIn(fl_cu_ptr dst, const void *src, size_t n, fl_cu_stream s) {
+static fl_cu_result fake_HostFree(void *p) { fake_delete(&fake.pinned,
+                                                         p); return FL_CU_OK; }
+static fl_cu_result fake_CopyIn(fl_cu_ptr dst, const void *src, size_t n,
+                                fl_cu_stream s) {
   (void)s;
   memcpy((void *)(uintptr_t)dst, src, n);
   return FL_CU_OK;
@@ -173,7 +176,8 @@ static fl_cu_result fake_CopyOn(fl_cu_ptr dst, fl_cu_ptr src, size_t n, fl_cu_st
   memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
   return FL_CU_OK;
 }
-static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n, fl_cu_stream s) {
+static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n,
+                                 fl_cu_stream s) {
   (void)s;
   memset((void *)(uintptr_t)dst, v, n);
   return FL_CU_OK;
@@ -182,7 +186,8 @@ static fl_cu_result fake_Memset8(fl_cu_ptr dst, unsigned char v, size_t n, fl_cu
 /* A module remembers the functions asked of it: they are released with it. */
 typedef struct fake_function { struct fake_function *next; char name[64]; } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
-  if (memcmp(image, "FAKECUBIN", 9) != 0 && memcmp(image, "\177ELF", 4) != 0) return FL_CU_INVALID_IMAGE;
+  if (memcmp(image, "FAKECUBIN", 9) != 0 && memcmp(image, "\177ELF",
+                                                   4) != 0) return FL_CU_INVALID_IMAGE;
   *m = fake_new(&fake.modules, sizeof(fake_function));
   fake.loads++;
   return FL_CU_OK;
@@ -196,7 +201,8 @@ static fl_cu_result fake_ModuleUnload(fl_cu_module m) {
   fake_delete(&fake.modules, f);
   return FL_CU_OK;
 }
-static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m, const char *name) {
+static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
+                                           const char *name) {
   fake_function *all = (fake_function *)(void *)m, *g = calloc(1, sizeof *g);
   if (!g) return FL_CU_OUT_OF_MEMORY;
   snprintf(g->name, sizeof g->name, "%s", name);
@@ -209,7 +215,8 @@ static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int 
   (void)f; (void)which; (void)v;
   return FL_CU_OK;
 }
-static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy, unsigned gz,
+static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy,
+                                      unsigned gz,
                                       unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                       fl_cu_stream s, void **params, void **extra) {
   (void)shared; (void)s; (void)extra;
@@ -243,8 +250,10 @@ static fl_cu_result fake_GetErrorString(fl_cu_result r, const char **text) {
 /* ---- NVRTC ---- */
 
 typedef struct fake_program { uint64_t hash; int bad; } fake_program;
-static fl_rtc_result fake_nvrtcVersion(int *major, int *minor) { *major = 13; *minor = 0; return FL_RTC_OK; }
-static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text, const char *name, int n,
+static fl_rtc_result fake_nvrtcVersion(int *major,
+                                       int *minor) { *major = 13; *minor = 0; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text,
+                                             const char *name, int n,
                                              const char *const *headers, const char *const *names) {
   (void)name; (void)n; (void)headers; (void)names;
   fake_program *q = fake_new(&fake.programs, sizeof *q);
@@ -259,19 +268,22 @@ static fl_rtc_result fake_nvrtcDestroyProgram(fl_rtc_program *p) {
   *p = NULL;
   return FL_RTC_OK;
 }
-static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n, const char *const *options) {
+static fl_rtc_result fake_nvrtcCompileProgram(fl_rtc_program p, int n,
+                                              const char *const *options) {
   (void)n; (void)options;
   fake_add(&fake.compiles, 1);
   return ((fake_program *)(void *)p)->bad ? FL_RTC_COMPILATION : FL_RTC_OK;
 }
-static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p, size_t *n) { (void)p; *n = 32; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcGetCUBINSize(fl_rtc_program p,
+                                            size_t *n) { (void)p; *n = 32; return FL_RTC_OK; }
 static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
   memset(cubin, 0, 32);
   memcpy(cubin, "FAKECUBIN", 9);
   memcpy(cubin + 16, &((fake_program *)(void *)p)->hash, 8);
   return FL_RTC_OK;
 }
-static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p, size_t *n) { (void)p; *n = 14; return FL_RTC_OK; }
+static fl_rtc_result fake_nvrtcGetProgramLogSize(fl_rtc_program p,
+                                                 size_t *n) { (void)p; *n = 14; return FL_RTC_OK; }
 static fl_rtc_result fake_nvrtcGetProgramLog(fl_rtc_program p, char *log) {
   (void)p;
   memcpy(log, "flame.cu(1): no", 14);
@@ -282,25 +294,29 @@ static const char *fake_nvrtcGetErrorString(fl_rtc_result r) { return r == FL_RT
 
 /* ---- cuBLASLt ---- */
 
-typedef struct fake_layout { unsigned type; int64_t rows, cols, ld, stride; int32_t batch; } fake_layout;
+typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
+                             stride; int32_t batch; } fake_layout;
 typedef struct fake_desc { unsigned compute, scale; int32_t ta, tb; } fake_desc;
 static size_t fake_cublasLtGetVersion(void) { return 130000; }
 static fl_lt_status fake_cublasLtCreate(fl_lt_handle *h) { *h = fake_new(&fake.lt, 1); return FL_LT_OK; }
 static fl_lt_status fake_cublasLtDestroy(fl_lt_handle h) { fake_delete(&fake.lt, h); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned compute, unsigned scale) {
+static fl_lt_status fake_cublasLtMatmulDescCreate(fl_lt_desc *d, unsigned compute,
+                                                  unsigned scale) {
   fake_desc *q = fake_new(&fake.lt, sizeof *q);
   if (q) *q = (fake_desc){ compute, scale, 0, 0 };
   *d = q;
   return FL_LT_OK;
 }
 static fl_lt_status fake_cublasLtMatmulDescDestroy(fl_lt_desc d) { fake_delete(&fake.lt, d); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned which, const void *p, size_t n) {
+static fl_lt_status fake_cublasLtMatmulDescSetAttribute(fl_lt_desc d, unsigned which,
+                                                        const void *p, size_t n) {
   fake_desc *q = d;
   if (n != 4 || (which != FL_LT_TRANSA && which != FL_LT_TRANSB)) return 7;
   memcpy(which == FL_LT_TRANSA ? &q->ta : &q->tb, p, 4);
   return FL_LT_OK;
 }
-static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned type, uint64_t rows, uint64_t cols, int64_t ld) {
+static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned type,
+                                                    uint64_t rows, uint64_t cols, int64_t ld) {
   if (!rows || !cols || ld < (int64_t)rows) return 7;
   fake_layout *q = fake_new(&fake.lt, sizeof *q);
   if (q) *q = (fake_layout){ type, (int64_t)rows, (int64_t)cols, ld, 0, 1 };
@@ -308,7 +324,8 @@ static fl_lt_status fake_cublasLtMatrixLayoutCreate(fl_lt_layout *l, unsigned ty
   return FL_LT_OK;
 }
 static fl_lt_status fake_cublasLtMatrixLayoutDestroy(fl_lt_layout l) { fake_delete(&fake.lt, l); return FL_LT_OK; }
-static fl_lt_status fake_cublasLtMatrixLayoutSetAttribute(fl_lt_layout l, unsigned which, const void *p, size_t n) {
+static fl_lt_status fake_cublasLtMatrixLayoutSetAttribute(fl_lt_layout l, unsigned which,
+                                                          const void *p, size_t n) {
   fake_layout *q = l;
   if (which == FL_LT_BATCH_COUNT && n == 4) memcpy(&q->batch, p, 4);
   else if (which == FL_LT_BATCH_STRIDE && n == 8) memcpy(&q->stride, p, 8);
@@ -323,12 +340,14 @@ static fl_lt_status fake_cublasLtMatmulPreferenceSetAttribute(fl_lt_preference p
 }
 
 /* The shapes must fit together, as the library demands. */
-static int fake_fits(const fake_desc *d, const fake_layout *a, const fake_layout *b, const fake_layout *c) {
+static int fake_fits(const fake_desc *d, const fake_layout *a, const fake_layout *b,
+                     const fake_layout *c) {
   const int64_t m = d->ta ? a->cols : a->rows, k = d->ta ? a->rows : a->cols;
   const int64_t n = d->tb ? b->rows : b->cols, kb = d->tb ? b->cols : b->rows;
   return m == c->rows && n == c->cols && k == kb && a->batch == b->batch && b->batch == c->batch;
 }
-static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_desc d, fl_lt_layout a,
+static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_desc d,
+                                                        fl_lt_layout a,
     fl_lt_layout b, fl_lt_layout c, fl_lt_layout o, fl_lt_preference p, int want, fl_lt_found *found, int *n) {
   (void)h; (void)o; (void)p; (void)want;
   if (!fake_fits(d, a, b, c)) return 7;
@@ -340,7 +359,8 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
 static double fake_get(const void *p, unsigned type, int64_t i) {
   return type == FL_LT_R_64F ? ((const double *)p)[i] : ((const float *)p)[i];
 }
-static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc, const void *alpha, const void *pa,
+static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc,
+                                        const void *alpha, const void *pa,
     fl_lt_layout al, const void *pb, fl_lt_layout bl, const void *beta, const void *pc, fl_lt_layout cl,
     void *po, fl_lt_layout ol, const fl_lt_algo *algo, void *space, size_t bytes, fl_cu_stream s) {
   const fake_desc *d = desc;
@@ -354,8 +374,10 @@ static fl_lt_status fake_cublasLtMatmul(fl_lt_handle h, fl_lt_desc desc, const v
       for (int64_t i = 0; i < c->rows; i++) {
         double sum = 0;
         for (int64_t k = 0; k < kk; k++)
-          sum += fake_get(pa, a->type, q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
-                 fake_get(pb, b->type, q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
+          sum += fake_get(pa, a->type,
+                          q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
+                 fake_get(pb, b->type,
+                          q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
         const int64_t at = q * c->stride + j * c->ld + i;
         if (c->type == FL_LT_R_64F) ((double *)po)[at] = sum;
         else ((float *)po)[at] = (float)sum;

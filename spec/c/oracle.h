@@ -1,8 +1,8 @@
 /*
 ** For C tests of builders and gradients without a device: a bare context whose memory is
-** malloc's, and an evaluator that walks the window in recorded order and computes every node
-** in f64, element by element. It shares the op values of ops.def with the library and nothing
-** else: no planner, no kernels.
+** malloc's, and an evaluator that walks the window in recorded order and computes every
+** node in f64, element by element. It shares the op values of ops.def with the library
+** and nothing else: no planner, no kernels.
 */
 #ifndef SPEC_ORACLE_H
 #define SPEC_ORACLE_H
@@ -52,17 +52,19 @@ static void close_context(flame_context *c) {
 }
 
 /* STORED node with these values (in the class of dtype), borrowed. */
-static fl_node *stored(flame_context *c, int dtype, int rank, const int64_t *size, const double *v) {
+static fl_node *stored(flame_context *c, int dtype, int rank, const int64_t *size,
+                       const double *v) {
   fl_layout *l = fl_layout_of(&c->layouts, rank, size, NULL);
   fl_buffer *b = fl_buffer_new(c, 0, l->numel * fl_dtype_size(dtype));
   for (int64_t i = 0; i < l->numel; i++) {
-    const fl_scalar s = fl_is_float(dtype) ? (fl_scalar){ .d = v[i] } : (fl_scalar){ .i = (int64_t)v[i] };
+    const fl_scalar s =
+        fl_is_float(dtype) ? (fl_scalar){ .d = v[i] } : (fl_scalar){ .i = (int64_t)v[i] };
     fl_scalar_store((char *)b->ptr + i * fl_dtype_size(dtype), dtype, s);
   }
   return fl_node_stored(c, dtype, b, l, 0);
 }
 
-/* ---- evaluator --------------------------------------------------------------------------- */
+/* ---- evaluator --------------------------------------------------------------------- */
 
 typedef struct { fl_node *node; double *v; } known;
 static known *known_at;
@@ -70,8 +72,10 @@ static int64_t known_n;
 
 static double *values_of(fl_node *n);
 
-/* Row-major element i of shape s, as an index by 'stride' of an array aligned at the right. */
-static int64_t index_in(const fl_layout *s, int64_t i, int rank, const int64_t *size, const int64_t *stride) {
+/* Row-major element i of shape s, as an index by 'stride' of an array aligned at the
+** right. */
+static int64_t index_in(const fl_layout *s, int64_t i, int rank, const int64_t *size,
+                        const int64_t *stride) {
   int64_t at = 0;
   for (int a = s->rank - 1; a >= 0; a--) {
     const int64_t k = s->size[a] ? i % s->size[a] : 0;
@@ -125,7 +129,10 @@ static void eval_reduce(fl_node *n, double *v) {
   const double *x = values_of(n->in[0]);
   const int op = n->op;
   for (int64_t i = 0; i < n->shape->numel; i++)
-    v[i] = op == FL_OP_prod || op == FL_OP_all ? 1 : op == FL_OP_amax ? -INFINITY : op == FL_OP_amin ? INFINITY : 0;
+    v[i] = op == FL_OP_prod || op == FL_OP_all ? 1
+           : op == FL_OP_amax                  ? -INFINITY
+           : op == FL_OP_amin                  ? INFINITY
+                                               : 0;
   double *best = calloc((size_t)n->shape->numel + 1, sizeof *best);
   int64_t *count = calloc((size_t)n->shape->numel + 1, sizeof *count);
   for (int64_t i = 0; i < s->numel; i++) {
@@ -145,7 +152,10 @@ static void eval_gather(fl_node *n, double *v) {
   const int axis = n->attr->axis, own = n->attr->flags & 1, nidx = n->attr->naxes;
   for (int64_t i = 0; i < n->shape->numel; i++) {
     int64_t c[FL_MAX_AXES], r = i, at = 0, p = 0;
-    for (int a = n->shape->rank - 1; a >= 0; a--) { c[a] = r % n->shape->size[a]; r /= n->shape->size[a]; }
+    for (int a = n->shape->rank - 1; a >= 0; a--) {
+      c[a] = r % n->shape->size[a];
+      r /= n->shape->size[a];
+    }
     if (own) {
       for (int a = 0; a < s->rank; a++) if (a != axis) at += c[a] * s->stride[a];
       at += (int64_t)idx[i] * s->stride[axis];
@@ -236,27 +246,36 @@ static void eval_special(fl_node *n, double *v) {
   const int isfloat = fl_is_float(n->dtype);
   const int64_t numel = n->shape->numel;
   switch (n->op) {
-    case FL_OP_fill: for (int64_t i = 0; i < numel; i++) v[i] = isfloat ? n->scal[0].d : (double)n->scal[0].i; break;
-    case FL_OP_iota:
-      for (int64_t i = 0; i < numel; i++)
-        v[i] = isfloat ? n->scal[0].d + n->scal[1].d * (double)i : (double)(n->scal[0].i + n->scal[1].i * i);
-      break;
-    case FL_OP_uniform:
-      for (int64_t i = 0; i < numel; i++)
-        v[i] = fl_random_uniform_f64(i, (uint64_t)n->scal[2].i, (uint64_t)n->scal[3].i, n->scal[0].d, n->scal[1].d);
-      break;
-    case FL_OP_cast: case FL_OP_copy:
-      for (int64_t i = 0; i < numel; i++) v[i] = as_class(values_of(n->in[0])[i], n->dtype);
-      break;
-    case FL_OP_index:
-      for (int64_t i = 0; i < numel; i++) { const double k = values_of(n->in[0])[i]; v[i] = k == -100 ? 0 : k - 1; }
-      break;
-    case FL_OP_gather: eval_gather(n, v); break;
-    case FL_OP_scatter: eval_scatter(n, v); break;
-    case FL_OP_setslice: eval_setslice(n, v); break;
-    case FL_OP_cat: eval_cat(n, v); break;
-    case FL_OP_matmul: eval_matmul(n, v); break;
-    default: printf("oracle: no op %s\n", fl_ops[n->op].name); failed++;
+  case FL_OP_fill:
+    for (int64_t i = 0; i < numel; i++)
+      v[i] = isfloat ? n->scal[0].d : (double)n->scal[0].i;
+    break;
+  case FL_OP_iota:
+    for (int64_t i = 0; i < numel; i++)
+      v[i] = isfloat ? n->scal[0].d + n->scal[1].d * (double)i
+                     : (double)(n->scal[0].i + n->scal[1].i * i);
+    break;
+  case FL_OP_uniform:
+    for (int64_t i = 0; i < numel; i++)
+      v[i] = fl_random_uniform_f64(i, (uint64_t)n->scal[2].i, (uint64_t)n->scal[3].i,
+                                   n->scal[0].d, n->scal[1].d);
+    break;
+  case FL_OP_cast:
+  case FL_OP_copy:
+    for (int64_t i = 0; i < numel; i++) v[i] = as_class(values_of(n->in[0])[i], n->dtype);
+    break;
+  case FL_OP_index:
+    for (int64_t i = 0; i < numel; i++) {
+      const double k = values_of(n->in[0])[i];
+      v[i] = k == -100 ? 0 : k - 1;
+    }
+    break;
+  case FL_OP_gather: eval_gather(n, v); break;
+  case FL_OP_scatter: eval_scatter(n, v); break;
+  case FL_OP_setslice: eval_setslice(n, v); break;
+  case FL_OP_cat: eval_cat(n, v); break;
+  case FL_OP_matmul: eval_matmul(n, v); break;
+  default: printf("oracle: no op %s\n", fl_ops[n->op].name); failed++;
   }
 }
 
@@ -268,7 +287,9 @@ static void eval_elementwise(fl_node *n, double *v) {
     for (int i = 0; i < n->nin; i++) {
       const int isfloat = n->in[i] ? 0 : fl_is_float(n->in[!i] ? n->in[!i]->dtype : n->dtype);
       const int wheres = n->op == FL_OP_where ? fl_is_float(n->dtype) : isfloat;
-      a[i] = x[i] ? at_broadcast(x[i], n->in[i]->shape, n->shape, e) : wheres ? n->scal[i].d : (double)n->scal[i].i;
+      a[i] = x[i]     ? at_broadcast(x[i], n->in[i]->shape, n->shape, e)
+             : wheres ? n->scal[i].d
+                      : (double)n->scal[i].i;
     }
     v[e] = value_of_op(n->op, a[0], a[1], a[2]);
   }
@@ -287,14 +308,17 @@ static double *values_of(fl_node *n) {
   double *v = fresh_values(n);
   if (n->state == FL_STORED) {
     for (int64_t i = 0; i < n->shape->numel; i++) {
-      const int64_t at = n->offset + index_in(n->shape, i, n->layout->rank, n->layout->size, n->layout->stride);
-      const fl_scalar s = fl_scalar_load((char *)n->buffer->ptr + at * fl_dtype_size(n->dtype), n->dtype);
+      const int64_t at = n->offset + index_in(n->shape, i, n->layout->rank,
+                                              n->layout->size, n->layout->stride);
+      const fl_scalar s =
+          fl_scalar_load((char *)n->buffer->ptr + at * fl_dtype_size(n->dtype), n->dtype);
       v[i] = fl_is_float(n->dtype) ? s.d : (double)s.i;
     }
   } else if (n->base) {
     const double *b = values_of(n->base);
     for (int64_t i = 0; i < n->shape->numel; i++)
-      v[i] = b[n->offset + index_in(n->shape, i, n->layout->rank, n->layout->size, n->layout->stride)];
+      v[i] = b[n->offset + index_in(n->shape, i, n->layout->rank, n->layout->size,
+                                    n->layout->stride)];
   } else if (n->state != FL_PENDING) {
     printf("oracle: a %s is not to be read\n", fl_ops[n->op].name);
     failed++;
@@ -309,7 +333,8 @@ static const double *read_node(fl_node *n) {
   flame_context *c = n->ctx;
   for (int64_t i = 0; i < known_n; i++) free(known_at[i].v);
   known_n = 0;
-  for (int64_t i = 0; n->state == FL_PENDING && i < n->index; i++)      /* oldest first: no deep recursion */
+  for (int64_t i = 0; n->state == FL_PENDING && i < n->index;
+       i++) /* oldest first: no deep recursion */
     if (c->win.nodes.at[i]) values_of(c->win.nodes.at[i]);
   return values_of(n);
 }

@@ -1,11 +1,11 @@
 /*
-** Builders: promotion, numbers, broadcasting, shapes and dtypes of results, error texts, and
-** views (chains of random views of pending and stored values against plain copies).
+** Builders: promotion, numbers, broadcasting, shapes and dtypes of results, error texts,
+** and views (chains of random views of pending and stored values against plain copies).
 ** Structure is checked on the nodes, values through the oracle of oracle.h.
 */
 #include "oracle.h"
 
-/* ---- helpers ------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------- */
 
 static fl_node *zeros(flame_context *c, int dtype, int rank, int64_t a, int64_t b, int64_t d) {
   const int64_t size[3] = { a, b, d };
@@ -28,7 +28,7 @@ static int says(flame_context *c, const fl_node *n, const char *text) {
   return ok;
 }
 
-/* ---- promotion and numbers -------------------------------------------------------------------- */
+/* ---- promotion and numbers --------------------------------------------------------- */
 
 static void test_promotion(void) {
   flame_context *c = open_context();
@@ -44,7 +44,8 @@ static void test_promotion(void) {
     }
   CHECK(n_add(vec(c, FLAME_F16), vec(c, FLAME_BF16))->dtype == FLAME_F32);
   CHECK(n_add(vec(c, FLAME_U8), vec(c, FLAME_I8))->dtype == FLAME_I16);
-  CHECK(n_add(vec(c, FLAME_F16), zeros(c, FLAME_F32, 0, 0, 0, 0))->dtype == FLAME_F32);   /* 0-d counts */
+  CHECK(n_add(vec(c, FLAME_F16), zeros(c, FLAME_F32, 0, 0, 0, 0))->dtype ==
+        FLAME_F32); /* 0-d counts */
   FL_LEAVE(c);
   close_context(c);
 }
@@ -52,7 +53,8 @@ static void test_promotion(void) {
 static void test_numbers(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  fl_node *h = vec(c, FLAME_F16), *i = vec(c, FLAME_I32), *u = vec(c, FLAME_U8), *b = vec(c, FLAME_BOOL);
+  fl_node *h = vec(c, FLAME_F16), *i = vec(c, FLAME_I32), *u = vec(c, FLAME_U8),
+          *b = vec(c, FLAME_BOOL);
   fl_node *y = n_mul(h, n_num(c, 2.1));
   CHECK(y->dtype == FLAME_F16 && y->in[1] == NULL && y->scal[1].d == 2.1);
   y = n_sub(n_int(c, 3), h);
@@ -63,18 +65,22 @@ static void test_numbers(void) {
   CHECK(y->dtype == FLAME_F32 && y->in[0]->op == FL_OP_cast && y->scal[1].d == 2);
   CHECK(n_add(b, n_int(c, 1))->dtype == FLAME_I64 && n_add(b, n_num(c, 1))->dtype == FLAME_F32);
   CHECK(n_div(i, n_int(c, 2))->dtype == FLAME_F32 && n_div(i, n_int(c, 2))->scal[1].d == 2);
-  CHECK(n_exp(i)->dtype == FLAME_F32 && n_exp(b)->dtype == FLAME_F32 && n_exp(h)->dtype == FLAME_F16);
+  CHECK(n_exp(i)->dtype == FLAME_F32 && n_exp(b)->dtype == FLAME_F32 &&
+        n_exp(h)->dtype == FLAME_F16);
   CHECK(says(c, n_add(u, n_int(c, 256)), "add: 256 does not fit in u8"));
   CHECK(says(c, n_lt(u, n_int(c, -1)), "lt: -1 does not fit in u8"));
   CHECK(says(c, n_neg(b), "neg: dtype bool is not supported"));
-  CHECK(says(c, n_bitwise_and(h, i), "bitwise_and: dtype f16 is not supported, need integers or bool"));
+  CHECK(says(c, n_bitwise_and(h, i),
+             "bitwise_and: dtype f16 is not supported, need integers or bool"));
   y = n_add(n_int(c, 1), n_num(c, 2));                                    /* two numbers: 0-d f32 */
   CHECK(y && y->dtype == FLAME_F32 && shape_is(y, 0, 0, 0, 0) && *read_node(y) == 3);
   y = n_where(b, n_int(c, 1), n_int(c, 2));
-  CHECK(y->dtype == FLAME_I64 && y->scal[2].i == 2 && n_where(b, n_num(c, 1), n_int(c, 0))->dtype == FLAME_F32);
+  CHECK(y->dtype == FLAME_I64 && y->scal[2].i == 2 &&
+        n_where(b, n_num(c, 1), n_int(c, 0))->dtype == FLAME_F32);
   CHECK(n_where(b, h, n_num(c, 0))->dtype == FLAME_F16 && n_where(b, i, h)->dtype == FLAME_F16);
   CHECK(says(c, n_where(h, h, h), "where: the condition is f16, need bool"));
-  CHECK(n_pow(h, n_num(c, 2))->op == FL_OP_square && n_pow(h, n_int(c, -1))->op == FL_OP_reciprocal);
+  CHECK(n_pow(h, n_num(c, 2))->op == FL_OP_square &&
+        n_pow(h, n_int(c, -1))->op == FL_OP_reciprocal);
   CHECK(n_pow(i, n_num(c, 0.5))->op == FL_OP_sqrt && n_pow(h, n_int(c, 3))->op == FL_OP_mul);
   CHECK(n_pow(i, n_int(c, 2))->dtype == FLAME_I32 && n_pow(h, n_num(c, 2.5))->op == FL_OP_pow);
   CHECK(says(c, n_pow(i, n_int(c, -1)), "pow: integers to the negative power -1"));
@@ -85,24 +91,31 @@ static void test_numbers(void) {
   close_context(c);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------ */
+/* ---- shapes ------------------------------------------------------------------------ */
 
 static void test_broadcasting(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  fl_node *a = zeros(c, FLAME_F32, 2, 2, 3, 0), *b = zeros(c, FLAME_F32, 1, 3, 0, 0), *d = zeros(c, FLAME_F32, 3, 4, 2, 1);
+  fl_node *a = zeros(c, FLAME_F32, 2, 2, 3, 0), *b = zeros(c, FLAME_F32, 1, 3, 0, 0),
+          *d = zeros(c, FLAME_F32, 3, 4, 2, 1);
   const int64_t before = c->win.live;
   fl_node *y = n_add(n_add(a, b), d);
-  CHECK(shape_is(y, 3, 4, 2, 3) && c->win.live == before + 2 && y->in[1] == d);      /* no expand nodes */
-  CHECK(shape_is(n_mul(zeros(c, FLAME_F32, 1, 0, 0, 0), zeros(c, FLAME_F32, 2, 5, 1, 0)), 2, 5, 0, 0));
+  CHECK(shape_is(y, 3, 4, 2, 3) && c->win.live == before + 2 &&
+        y->in[1] == d); /* no expand nodes */
+  CHECK(shape_is(n_mul(zeros(c, FLAME_F32, 1, 0, 0, 0), zeros(c, FLAME_F32, 2, 5, 1, 0)),
+                 2, 5, 0, 0));
   CHECK(shape_is(n_where(zeros(c, FLAME_BOOL, 2, 2, 1, 0), b, n_num(c, 0)), 2, 2, 3, 0));
-  CHECK(says(c, n_add(a, zeros(c, FLAME_F32, 1, 4, 0, 0)), "add: shapes (2, 3) and (4) do not broadcast"));
+  CHECK(says(c, n_add(a, zeros(c, FLAME_F32, 1, 4, 0, 0)),
+             "add: shapes (2, 3) and (4) do not broadcast"));
   fl_node *g = n_fill(c, FLAME_F32, 1, 1, (int64_t[]){ 3 }, (fl_scalar){ .d = 0 });
   CHECK(says(c, n_add(g, b), "add: x is on cuda:0 and y on cpu; use y:to(x.device)"));
-  fl_node *long1 = zeros(c, FLAME_F32, 2, INT64_C(1) << 40, 1, 0), *long2 = zeros(c, FLAME_F32, 2, 1, INT64_C(1) << 40, 0);
+  fl_node *long1 = zeros(c, FLAME_F32, 2, INT64_C(1) << 40, 1, 0),
+          *long2 = zeros(c, FLAME_F32, 2, 1, INT64_C(1) << 40, 0);
   CHECK(says(c, n_add(long1, long2), "elements are too many"));
   CHECK(says(c, zeros(c, FLAME_F32, 2, -1, 2, 0), "full: size -1 is negative"));
-  CHECK(says(c, n_fill(c, 1, 0, 9, (int64_t[9]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 }, (fl_scalar){ 0 }), "9 axes, at most 8"));
+  CHECK(says(
+      c, n_fill(c, 1, 0, 9, (int64_t[9]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 }, (fl_scalar){ 0 }),
+      "9 axes, at most 8"));
   CHECK(n_add(NULL, a) == NULL && n_exp(NULL) == NULL && c->err.code == FLAME_OK);
   FL_LEAVE(c);
   close_context(c);
@@ -111,13 +124,15 @@ static void test_broadcasting(void) {
 static void test_reductions(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  fl_node *x = zeros(c, FLAME_F16, 3, 2, 3, 4), *i = zeros(c, FLAME_I8, 1, 3, 0, 0), *e = zeros(c, FLAME_F32, 2, 2, 0, 0);
+  fl_node *x = zeros(c, FLAME_F16, 3, 2, 3, 4), *i = zeros(c, FLAME_I8, 1, 3, 0, 0),
+          *e = zeros(c, FLAME_F32, 2, 2, 0, 0);
   fl_node *s = n_sum(x, 5, 1);
   CHECK(shape_is(s, 3, 1, 3, 1) && s->op == FL_OP_sum && s->axes == 5 && s->dtype == FLAME_F16);
   s = n_sum(x, 5, 0);
   CHECK(shape_is(s, 1, 3, 0, 0) && s->op == FL_OP_view && s->base->op == FL_OP_sum);
   CHECK(shape_is(n_sum(x, FL_ALL_AXES, 0), 0, 0, 0, 0));
-  CHECK(n_sum(i, 1, 0)->dtype == FLAME_I64 && n_prod(zeros(c, FLAME_BOOL, 1, 2, 0, 0), 1, 0)->dtype == FLAME_I64);
+  CHECK(n_sum(i, 1, 0)->dtype == FLAME_I64 &&
+        n_prod(zeros(c, FLAME_BOOL, 1, 2, 0, 0), 1, 0)->dtype == FLAME_I64);
   CHECK(n_amax(i, 1, 0)->dtype == FLAME_I8 && n_argmax(x, 4, 0)->dtype == FLAME_I64);
   CHECK(n_any(x, 1, 0)->dtype == FLAME_BOOL && n_any(x, 1, 1)->in[0]->dtype == FLAME_BOOL);
   CHECK(shape_is(n_sum(e, 2, 0), 1, 2, 0, 0) && *read_node(n_prod(e, FL_ALL_AXES, 0)) == 1);
@@ -128,7 +143,8 @@ static void test_reductions(void) {
   CHECK(says(c, n_mean(i, 1, 0), "mean: dtype i8 is not supported; cast first"));
   CHECK(says(c, n_var(i, 1, 1, 0), "var: dtype i8"));
   fl_node *scalar = zeros(c, FLAME_F32, 0, 0, 0, 0);
-  CHECK(n_sum(scalar, FL_ALL_AXES, 0) != scalar && *read_node(n_argmax(scalar, FL_ALL_AXES, 0)) == 1);
+  CHECK(n_sum(scalar, FL_ALL_AXES, 0) != scalar &&
+        *read_node(n_argmax(scalar, FL_ALL_AXES, 0)) == 1);
   CHECK(n_mean(x, 4, 0)->dtype == FLAME_F16 && n_mean(x, 4, 0)->in[0]->dtype == FLAME_F32);
   FL_LEAVE(c);
   close_context(c);
@@ -137,57 +153,79 @@ static void test_reductions(void) {
 static void test_errors(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  fl_node *a = zeros(c, FLAME_F32, 2, 4, 3, 0), *b = zeros(c, FLAME_F32, 2, 5, 2, 0), *f = vec(c, FLAME_F32);
+  fl_node *a = zeros(c, FLAME_F32, 2, 4, 3, 0), *b = zeros(c, FLAME_F32, 2, 5, 2, 0),
+          *f = vec(c, FLAME_F32);
   CHECK(says(c, n_matmul(a, b), "matmul: inner sizes differ, (4, 3) and (5, 2)"));
-  CHECK(says(c, n_matmul(a, zeros(c, FLAME_F32, 0, 0, 0, 0)), "matmul: both need at least one axis"));
-  CHECK(says(c, n_matmul(zeros(c, FLAME_F32, 3, 2, 4, 3), zeros(c, FLAME_F32, 3, 3, 3, 4)), "matmul: batch sizes do not broadcast, (2, 4, 3) and (3, 3, 4)"));
-  CHECK(says(c, n_reshape(a, 2, (int64_t[]){ 5, -1 }), "reshape: shape (4, 3) can not become (5, -1)"));
+  CHECK(says(c, n_matmul(a, zeros(c, FLAME_F32, 0, 0, 0, 0)),
+             "matmul: both need at least one axis"));
+  CHECK(says(c,
+             n_matmul(zeros(c, FLAME_F32, 3, 2, 4, 3), zeros(c, FLAME_F32, 3, 3, 3, 4)),
+             "matmul: batch sizes do not broadcast, (2, 4, 3) and (3, 3, 4)"));
+  CHECK(says(c, n_reshape(a, 2, (int64_t[]){ 5, -1 }),
+             "reshape: shape (4, 3) can not become (5, -1)"));
   CHECK(says(c, n_reshape(a, 2, (int64_t[]){ -1, -1 }), "reshape: shape (4, 3) can not become"));
   CHECK(says(c, n_reshape(zeros(c, FLAME_F32, 1, 0, 0, 0), 2, (int64_t[]){ 0, -1 }), "reshape"));
   CHECK(says(c, n_permute(a, (int[]){ 0, 0 }), "permute: axis 1 appears twice"));
   CHECK(says(c, n_transpose(a, 0, 2), "transpose: axis 3 is out of range for shape (4, 3)"));
-  CHECK(says(c, n_slice(a, 0, 2, 3, 1), "slice: 3 positions from 3 by 1 leave axis 1 of shape (4, 3)"));
+  CHECK(says(c, n_slice(a, 0, 2, 3, 1),
+             "slice: 3 positions from 3 by 1 leave axis 1 of shape (4, 3)"));
   CHECK(says(c, n_select(a, 1, 3), "select: position 4 is outside axis 2 of shape (4, 3)"));
   CHECK(says(c, n_expand(a, 2, (int64_t[]){ 4, 4 }), "expand: shape (4, 3) can not become (4, 4)"));
-  CHECK(says(c, n_index(f, 3, 0, "gather"), "gather: the index tensor is f32, need an integer dtype"));
-  CHECK(says(c, n_cat(c, 2, (fl_node *[]){ a, b }, 0), "cat: shapes (4, 3) and (5, 2) differ outside axis 1"));
+  CHECK(says(c, n_index(f, 3, 0, "gather"),
+             "gather: the index tensor is f32, need an integer dtype"));
+  CHECK(says(c, n_cat(c, 2, (fl_node *[]){ a, b }, 0),
+             "cat: shapes (4, 3) and (5, 2) differ outside axis 1"));
   CHECK(says(c, n_stack(c, 2, (fl_node *[]){ a, b }, 0), "stack: shapes (4, 3) and (5, 2) differ"));
-  CHECK(says(c, n_strided(a, 1, (int64_t[]){ 5 }, (int64_t[]){ 3 }, 0), "strided: the layout leaves the 12 elements"));
+  CHECK(says(c, n_strided(a, 1, (int64_t[]){ 5 }, (int64_t[]){ 3 }, 0),
+             "strided: the layout leaves the 12 elements"));
   fl_node *i = vec(c, FLAME_I64);
   const int64_t zero = 0, one = 1, three = 3;
-  CHECK(says(c, n_setslice(i, &zero, &one, &three, f), "a float can not be written into dtype i64"));
-  CHECK(says(c, n_setslice(i, &zero, &one, &three, n_num(c, 1.5)), "a float can not be written into dtype i64"));
-  CHECK(says(c, n_setslice(f, &one, &one, &three, f), "x[…] = v: 3 positions from 2 by 1 leave axis 1 of shape (3)"));
-  CHECK(says(c, n_setslice(f, &zero, &one, &three, a), "x[…] = v: a value of shape (4, 3) does not fit a region of shape (3)"));
+  CHECK(says(c, n_setslice(i, &zero, &one, &three, f),
+             "a float can not be written into dtype i64"));
+  CHECK(says(c, n_setslice(i, &zero, &one, &three, n_num(c, 1.5)),
+             "a float can not be written into dtype i64"));
+  CHECK(says(c, n_setslice(f, &one, &one, &three, f),
+             "x[…] = v: 3 positions from 2 by 1 leave axis 1 of shape (3)"));
+  CHECK(says(c, n_setslice(f, &zero, &one, &three, a),
+             "x[…] = v: a value of shape (4, 3) does not fit a region of shape (3)"));
   CHECK(says(c, n_linear(f, b, &fl_none), "linear: x has shape (3) and w (5, 2)"));
-  CHECK(says(c, n_layer_norm(a, 1, zeros(c, FLAME_F32, 1, 4, 0, 0), &fl_none, 1e-5), "layer_norm: weight has shape (4), need (3)"));
-  CHECK(says(c, n_cross_entropy(a, zeros(c, FLAME_I64, 1, 5, 0, 0), &fl_none, 1, -100, 0), "cross_entropy: input has shape (4, 3) and target (5), need (4)"));
+  CHECK(says(c, n_layer_norm(a, 1, zeros(c, FLAME_F32, 1, 4, 0, 0), &fl_none, 1e-5),
+             "layer_norm: weight has shape (4), need (3)"));
+  CHECK(says(c, n_cross_entropy(a, zeros(c, FLAME_I64, 1, 5, 0, 0), &fl_none, 1, -100, 0),
+             "cross_entropy: input has shape (4, 3) and target (5), need (4)"));
   CHECK(says(c, n_softmax(a, 2), "softmax: axis 3 is out of range"));
   CHECK(says(c, n_dropout(a, 1.5), "dropout: p = 1.5, need 0 <= p <= 1"));
-  CHECK(says(c, n_random(c, FL_OP_uniform, FLAME_I64, 0, 1, &three, 0, 1), "uniform: dtype i64 is not supported, need a float type"));
-  CHECK(says(c, n_random(c, FL_OP_randint, FLAME_I64, 0, 1, &three, 5, 4), "randint: the range from 5 to 4 is empty"));
+  CHECK(says(c, n_random(c, FL_OP_uniform, FLAME_I64, 0, 1, &three, 0, 1),
+             "uniform: dtype i64 is not supported, need a float type"));
+  CHECK(says(c, n_random(c, FL_OP_randint, FLAME_I64, 0, 1, &three, 5, 4),
+             "randint: the range from 5 to 4 is empty"));
   CHECK(says(c, n_exp(n_add(a, b)), "add: shapes"));               /* the first error stays */
   FL_LEAVE(c);
   close_context(c);
 }
 
-/* ---- structure of moving ops ---------------------------------------------------------------------- */
+/* ---- structure of moving ops ------------------------------------------------------- */
 
 static void test_products(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  fl_node *m = zeros(c, FLAME_F32, 2, 4, 3, 0), *v = vec(c, FLAME_F32), *t = zeros(c, FLAME_F32, 3, 2, 5, 4);
-  CHECK(shape_is(n_matmul(m, v), 1, 4, 0, 0) && shape_is(n_matmul(v, n_transpose(m, 0, 1)), 1, 4, 0, 0));
+  fl_node *m = zeros(c, FLAME_F32, 2, 4, 3, 0), *v = vec(c, FLAME_F32),
+          *t = zeros(c, FLAME_F32, 3, 2, 5, 4);
+  CHECK(shape_is(n_matmul(m, v), 1, 4, 0, 0) &&
+        shape_is(n_matmul(v, n_transpose(m, 0, 1)), 1, 4, 0, 0));
   CHECK(shape_is(n_matmul(v, v), 0, 0, 0, 0));
   fl_node *y = n_matmul(t, m);
-  CHECK(shape_is(y, 3, 2, 5, 3) && y->op == FL_OP_view && shape_is(y->base, 2, 10, 3, 0));      /* rows flattened */
+  CHECK(shape_is(y, 3, 2, 5, 3) && y->op == FL_OP_view &&
+        shape_is(y->base, 2, 10, 3, 0)); /* rows flattened */
   y = n_matmul(n_permute(t, (int[]){ 1, 0, 2 }), m);
   CHECK(shape_is(y, 3, 5, 2, 3) && y->op == FL_OP_matmul);
   y = n_matmul(zeros(c, FLAME_F32, 2, 6, 5, 0), t);
   CHECK(shape_is(y, 3, 2, 6, 4) && y->op == FL_OP_matmul && shape_is(y->in[0], 2, 6, 5, 0));
   CHECK(shape_is(n_matmul(v, zeros(c, FLAME_F32, 3, 2, 3, 4)), 2, 2, 4, 0));
   CHECK(n_matmul(zeros(c, FLAME_F16, 2, 4, 3, 0), v)->dtype == FLAME_F32);
-  CHECK(shape_is(n_linear(t, zeros(c, FLAME_F32, 2, 7, 4, 0), zeros(c, FLAME_F32, 1, 7, 0, 0)), 3, 2, 5, 7));
+  CHECK(shape_is(
+      n_linear(t, zeros(c, FLAME_F32, 2, 7, 4, 0), zeros(c, FLAME_F32, 1, 7, 0, 0)), 3, 2,
+      5, 7));
   FL_LEAVE(c);
   close_context(c);
 }
@@ -204,7 +242,10 @@ static void test_joins(void) {
   CHECK(got[0] == 1 && got[3] == 1 && got[6] == 4 && got[899 * 3 + 2] == 6);
   CHECK(n_cat(c, 2, (fl_node *[]){ x, vec(c, FLAME_F64) }, 0) == NULL);
   flame_clear_error(c);
-  y = n_cat(c, 3, (fl_node *[]){ zeros(c, FLAME_F64, 1, 0, 0, 0), x, zeros(c, FLAME_I8, 2, 0, 3, 0) }, 0);
+  y = n_cat(
+      c, 3,
+      (fl_node *[]){ zeros(c, FLAME_F64, 1, 0, 0, 0), x, zeros(c, FLAME_I8, 2, 0, 3, 0) },
+      0);
   CHECK(shape_is(y, 2, 2, 3, 0) && y->dtype == FLAME_F64);
   CHECK(shape_is(n_stack(c, 2, (fl_node *[]){ x, x }, 2), 3, 2, 3, 2));
   got = read_node(n_pad(x, (int64_t[]){ 0, 1 }, (int64_t[]){ 0, -1 }, 9));
@@ -220,16 +261,19 @@ static void test_random(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
   const int64_t five = 5;
-  fl_node *a = n_random(c, FL_OP_uniform, FLAME_F32, 0, 1, &five, 0, 1), *b = n_random(c, FL_OP_normal, FLAME_F64, 0, 1, &five, 2, 3);
-  fl_node *d = n_random(c, FL_OP_randint, FLAME_I32, 0, 1, &five, -1, 9), *e = n_random(c, FL_OP_uniform, FLAME_F16, 0, 1, &five, 0, 1);
-  CHECK(a->scal[2].i == 0 && a->scal[3].i == 7 && b->scal[2].i == 2 && d->scal[2].i == 5 && e->scal[2].i == 8);
+  fl_node *a = n_random(c, FL_OP_uniform, FLAME_F32, 0, 1, &five, 0, 1),
+          *b = n_random(c, FL_OP_normal, FLAME_F64, 0, 1, &five, 2, 3);
+  fl_node *d = n_random(c, FL_OP_randint, FLAME_I32, 0, 1, &five, -1, 9),
+          *e = n_random(c, FL_OP_uniform, FLAME_F16, 0, 1, &five, 0, 1);
+  CHECK(a->scal[2].i == 0 && a->scal[3].i == 7 && b->scal[2].i == 2 &&
+        d->scal[2].i == 5 && e->scal[2].i == 8);
   CHECK(b->scal[0].d == 2 && b->scal[1].d == 3 && d->scal[0].i == -1 && d->scal[1].i == 9);
   CHECK(c->rng.counter == 10);
   FL_LEAVE(c);
   close_context(c);
 }
 
-/* ---- views against copies ---------------------------------------------------------------------------- */
+/* ---- views against copies ---------------------------------------------------------- */
 
 typedef struct { int rank; int64_t size[8], numel; double v[4096]; } model;   /* always row-major */
 static uint64_t state = 5;
@@ -238,8 +282,10 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* y takes from x: element at coordinates k of y is x at start + k * step on axis from[a]. */
-static void model_map(const model *x, model *y, const int64_t *start, const int64_t *step, const int *from) {
+/* y takes from x: element at coordinates k of y is x at start + k * step on axis
+** from[a]. */
+static void model_map(const model *x, model *y, const int64_t *start, const int64_t *step,
+                      const int *from) {
   int64_t stride[8], at[8] = { 0 };
   fl_row_major(x->rank, x->size, stride);
   y->numel = 1;
@@ -248,7 +294,8 @@ static void model_map(const model *x, model *y, const int64_t *start, const int6
   for (int a = 0; a < x->rank; a++) base += start[a] * stride[a];
   for (int64_t i = 0; i < y->numel; i++) {
     int64_t p = base;
-    for (int a = 0; a < y->rank; a++) if (from[a] >= 0) p += at[a] * step[from[a]] * stride[from[a]];
+    for (int a = 0; a < y->rank; a++)
+      if (from[a] >= 0) p += at[a] * step[from[a]] * stride[from[a]];
     y->v[i] = x->v[p];
     for (int a = y->rank - 1; a >= 0 && ++at[a] == y->size[a]; a--) at[a] = 0;
   }
@@ -273,7 +320,11 @@ static fl_node *random_view(fl_node *n, const model *x, model *y) {
     return n_slice(n, a, start[a], count[a], step[a]);
   }
   if (kind == 1 && x->rank) {                                              /* permute */
-    for (int k = x->rank - 1; k > 0; k--) { const int j = (int)below(k + 1), t = perm[k]; perm[k] = perm[j]; perm[j] = t; }
+    for (int k = x->rank - 1; k > 0; k--) {
+      const int j = (int)below(k + 1), t = perm[k];
+      perm[k] = perm[j];
+      perm[j] = t;
+    }
     for (int k = 0; k < x->rank; k++) { y->size[k] = x->size[perm[k]]; from[k] = perm[k]; }
     model_map(x, y, start, step, from);
     return n_permute(n, perm);
@@ -294,7 +345,7 @@ static fl_node *random_view(fl_node *n, const model *x, model *y) {
     return n_expand(n, y->rank, y->size);
   }
   memcpy(y, x, sizeof *y);
-  if (kind == 4) {                                                         /* reshape: merge two, or split one */
+  if (kind == 4) { /* reshape: merge two, or split one */
     if (x->rank > 1 && below(2)) {
       const int k = a ? a - 1 : 0;
       y->size[k] *= y->size[k + 1];
@@ -329,11 +380,13 @@ static void test_views(void) {
     for (int a = 0; a < m[0].rank; a++) m[0].numel *= m[0].size[a] = 1 + below(6);
     for (int64_t i = 0; i < m[0].numel; i++) m[0].v[i] = (double)i;
     fl_node *n = round % 2 ? stored(c, FLAME_F64, m[0].rank, m[0].size, m[0].v)
-               : n_iota(c, FLAME_F64, 0, m[0].rank, m[0].size, (fl_scalar){ .d = 0 }, (fl_scalar){ .d = 1 });
+                           : n_iota(c, FLAME_F64, 0, m[0].rank, m[0].size,
+                                    (fl_scalar){ .d = 0 }, (fl_scalar){ .d = 1 });
     int now = 0, ok = 1;
     for (int k = 0; ok && k < 6; k++, now = !now) {
       n = random_view(n, &m[now], &m[!now]);
-      ok = n && n->shape->numel == m[!now].numel && (round % 2 == 0 || n->state == FL_STORED || n->op == FL_OP_copy || n->base);
+      ok = n && n->shape->numel == m[!now].numel &&
+           (round % 2 == 0 || n->state == FL_STORED || n->op == FL_OP_copy || n->base);
       ok = ok && (!n->base || (n->base->op != FL_OP_view && n->base->state == FL_PENDING));
       copies += n && n->base && n->base->op == FL_OP_copy;
       const double *v = ok ? read_node(n) : NULL;
@@ -342,7 +395,10 @@ static void test_views(void) {
     if (ok) passed++;
     else { failed++; printf("views: round %d: %s\n", round, flame_error(c)); }
     FL_LEAVE(c);
-    if (c->nodes.live || c->attrs.live || c->buffers.live) { failed++; printf("views: round %d leaks\n", round); }
+    if (c->nodes.live || c->attrs.live || c->buffers.live) {
+      failed++;
+      printf("views: round %d leaks\n", round);
+    }
     fl_tensor_close(c);
     free(c);
   }

@@ -382,7 +382,7 @@ static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPER
   fl_scalar value[48];
   void *ext[3 * MAX_OPERANDS];
   fl_step step = { .kind = FL_S_KERNEL, .count = n, .kernel = k };
-  fl_plan p = { .nstep = 1, .step = &step, .mem = &u->c->mem };
+  fl_plan p = { .nstep = 1, .nfault = 4, .step = &step, .mem = &u->c->mem };
   for (int j = 0; j < n; j++) {
     k[j] = s[j]->k;
     k[j].operand = operand[j];
@@ -425,6 +425,10 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
           ok = 0;
         }
     check(ok, "random kernel", seed);
+    if (getenv("VERBOSE") && (fault.site != want.site || (want.site >= 0 && fault.position != want.position))) {
+      printf("  fault %d %ld, want %d %ld\n", fault.site, (long)fault.position, want.site, (long)want.position);
+      for (int j = 0; j < n; j++) describe(s[j]);
+    }
     check(fault.site == want.site && (want.site < 0 || fault.position == want.position), "fault", seed);
     for (int j = 0; j < n; j++) free_copies(s[j], got[j]);
   }

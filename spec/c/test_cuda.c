@@ -4,21 +4,12 @@
 */
 #include "fake_driver.c"
 #include "base/env.h"
-#include "cuda/state.h"
+#include "cuda_sample.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int passed, failed;
-
-static void check_at(int ok, const char *what, int line) {
-  if (ok) { passed++; return; }
-  failed++;
-  printf("test_cuda.c:%d: failed: %s\n", line, what);
-}
-#define CHECK(x) check_at((x) != 0, #x, __LINE__)
 
 /* ---- a context and a device ---- */
 
@@ -32,61 +23,6 @@ static void close_fake(flame_context *c, fl_device *d) {
   if (d->table) d->table->close(d);
   CHECK(fake_leaks() == 0 && fake.bytes == 0);
   CHECK(c->mem.live_bytes == 0 && c->mem.live_blocks == 0);
-}
-
-/* ---- a plan made by hand ---- */
-
-enum { N = 1000, STEPS = 5, KERNELS = 7 };
-typedef struct sample {
-  fl_plan plan;
-  fl_step step[STEPS];
-  fl_kernel kernel[KERNELS];
-  fl_instr instr[KERNELS][3];
-  fl_operand operand[KERNELS][3];
-  fl_store store[KERNELS];
-  fl_matmul matmul;
-  fl_ext ext[2];
-  fl_out out[2];
-} sample;
-
-/* out[to] = ext[0] op ext[1] over n elements */
-static void make_kernel(sample *p, int i, int op, int64_t n, int to) {
-  fl_kernel *k = &p->kernel[i];
-  *k = (fl_kernel){ .kind = FL_K_MAP, .nkept = 1, .size = { n }, .points = n, .rows = n, .n = 1,
-                    .ninstr = 3, .noperand = 3, .nstore = 1, .instr = p->instr[i],
-                    .operand = p->operand[i], .store = &p->store[i] };
-  for (int j = 0; j < 3; j++) {
-    p->operand[i][j] = (fl_operand){ .dtype = FLAME_F32, .reads = j < 2, .writes = j == 2,
-                                     .aligned16 = 1, .stride = { 1 } };
-    p->operand[i][j].place = (fl_place){ .where = j < 2 ? FL_AT_EXT : FL_AT_OUT, .index = j < 2 ? j : to };
-  }
-  p->instr[i][0] = (fl_instr){ .code = FL_I_LOAD, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1, .arg = 0 };
-  p->instr[i][1] = (fl_instr){ .code = FL_I_LOAD, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1, .arg = 1 };
-  p->instr[i][2] = (fl_instr){ .code = FL_I_OP, .dtype = FLAME_F32, .from = FLAME_F32, .level = 1,
-                               .op = (uint16_t)op, .a = 0, .b = 1 };
-  p->store[i] = (fl_store){ .value = 2, .operand = 2 };
-}
-
-/* Two kernels, three of one structure as one step, a product of 10 x 10 matrices, a copy. */
-static void make_sample(sample *p, flame_context *c, int extra_op) {
-  memset(p, 0, sizeof *p);
-  make_kernel(p, 0, FL_OP_add, N, 0);
-  make_kernel(p, 1, extra_op, N, 0);
-  for (int i = 2; i < 5; i++) make_kernel(p, i, FL_OP_mul, N - i, 0);
-  p->step[0] = (fl_step){ .kind = FL_S_KERNEL, .count = 1, .kernel = &p->kernel[0] };
-  p->step[1] = (fl_step){ .kind = FL_S_KERNEL, .count = 1, .kernel = &p->kernel[1] };
-  p->step[2] = (fl_step){ .kind = FL_S_KERNEL, .count = 3, .kernel = &p->kernel[2] };
-  p->matmul = (fl_matmul){ .dtype = FLAME_F32, .m = 10, .n = 10, .k = 10, .at = { FL_AT_EXT, 0, 0 },
-                           .bt = { FL_AT_EXT, 1, 0 }, .ct = { FL_AT_OUT, 1, 0 },
-                           .as = { 10, 1 }, .bs = { 10, 1 } };
-  p->step[3] = (fl_step){ .kind = FL_S_MATMUL, .matmul = &p->matmul };
-  p->step[4] = (fl_step){ .kind = FL_S_COPY, .from = { FL_AT_EXT, 0, 0 }, .to = { FL_AT_OUT, 0, 0 }, .bytes = 4 * N };
-  p->plan = (fl_plan){ .device = 1, .next = 2, .nout = 2, .nscalar = 2, .nstep = STEPS, .nfault = 1,
-                       .ext = p->ext, .out = p->out, .step = p->step, .mem = &c->mem };
-}
-
-static void drop_sample(sample *p) {
-  if (p->plan.prepared) p->plan.unprepare(&p->plan);
 }
 
 /* ---- the whole life of a device, failing at one place ---- */
@@ -112,7 +48,11 @@ static int again(life *l, flame_status e, int *tries) {
   return 1;
 }
 #define STEP(l, call) \
-  do { int tries_ = 0; while (again((l), (call), &tries_)) { } if ((l)->broken) goto done; } while (0)
+  do { \
+    int tries_ = 0; \
+    while (again((l), (call), &tries_)) { } \
+    if ((l)->broken) goto done; \
+  } while (0)
 
 static flame_status take(fl_device *d, void **p, int64_t bytes) {
   *p = d->table->alloc(d, bytes);
@@ -151,7 +91,8 @@ done:
 }
 
 static void survives_the_failure_of_any_call(void) {
-  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_INVALID_VALUE };
+  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS,
+                                        FL_CU_INVALID_VALUE };
   fake_reset();
   life l = { 0 };
   live(&l);
@@ -173,7 +114,8 @@ static void survives_the_failure_of_any_call(void) {
                           (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));   /* less */
         const int ok = l.first == FLAME_OK ? quiet : l.c.err.code == FLAME_OK ? l.retry && !l.broken
                                                    : !l.retry;
-        if (!ok) printf("call %lld (%s), code %u, forever %d: status %d: %s\n", (long long)k, fake.failed,
+        if (!ok) printf("call %lld (%s), code %u, forever %d: status %d: %s\n",
+                        (long long)k, fake.failed,
                         codes[c], forever, l.first, l.c.err.message);
         CHECK(ok);
       }
@@ -195,7 +137,8 @@ static void survives_the_failure_of_any_host_allocation(void) {
       l.c.mem.fail_forever = forever;
       live(&l);
       if (!forever && l.broken)
-        printf("host allocation %lld: status %d: %s\n", (long long)k, l.first, l.c.err.message);
+        printf("host allocation %lld: status %d: %s\n", (long long)k, l.first,
+               l.c.err.message);
       CHECK(forever ? 1 : !l.broken);
       CHECK(l.first == FLAME_OK || l.first == FLAME_NO_MEMORY);
     }
@@ -210,7 +153,8 @@ static void reuses_splits_and_merges_memory(void) {
   fake_reset();
   CHECK(open_fake(&c, &d) == FLAME_OK);
   const int64_t allocs = fake.allocs;
-  void *a = d.table->alloc(&d, 1000), *b = d.table->alloc(&d, 1000), *z = d.table->alloc(&d, 0);
+  void *a = d.table->alloc(&d, 1000), *b = d.table->alloc(&d,
+                                                          1000), *z = d.table->alloc(&d, 0);
   CHECK(a && b && z && a != b && fake.allocs == allocs);    /* cut from the segment there is */
   CHECK((char *)b - (char *)a == 1024);
   d.table->free(&d, a, 1000);
@@ -302,7 +246,8 @@ static void works_without_the_pool(void) {
 /* ---- copies, waiting, faults ---- */
 
 static void copies_any_size_there_and_back(void) {
-  static const int64_t sizes[] = { 1, 63, 64, 4096, FL_STAGE_BYTES - 1, FL_STAGE_BYTES, FL_STAGE_BYTES + 1,
+  static const int64_t sizes[] = { 1, 63, 64, 4096, FL_STAGE_BYTES - 1, FL_STAGE_BYTES,
+                                   FL_STAGE_BYTES + 1,
                                    5 * FL_STAGE_BYTES + 77 };
   flame_context c;
   fl_device d;
@@ -336,7 +281,8 @@ static void an_interrupt_ends_a_wait_and_nothing_else(void) {
   CHECK(d.table->upload(&d, x, &v, 4) == FLAME_OK);
   fake.busy = -1;
   atomic_store(&c.interrupted, 1);
-  CHECK(d.table->download(&d, &w, x, 4) == FLAME_INTERRUPTED && c.err.code == FLAME_INTERRUPTED);
+  CHECK(d.table->download(&d, &w, x,
+                          4) == FLAME_INTERRUPTED && c.err.code == FLAME_INTERRUPTED);
   CHECK(atomic_load(&c.interrupted) == 0);
   atomic_store(&c.interrupted, 1);
   CHECK(d.table->sync(&d, NULL) == FLAME_INTERRUPTED);
@@ -350,7 +296,8 @@ static void an_interrupt_ends_a_wait_and_nothing_else(void) {
   make_sample(&p, &c, FL_OP_sub);
   CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
   atomic_store(&c.interrupted, 1);
-  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } },
+  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2,
+                                                 .scalar = (fl_scalar[2]){ { 0 } } },
                      &fault, &done) == FLAME_INTERRUPTED && done == 0);
   drop_sample(&p);
   d.table->free(&d, x, 4);
@@ -369,6 +316,7 @@ static void a_run_with_index_checks_tells_its_fault(void) {
   make_sample(&p, &c, FL_OP_sub);
   p.plan.nstep = 1;
   CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  p.instr[0][1].code = FL_I_INDEX;      /* only now: the step is known to check indices */
   const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
   CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
   const fl_text_fault record = { .site = 3, .value = 11, .position = 5 };   /* as a kernel would */
@@ -419,7 +367,8 @@ static void missing_things_are_named(void) {
   fl_device d;
   fake_reset();
   fake.devices = 0;
-  CHECK(open_fake(&c, &d) == FLAME_NO_DEVICE && strstr(c.err.message, "no device cuda:0"));
+  CHECK(open_fake(&c, &d) == FLAME_NO_DEVICE && strstr(c.err.message,
+                                                       "no device cuda:0"));
   close_fake(&c, &d);
   fake.devices = 1;
   fake.missing_nvrtc = fake.missing_blaslt = 1;
@@ -445,7 +394,8 @@ static void a_forked_child_is_refused(void) {
   const pid_t child = fork();
   if (child == 0) {
     const int64_t calls = fake.calls;
-    const int ok = d.table->upload(&d, x, &v, 4) == FLAME_NOT_SUPPORTED && strstr(c.err.message, "forked");
+    const int ok = d.table->upload(&d, x, &v,
+                                   4) == FLAME_NOT_SUPPORTED && strstr(c.err.message, "forked");
     d.table->free(&d, x, 4);
     d.table->close(&d);
     _exit(ok && fake.calls == calls && c.mem.live_bytes == 0 ? 0 : 1);
@@ -612,76 +562,25 @@ static void a_full_disk_cache_drops_the_oldest(void) {
 
 /* ---- matrix products ---- */
 
-/* One product of the given strides against a plain one. */
-static void product(fl_device *d, const fl_matmul *m, int64_t na, int64_t nb, int64_t nc) {
-  float *a = malloc((size_t)na * 4), *b = malloc((size_t)nb * 4), *c = malloc((size_t)nc * 4);
-  void *x[3] = { d->table->alloc(d, na * 4), d->table->alloc(d, nb * 4), d->table->alloc(d, nc * 4) };
-  fl_matmul copy = *m;
-  fl_step step = { .kind = FL_S_MATMUL, .matmul = &copy };
-  fl_plan p = { .device = 1, .next = 2, .nout = 1, .nstep = 1, .step = &step, .mem = &d->ctx->mem };
-  fl_fault fault;
-  int32_t done;
-  int bad = 0;
-  for (int64_t i = 0; i < na; i++) a[i] = (float)(i * 7 % 23 - 11);
-  for (int64_t i = 0; i < nb; i++) b[i] = (float)(i * 5 % 19 - 9);
-  for (int64_t i = 0; i < nc; i++) c[i] = -1;
-  CHECK(d->table->upload(d, x[0], a, na * 4) == FLAME_OK && d->table->upload(d, x[1], b, nb * 4) == FLAME_OK &&
-        d->table->upload(d, x[2], c, nc * 4) == FLAME_OK);
-  copy.at = (fl_place){ FL_AT_EXT, 0, 0 };
-  copy.bt = (fl_place){ FL_AT_EXT, 1, 0 };
-  copy.ct = (fl_place){ FL_AT_OUT, 0, 0 };
-  CHECK(d->table->prepare(d, &p) == FLAME_OK);
-  CHECK(d->table->run(d, &p, &(fl_binding){ .ext = x, .out = x + 2 }, &fault, &done) == FLAME_OK && done == 1);
-  CHECK(d->table->download(d, c, x[2], nc * 4) == FLAME_OK);
-  const int64_t b0 = m->nbatch > 0 ? m->batch[0] : 1, b1 = m->nbatch > 1 ? m->batch[1] : 1;
-  for (int64_t u = 0; u < b0; u++) for (int64_t v = 0; v < b1; v++)
-    for (int64_t i = 0; i < m->m; i++) for (int64_t j = 0; j < m->n; j++) {
-      float sum = 0;
-      for (int64_t k = 0; k < m->k; k++)
-        sum += a[m->aoff + u * m->abatch[0] + v * m->abatch[1] + i * m->as[0] + k * m->as[1]] *
-               b[m->boff + u * m->bbatch[0] + v * m->bbatch[1] + k * m->bs[0] + j * m->bs[1]];
-      bad += c[m->coff + u * m->cbatch[0] + v * m->cbatch[1] + i * m->n + j] != sum;
-    }
-  CHECK(bad == 0);
-  if (p.prepared) p.unprepare(&p);
-  for (int i = 0; i < 3; i++) d->table->free(d, x[i], 0);
-  free(a);
-  free(b);
-  free(c);
-}
-
 static void products_of_every_layout_are_right(void) {
   flame_context c;
   fl_device d;
   fake_reset();
   CHECK(open_fake(&c, &d) == FLAME_OK);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 12, 20, 15);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 5, 1 } }, 12, 20, 15);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 1, 4 } }, 12, 20, 15);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 1, 4 } }, 12, 20, 15);
-  /* padded rows and offsets */
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 4, .as = { 9, 1 }, .bs = { 8, 1 },
-                            .aoff = 2, .boff = 3, .coff = 1 }, 40, 40, 16);
-  /* sizes of one, whose strides mean nothing */
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 5, .k = 4, .as = { 0, 1 }, .bs = { 5, 1 } }, 4, 20, 5);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 1, 0 } }, 12, 4, 3);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 1, .k = 4, .as = { 4, 1 }, .bs = { 6, 0 } }, 12, 24, 3);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 1, .as = { 1, 0 }, .bs = { 0, 1 } }, 3, 5, 15);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 1, .k = 4, .as = { 0, 1 }, .bs = { 1, 0 } }, 4, 4, 1);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 1, .n = 1, .k = 1 }, 1, 1, 1);
-  /* nothing summed, nothing there */
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 3, .n = 5, .k = 0 }, 1, 1, 15);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .m = 0, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 1, 20, 1);
+  products(&d, FLAME_F32);
   /* batches: joined into one call, then broadcast, then looped over */
   const int64_t before = fake.products;
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+  product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
+                                       .k = 4,
                             .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .bbatch = { 60, 20 },
                             .cbatch = { 45, 15 } }, 72, 120, 90);
   CHECK(fake.products == before + 1);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+  product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
+                                       .k = 4,
                             .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 36, 12 }, .cbatch = { 45, 15 } }, 72, 20, 90);
   CHECK(fake.products == before + 2);
-  product(&d, &(fl_matmul){ .dtype = FLAME_F32, .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5, .k = 4,
+  product(&d, FLAME_F32, &(fl_matmul){ .nbatch = 2, .batch = { 2, 3 }, .m = 3, .n = 5,
+                                       .k = 4,
                             .as = { 4, 1 }, .bs = { 5, 1 }, .abatch = { 0, 12 }, .bbatch = { 60, 20 },
                             .cbatch = { 45, 15 } }, 36, 120, 90);
   CHECK(fake.products == before + 4);
@@ -699,6 +598,10 @@ static void real_nvrtc_takes_the_texts(void) {
   flame_context c = { 0 };
   fl_device d = { 0 };
   const char *reason = "";
+#ifdef __SANITIZE_THREAD__
+  printf("skipped: compiling with NVRTC (it is not built for the thread sanitizer)\n");
+  return;
+#endif
   if (!real_nvrtc(&reason)) {
     printf("skipped: compiling with NVRTC (%s)\n", reason);
     return;
@@ -707,10 +610,14 @@ static void real_nvrtc_takes_the_texts(void) {
   CHECK(fl_cuda_open_with(&c, &d, 0, &mixed) == FLAME_OK);
   make_sample(&p, &c, FL_OP_sub);
   p.matmul.dtype = FLAME_I32;                                 /* by our own kernel */
-  scatter = (fl_scatter){ .dtype = FLAME_F32, .add = 1, .rank = 1, .size = { N }, .extent = 10, .dst_numel = 10 };
-  scatter.dst = (fl_operand){ .place = { FL_AT_OUT, 0, 0 }, .dtype = FLAME_F32, .gstride = 1 };
-  scatter.idx = (fl_operand){ .place = { FL_AT_EXT, 0, 0 }, .dtype = FLAME_I64, .stride = { 1 } };
-  scatter.src = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_F32, .stride = { 1 } };
+  scatter = (fl_scatter){ .dtype = FLAME_F32, .add = 1, .rank = 1, .size = { N },
+                          .extent = 10, .dst_numel = 10 };
+  scatter.dst = (fl_operand){ .place = { FL_AT_OUT, 0, 0 }, .dtype = FLAME_F32,
+                              .gstride = 1 };
+  scatter.idx = (fl_operand){ .place = { FL_AT_EXT, 0, 0 }, .dtype = FLAME_I64,
+                              .stride = { 1 } };
+  scatter.src = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_F32,
+                              .stride = { 1 } };
   p.step[4] = (fl_step){ .kind = FL_S_SCATTER, .scatter = &scatter };
   const flame_status e = d.table->prepare(&d, &p.plan);
   if (e != FLAME_OK) printf("%s\n", c.err.message);
@@ -718,7 +625,8 @@ static void real_nvrtc_takes_the_texts(void) {
   void *x = d.table->alloc(&d, 8 * N), *at[4] = { x, x, x, x };
   fl_fault fault;
   int32_t done;
-  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } },
+  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2,
+                                                 .scalar = (fl_scalar[2]){ { 0 } } },
                      &fault, &done) == FLAME_OK && done == STEPS && fake.nlaunch > 5);
   d.table->free(&d, x, 8 * N);
   drop_sample(&p);

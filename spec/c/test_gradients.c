@@ -1,7 +1,7 @@
 /*
-** Gradients: every rule of ops.def and every structural rule against central differences in
-** f64, first and second order, through the oracle of oracle.h. And the walk: accumulation,
-** retain_graph, create_graph, errors, depth, leaks.
+** Gradients: every rule of ops.def and every structural rule against central differences
+** in f64, first and second order, through the oracle of oracle.h. And the walk:
+** accumulation, retain_graph, create_graph, errors, depth, leaks.
 */
 #include "oracle.h"
 
@@ -27,12 +27,15 @@ static double sample(const char *domain, int op) {
 static fl_node *weighted(flame_context *c, fl_node *y) {
   if (!y) return NULL;
   const fl_scalar from = { .d = 0.7 }, step = { .d = 0.13 };
-  return n_sum(n_mul(y, n_iota(c, FLAME_F64, 0, y->shape->rank, y->shape->size, from, step)), FL_ALL_AXES, 0);
+  return n_sum(
+      n_mul(y, n_iota(c, FLAME_F64, 0, y->shape->rank, y->shape->size, from, step)),
+      FL_ALL_AXES, 0);
 }
 
 typedef struct { int rank; int64_t size[4]; double v[64]; } input;
 
-static double loss_at(flame_context *c, builder f, int n, const input *in, int arg, int order, const double *dir) {
+static double loss_at(flame_context *c, builder f, int n, const input *in, int arg,
+                      int order, const double *dir) {
   fl_node *x[MAX_IN];
   flame_tensor *t[MAX_IN];
   const int64_t mark = fl_scope_begin(c);
@@ -60,8 +63,10 @@ static double loss_at(flame_context *c, builder f, int n, const input *in, int a
   return v;
 }
 
-/* Gradients of f at 'in' into out (concatenated); order 2: of the directional gradient. */
-static int analytic(flame_context *c, builder f, int n, const input *in, int arg, int order, const double *dir, double *out) {
+/* Gradients of f at 'in' into out (concatenated); order 2: of the directional
+** gradient. */
+static int analytic(flame_context *c, builder f, int n, const input *in, int arg,
+                    int order, const double *dir, double *out) {
   fl_node *x[MAX_IN], *g[MAX_IN];
   flame_tensor *t[MAX_IN];
   const int64_t mark = fl_scope_begin(c);
@@ -73,12 +78,15 @@ static int analytic(flame_context *c, builder f, int n, const input *in, int arg
   }
   const fl_backward keep = { 1, 1 }, plain = { 0, 0 };
   fl_node *y = weighted(c, f(c, x, arg));
-  int ok = y && y->entry && fl_gradients(c, 1, &y, NULL, n, x, g, order == 2 ? keep : plain) == FLAME_OK;
+  int ok = y && y->entry &&
+           fl_gradients(c, 1, &y, NULL, n, x, g, order == 2 ? keep : plain) == FLAME_OK;
   if (ok && order == 2) {
     fl_node *s = NULL;
     for (int i = 0, k = 0; i < n; i++) {
       if (g[i]) {
-        fl_node *p = n_sum(n_mul(g[i], stored(c, FLAME_F64, in[i].rank, in[i].size, dir + k)), FL_ALL_AXES, 0);
+        fl_node *p =
+            n_sum(n_mul(g[i], stored(c, FLAME_F64, in[i].rank, in[i].size, dir + k)),
+                  FL_ALL_AXES, 0);
         s = s ? n_add(s, p) : p;
       }
       k += (int)x[i]->shape->numel;
@@ -117,7 +125,9 @@ static void check_order(const char *name, builder f, int n, input *in, int arg, 
         const double down = loss_at(c, f, n, in, arg, order, dir), want = (up - down) / (2 * h);
         in[i].v[e] = old;
         if (fabs(want - got[k]) <= 2e-6 * (1 + fabs(want))) continue;
-        if (!bad++) printf("%s: order %d, input %d, element %lld: %.9g, need %.9g\n", name, order, i, (long long)e, got[k], want);
+        if (!bad++)
+          printf("%s: order %d, input %d, element %lld: %.9g, need %.9g\n", name, order,
+                 i, (long long)e, got[k], want);
       }
     }
     if (bad) failed++; else passed++;
@@ -139,21 +149,39 @@ static input make(int rank, int64_t a, int64_t b, int64_t d, const char *domain,
   return x;
 }
 
-/* ---- every op of ops.def ------------------------------------------------------------------- */
+/* ---- every op of ops.def ----------------------------------------------------------- */
 
-static fl_node *op_unary(flame_context *c, fl_node **x, int op) { (void)c; return fl_build_unary(op, x[0]); }
-static fl_node *op_binary(flame_context *c, fl_node **x, int op) { (void)c; return fl_build_binary(op, x[0], x[1]); }
-static fl_node *op_number1(flame_context *c, fl_node **x, int op) { return fl_build_binary(op, n_num(c, 1.37), x[0]); }
-static fl_node *op_number2(flame_context *c, fl_node **x, int op) { return fl_build_binary(op, x[0], n_num(c, 1.37)); }
-static fl_node *op_reduce(flame_context *c, fl_node **x, int op) { (void)c; return fl_build_reduce(op, x[0], 5, 0); }
-static fl_node *op_square(flame_context *c, fl_node **x, int op) { (void)c; return fl_build_binary(op, x[0], x[0]); }
+static fl_node *op_unary(flame_context *c, fl_node **x, int op) {
+  (void)c;
+  return fl_build_unary(op, x[0]);
+}
+static fl_node *op_binary(flame_context *c, fl_node **x, int op) {
+  (void)c;
+  return fl_build_binary(op, x[0], x[1]);
+}
+static fl_node *op_number1(flame_context *c, fl_node **x, int op) {
+  return fl_build_binary(op, n_num(c, 1.37), x[0]);
+}
+static fl_node *op_number2(flame_context *c, fl_node **x, int op) {
+  return fl_build_binary(op, x[0], n_num(c, 1.37));
+}
+static fl_node *op_reduce(flame_context *c, fl_node **x, int op) {
+  (void)c;
+  return fl_build_reduce(op, x[0], 5, 0);
+}
+static fl_node *op_square(flame_context *c, fl_node **x, int op) {
+  (void)c;
+  return fl_build_binary(op, x[0], x[0]);
+}
 
 static void test_ops(void) {
   char name[64];
   for (int op = 0; op < FL_OP_COUNT; op++) {
     const fl_op_info *o = &fl_ops[op];
     const int nograd = o->nograd || op == FL_OP_where || op == FL_OP_clamp;
-    if (nograd || o->form == FL_FORM_SPECIAL || o->kind == FL_KIND_TEST || o->kind == FL_KIND_INT) continue;
+    if (nograd || o->form == FL_FORM_SPECIAL || o->kind == FL_KIND_TEST ||
+        o->kind == FL_KIND_INT)
+      continue;
     if (o->form == FL_FORM_UNARY) {
       input x = make(2, 2, 3, 1, o->domain, op);
       if (op == FL_OP_trigamma) continue;
@@ -180,12 +208,14 @@ static void test_ops(void) {
   }
 }
 
-/* ---- structural ------------------------------------------------------------------------------ */
+/* ---- structural -------------------------------------------------------------------- */
 
 static const int64_t ids_size[2] = { 2, 2 };
 static const double ids_v[4] = { 3, 1, 3, 2 };
 
-static fl_node *ids(flame_context *c, int64_t n) { return n_index(stored(c, FLAME_I64, 2, ids_size, ids_v), n, 0, "take"); }
+static fl_node *ids(flame_context *c, int64_t n) {
+  return n_index(stored(c, FLAME_I64, 2, ids_size, ids_v), n, 0, "take");
+}
 
 /* x[0] is (3, 4); x[1] fits the form. Squares make second orders interesting. */
 static fl_node *structural(flame_context *c, fl_node **x, int which) {
@@ -225,23 +255,46 @@ static fl_node *structural(flame_context *c, fl_node **x, int which) {
 }
 
 static void test_structural(void) {
-  struct { const char *name; int rank; int64_t size[3]; } with[] = {
-    { "permute", 0, {0} }, { "reshape", 0, {0} }, { "box", 0, {0} }, { "select", 0, {0} },
-    { "expand", 3, { 1, 2, 4 } }, { "strided", 0, {0} }, { "strided of a view", 0, {0} },
-    { "take", 0, {0} }, { "gather", 0, {0} }, { "scatter", 2, { 2, 2 } },
-    { "scatter_add", 2, { 2, 2 } }, { "put", 3, { 3, 2, 2 } }, { "index_add", 3, { 3, 2, 2 } },
-    { "setslice", 1, { 2 } }, { "cat", 2, { 2, 4 } }, { "stack", 0, {0} }, { "pad", 0, {0} },
-    { "tril", 0, {0} }, { "triu", 0, {0} }, { "matmul", 3, { 2, 4, 2 } }, { "matmul b", 3, { 2, 2, 3 } },
-    { "linear", 2, { 5, 4 } }, { "where", 1, { 4 } }, { "clamp", 0, {0} }, { "clamp tensors", 1, { 4 } },
-    { "alias", 0, {0} }, { "pow 3", 0, {0} }, { "squeeze", 0, {0} }, { "div number", 0, {0} } };
+  struct { const char *name; int rank; int64_t size[3];
+  } with[] = { { "permute", 0, { 0 } },
+               { "reshape", 0, { 0 } },
+               { "box", 0, { 0 } },
+               { "select", 0, { 0 } },
+               { "expand", 3, { 1, 2, 4 } },
+               { "strided", 0, { 0 } },
+               { "strided of a view", 0, { 0 } },
+               { "take", 0, { 0 } },
+               { "gather", 0, { 0 } },
+               { "scatter", 2, { 2, 2 } },
+               { "scatter_add", 2, { 2, 2 } },
+               { "put", 3, { 3, 2, 2 } },
+               { "index_add", 3, { 3, 2, 2 } },
+               { "setslice", 1, { 2 } },
+               { "cat", 2, { 2, 4 } },
+               { "stack", 0, { 0 } },
+               { "pad", 0, { 0 } },
+               { "tril", 0, { 0 } },
+               { "triu", 0, { 0 } },
+               { "matmul", 3, { 2, 4, 2 } },
+               { "matmul b", 3, { 2, 2, 3 } },
+               { "linear", 2, { 5, 4 } },
+               { "where", 1, { 4 } },
+               { "clamp", 0, { 0 } },
+               { "clamp tensors", 1, { 4 } },
+               { "alias", 0, { 0 } },
+               { "pow 3", 0, { 0 } },
+               { "squeeze", 0, { 0 } },
+               { "div number", 0, { 0 } } };
   for (int k = 0; k < (int)(sizeof with / sizeof with[0]); k++) {
-    input x[3] = { make(2, 3, 4, 1, "REALS", 0), make(with[k].rank, with[k].size[0], with[k].size[1], with[k].size[2], "REALS", 0),
+    input x[3] = { make(2, 3, 4, 1, "REALS", 0),
+                   make(with[k].rank, with[k].size[0], with[k].size[1], with[k].size[2],
+                        "REALS", 0),
                    make(1, k == 21 ? 5 : 4, 1, 1, "REALS", 0) };
     check2(with[k].name, structural, k == 21 || k == 24 ? 3 : with[k].rank ? 2 : 1, x, k);
   }
 }
 
-/* ---- composites -------------------------------------------------------------------------------- */
+/* ---- composites -------------------------------------------------------------------- */
 
 static fl_node *composite(flame_context *c, fl_node **x, int which) {
   const int64_t one[1] = { 3 };
@@ -259,26 +312,32 @@ static fl_node *composite(flame_context *c, fl_node **x, int which) {
     case 8: return n_gelu(x[0], 1);
     case 9: return n_silu(x[0]);
     case 10: return n_cross_entropy(x[0], y, &fl_none, 1, -100, 0);
-    case 11: return n_cross_entropy(x[0], y, stored(c, FLAME_F64, 1, (int64_t[]){ 4 }, (double[]){ 1, 0.5, 3, 2 }), 1, -100, 0.1);
+    case 11:
+      return n_cross_entropy(
+          x[0], y, stored(c, FLAME_F64, 1, (int64_t[]){ 4 }, (double[]){ 1, 0.5, 3, 2 }),
+          1, -100, 0.1);
     case 12: return n_cross_entropy(x[0], y, &fl_none, 0, -100, 0.1);
     case 13: return n_cross_entropy(x[0], n_softmax(x[2], 1), &fl_none, 2, -100, 0.2);
     case 14: return n_embedding(stored(c, FLAME_I64, 1, one, (double[]){ 2, 2, 3 }), x[0]);
     case 15: return n_dropout(x[0], 0.4);
-    default: return n_cross_entropy(x[1], stored(c, FLAME_I64, 0, NULL, (double[]){ 2 }), &fl_none, 1, 3, 0);
+    default:
+      return n_cross_entropy(x[1], stored(c, FLAME_I64, 0, NULL, (double[]){ 2 }),
+                             &fl_none, 1, 3, 0);
   }
 }
 
 static void test_composites(void) {
   for (int k = 0; k <= 16; k++) {
     char name[32];
-    input x[3] = { make(2, 3, 4, 1, "REALS", 0), make(1, 4, 1, 1, "REALS", 0), make(2, 3, 4, 1, "REALS", 0) };
+    input x[3] = { make(2, 3, 4, 1, "REALS", 0), make(1, 4, 1, 1, "REALS", 0),
+                   make(2, 3, 4, 1, "REALS", 0) };
     snprintf(name, sizeof name, "composite %d", k);
     const int which = k == 13 ? 3 : k == 5 || k == 16 ? 2 : 1;
     check2(name, composite, which, x, k);
   }
 }
 
-/* ---- special points ------------------------------------------------------------------------------ */
+/* ---- special points ---------------------------------------------------------------- */
 
 static flame_tensor *leaf(flame_context *c, int n, const double *v) {
   const int64_t size = n;
@@ -304,18 +363,22 @@ static int grad_is(flame_context *c, flame_tensor *x, fl_node *y, int n, const d
 static void test_points(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  flame_tensor *z = leaf(c, 3, (double[]){ 0, 0, 2 }), *i = leaf(c, 2, (double[]){ -INFINITY, -INFINITY });
+  flame_tensor *z = leaf(c, 3, (double[]){ 0, 0, 2 }),
+               *i = leaf(c, 2, (double[]){ -INFINITY, -INFINITY });
   flame_tensor *n = leaf(c, 3, (double[]){ 1, NAN, 5 });
   fl_node *x = z->node;
   const int64_t three = 3;
   CHECK(grad_is(c, z, n_pow(x, n_num(c, 0)), 3, (double[]){ 0, 0, 0 }));
-  CHECK(grad_is(c, z, n_pow(x, stored(c, FLAME_F64, 1, &three, (double[]){ 0, 1, 2 })), 3, (double[]){ 0, 1, 4 }));
+  CHECK(grad_is(c, z, n_pow(x, stored(c, FLAME_F64, 1, &three, (double[]){ 0, 1, 2 })), 3,
+                (double[]){ 0, 1, 4 }));
   CHECK(grad_is(c, z, n_pow(n_num(c, 0), x), 3, (double[]){ 0, 0, 0 }));
   CHECK(grad_is(c, z, n_maximum(x, n_num(c, 0)), 3, (double[]){ 0.5, 0.5, 1 }));
   CHECK(grad_is(c, z, n_amax(x, 1, 0), 3, (double[]){ 0, 0, 1 }));
   CHECK(grad_is(c, z, n_amin(x, 1, 0), 3, (double[]){ 0.5, 0.5, 0 }));
-  CHECK(grad_is(c, z, fl_build_ternary(FL_OP_clamp, x, n_num(c, 0), n_num(c, 1)), 3, (double[]){ 1, 1, 0 }));
-  CHECK(grad_is(c, z, fl_build_ternary(FL_OP_clamp, x, &fl_none, n_num(c, 1)), 3, (double[]){ 1, 1, 0 }));
+  CHECK(grad_is(c, z, fl_build_ternary(FL_OP_clamp, x, n_num(c, 0), n_num(c, 1)), 3,
+                (double[]){ 1, 1, 0 }));
+  CHECK(grad_is(c, z, fl_build_ternary(FL_OP_clamp, x, &fl_none, n_num(c, 1)), 3,
+                (double[]){ 1, 1, 0 }));
   CHECK(grad_is(c, z, n_relu(x), 3, (double[]){ 0, 0, 1 }));
   CHECK(grad_is(c, i, n_logsumexp(i->node, 1, 0), 2, (double[]){ 0, 0 }));
   CHECK(grad_is(c, n, n_maximum(n->node, n_num(c, 2)), 3, (double[]){ 0, 1, 1 }));
@@ -327,7 +390,7 @@ static void test_points(void) {
   close_context(c);
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------- */
 
 static flame_tensor *loss_of(flame_context *c, flame_tensor *x) {
   return fl_tensor_new(c, n_sum(n_square(x->node), FL_ALL_AXES, 0));
@@ -364,15 +427,18 @@ static void test_misuse(void) {
   FL_ENTER(c);
   flame_tensor *x = leaf(c, 2, (double[]){ 2, 3 }), *y = fl_tensor_new(c, n_square(x->node));
   flame_tensor *d = fl_tensor_new(c, n_detach(y->node));
-  CHECK(flame_backward(y, NULL) && strstr(flame_error(c), "shape (2), not one element") && strstr(flame_error(c), "x:sum()"));
+  CHECK(flame_backward(y, NULL) && strstr(flame_error(c), "shape (2), not one element") &&
+        strstr(flame_error(c), "x:sum()"));
   flame_clear_error(c);
   CHECK(flame_backward(d, NULL) && strstr(flame_error(c), "backward: the tensor is not tracked"));
   flame_clear_error(c);
   CHECK(flame_backward(y, x) == FLAME_OK);                    /* x as the seed */
   CHECK(x->grad && read_node(x->grad->node)[1] == 18);
-  flame_tensor *s = fl_tensor_new(c, stored(c, FLAME_F64, 1, (int64_t[]){ 3 }, (double[]){ 1, 1, 1 }));
+  flame_tensor *s =
+      fl_tensor_new(c, stored(c, FLAME_F64, 1, (int64_t[]){ 3 }, (double[]){ 1, 1, 1 }));
   flame_tensor *y2 = fl_tensor_new(c, n_square(x->node));
-  CHECK(flame_backward(y2, s) && strstr(flame_error(c), "the seed has shape (3) and the tensor (2)"));
+  CHECK(flame_backward(y2, s) &&
+        strstr(flame_error(c), "the seed has shape (3) and the tensor (2)"));
   flame_clear_error(c);
   flame_grad_mode(c, 0);
   flame_tensor *q = loss_of(c, x);
@@ -388,7 +454,8 @@ static void test_misuse(void) {
 static void test_gradients_map(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
-  flame_tensor *x = leaf(c, 2, (double[]){ 2, 3 }), *w = leaf(c, 2, (double[]){ 5, 7 }), *u = leaf(c, 1, (double[]){ 1 });
+  flame_tensor *x = leaf(c, 2, (double[]){ 2, 3 }), *w = leaf(c, 2, (double[]){ 5, 7 }),
+               *u = leaf(c, 1, (double[]){ 1 });
   fl_node *mid = n_mul(x->node, w->node), *loss = n_sum(n_square(mid), FL_ALL_AXES, 0);
   fl_node *wrt[4] = { w->node, mid, u->node, w->node }, *g[4];
   const fl_backward plain = { 0, 0 };
@@ -428,7 +495,8 @@ static void test_leaf_keeps_through_writes(void) {
 }
 
 static int released;
-static flame_status triple(flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin) {
+static flame_status triple(flame_context *c, void *arg, int which, fl_node *g, int nin,
+                           fl_node **gin) {
   (void)arg;
   for (int i = 0; i < nin; i++) gin[i] = i == which ? n_mul(g, n_num(c, 3)) : NULL;
   return FLAME_OK;
@@ -455,7 +523,8 @@ static void test_host_functions(void) {
   fl_node *y = n_custom(n_add(x->node, w->node), 5, in, f, 1);
   flame_tensor *l = fl_tensor_new(c, n_sum(y, FL_ALL_AXES, 0));
   CHECK(read_node(y)[1] == 10 && y->entry && y->entry->custom == f);
-  CHECK(flame_backward(l, NULL) == FLAME_OK && !x->grad && w->grad && read_node(w->grad->node)[0] == 3);
+  CHECK(flame_backward(l, NULL) == FLAME_OK && !x->grad && w->grad &&
+        read_node(w->grad->node)[0] == 3);
   CHECK(released == 1);
   flame_tensor *m = loss_of(c, x);
   x->node->entry->hooks = &factor;

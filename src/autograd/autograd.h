@@ -15,10 +15,12 @@
 typedef struct fl_backward {
   int retain_graph, create_graph;
 } fl_backward;
-flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots, fl_node *const *seeds,
-                          int n, fl_node *const *wrt, fl_node **out, fl_backward how);
+flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
+                          fl_node *const *seeds, int n, fl_node *const *wrt,
+                          fl_node **out, fl_backward how);
 /* loss:backward(): adds into .grad of every leaf reached (and of retain_grad handles). */
-flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed, fl_backward how);
+flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
+                                     fl_backward how);
 /* The rule of one entry: cotangents of the inputs from g (autograd/rules.c, from ops.def). */
 flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin);
 #endif

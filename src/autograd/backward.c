@@ -1,14 +1,14 @@
 /*
-** The backward walk. Collect the entries reachable from the roots, order them by sequence
-** (recording order, so a result always comes before what it was made from when walked
-** downwards), keep those on a path to what is asked for, and run each rule once with the sum
-** of its cotangents.
+** The backward walk. Collect the entries reachable from the roots, order them by
+** sequence (recording order, so a result always comes before what it was made from when
+** walked downwards), keep those on a path to what is asked for, and run each rule once
+** with the sum of its cotangents.
 **
-** Rules. Explicit stacks only. A cotangent waits in node->grad with one 'held' count of the
-** walk's own. Marks on nodes live only while collecting, since hooks and host functions may
-** evaluate. Each rule runs in a borrowing scope of its own, at the site of its entry, with
-** the grad mode off unless create_graph. Entries are spent at the very end, so that a
-** failure leaves everything as it was.
+** Rules. Explicit stacks only. A cotangent waits in node->grad with one 'held' count of
+** the walk's own. Marks on nodes live only while collecting, since hooks and host
+** functions may evaluate. Each rule runs in a borrowing scope of its own, at the site of
+** its entry, with the grad mode off unless create_graph. Entries are spent at the very
+** end, so that a failure leaves everything as it was.
 */
 #include "autograd/autograd.h"
 #include <string.h>
@@ -18,12 +18,17 @@ enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
 typedef struct item {
   int64_t sequence;
   fl_node *node;                         /* one gref is held while it is in the list */
-  uint32_t wanted;                       /* inputs whose cotangent is needed, as entry->tracked */
+  uint32_t wanted; /* inputs whose cotangent is needed, as entry->tracked */
   uint8_t needed, done;
 } item;
 
-typedef struct target { int64_t sequence; int i; } target;          /* wrt[i], by its entry */
-typedef struct arrival { fl_node *node, *g; } arrival;               /* at a leaf; g held */
+typedef struct target {
+  int64_t sequence;
+  int i;
+} target; /* wrt[i], by its entry */
+typedef struct arrival {
+  fl_node *node, *g;
+} arrival; /* at a leaf; g held */
 
 typedef struct walk {
   flame_context *c;
@@ -41,7 +46,7 @@ static flame_status no_memory(walk *w) {
   return FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
 }
 
-/* ---- ordering ---------------------------------------------------------------------------- */
+/* ---- ordering ---------------------------------------------------------------------- */
 
 static int sorted(const item *a, int64_t n) {
   for (int64_t i = 1; i < n; i++) if (a[i - 1].sequence < a[i].sequence) return 0;
@@ -70,7 +75,7 @@ static void sort_items(item *a, int64_t n) {
   }
 }
 
-/* ---- collecting ---------------------------------------------------------------------------- */
+/* ---- collecting -------------------------------------------------------------------- */
 
 static int tracked_input(const fl_node *n, int i) {
   return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
@@ -96,7 +101,8 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
     if (n->entry->leaf) continue;
     if (n->entry->spent) {
       FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
-              "second backward: what this graph had saved is freed; pass {retain_graph = true} to the first");
+              "second backward: what this graph had saved is freed; pass {retain_graph = "
+              "true} to the first");
       return FLAME_BAD_ARGUMENT;
     }
     for (int i = 0; i < n->nin; i++)
@@ -123,7 +129,8 @@ static flame_status add_targets(walk *w, int n, fl_node *const *wrt) {
     if (!t) return no_memory(w);
     int64_t k = w->targets.n - 1;
     const int64_t s = wrt[i]->entry->sequence;
-    for (; k > 0 && w->targets.at[k - 1].sequence > s; k--) w->targets.at[k] = w->targets.at[k - 1];
+    for (; k > 0 && w->targets.at[k - 1].sequence > s; k--)
+      w->targets.at[k] = w->targets.at[k - 1];
     w->targets.at[k] = (target){ .sequence = s, .i = i };
   }
   return FLAME_OK;
@@ -138,7 +145,8 @@ static void prune(walk *w) {
   for (int64_t k = w->order.n; k-- > 0;) {
     item *it = &w->order.at[k];
     fl_node *n = it->node;
-    int need = w->into_leaves ? wants_grad(n->entry) : find_target(w, it->sequence) < w->targets.n;
+    int need = w->into_leaves ? wants_grad(n->entry)
+                              : find_target(w, it->sequence) < w->targets.n;
     for (int i = 0; !n->entry->leaf && i < n->nin; i++) {
       if (!tracked_input(n, i) || !(n->in[i]->mark & NEEDED)) continue;
       it->wanted |= 1u << (i < 31 ? i : 31);
@@ -154,7 +162,7 @@ static void clear_marks(walk *w) {
     w->order.at[k].node->mark &= (uint8_t)~(VISITED | NEEDED);
 }
 
-/* ---- walking --------------------------------------------------------------------------------- */
+/* ---- walking ----------------------------------------------------------------------- */
 
 /* Add g to what *sum holds; the count of *sum is the walk's. */
 static int add_into(fl_node **sum, fl_node *g) {
@@ -192,11 +200,14 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   fl_node *n = it->node, *few[8], **gin = few;
   const int nin = n->nin;
   if (n->entry->spent)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "second backward: a hook freed this graph");
-  if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin))) return no_memory(w);
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
+                   "second backward: a hook freed this graph");
+  if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin)))
+    return no_memory(w);
   flame_status e = fl_rule(n, g, gin);
   for (int i = 0; e == FLAME_OK && i < nin; i++) {
-    if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i)) continue;
+    if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i))
+      continue;
     if (!pass_down(n->in[i], gin[i])) e = c->err.code ? c->err.code : FLAME_INTERNAL;
   }
   if (gin != few) fl_free(&c->mem, gin, (size_t)nin * sizeof *gin);
@@ -216,7 +227,8 @@ static flame_status step(walk *w, item *it) {
     fl_node *changed = g;
     e = c->up->run_hooks(c, n->entry->hooks, &changed);
     if (e == FLAME_OK && changed && changed->shape != n->shape)
-      e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "register_hook", "the hook returned a gradient of another shape");
+      e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "register_hook",
+                  "the hook returned a gradient of another shape");
     if (e == FLAME_OK && changed && changed != g) {
       fl_node_hold(changed);
       fl_node_drop(g);
@@ -245,7 +257,7 @@ static flame_status descend(walk *w) {
   return e;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------- */
+/* ---- begin and end ----------------------------------------------------------------- */
 
 /* The cotangent of a root: the seed, or one where there is a single element. */
 static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
@@ -254,27 +266,36 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   const fl_layout *s = root->shape;
   if (!root->entry)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the tensor is not tracked: no input requires grad, or it was made under no_grad or detached");
+                   "the tensor is not tracked: no input requires grad, or it was made "
+                   "under no_grad or detached");
   if (!seed && s->numel != 1)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the tensor has shape %s, not one element: reduce it, as x:sum(), or pass a seed of its shape",
+                   "the tensor has shape %s, not one element: reduce it, as x:sum(), or "
+                   "pass a seed of its shape",
                    fl_shape_text(a, s->rank, s->size));
   if (seed && seed->state == FL_NUMBER)
-    seed = n_fill(c, root->dtype, root->device, 0, NULL, (fl_scalar){ .d = seed->isint ? (double)seed->scal[0].i : seed->scal[0].d });
+    seed = n_fill(
+        c, root->dtype, root->device, 0, NULL,
+        (fl_scalar){ .d = seed->isint ? (double)seed->scal[0].i : seed->scal[0].d });
   if (seed && seed->shape != s && seed->shape->numel == 1 && s->numel == 1)
     seed = n_reshape(seed, s->rank, s->size);
   if (seed && seed->shape != s)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "the seed has shape %s and the tensor %s",
-                   fl_shape_text(a, seed->shape->rank, seed->shape->size), fl_shape_text(b, s->rank, s->size));
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
+                   "the seed has shape %s and the tensor %s",
+                   fl_shape_text(a, seed->shape->rank, seed->shape->size),
+                   fl_shape_text(b, s->rank, s->size));
   if (seed && seed->device != root->device)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op, "the seed is on another device; use seed:to(x.device)");
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
+                   "the seed is on another device; use seed:to(x.device)");
   fl_node *g = seed ? n_cast(seed, root->dtype)
-                    : n_fill(c, root->dtype, root->device, s->rank, s->size, (fl_scalar){ .d = 1 });
+                    : n_fill(c, root->dtype, root->device, s->rank, s->size,
+                             (fl_scalar){ .d = 1 });
   if (!g || !add_into(&root->grad, g)) return c->err.code;
   return FLAME_OK;
 }
 
-static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *const *seeds) {
+static flame_status begin(walk *w, int nroots, fl_node *const *roots,
+                          fl_node *const *seeds) {
   for (int r = 0; r < nroots; r++)
     if (!roots[r]->entry) return seed_root(w, roots[r], NULL);
   flame_status e = collect(w, nroots, roots);
@@ -288,7 +309,8 @@ static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *c
   return e;
 }
 
-/* Free the walk; on success, and unless the graph is to be kept, spend what was walked. */
+/* Free the walk; on success, and unless the graph is to be kept, spend what was
+** walked. */
 static void end(walk *w, flame_status e) {
   flame_context *c = w->c;
   const int spend = e == FLAME_OK && !w->how.retain_graph && !w->how.create_graph;
@@ -316,8 +338,9 @@ static fl_node *lend(flame_context *c, fl_node *n) {
   return slot ? n : NULL;
 }
 
-flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots, fl_node *const *seeds,
-                          int n, fl_node *const *wrt, fl_node **out, fl_backward how) {
+flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
+                          fl_node *const *seeds, int n, fl_node *const *wrt,
+                          fl_node **out, fl_backward how) {
   walk w = { .c = c, .op = "gradients", .out = out, .how = how };
   for (int i = 0; i < n; i++) out[i] = NULL;
   flame_status e = add_targets(&w, n, wrt);
@@ -334,7 +357,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots, f
   return e;
 }
 
-/* ---- into leaves --------------------------------------------------------------------------------- */
+/* ---- into leaves ------------------------------------------------------------------- */
 
 /* A gradient handle owns memory of its own size: not a piece of something larger. */
 static fl_node *own_value(fl_node *g) {
@@ -343,22 +366,26 @@ static fl_node *own_value(fl_node *g) {
 }
 
 static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
-  if (!h || h->closed || !h->node) return FLAME_OK;      /* nobody can ask for it any more */
+  if (!h || h->closed || !h->node) return FLAME_OK; /* nobody can ask for it any more */
   if (h->grad) {
     fl_node *sum = h->grad->node ? n_add(h->grad->node, g) : NULL;
     if (sum) return fl_tensor_write(h->grad, sum, "backward");
     if (h->grad->node) return c->err.code;
   }
   flame_tensor *t = fl_tensor_new(c, own_value(g));
-  if (!t) return c->err.code ? c->err.code : FL_FAIL(c, FLAME_NO_MEMORY, "backward", "host memory is out");
+  if (!t)
+    return c->err.code ? c->err.code
+                       : FL_FAIL(c, FLAME_NO_MEMORY, "backward", "host memory is out");
   fl_tensor_set_grad(h, t);
   flame_free(t);
   return FLAME_OK;
 }
 
-flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed, fl_backward how) {
+flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
+                                     fl_backward how) {
   flame_context *c = root->ctx;
-  if (!fl_tensor_open(root, "backward") || (seed && !fl_tensor_open(seed, "backward"))) return c->err.code;
+  if (!fl_tensor_open(root, "backward") || (seed && !fl_tensor_open(seed, "backward")))
+    return c->err.code;
   const int64_t mark = fl_scope_begin(c);
   walk w = { .c = c, .op = "backward", .into_leaves = 1, .how = how };
   fl_node *r = root->node, *s = seed ? seed->node : NULL;

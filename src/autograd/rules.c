@@ -1,15 +1,17 @@
 /*
-** Gradient rules of the elementwise ops and reductions: one function per op and input, made
-** from the gradient text of ops.def, in a table by op; and the helpers that text names.
+** Gradient rules of the elementwise ops and reductions: one function per op and input,
+** made from the gradient text of ops.def, in a table by op; and the helpers that text
+** names.
 **
 ** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
-** differentiates again. A scalar operand is a number in it. Selection is by where, never by a
-** product with a mask: 0 times inf is NaN. Special points follow PyTorch.
+** differentiates again. A scalar operand is a number in it. Selection is by where, never
+** by a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"
 #include <math.h>
 
-typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3, fl_node *y, fl_node *g);
+typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3,
+                         fl_node *y, fl_node *g);
 
 #define K(v) n_num(c, v)
 #define x x1          /* the one input of unary ops and reductions */
@@ -37,8 +39,8 @@ static const rule rules[FL_OP_COUNT][3] = {
 #include "tensor/ops.def"
 };
 
-/* Input i of y as the rule sees it: a scalar slot becomes a number again. atan2 squares its
-** operands, and two numbers have no product: there it is a 0-d value. */
+/* Input i of y as the rule sees it: a scalar slot becomes a number again. atan2 squares
+** its operands, and two numbers have no product: there it is a 0-d value. */
 static fl_node *operand(fl_node *y, int i) {
   flame_context *c = y->ctx;
   if (i >= y->nin || y->in[i]) return i < y->nin ? y->in[i] : NULL;
@@ -59,7 +61,7 @@ flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin) {
   return FLAME_OK;
 }
 
-/* ---- helpers of elementwise rules -------------------------------------------------------- */
+/* ---- helpers of elementwise rules -------------------------------------------------- */
 
 static int is_number(const fl_node *n) { return n->state == FL_NUMBER; }
 
@@ -106,10 +108,11 @@ fl_node *fl_no_gradient(fl_node *y, const char *name) {
   return NULL;
 }
 
-/* ---- helpers of reductions ---------------------------------------------------------------- */
+/* ---- helpers of reductions --------------------------------------------------------- */
 
 fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape) {
-  return n_fill(g->ctx, g->dtype, g->device, shape->rank, shape->size, (fl_scalar){ .d = 0 });
+  return n_fill(g->ctx, g->dtype, g->device, shape->rank, shape->size,
+                (fl_scalar){ .d = 0 });
 }
 
 /* g laid over the elements that were reduced to it. */
@@ -162,7 +165,8 @@ static fl_node *pair_down(fl_node *e, const level *l) {
   return l->odd && s ? n_cat(c, 2, all, 1) : s;
 }
 
-/* A tree of products, for when the gradient is differentiated again: exact at zeros too. */
+/* A tree of products, for when the gradient is differentiated again: exact at zeros
+** too. */
 static fl_node *prod_tree(fl_node *g, fl_node *x, uint32_t axes) {
   const int r = x->shape->rank;
   int perm[FL_MAX_AXES], back[FL_MAX_AXES], k = 0;

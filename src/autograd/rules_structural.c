@@ -2,18 +2,19 @@
 ** Gradient rules of the ops that move values: views, gather and scatter, slices, joins,
 ** products of matrices, host functions.
 **
-** Rules. in[i] may be dropped by now unless the entry saved it (entry.c): shapes and attr
-** stay, values do not. A cotangent that is larger than the input by broadcasting is left to
-** the walk.
+** Rules. in[i] may be dropped by now unless the entry saved it (entry.c): shapes and
+** attr stay, values do not. A cotangent that is larger than the input by broadcasting is
+** left to the walk.
 */
 #include "autograd/rules.h"
 
 /* Linear positions 0 .. n-1 of a shape, i64. */
 static fl_node *positions(flame_context *c, int device, int rank, const int64_t *size) {
-  return n_iota(c, FLAME_I64, device, rank, size, (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 });
+  return n_iota(c, FLAME_I64, device, rank, size, (fl_scalar){ .i = 0 },
+                (fl_scalar){ .i = 1 });
 }
 
-/* ---- views ---------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------- */
 
 static fl_node *unpermute(const fl_node *y, fl_node *g) {
   int back[FL_MAX_AXES];
@@ -33,7 +34,8 @@ static fl_node *unstride(const fl_node *y, fl_node *g) {
   const fl_layout *s = y->in[0]->shape;
   const fl_attr *a = y->attr;
   const int64_t n = g->shape->numel, all = s->numel;
-  fl_node *at = n_strided(positions(g->ctx, g->device, 1, &all), a->naxes, a->size, a->stride, a->offset);
+  fl_node *at = n_strided(positions(g->ctx, g->device, 1, &all), a->naxes, a->size,
+                          a->stride, a->offset);
   fl_node *flat = n_fill(g->ctx, g->dtype, g->device, 1, &all, (fl_scalar){ .d = 0 });
   at = at ? n_reshape(at, 1, &n) : NULL;
   flat = n_put_axis(flat, 0, at, n_reshape(g, 1, &n), 1);
@@ -51,7 +53,7 @@ static fl_node *unview(const fl_node *y, fl_node *g) {
   }
 }
 
-/* ---- index tensors --------------------------------------------------------------------------- */
+/* ---- index tensors ----------------------------------------------------------------- */
 
 enum { OWN_SHAPE = 1 };
 
@@ -60,18 +62,20 @@ static fl_node *read_at(const fl_node *y, fl_node *x, fl_node *idx) {
                                     : n_take_axis(x, y->attr->axis, idx);
 }
 
-static fl_node *write_at(const fl_node *y, fl_node *x, fl_node *idx, fl_node *src, int add) {
+static fl_node *write_at(const fl_node *y, fl_node *x, fl_node *idx, fl_node *src,
+                         int add) {
   return y->attr->flags & OWN_SHAPE ? n_scatter_axis(x, y->attr->axis, idx, src, add)
                                     : n_put_axis(x, y->attr->axis, idx, src, add);
 }
 
-/* Of several sources for one place the last stays: only it has a gradient. Each source writes
-** its number, and those that still find it there have won. */
+/* Of several sources for one place the last stays: only it has a gradient. Each source
+** writes its number, and those that still find it there have won. */
 static fl_node *winners(const fl_node *y, fl_node *idx) {
   flame_context *c = y->ctx;
   const fl_layout *s = y->shape, *src = y->in[2]->shape;
   fl_node *number = positions(c, y->device, src->rank, src->size);
-  fl_node *place = n_fill(c, FLAME_I64, y->device, s->rank, s->size, (fl_scalar){ .i = -1 });
+  fl_node *place =
+      n_fill(c, FLAME_I64, y->device, s->rank, s->size, (fl_scalar){ .i = -1 });
   return n_eq(read_at(y, write_at(y, place, idx, number, 0), idx), number);
 }
 
@@ -89,7 +93,7 @@ static void scatter_rule(fl_node *y, fl_node *g, fl_node **gin) {
   }
 }
 
-/* ---- joins and products ------------------------------------------------------------------------ */
+/* ---- joins and products ------------------------------------------------------------ */
 
 static void cat_rule(fl_node *y, fl_node *g, fl_node **gin) {
   const int axis = y->attr->axis;
@@ -114,21 +118,35 @@ static fl_node *as_rows(fl_node *x) {
   return n_reshape(x, 2, (int64_t[]){ rows, last });
 }
 
+/* Does x lie column by column, as a transposed weight does? */
+static int lies_turned(const fl_node *x) {
+  const fl_layout *l = x->layout;
+  const int r = l->rank;
+  return l->size[r - 1] > 1 && l->size[r - 2] > 1 && l->stride[r - 2] == 1 && l->stride[r - 1] != 1;
+}
+
+/* The product p q, made as (q' p')' where it is to lie column by column: the gradient of a
+** transposed weight then reaches the weight row by row. */
+static fl_node *product_like(fl_node *p, fl_node *q, const fl_node *like) {
+  if (!p || !q) return NULL;
+  return lies_turned(like) ? turned(n_matmul(turned(q), turned(p))) : n_matmul(p, q);
+}
+
 /* da = g b', db = a' g. Many a with one b: one product over all their rows. */
 static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_node *a = y->in[0], *b = y->in[1];
-  if (fl_wants(y, 0)) gin[0] = n_matmul(g, turned(b));
+  if (fl_wants(y, 0)) gin[0] = product_like(g, turned(b), a);
   if (!fl_wants(y, 1)) return;
   if (a->shape->rank > 2 && b->shape->rank == 2) {
     a = as_rows(a);
     g = as_rows(g);
   }
-  gin[1] = a && g ? n_matmul(turned(a), g) : NULL;
+  gin[1] = product_like(turned(a), g, b);
 }
 
 static flame_status custom_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_custom *f = y->entry->custom;
-  f->refs++;                                     /* the host may drop the entry in the call */
+  f->refs++; /* the host may drop the entry in the call */
   const flame_status e = f->backward(y->ctx, f->arg, y->attr->axis, g, y->nin, gin);
   if (--f->refs == 0) {
     if (f->release) f->release(f->arg);

@@ -59,7 +59,7 @@ void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
 
 void fl_blocks_trim(fl_blocks *s) {
   for (int k = 0; k < CLASSES; k++) {
-    const int64_t size = (int64_t)(8 + k % 8) << (k / 8 + 3);
+    const int64_t size = (int64_t)((uint64_t)(8 + k % 8) << (k / 8 + 3));   /* as class_of */
     while (s->list[k]) {
       void *p = s->list[k];
       s->list[k] = *(void **)p;

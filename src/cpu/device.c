@@ -181,22 +181,30 @@ static int take_interrupt(fl_device *d) {
   return fl_stopped(d) && atomic_exchange(&d->ctx->interrupted, 0) != 0;
 }
 
-static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
-  fl_cpu *cpu = cpu_of(d);
-  flame_status st = FLAME_OK;
-  *done = 0;
-  for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
-  for (int32_t i = 0; i < p->nstep && !st; i++) {
-    st = take_interrupt(d) ? FLAME_INTERRUPTED : run_step(d, &p->step[i], b);
-    if (!st && take_interrupt(d)) st = FLAME_INTERRUPTED;
-    if (!st) *done = i + 1;
-  }
+/* The lowest report of all workers. */
+static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
   fault->site = -1;
   for (int i = 0; i < cpu->width; i++) {
     const fl_vm_fault *f = &cpu->fault[i];
     if (f->site < 0 || (fault->site >= 0 && (fault->site < f->site ||
         (fault->site == f->site && fault->position <= f->position)))) continue;
     *fault = (fl_fault){ (int32_t)f->site, f->value, f->position };
+  }
+}
+
+/* Stops behind the step that reports a fault, which does not count as done: what it and later
+** steps would have written must not be taken for values. */
+static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+  fl_cpu *cpu = cpu_of(d);
+  flame_status st = FLAME_OK;
+  *done = 0;
+  fault->site = -1;
+  for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
+  for (int32_t i = 0; i < p->nstep && !st && fault->site < 0; i++) {
+    st = take_interrupt(d) ? FLAME_INTERRUPTED : run_step(d, &p->step[i], b);
+    if (!st && take_interrupt(d)) st = FLAME_INTERRUPTED;
+    if (p->nfault) lowest_fault(cpu, fault);
+    if (!st && fault->site < 0) *done = i + 1;
   }
   if (st == FLAME_INTERRUPTED) FL_FAIL(d->ctx, st, "eval", "interrupted");
   return st;

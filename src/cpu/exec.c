@@ -152,8 +152,10 @@ int64_t fl_prog_worker_bytes(const fl_prog *g) {
 
 static void point_rows(tile *t, char *row) {
   t->row = row;
-  for (int64_t i = 0; i < t->g->reg.n; i++)
-    if (t->g->reg.at[i].kind == FL_KIND_ROW) t->reg[i] = row + t->g->reg.at[i].off;
+  for (int64_t i = 0; i < t->g->reg.n; i++) {
+    const fl_vreg *r = &t->g->reg.at[i];
+    if (r->kind == FL_KIND_ROW && !r->lives) t->reg[i] = row + r->off;   /* fills stay the worker's */
+  }
 }
 
 static void set_up(tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fault) {

@@ -246,6 +246,16 @@ static void emit_op(lower *b, int sec, int level, int i) {
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
+/* May a load be by reference? A ROW value must outlast the unit in LONG and COL; a value that is
+** stored itself must not change under an earlier store of the tile. */
+static int by_reference(const lower *b, int sec, int level, int i) {
+  const fl_kernel *k = b->k;
+  if (b->g->vm->round[k->instr[i].dtype] || sec == FL_SEC_BIND) return 0;
+  if (!level && b->g->mode > FL_MODE_WHOLE) return 0;
+  for (int s = 0; s < k->nstore && k->nstore > 1; s++) if (k->store[s].value == i) return 0;
+  return 1;
+}
+
 static void emit_load(lower *b, int sec, int level, int i) {
   const fl_instr *x = &b->k->instr[i];
   const fl_operand *o = &b->k->operand[x->arg];
@@ -253,8 +263,7 @@ static void emit_load(lower *b, int sec, int level, int i) {
   b->g->access[x->arg].used |= x->code != FL_I_IOTA;
   fl_vop y = { .code = FL_V_LOAD, .level = (uint8_t)level, .v = (uint16_t)i, .arg = x->arg,
                .reg = o->dtype, .fn.load = b->g->vm->load[o->dtype] };
-  /* Stored as registers are. A ROW value must outlast the unit in LONG and COL. */
-  y.flags = !b->g->vm->round[o->dtype] && (level || b->g->mode <= FL_MODE_WHOLE);
+  y.flags = (uint16_t)by_reference(b, sec, level, i);
   if (x->code == FL_I_GATHER) {
     y.code = FL_V_GATHER;
     y.a = use(b, sec, x->a, level, NULL, 0);
@@ -379,6 +388,7 @@ static void mark_round(lower *b, int round) {
   }
   for (int i = k->ninstr - 1; i >= 0; i--) {
     const fl_instr *x = &k->instr[i];
+    if (x->code == FL_I_INDEX && b->pass[i] == round) b->need[i] = 1;      /* it reports */
     const uint16_t in[3] = { x->a, x->b, x->c };
     if (!b->need[i] || (b->kind[i] != FL_KIND_FULL && x->code != FL_I_REDUCE)) continue;
     for (int j = 0; j < operand_count(x); j++)

@@ -40,7 +40,8 @@ static int type_of(int dtype) {
 
 /* A row-major rows x cols matrix with strides (sr, sc), seen as its transpose in column-major
 ** form: 1 and *op, *ld when that is possible. Strides of axes of size 1 mean nothing. */
-static int as_column_major(int64_t rows, int64_t cols, int64_t sr, int64_t sc, int32_t *op, int64_t *ld) {
+static int as_column_major(int64_t rows, int64_t cols, int64_t sr, int64_t sc,
+                           int32_t *op, int64_t *ld) {
   if ((cols == 1 || sc == 1) && (rows == 1 || sr >= cols)) {
     *op = FL_LT_OP_N;
     *ld = rows == 1 ? cols : sr;
@@ -103,7 +104,8 @@ static int32_t alignment(const void *p, int64_t stride, int64_t size) {
 
 static flame_status failed(fl_cuda *s, fl_lt_status r, const char *what) {
   if (r == FL_LT_OK) return FLAME_OK;
-  return FL_FAIL(s->ctx, r == FL_LT_ALLOC_FAILED ? FLAME_NO_MEMORY : FLAME_INTERNAL, "matmul",
+  return FL_FAIL(s->ctx, r == FL_LT_ALLOC_FAILED ? FLAME_NO_MEMORY : FLAME_INTERNAL,
+                 "matmul",
                  "%s failed with cuBLAS status %u", what, r);
 }
 
@@ -120,12 +122,15 @@ static void gemm_free(fl_cuda *s, fl_gemm *g, int host_only) {
 
 static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int64_t rows,
                            int64_t cols, int64_t ld, int32_t batch, int64_t stride) {
-  fl_lt_status r = lt->cublasLtMatrixLayoutCreate(out, (unsigned)type, (uint64_t)rows, (uint64_t)cols, ld);
+  fl_lt_status r = lt->cublasLtMatrixLayoutCreate(out, (unsigned)type, (uint64_t)rows,
+                                                  (uint64_t)cols, ld);
   if (r != FL_LT_OK) *out = NULL;
   if (r == FL_LT_OK && batch > 1) {
-    r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_COUNT, &batch, sizeof batch);
+    r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_COUNT, &batch,
+                                             sizeof batch);
     if (r == FL_LT_OK)
-      r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_STRIDE, &stride, sizeof stride);
+      r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_STRIDE, &stride,
+                                               sizeof stride);
   }
   return r;
 }
@@ -133,16 +138,21 @@ static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int
 static fl_lt_status make_descriptors(const fl_blaslt *lt, fl_gemm *g) {
   const call *x = &g->key;
   const int type = type_of(x->dtype), wide = x->dtype == FLAME_F64;
-  fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc, wide ? FL_LT_COMPUTE_64F : FL_LT_COMPUTE_32F,
+  fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc,
+                                                wide ? FL_LT_COMPUTE_64F : FL_LT_COMPUTE_32F,
                                                 wide ? FL_LT_R_64F : FL_LT_R_32F);
   if (r != FL_LT_OK) g->desc = NULL;
-  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSA, &x->ta, sizeof x->ta);
-  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSB, &x->tb, sizeof x->tb);
+  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSA,
+                                                            &x->ta, sizeof x->ta);
+  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSB,
+                                                            &x->tb, sizeof x->tb);
   const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
   if (r == FL_LT_OK)
-    r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch, x->sa);
+    r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch,
+               x->sa);
   if (r == FL_LT_OK)
-    r = layout(lt, &g->b, type, tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, x->batch, x->sb);
+    r = layout(lt, &g->b, type, tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, x->batch,
+               x->sb);
   if (r == FL_LT_OK) r = layout(lt, &g->c, type, x->m, x->n, x->ldc, x->batch, x->sc);
   return r;
 }
@@ -161,9 +171,11 @@ static fl_lt_status choose(fl_cuda *s, fl_gemm *g) {
   if (r != FL_LT_OK) return r;
   r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_SPACE, &space, sizeof space);
   if (r == FL_LT_OK)
-    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_REDUCTION, &reduction, sizeof reduction);
+    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_REDUCTION, &reduction,
+                                                 sizeof reduction);
   for (unsigned i = 0; i < 4 && r == FL_LT_OK; i++)
-    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_ALIGN_A + i, &align[i], sizeof align[i]);
+    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_ALIGN_A + i, &align[i],
+                                                 sizeof align[i]);
   if (r == FL_LT_OK) {
     memset(&found, 0, sizeof found);
     const fl_lt_status h = lt->cublasLtMatmulAlgoGetHeuristic(s->blas.handle, g->desc, g->a, g->b,
@@ -260,7 +272,8 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
 
 /* One library call. An unlucky alignment without an answer falls back on the one asked for
 ** in fl_blas_prepare. */
-static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const char *b, char *c) {
+static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const char *b,
+                             char *c) {
   static const double one_d = 1, zero_d = 0;
   static const float one_f = 1, zero_f = 0;
   const int wide = x->dtype == FLAME_F64;
@@ -286,7 +299,8 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
 
 /* k == 0: the product is all zeros. */
 static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size) {
-  return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)c, 0, (size_t)(m->m * m->n * size),
+  return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)c, 0,
+                                         (size_t)(m->m * m->n * size),
                                          s->stream), "cuMemsetD8Async");
 }
 
@@ -300,7 +314,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
   collapse(m, &q);
   const int zero = m->k == 0;
   if (!zero && !describe(m, &q, &x))
-    return FL_FAIL(s->ctx, FLAME_INTERNAL, "matmul", "product changed after it was prepared");
+    return FL_FAIL(s->ctx, FLAME_INTERNAL, "matmul",
+                   "product changed after it was prepared");
   const int outer = zero ? q.n : q.n - 1;
   a += m->aoff * size, b += m->boff * size, c += m->coff * size;
   for (;;) {
@@ -311,7 +326,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
       co += at[i] * q.c[i];
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
-                                : multiply(s, &x, size, b + bo * size, a + ao * size, c + co * size);
+                                : multiply(s, &x, size, b + bo * size, a + ao * size,
+                                           c + co * size);
     if (e != FLAME_OK) return e;
     int i = outer - 1;
     while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;

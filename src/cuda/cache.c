@@ -46,7 +46,8 @@ static void make_folders(char *path) {
 
 /* Ours, and nobody else may write it. */
 static int trusted(int fd, mode_t type, struct stat *st) {
-  return fstat(fd, st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&
+  return fstat(fd,
+               st) == 0 && (st->st_mode & S_IFMT) == type && st->st_uid == geteuid() &&
          !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
@@ -117,7 +118,8 @@ void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size) {
     if (errno == ELOOP) unlinkat(d->folder, name, 0);
     return NULL;
   }
-  void *p = trusted(fd, S_IFREG, &st) ? read_payload(d, fd, st.st_size, size, &bad) : NULL;
+  void *p = trusted(fd, S_IFREG, &st) ? read_payload(d, fd, st.st_size, size,
+                                                     &bad) : NULL;
   if (p) futimens(fd, NULL);                /* used now: among the last to be removed */
   else if (bad) unlinkat(d->folder, name, 0);
   close(fd);
@@ -202,7 +204,8 @@ static int open_temporary(fl_disk *d, char *name, size_t size) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     snprintf(name, size, "tmp-%ld-%lx-%x", (long)getpid(),
              (unsigned long)t.tv_nsec ^ (unsigned long)(uintptr_t)d, d->serial++);
-    const int fd = openat(d->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd = openat(d->folder, name,
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 || errno != EEXIST) return fd;
   }
   return -1;

@@ -56,7 +56,8 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
     s->ctx->dead = 1;
     const flame_status lost = fl_cuda_lost(s);
     if (!s->sync_each)
-      fl_hint(&s->ctx->err, "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
+      fl_hint(&s->ctx->err,
+              "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
     return lost;
   }
   const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
@@ -102,7 +103,8 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
 }
 
 flame_status fl_cuda_wait_all(fl_cuda *s) {
-  const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream), "cuEventRecord");
+  const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream),
+                                       "cuEventRecord");
   return e != FLAME_OK ? e : fl_cuda_wait(s, s->done);
 }
 
@@ -124,8 +126,9 @@ void fl_cuda_release(fl_cuda *s, void *p) {
 static void *cuda_alloc(fl_device *d, int64_t bytes) {
   fl_cuda *s = d->state;
   fl_cu_result r;
-  if (fl_cuda_enter(s) != FLAME_OK) return NULL;
-  void *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
+  void *p = s->dead ? NULL : fl_cuda_pool_take(&s->pool, bytes);
+  if (p || fl_cuda_enter(s) != FLAME_OK) return p;
+  p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
   if (!p && r != FL_CU_OUT_OF_MEMORY) fl_cuda_check(s, r, "cuMemAlloc");
   fl_cuda_leave(s);
   return p;
@@ -171,7 +174,8 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   return e;
 }
 
-static flame_status cuda_download(fl_device *d, void *dst, const void *src, int64_t bytes) {
+static flame_status cuda_download(fl_device *d, void *dst, const void *src,
+                                  int64_t bytes) {
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
@@ -185,7 +189,8 @@ static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t 
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   if (bytes > 0)
-    e = fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)dst, (fl_cu_ptr)(uintptr_t)src,
+    e = fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)dst,
+                                       (fl_cu_ptr)(uintptr_t)src,
                                        (size_t)bytes, s->stream), "cuMemcpyDtoDAsync");
   fl_cuda_leave(s);
   return e;
@@ -240,7 +245,10 @@ static void cuda_close(fl_device *d) {
 /* ---- opening ---- */
 
 #define CHECK(call, name) \
-  do { const flame_status e_ = fl_cuda_check(s, (call), (name)); if (e_ != FLAME_OK) return e_; } while (0)
+  do { \
+    const flame_status e_ = fl_cuda_check(s, (call), (name)); \
+    if (e_ != FLAME_OK) return e_; \
+  } while (0)
 
 /* Facts about the device, then the primary context. */
 static flame_status find_device(fl_cuda *s) {
@@ -248,12 +256,15 @@ static flame_status find_device(fl_cuda *s) {
   CHECK(s->cu->Init(0), "cuInit");
   CHECK(s->cu->DeviceGetCount(&n), "cuDeviceGetCount");
   if (s->ordinal < 0 || s->ordinal >= n)
-    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "no device cuda:%d, this machine has %d", s->ordinal, n);
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, OP, "no device cuda:%d, this machine has %d",
+                   s->ordinal, n);
   CHECK(s->cu->DriverGetVersion(&s->driver_version), "cuDriverGetVersion");
   CHECK(s->cu->DeviceGet(&s->device, s->ordinal), "cuDeviceGet");
   CHECK(s->cu->DeviceGetName(s->name, (int)sizeof s->name, s->device), "cuDeviceGetName");
-  CHECK(s->cu->DeviceGetAttribute(&major, FL_CU_MAJOR, s->device), "cuDeviceGetAttribute");
-  CHECK(s->cu->DeviceGetAttribute(&minor, FL_CU_MINOR, s->device), "cuDeviceGetAttribute");
+  CHECK(s->cu->DeviceGetAttribute(&major, FL_CU_MAJOR, s->device),
+        "cuDeviceGetAttribute");
+  CHECK(s->cu->DeviceGetAttribute(&minor, FL_CU_MINOR, s->device),
+        "cuDeviceGetAttribute");
   CHECK(s->cu->DeviceGetAttribute(&s->multiprocessors, FL_CU_MULTIPROCESSORS, s->device),
         "cuDeviceGetAttribute");
   s->arch = major * 10 + minor;
@@ -265,17 +276,20 @@ static flame_status find_device(fl_cuda *s) {
 static flame_status make_objects(fl_cuda *s) {
   CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  if (!fl_cuda_pool_open(&s->pool, s->mem, s->cu, s->stream, fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
+  if (!fl_cuda_pool_open(&s->pool, s->mem, s->cu, s->stream,
+                         fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
       !fl_modules_open(s))
     return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no host memory");
   flame_status e = fl_stage_open(s);
   if (e != FLAME_OK) return e;
   void *p = NULL;
-  CHECK(s->cu->HostAlloc(&p, sizeof(fl_text_fault), FL_CU_HOST_PORTABLE), "cuMemHostAlloc");
+  CHECK(s->cu->HostAlloc(&p, sizeof(fl_text_fault), FL_CU_HOST_PORTABLE),
+        "cuMemHostAlloc");
   s->fault_host = p;
   e = fl_cuda_reserve(s, &s->fault, sizeof(fl_text_fault), "the fault record");
   if (e != FLAME_OK) return e;
-  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault), s->stream),
+  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault),
+                       s->stream),
         "cuMemsetD8Async");
   return FLAME_OK;
 }
@@ -287,7 +301,8 @@ static int env_lists(int which, const char *word) {
   return 0;
 }
 
-flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal, const fl_cuda_lib *lib) {
+flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
+                               const fl_cuda_lib *lib) {
   const char *reason = "";
   const fl_driver *cu = lib->driver(&reason);
   if (!cu) return FL_FAIL(c, FLAME_NO_DEVICE, OP, "%s", reason);

@@ -124,7 +124,8 @@ static fl_module *keep_text(fl_cuda *s, fl_module *m, fl_text *t, flame_status e
     m->text_bytes = t->n + 1;
     s->ctx->stats.texts++;
   } else {
-    if (e == FLAME_OK) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's text");
+    if (e == FLAME_OK) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda",
+                               "no host memory for a kernel's text");
     else FL_FAIL(s->ctx, e, "cuda", "no kernel can be made for this step");
     forget_first(s);
     m = NULL;
@@ -218,7 +219,8 @@ static int digest(fl_cuda *s, fl_module *m) {
 }
 
 static flame_status load_image(fl_cuda *s, fl_module *m) {
-  flame_status e = fl_cuda_check(s, s->cu->ModuleLoadData(&m->handle, m->image), "cuModuleLoadData");
+  flame_status e = fl_cuda_check(s, s->cu->ModuleLoadData(&m->handle, m->image),
+                                 "cuModuleLoadData");
   if (e != FLAME_OK) m->handle = NULL;
   if (e == FLAME_OK && !m->steps) e = fl_module_entry(s, m, ENTRY, &m->function);
   return e;
@@ -248,12 +250,14 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
 
 /* Compile those in 'which' that disk did not have. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
-  for (int i = 0; i < n; i++) job[i] = (fl_compile){ .text = which[i]->text, .name = "flame.cu" };
+  for (int i = 0; i < n; i++) job[i] = (fl_compile){ .text = which[i]->text,
+                                                     .name = "flame.cu" };
   flame_status e = fl_nvrtc_compile(s, job, n);
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_module *m = which[i];
     m->image = fl_nvrtc_cubin(s, &job[i], &m->image_bytes);
-    e = m->image ? load_image(s, m) : s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
+    e = m->image ? load_image(s,
+                              m) : s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
     if (e == FLAME_OK) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
   }
   fl_nvrtc_drop(s, job, n);
@@ -303,6 +307,8 @@ flame_status fl_modules_build(fl_cuda *s) {
 
 fl_cu_function fl_module_function(const fl_module *m) { return m->function; }
 
-flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name, fl_cu_function *f) {
-  return fl_cuda_check(s, s->cu->ModuleGetFunction(f, m->handle, name), "cuModuleGetFunction");
+flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
+                             fl_cu_function *f) {
+  return fl_cuda_check(s, s->cu->ModuleGetFunction(f, m->handle, name),
+                       "cuModuleGetFunction");
 }

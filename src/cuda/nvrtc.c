@@ -24,7 +24,8 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
   if (!rtc) return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "%s", reason);
   const fl_rtc_result r = rtc->nvrtcVersion(&s->modules.rtc_major, &s->modules.rtc_minor);
   if (r != FL_RTC_OK)
-    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "nvrtcVersion: %s", rtc->nvrtcGetErrorString(r));
+    return FL_FAIL(s->ctx, FLAME_NO_DEVICE, "cuda", "nvrtcVersion: %s",
+                   rtc->nvrtcGetErrorString(r));
   s->modules.rtc = rtc;
   return FLAME_OK;
 }
@@ -132,7 +133,8 @@ static void fail_with_log(fl_cuda *s, const fl_compile *j) {
   if (j->made && rtc->nvrtcGetProgramLogSize(j->program, &n) == FL_RTC_OK && n > 1)
     log = fl_zalloc(s->mem, n + 1);
   if (log && rtc->nvrtcGetProgramLog(j->program, log) != FL_RTC_OK) *log = 0;
-  FL_FAIL(s->ctx, j->result == FL_RTC_OUT_OF_MEMORY ? FLAME_NO_MEMORY : FLAME_INTERNAL, "cuda",
+  FL_FAIL(s->ctx, j->result == FL_RTC_OUT_OF_MEMORY ? FLAME_NO_MEMORY : FLAME_INTERNAL,
+          "cuda",
           "compiling kernel %s: %s%s%.400s", j->name, rtc->nvrtcGetErrorString(j->result),
           log && *log ? ": " : "", log ? log : "");
   if (log) fl_free(s->mem, log, n + 1);

@@ -177,7 +177,8 @@ static void merge(fl_pool *p, fl_block *a, fl_block *b) {
 
 /* ---- the interface ---- */
 
-int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached) {
+int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream,
+                      int cached) {
   memset(p, 0, sizeof *p);
   p->mem = m;
   p->cu = cu;
@@ -200,26 +201,36 @@ static fl_block *segment_or_trim(fl_pool *p, int large, int64_t size, fl_cu_resu
   return trimmed == FL_CU_OK && p->reserved < before ? segment_new(p, large, size, r) : NULL;
 }
 
-void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
-  *r = FL_CU_OUT_OF_MEMORY;
-  if (bytes < 0 || bytes > INT64_MAX / 4) return NULL;
-  const int64_t size = p->cached ? size_for(bytes) : (bytes > 0 ? bytes : 1);
-  const int large = size > SMALL_MAX;
-  fl_block *b = p->cached ? find(p, large, size) : NULL;
-  if (b) {
-    bin_take(p, b);
-  } else {
-    const int64_t least = large ? LARGE_SEGMENT : SMALL_SEGMENT;
-    const int64_t segment = size > least ? round_up(size, LARGE_STEP) : least;
-    b = segment_or_trim(p, large, p->cached ? segment : size, r);
-    if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
-      b = segment_new(p, large, size, r);         /* no room for a whole segment */
-    if (!b) return NULL;
-  }
+static int possible(int64_t bytes) { return bytes >= 0 && bytes <= INT64_MAX / 4; }
+
+/* Hand out a block that is in no bin. */
+static void *hand_out(fl_pool *p, fl_block *b, int64_t size) {
   if (p->cached) split(p, b, size);
   use(p, b);
-  *r = FL_CU_OK;
   return (void *)(uintptr_t)b->at;
+}
+
+void *fl_cuda_pool_take(fl_pool *p, int64_t bytes) {
+  if (!p->cached || !possible(bytes)) return NULL;
+  const int64_t size = size_for(bytes);
+  fl_block *b = find(p, size > SMALL_MAX, size);
+  if (!b) return NULL;
+  bin_take(p, b);
+  return hand_out(p, b, size);
+}
+
+void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
+  void *at = fl_cuda_pool_take(p, bytes);
+  *r = at ? FL_CU_OK : FL_CU_OUT_OF_MEMORY;
+  if (at || !possible(bytes)) return at;
+  const int64_t size = p->cached ? size_for(bytes) : (bytes > 0 ? bytes : 1);
+  const int large = size > SMALL_MAX;
+  const int64_t least = large ? LARGE_SEGMENT : SMALL_SEGMENT;
+  const int64_t segment = size > least ? round_up(size, LARGE_STEP) : least;
+  fl_block *b = segment_or_trim(p, large, p->cached ? segment : size, r);
+  if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
+    b = segment_new(p, large, size, r);           /* no room for a whole segment */
+  return b ? hand_out(p, b, size) : NULL;
 }
 
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at) {

@@ -24,10 +24,13 @@ typedef struct fl_pool {
   uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
 } fl_pool;
 
-int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream, int cached);
+int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream,
+                      int cached);
 /* NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out). The context is
 ** current in all of these. */
 void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
+/* The same from cached blocks alone: no call of the driver, no context needed. */
+void *fl_cuda_pool_take(fl_pool *p, int64_t bytes);
 fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
 /* Give wholly free segments back to the driver; waits for the stream first. */
 fl_cu_result fl_cuda_pool_trim(fl_pool *p);

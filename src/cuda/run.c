@@ -148,8 +148,10 @@ static flame_status want_kernels(fl_cuda *s, const fl_step *t, fl_prepared *r) {
 }
 
 /* The launches of a step of steps.cu at these addresses (all NULL to learn what it needs). */
-static void describe(const fl_step *t, char *const at[3], void *scratch, fl_text_step *out) {
-  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch, out);
+static void describe(const fl_step *t, char *const at[3], void *scratch,
+                     fl_text_step *out) {
+  if (t->kind == FL_S_SCATTER) fl_text_scatter(t->scatter, at[0], at[1], at[2], scratch,
+                                               out);
   else fl_text_matmul(t->matmul, at[0], at[1], at[2], out);
 }
 
@@ -181,13 +183,15 @@ static flame_status want(fl_cuda *s, fl_step *t) {
 
 /* A buffer shared by all launches gets at least 'bytes'. What is queued may still use the
 ** old one, which is safe: memory given back is reused in the stream's order. */
-static flame_status at_least(fl_cuda *s, void **p, int64_t *have, int64_t bytes, int zero, const char *what) {
+static flame_status at_least(fl_cuda *s, void **p, int64_t *have, int64_t bytes,
+                             int zero, const char *what) {
   void *fresh;
   if (bytes <= *have) return FLAME_OK;
   flame_status e = fl_cuda_reserve(s, &fresh, bytes, what);
   if (e != FLAME_OK) return e;
   if (zero)
-    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)fresh, 0, (size_t)bytes, s->stream),
+    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)fresh, 0, (size_t)bytes,
+                                        s->stream),
                       "cuMemsetD8Async");
   if (e != FLAME_OK) {
     fl_cuda_release(s, fresh);
@@ -202,9 +206,11 @@ static flame_status at_least(fl_cuda *s, void **p, int64_t *have, int64_t bytes,
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static flame_status share(fl_cuda *s, int64_t scratch, int64_t counters) {
-  const flame_status e = at_least(s, &s->scratch, &s->scratch_bytes, scratch, 0, "scratch");
+  const flame_status e = at_least(s, &s->scratch, &s->scratch_bytes, scratch, 0,
+                                  "scratch");
   return e != FLAME_OK ? e
-                       : at_least(s, &s->counters, &s->counter_bytes, counters, 1, "counters");
+                       : at_least(s, &s->counters, &s->counter_bytes, counters, 1,
+                                  "counters");
 }
 
 /* Geometry of the instances; sums over the group. */
@@ -220,7 +226,8 @@ static flame_status measure(fl_cuda *s, const fl_step *t, group *g) {
     if (y->words > g->words) g->words = y->words;
   }
   if (g->words > FL_TEXT_MAX_WORDS || g->grid > INT32_MAX)
-    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "cuda", "a step is too large for one launch");
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "cuda",
+                   "a step is too large for one launch");
   return share(s, g->scratch, g->counters);
 }
 
@@ -230,7 +237,8 @@ static flame_status send_chunks(fl_cuda *s, const fl_step *t, group *g) {
   int32_t (*chunk)[2] = fl_alloc(s->mem, bytes);
   if (!chunk) return no_memory(s);
   int64_t n = 0;
-  for (int32_t i = 0; i < g->n; i++) n += fl_text_chunks(&t->kernel[g->which[i]], i, chunk + n);
+  for (int32_t i = 0; i < g->n; i++) n += fl_text_chunks(&t->kernel[g->which[i]], i,
+                                                         chunk + n);
   flame_status e = n == g->grid ? FLAME_OK
     : FL_FAIL(s->ctx, FLAME_INTERNAL, "cuda", "chunks and grid of a step differ");
   if (e == FLAME_OK) e = fl_cuda_reserve(s, &g->chunk, (int64_t)bytes, "a launch table");
@@ -239,7 +247,8 @@ static flame_status send_chunks(fl_cuda *s, const fl_step *t, group *g) {
   return e;
 }
 
-static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t, group *g) {
+static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t,
+                                group *g) {
   g->function = fl_module_function(g->module);
   flame_status e = measure(s, t, g);
   if (e != FLAME_OK || g->n == 1) return e;
@@ -248,7 +257,8 @@ static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t, 
   if (!g->sent) return no_memory(s);
   e = fl_cuda_reserve(s, &g->table, (int64_t)bytes, "a launch table");
   if (e == FLAME_OK) e = send_chunks(s, t, g);
-  if (e == FLAME_OK) e = at_least(s, &s->scalars, &s->scalar_bytes, (int64_t)p->nscalar * 8, 0, "scalars");
+  if (e == FLAME_OK) e = at_least(s, &s->scalars, &s->scalar_bytes,
+                                  (int64_t)p->nscalar * 8, 0, "scalars");
   return e;
 }
 
@@ -299,15 +309,19 @@ static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
 }
 
 /* One launch with one parameter by value. */
-static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block, void *param) {
+static flame_status launch(fl_cuda *s, fl_cu_function f, int64_t grid, uint32_t block,
+                           void *param) {
   void *params[1] = { param };
   const flame_status e = fl_cuda_check(
-    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params, NULL), "cuLaunchKernel");
+    s, s->cu->LaunchKernel(f, (unsigned)grid, 1, 1, block, 1, 1, 0, s->stream, params,
+                           NULL), "cuLaunchKernel");
   if (e != FLAME_OK || !s->sync_each) return e;
-  return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
+  return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream),
+                       "the kernel just launched");
 }
 
-static flame_status run_single(fl_cuda *s, const fl_kernel *k, group *g, const fl_binding *b) {
+static flame_status run_single(fl_cuda *s, const fl_kernel *k, group *g,
+                               const fl_binding *b) {
   int64_t word[FL_TEXT_MAX_WORDS];
   void *at[FL_MAX_OPERANDS];
   const fl_text_aux aux = { s->fault, s->scratch, s->counters };
@@ -324,7 +338,8 @@ static int fill_table(fl_cuda *s, const fl_step *t, group *g, const fl_binding *
   for (int32_t i = 0; i < g->n; i++) {
     const fl_text_geometry *y = &g->geometry[i];
     const fl_kernel *k = &t->kernel[g->which[i]];
-    const fl_text_aux aux = { s->fault, (char *)s->scratch + scratch, (char *)s->counters + counters };
+    const fl_text_aux aux = { s->fault, (char *)s->scratch + scratch,
+                              (char *)s->counters + counters };
     int64_t *row = g->sent + (int64_t)i * g->words;
     operands(k, b, at);
     fl_text_instance(k, at, &aux, word);
@@ -338,10 +353,12 @@ static int fill_table(fl_cuda *s, const fl_step *t, group *g, const fl_binding *
   return changed;
 }
 
-static flame_status run_multi(fl_cuda *s, const fl_step *t, group *g, const fl_binding *b) {
+static flame_status run_multi(fl_cuda *s, const fl_step *t, group *g,
+                              const fl_binding *b) {
   if (fill_table(s, t, g, b)) {
     g->current = 0;
-    const flame_status e = fl_stage_upload(s, g->table, g->sent, (int64_t)g->n * g->words * 8);
+    const flame_status e = fl_stage_upload(s, g->table, g->sent,
+                                           (int64_t)g->n * g->words * 8);
     if (e != FLAME_OK) return e;
     g->current = 1;
   }
@@ -367,7 +384,8 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
   describe(t, at, s->scratch, &x);
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i < x.ncall && e == FLAME_OK; i++)
-    if (x.call[i].grid) e = launch(s, r->entry[i], x.call[i].grid, x.call[i].block, x.param);
+    if (x.call[i].grid) e = launch(s, r->entry[i], x.call[i].grid, x.call[i].block,
+                                   x.param);
   return e;
 }
 
@@ -375,7 +393,7 @@ static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b) 
   const fl_prepared *r = t->prepared;
   if (t->kind == FL_S_COPY) {
     if (t->bytes <= 0) return FLAME_OK;
-      return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
+    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
                                           (fl_cu_ptr)(uintptr_t)address(&t->from, b),
                                           (size_t)t->bytes, s->stream), "cuMemcpyDtoDAsync");
   }
@@ -402,20 +420,22 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   flame_status e = FLAME_OK;
   s->fault_pending = 0;
   if (p->nfault)
-    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault),
+    e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff,
+                                        sizeof(fl_text_fault),
                                         s->stream), "cuMemsetD8Async");
   if (e == FLAME_OK && p->nscalar && has_multi(p))
     e = fl_stage_upload(s, s->scalars, b->scalar, (int64_t)p->nscalar * 8);
   return e;
 }
 
-/* After the last step: a plan with index checks is waited for, since
-** its results may not be taken for good before the fault record has been looked at. Other
-** plans stay queued. */
-static flame_status finish(fl_cuda *s, const fl_plan *p, fl_fault *fault) {
-  if (!p->nfault || s->dead) return FLAME_OK;
+/* Wait and look at the fault record. Steps that check indices are looked at before the first
+** write to a home that follows them (an error must leave a target as it was) and after the
+** last step (results may not be taken for good before). Other plans stay queued. */
+static flame_status look(fl_cuda *s, fl_fault *fault) {
+  if (s->dead) return FLAME_OK;
   flame_status e = fl_cuda_check(
-    s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault, sizeof(fl_text_fault), s->stream),
+    s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
+                      sizeof(fl_text_fault), s->stream),
     "cuMemcpyDtoHAsync");
   if (e != FLAME_OK) return e;
   s->fault_pending = 1;
@@ -424,22 +444,43 @@ static flame_status finish(fl_cuda *s, const fl_plan *p, fl_fault *fault) {
   return e;
 }
 
-flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+static int checks_indices(const fl_step *s) {
+  for (int i = 0; s->kind == FL_S_KERNEL && i < s->kernel->ninstr; i++)
+    if (s->kernel->instr[i].code == FL_I_INDEX) return 1;
+  return 0;
+}
+
+static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
+                              fl_fault *fault, int32_t *done) {
+  int open = 0;                                       /* steps that check ran since the last look */
+  flame_status e = FLAME_OK;
+  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) {
+    if (open && p->step[i].commits) {
+      e = look(s, fault);
+      open = 0;
+      if (e != FLAME_OK || fault->site >= 0) return e;
+    }
+    if (p->nfault && checks_indices(&p->step[i])) open = 1;
+    e = fl_cuda_poll(s);
+    if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
+    if (e == FLAME_OK) ++*done;
+  }
+  if (e == FLAME_OK && open) {
+    e = look(s, fault);
+    if (e != FLAME_OK) *done = 0;                     /* nobody looked at the indices */
+  }
+  return e;
+}
+
+flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
+                         int32_t *done) {
   fl_cuda *s = d->state;
   *done = 0;
   *fault = (fl_fault){ .site = -1 };
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   e = begin(s, p, b);
-  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) {
-    e = fl_cuda_poll(s);
-    if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
-    if (e == FLAME_OK) ++*done;
-  }
-  if (e == FLAME_OK) {
-    e = finish(s, p, fault);
-    if (e != FLAME_OK) *done = 0;                   /* nobody looked at the indices */
-  }
+  if (e == FLAME_OK) e = run_steps(s, p, b, fault, done);
   fl_cuda_leave(s);
   return e;
 }

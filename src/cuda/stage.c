@@ -15,7 +15,8 @@ flame_status fl_stage_open(fl_cuda *s) {
     "cuMemHostAlloc");
   if (e == FLAME_OK) g->at = p;
   for (int i = 0; i < FL_STAGE_SLOTS && e == FLAME_OK; i++)
-    e = fl_cuda_check(s, s->cu->EventCreate(&g->event[i], FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    e = fl_cuda_check(s, s->cu->EventCreate(&g->event[i], FL_CU_EVENT_DISABLE_TIMING),
+                      "cuEventCreate");
   return e;
 }
 
@@ -27,13 +28,15 @@ void fl_stage_close(fl_cuda *s) {
   memset(g, 0, sizeof *g);
 }
 
-static char *slot_at(const fl_stage *g, int slot) { return g->at + (int64_t)slot * FL_STAGE_BYTES; }
+static char *slot_at(const fl_stage *g,
+                     int slot) { return g->at + (int64_t)slot * FL_STAGE_BYTES; }
 
 /* Mark the slot used by all that is queued so far. Without the event nothing would protect
 ** the copy in flight, so then it is waited for. */
 static flame_status mark(fl_cuda *s, int slot) {
   const flame_status e =
-    fl_cuda_check(s, s->cu->EventRecord(s->stage.event[slot], s->stream), "cuEventRecord");
+    fl_cuda_check(s, s->cu->EventRecord(s->stage.event[slot], s->stream),
+                  "cuEventRecord");
   if (e == FLAME_OK) s->stage.busy[slot] = 1;
   else if (!s->dead) s->cu->StreamSynchronize(s->stream);
   return e;
@@ -74,7 +77,8 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
     /* taken before the copy is queued: if that fails the bytes are only wasted */
     g->used += (n + 63) / 64 * 64;
     if (g->used > FL_STAGE_BYTES) g->used = FL_STAGE_BYTES;
-    e = fl_cuda_check(s, s->cu->CopyIn((fl_cu_ptr)(uintptr_t)dst + (fl_cu_ptr)at, slot, (size_t)n,
+    e = fl_cuda_check(s, s->cu->CopyIn((fl_cu_ptr)(uintptr_t)dst + (fl_cu_ptr)at, slot,
+                                       (size_t)n,
                                        s->stream), "cuMemcpyHtoDAsync");
     if (e == FLAME_OK) e = mark(s, g->slot);
     if (e != FLAME_OK) return e;
@@ -89,7 +93,8 @@ static flame_status fetch(fl_cuda *s, const char *src, int64_t n) {
   flame_status e = next_slot(s);
   if (e != FLAME_OK) return e;
   g->used = FL_STAGE_BYTES;
-  e = fl_cuda_check(s, s->cu->CopyOut(slot_at(g, g->slot), (fl_cu_ptr)(uintptr_t)src, (size_t)n,
+  e = fl_cuda_check(s, s->cu->CopyOut(slot_at(g, g->slot), (fl_cu_ptr)(uintptr_t)src,
+                                      (size_t)n,
                                       s->stream), "cuMemcpyDtoHAsync");
   return e == FLAME_OK ? mark(s, g->slot) : e;
 }

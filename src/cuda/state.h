@@ -79,7 +79,8 @@ typedef struct fl_cuda {
 
 /* ---- device.c ---- */
 /* Open with these libraries (tests give fake ones). */
-flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal, const fl_cuda_lib *lib);
+flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
+                               const fl_cuda_lib *lib);
 flame_status fl_cuda_enter(fl_cuda *s);
 void fl_cuda_leave(fl_cuda *s);
 /* A driver result as a status; a sticky one marks device and context dead. */
@@ -117,7 +118,8 @@ fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 flame_status fl_modules_build(fl_cuda *s);
 void fl_modules_forget(fl_cuda *s);                       /* the queued ones */
 fl_cu_function fl_module_function(const fl_module *m);    /* of a kernel; NULL before build */
-flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name, fl_cu_function *f);
+flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
+                             fl_cu_function *f);
 
 /* ---- nvrtc.c ---- */
 typedef struct fl_compile {     /* one program */
@@ -143,6 +145,7 @@ void fl_blas_close(fl_cuda *s, int host_only);
 
 /* ---- run.c ---- */
 flame_status fl_cuda_prepare(fl_device *d, fl_plan *p);
-flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done);
+flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
+                         int32_t *done);
 void fl_cuda_let_go(fl_cuda *s);        /* closing: plans keep only host memory */
 #endif

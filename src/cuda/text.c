@@ -48,17 +48,44 @@ static int supported(const text_form *f) {
          f->k->noperand <= FL_MAX_OPERANDS && f->ndim <= FL_MAX_AXES;
 }
 
+/* Lines of 'body' to 'out', two blanks in for each open brace. */
+static void put_indented(const char *body, fl_text *out) {
+  int depth = 0;
+  while (body && *body) {
+    const char *end = strchr(body, '\n');
+    const size_t n = end ? (size_t)(end - body) : strlen(body);
+    const int pull = *body == '}', label = *body == '#' || *body == ' ';
+    for (int i = 0; i < depth - pull && !label; i++) fl_text_puts(out, "  ");
+    fl_text_add(out, body, n);
+    fl_text_puts(out, "\n");
+    for (size_t i = 0; i < n; i++) depth += body[i] == '{' ? 1 : body[i] == '}' ? -1 : 0;
+    body += n + (end != NULL);
+  }
+}
+
+static void put_body(text_writer *w, const char *name) {
+  const text_form *f = w->f;
+  const int rows = f->cls != C_MAP && f->cls != C_COL;
+  fl_text_helpers(w);
+  if (rows) fl_text_row_plan(w);
+  put_entry(w, name);
+  if (rows) fl_text_row(w);
+  else if (f->cls == C_COL) fl_text_col(w);
+  else fl_text_map(w);
+  fl_text_puts(w->out, "}\n");
+}
+
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out) {
   text_form f;
-  text_writer w = { &f, out, NULL, NULL, NULL };
+  fl_text body;
+  text_writer w = { &f, &body, NULL, NULL, NULL };
   if (k->ninstr > FL_MAX_INSTR || k->noperand > FL_MAX_OPERANDS) return FLAME_NOT_SUPPORTED;
   fl_text_form(k, multi, &f);
   if (!supported(&f)) return FLAME_NOT_SUPPORTED;
-  fl_text_helpers(&w);
-  put_entry(&w, name);
-  if (f.cls == C_MAP) fl_text_map(&w);
-  else if (f.cls == C_COL) fl_text_col(&w);
-  else fl_text_row(&w);
-  fl_text_puts(out, "}\n");
+  fl_text_init(&body, out->mem);
+  put_body(&w, name);
+  put_indented(fl_text_str(&body), out);
+  if (body.failed) out->failed = 1;
+  fl_text_free(&body);
   return out->failed ? FLAME_NO_MEMORY : FLAME_OK;
 }

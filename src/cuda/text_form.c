@@ -15,10 +15,8 @@ static int row_lanes(int64_t n) {
 }
 
 static int row_steps(int64_t n, int lanes) {
-  const int64_t most = n > ROW_CHUNK ? ROW_CHUNK : n;
-  int steps = 1;
-  while ((int64_t)steps * lanes * ROW_VECTOR < most) steps *= 2;
-  return steps;
+  const int64_t most = n > ROW_CHUNK ? ROW_CHUNK : n, step = (int64_t)lanes * ROW_VECTOR;
+  return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
 int64_t fl_text_col_chunk(int64_t n) {
@@ -145,7 +143,7 @@ int fl_text_weight(int op) {
   }
 }
 
-static int weight_of(const fl_kernel *k) {
+int fl_text_kernel_weight(const fl_kernel *k) {
   int sum = 0;
   for (int v = 0; v < k->ninstr; v++) {
     const fl_instr *i = &k->instr[v];
@@ -178,7 +176,7 @@ static int load_bytes(const text_form *f, int *widest) {
 
 static void plan_map(text_form *f) {
   int widest = 1;
-  const int bytes = load_bytes(f, &widest), weight = weight_of(f->k);
+  const int bytes = load_bytes(f, &widest), weight = fl_text_kernel_weight(f->k);
   f->vector = widest >= 4 ? 4 : 16 / widest;
   if (weight * f->vector > 2000) f->vector = 4;
   f->unroll = 4;
@@ -186,29 +184,14 @@ static void plan_map(text_form *f) {
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;
 }
 
-/* Enough blocks to hide the barriers of a row: 42 registers a thread where the row takes few
-** of them and the program is short, else 64. */
-static int occupancy(const text_form *f, int row_bytes) {
-  const int threads = f->lanes > 32 ? f->lanes : 256;
-  if (row_bytes > 128 || weight_of(f->k) > 120) return 0;
-  return (row_bytes <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
-}
-
-static void plan_row(text_form *f) {
-  int widest = 1;
-  const int bytes = load_bytes(f, &widest);
-  const int all = f->steps * ROW_VECTOR, phases = f->rounds + 1;
-  const int limit = f->lanes == 1024 ? 128 : 256;         /* bytes of registers for the row */
-  f->persist = f->cls != C_CHUNKS && all * bytes <= limit &&
-               (f->steps == 1 || all * phases * weight_of(f->k) <= 8000);
-  if (f->persist) f->blocks = occupancy(f, all * bytes);
-  f->split = 0;
-  if (f->cls != C_CHUNKS || f->rounds > 1) return;
-  f->split = 1;
+/* One sweep, and no full-level store that needs its results: chunks on blocks of their own. */
+static int splits(const text_form *f) {
+  if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
   for (int s = 0; s < f->k->nstore; s++) {
     const int v = f->k->store[s].value;
-    if (f->k->instr[v].level == 1 && f->round[v] > 0) f->split = 0;
+    if (f->k->instr[v].level == 1 && f->round[v] > 0) return 0;
   }
+  return 1;
 }
 
 static int class_of(const fl_kernel *k) {
@@ -240,7 +223,8 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   if (k->kind != FL_K_ROW) return;
   f->lanes = row_lanes(k->n);
   f->steps = row_steps(k->n, f->lanes);
-  plan_row(f);
+  f->full = k->n > 0 && k->n <= ROW_CHUNK && k->n % ((int64_t)f->lanes * ROW_VECTOR) == 0;
+  f->split = splits(f);
 }
 
 /* ---- key ---------------------------------------------------------------------------------- */
@@ -272,7 +256,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   put(out, k->nkept | k->nred << 4, 1);
   put(out, f.cls | f.wide << 4, 1);
   put(out, f.lanes, 2);
-  put(out, f.steps, 2);
+  put(out, f.steps | f.full << 8, 2);
   put(out, k->ninstr, 2);
   put(out, k->noperand, 2);
   put(out, k->nstore, 2);

@@ -31,6 +31,7 @@ typedef struct text_form {
   int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
   int lanes, steps, persist;                /* ROW: T, vectors a lane, rows stay in registers */
   int blocks;                               /* blocks a multiprocessor should hold, 0: any */
+  int full;                                 /* ROW: rows fill their lanes, no guard needed */
   int split;                                /* C_CHUNKS: a block a chunk; else a block a row */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
@@ -49,6 +50,7 @@ typedef struct text_form {
 
 void fl_text_form(const fl_kernel *k, int multi, text_form *f);
 int fl_text_weight(int op);
+int fl_text_kernel_weight(const fl_kernel *k);
 /* COL: elements of a chunk of the reduced index. */
 int64_t fl_text_col_chunk(int64_t n);
 
@@ -88,5 +90,6 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
+void fl_text_row_plan(text_writer *w);       /* decides f->persist and f->blocks */
 void fl_text_col(text_writer *w);
 #endif

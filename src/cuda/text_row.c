@@ -109,9 +109,14 @@ static void put_row_load(text_writer *w, int v, int vector) {
   fl_text_puts(w->out, whole ? ");\n" : "]);\n");
 }
 
+/* Vectors of late loads in flight. */
+static int late_batch(const text_form *f) { return f->steps % 2 ? 1 : 2; }
+
+/* count 0: the batch of late loads from jb on. */
 static void put_vector_head(row_writer *r, int count) {
   text_writer *w = r->w;
-  fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
+  if (count) fl_text_printf(w->out, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", count);
+  else fl_text_printf(w->out, "#pragma unroll\nfor (int j = jb; j < jb + %d; j++) {\n", late_batch(w->f));
   if (w->f->cls == C_CHUNKS)
     fl_text_printf(w->out, "const long long e = base + (j * %d + lane) * 4;\n", w->f->lanes);
   else fl_text_printf(w->out, "const int e = base + (j * %d + lane) * 4;\n", w->f->lanes);
@@ -122,11 +127,12 @@ static void put_loads(row_writer *r, const uint8_t *need, int count) {
   const text_form *f = w->f;
   if (!loads_of(f, need)) return;
   put_vector_head(r, count);
-  fl_text_puts(w->out, "if (vector) {\nif (e < n) {\n");
+  fl_text_printf(w->out, "if (vector) {\n%s{\n", f->full ? "" : "if (e < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int v = 0; v < f->k->ninstr; v++)
     if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 1);
-  fl_text_puts(w->out, "}\n} else {\n#pragma unroll\nfor (int q = 0; q < 4; q++) if (e + q < n) {\n");
+  fl_text_printf(w->out, "}\n} else {\n#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
+                 f->full ? "" : "if (e + q < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int v = 0; v < f->k->ninstr; v++)
     if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 0);
@@ -164,7 +170,7 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   for (int v = 0; v < f->k->ninstr; v++) {
     if (s->keep[v]) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
     if (s->round < 0 || !in_round(r, v, s->round)) continue;
-    fl_text_printf(w->out, "if (e + q < n) a%d[q] = ", v);
+    fl_text_printf(w->out, "%sa%d[q] = ", f->full ? "" : "if (e + q < n) ", v);
     fl_text_reducer(w, v);
     fl_text_printf(w->out, "::join(a%d[q], ", v);
     fl_text_reduce_input(w, v, "e + q");
@@ -180,7 +186,8 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
 static void put_full_stores(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  fl_text_printf(w->out, "if (vector%s) {\nif (e < n) {\n", f->cls == C_GROUP ? " && on" : "");
+  fl_text_printf(w->out, "if (vector%s) {\n%s{\n", f->cls == C_GROUP ? " && on" : "",
+                 f->full ? "" : "if (e < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int t = 0; t < f->k->nstore; t++) {
     const int o = f->k->store[t].operand, whole = f->in[o] == 1;
@@ -193,8 +200,8 @@ static void put_full_stores(row_writer *r) {
     if (whole) fl_text_printf(w->out, ", o%d);\n", t);
     else fl_text_printf(w->out, "] = o%d.get(q);\n", t);
   }
-  fl_text_printf(w->out, "}\n} else%s {\n#pragma unroll\nfor (int q = 0; q < 4; q++) if (e + q < n) {\n",
-                 f->cls == C_GROUP ? " if (on)" : "");
+  fl_text_printf(w->out, "}\n} else%s {\n#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
+                 f->cls == C_GROUP ? " if (on)" : "", f->full ? "" : "if (e + q < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int t = 0; t < f->k->nstore; t++) {
     if (level_of_store(f, t) != 1) continue;
@@ -215,7 +222,7 @@ static void put_compute(row_writer *r, const sweep *s, const uint8_t *before, in
                      fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), t);
   }
   fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) %s{\n",
-                 harmless(f, s->need) ? "" : "if (e + q < n) ");
+                 f->full || harmless(f, s->need) ? "" : "if (e + q < n) ");
   put_element(r, s, before);
   fl_text_puts(w->out, "}\n");
   if (s->stores && has_full_stores(f)) put_full_stores(r);
@@ -268,6 +275,9 @@ static void put_kept(row_writer *r, int round) {
 static void put_kept_stores(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
+  int any = 0;
+  for (int t = 0; t < f->k->nstore; t++) any |= level_of_store(f, t) != 1;
+  if (!any) return;
   fl_text_printf(w->out, "if (lane == 0%s) {\n", f->cls == C_GROUP ? " && on" : "");
   for (int t = 0; t < f->k->nstore; t++) {
     const int o = f->k->store[t].operand;
@@ -289,10 +299,17 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
   char count[16];
   late_loads(r, s->need, late);
   snprintf(count, sizeof count, "%d", f->persist ? f->steps : r->batch);
+  if (f->persist && !loads_of(f, late)) {
+    put_compute(r, s, before, f->steps);
+    return;
+  }
   if (f->persist) {
     fl_text_packs(w, late, ROW_VECTOR, count);
-    put_loads(r, late, f->steps);
-    put_compute(r, s, before, f->steps);
+    fl_text_printf(w->out, "#pragma unroll\nfor (int jb = 0; jb < %d; jb += %d) {\n", f->steps,
+                   late_batch(f));
+    put_loads(r, late, 0);
+    put_compute(r, s, before, 0);
+    fl_text_puts(w->out, "}\n");
     return;
   }
   fl_text_printf(w->out, "#pragma unroll 1\nfor (int base = 0; base < n; base += %d) {\n",
@@ -383,13 +400,12 @@ static void put_split(row_writer *r, sweep *s) {
   put_kept(r, 1);
 }
 
-static void put_sweeps(row_writer *r, int count, int merged) {
+static void put_sweeps(row_writer *r, int count) {
   const text_form *f = r->w->f;
   for (int p = 0; p < count; p++) {
     sweep s = { .round = p < f->rounds ? p : -1, .stores = p == count - 1 };
     sweep next = { .round = p + 1 < f->rounds ? p + 1 : -1, .stores = p + 1 == count - 1 };
     uint8_t before[FL_MAX_INSTR];
-    if (s.stores && s.round >= 0 && !merged) s.stores = 0;
     sweep_need(r, &s);
     sweep_need(r, &next);
     memcpy(before, r->cached, sizeof before);
@@ -434,10 +450,8 @@ static void put_head(row_writer *r) {
 }
 
 /* Loads of the row: what the first sweep or more than one reads. */
-static void put_row(row_writer *r, int sweeps) {
-  text_writer *w = r->w;
-  const text_form *f = w->f;
-  char count[16];
+static void choose_early(row_writer *r, int sweeps) {
+  const text_form *f = r->w->f;
   int uses[FL_MAX_INSTR] = { 0 };
   for (int p = 0; p < sweeps; p++) {
     sweep s = { .round = p < f->rounds ? p : -1, .stores = p == sweeps - 1 };
@@ -445,28 +459,63 @@ static void put_row(row_writer *r, int sweeps) {
     for (int v = 0; v < f->k->ninstr; v++) uses[v] += s.need[v] ? p == 0 ? 2 : 1 : 0;
   }
   for (int v = 0; v < f->k->ninstr; v++) r->early[v] = uses[v] > 1 && fl_text_packed(f, v);
+}
+
+static void put_row(row_writer *r) {
+  text_writer *w = r->w;
+  const text_form *f = w->f;
+  char count[16];
   snprintf(count, sizeof count, "%d", f->steps);
   fl_text_puts(w->out, "const int base = 0;\n");
   fl_text_packs(w, r->early, ROW_VECTOR, count);
   put_loads(r, r->early, f->steps);
 }
 
+static int sweeps_of(const text_form *f) {
+  return f->rounds + (!last_sweep_reduces(f) && (has_full_stores(f) || f->rounds == 0));
+}
+
+static void begin(row_writer *r, text_writer *w) {
+  const text_form *f = w->f;
+  memset(r, 0, sizeof *r);
+  r->w = w;
+  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r->all);
+  if (f->persist) choose_early(r, sweeps_of(f));
+}
+
+/* Does the row stay in registers: they must do, and the text, with all vectors written out,
+** must stay short. Then enough blocks to hide the barriers: 42 registers a thread where the
+** row takes few of them and the program is short, else 64. */
+void fl_text_row_plan(text_writer *w) {
+  text_form *f = w->f;
+  row_writer r;
+  uint8_t late[FL_MAX_INSTR];
+  const int weight = fl_text_kernel_weight(f->k), elements = f->steps * ROW_VECTOR;
+  f->persist = f->cls != C_CHUNKS;
+  begin(&r, w);
+  late_loads(&r, r.all, late);
+  const int threads = f->lanes > 32 ? f->lanes : 256, row = loads_of(f, r.early) * elements;
+  const int bytes = row + loads_of(f, late) * late_batch(f) * ROW_VECTOR;
+  if (row > (f->lanes == 1024 ? 128 : 256)) f->persist = 0;
+  if (f->steps > 1 && elements * (f->rounds + 1) * weight > 8000) f->persist = 0;
+  if (!f->persist || bytes > 128 || weight > 120) return;
+  f->blocks = (bytes <= 64 && f->k->ninstr <= 12 ? 1536 : 1024) / threads;
+}
+
 void fl_text_row(text_writer *w) {
   const text_form *f = w->f;
-  row_writer r = { .w = w };
-  const int merged = last_sweep_reduces(f);
-  const int count = f->rounds + (!merged && (has_full_stores(f) || f->rounds == 0));
-  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r.all);
-  r.batch = f->persist ? f->steps : f->steps < 2 ? 1 : f->cls == C_CHUNKS ? 4 : 2;
+  row_writer r;
+  begin(&r, w);
+  r.batch = f->persist ? f->steps : f->cls == C_CHUNKS ? 4 : late_batch(f);
   if (!f->persist && loads_of(f, r.all) > 16) r.batch = 1;
   fl_text_pointers(w);
   put_head(&r);
   fl_text_values(w, r.all, V_CONST, V_CONST);
   put_kept(&r, 0);
-  if (f->persist) put_row(&r, count);
+  if (f->persist) put_row(&r);
   if (f->split) {
     sweep s = { .round = 0, .stores = 1 };
     put_split(&r, &s);
-  } else put_sweeps(&r, count, merged);
+  } else put_sweeps(&r, sweeps_of(f));
   put_kept_stores(&r);
 }

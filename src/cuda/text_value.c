@@ -68,11 +68,14 @@ static void reduce_struct(text_writer *w, int op, int reg) {
   fl_text_printf(w->out, "#ifndef R_%s_%s\n#define R_%s_%s R_%s_%s\n", o->name, s, o->name, s,
                  o->name, s);
   fl_text_printf(w->out, "#define T %s\n#define M(f) fl_##f##_%s\n", t, s);
+  const char *join = o->value;
+  if (reg == FL_REG_F32 && op == FL_OP_amax) join = "max_f32(a, b)";
+  if (reg == FL_REG_F32 && op == FL_OP_amin) join = "min_f32(a, b)";
   if (o->kind == FL_KIND_POSITION) positions(w, op, s, t);
   else fl_text_printf(w->out, "struct R_%s_%s {\n  typedef T A;\n"
                       "  static FN A start() { return %s; }\n"
                       "  static FN A join(A a, A b) { return %s; }\n};\n", o->name, s, o->init,
-                      o->value);
+                      join);
   fl_text_puts(w->out, "#undef T\n#undef M\n#endif\n");
 }
 

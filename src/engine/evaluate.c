@@ -172,10 +172,28 @@ static void store_out(run *r, int32_t i) {
   } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
 }
 
-/* Store what steps below 'done' have completed, in recorded order, so that inputs outlive
-** their consumers; the rest fails with 'why', but a write that was not run leaves its
-** target with the old bytes. The program's nodes may be gone afterwards. */
-static void settle_run(run *r, int32_t done, const char *why) {
+/* Which nodes' values rest on the check that failed. NULL (out of memory): take all for so. */
+static uint8_t *tainted_by(flame_context *c, const run *r, const fl_fault *f) {
+  const fl_program *p = &r->program;
+  uint8_t *t = fl_zalloc(&c->mem, (size_t)p->nodes.n + 1);
+  if (!t) return NULL;
+  t[r->plan->fault[f->site].node] = 1;
+  for (int64_t i = 0; i < p->nodes.n; i++) {
+    const fl_node *n = p->nodes.at[i];
+    if (n->base) {
+      t[i] |= n->base->state == FL_PENDING && t[n->base->slot];
+      continue;
+    }
+    for (int k = 0; k < n->nin; k++) t[i] |= n->in[k] && n->in[k]->state == FL_PENDING && t[n->in[k]->slot];
+  }
+  return t;
+}
+
+/* Store what steps below 'done' have completed and 'tainted' does not touch, in recorded
+** order, so that inputs outlive their consumers; the rest fails with 'why', but a write that
+** was not run leaves its target with the old bytes. The program's nodes may be gone
+** afterwards. */
+static void settle_run(run *r, int32_t done, const char *why, const uint8_t *tainted) {
   fl_program *p = &r->program;
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
@@ -187,7 +205,8 @@ static void settle_run(run *r, int32_t done, const char *why) {
       else if (why) fl_node_fail(n, why);
       continue;
     }
-    if (is_out && (r->plan->out[k].step < done || r->plan->out[k].home >= 0)) store_out(r, k);
+    const int have = is_out && r->plan->out[k].step < done && !(tainted && tainted[i]);
+    if (have || (is_out && r->plan->out[k].home >= 0)) store_out(r, k);
     else if (is_out && why) fl_node_fail(n, why);
     k += is_out;
   }
@@ -203,8 +222,10 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
   if (flags & FL_INDEX_CLASS)
     return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",
                    (long long)f->value, (long long)f->position + 1, size);
-  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range, need %s1 to %lld", (long long)f->value,
-                 (long long)f->position + 1, flags & FL_INDEX_NEGATIVE ? "-n to -1 or " : "", size);
+  char range[64] = "";
+  if (flags & FL_INDEX_NEGATIVE) snprintf(range, sizeof range, "%lld to -1 or ", -size);
+  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range, need %s1 to %lld",
+                 (long long)f->value, (long long)f->position + 1, range, size);
 }
 
 static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
@@ -228,7 +249,11 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
   char why[600];
   if (s != FLAME_OK) snprintf(why, sizeof why, "%s", c->err.message);
-  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why);
+  uint8_t *tainted = fault.site >= 0 ? tainted_by(c, r, &fault) : NULL;
+  if (fault.site >= 0 && !tainted) done = 0;
+  const size_t tainted_bytes = (size_t)r->program.nodes.n + 1;
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, tainted);
+  fl_free(&c->mem, tainted, tainted ? tainted_bytes : 0);
   return s;
 }
 

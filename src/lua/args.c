@@ -201,9 +201,20 @@ void fl_arg_count(lua_State *L, int max, const char *op) {
   if (n > max) fl_lua_fail(L, op, "%d argument%s at most, got %d", max, max == 1 ? "" : "s", n);
 }
 
+/* Is the table at i empty? */
+static int is_empty(lua_State *L, int i) {
+  lua_pushnil(L);
+  if (!lua_next(L, i)) return 1;
+  lua_pop(L, 2);
+  return 0;
+}
+
+/* An empty table is options where another table or number stands before it. */
 int fl_tail_options(lua_State *L, int *top) {
   *top = lua_gettop(L);
-  if (*top == 0 || !fl_is_options(L, *top)) return 0;
+  if (*top == 0 || lua_type(L, *top) != LUA_TTABLE) return 0;
+  const int follows = *top > 1 && (lua_type(L, *top - 1) == LUA_TTABLE || lua_type(L, *top - 1) == LUA_TNUMBER);
+  if (!fl_is_options(L, *top) && !(follows && is_empty(L, *top))) return 0;
   return (*top)--;
 }
 

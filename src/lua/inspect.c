@@ -4,6 +4,7 @@
 #include "lua/binding.h"
 #include "base/env.h"
 #include <stdio.h>
+#include <time.h>
 
 static flame_context *context(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -310,6 +311,26 @@ static int budget(lua_State *L) {
   return 1;
 }
 
+/* Wall-clock seconds of no particular origin. */
+static double clock_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int elapsed(lua_State *L) {
+  lua_pushnumber(L, clock_now() - lua_tonumber(L, lua_upvalueindex(1)));
+  return 1;
+}
+
+/* flame.timer(): a function that gives the seconds since; work still queued does not count:
+** flame.synchronize() first. */
+static int x_timer(lua_State *L) {
+  lua_pushnumber(L, clock_now());
+  lua_pushcclosure(L, elapsed, 1);
+  return 1;
+}
+
 const fl_lua_reg fl_reg_inspect[] = {
   { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info", x_info, FL_IN_MODULE },
   { "eval", x_eval, FL_IN_MODULE }, { "synchronize", x_synchronize, FL_IN_MODULE },
@@ -317,7 +338,7 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "rng_state", x_rng_state, FL_IN_MODULE }, { "default_device", x_default_device, FL_IN_MODULE },
   { "best_device", x_best_device, FL_IN_MODULE }, { "deterministic", x_deterministic, FL_IN_MODULE },
   { "debug", x_debug, FL_IN_MODULE }, { "last_error", x_last_error, FL_IN_MODULE },
-  { "is_tensor", is_tensor, FL_IN_MODULE },
+  { "is_tensor", is_tensor, FL_IN_MODULE }, { "timer", x_timer, FL_IN_MODULE },
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly", x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },

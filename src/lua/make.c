@@ -42,7 +42,7 @@ static void measure(lua_State *L, nest *s) {
   s->leaf = lua_type(L, -1);
   if (s->leaf == LUA_TTABLE) s->leaf = LUA_TNUMBER;         /* an empty table */
   if (s->leaf != LUA_TNUMBER && s->leaf != LUA_TBOOLEAN)
-    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", luaL_typename(L, -1), place(L, s, s->shape.n));
+    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", lua_typename(L, s->leaf), place(L, s, s->shape.n));
   lua_settop(L, top);
 }
 
@@ -52,8 +52,10 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
   lua_pushnil(L);
   while (lua_next(L, -2)) {
     lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TNUMBER)
-      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L, s, depth), luaL_tolstring(L, -1, NULL));
+    if (lua_type(L, -1) != LUA_TNUMBER) {
+      const char *key = luaL_tolstring(L, -1, NULL);
+      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L, s, depth), key);
+    }
     keys++;
   }
   if (keys != n) fl_lua_fail(L, "tensor", "table at %s has holes", place(L, s, depth));
@@ -65,8 +67,9 @@ static void read_leaf(lua_State *L, nest *s) {
   const int depth = s->shape.n;
   if (lua_type(L, -1) == LUA_TTABLE)
     fl_lua_fail(L, "tensor", "ragged: a table at %s, a number is expected", place(L, s, depth));
+  const char *kind = luaL_typename(L, -1);
   if (lua_type(L, -1) != s->leaf)
-    fl_lua_fail(L, "tensor", "%s at %s among %s", luaL_typename(L, -1), place(L, s, depth),
+    fl_lua_fail(L, "tensor", "%s at %s among %s", kind, place(L, s, depth),
                 s->leaf == LUA_TNUMBER ? "numbers" : "booleans");
   if (!fl_number_fits(L, -1, s->dtype, &v, why)) fl_lua_fail(L, "tensor", "%s, at %s", why, place(L, s, depth));
   fl_scalar_store(s->out, s->dtype, v);
@@ -80,10 +83,12 @@ static void read_nested(lua_State *L, nest *s, int depth) {
     return;
   }
   const int64_t n = s->shape.at[depth];
+  const char *kind = luaL_typename(L, -1);
   if (lua_type(L, -1) != LUA_TTABLE)
-    fl_lua_fail(L, "tensor", "ragged: %s at %s, a table is expected", luaL_typename(L, -1), place(L, s, depth));
-  if ((int64_t)lua_rawlen(L, -1) != n)
-    fl_lua_fail(L, "tensor", "ragged: %d elements at %s, need %d", (int)lua_rawlen(L, -1), place(L, s, depth), (int)n);
+    fl_lua_fail(L, "tensor", "ragged: %s at %s, a table is expected", kind, place(L, s, depth));
+  const int64_t have = (int64_t)lua_rawlen(L, -1);
+  if (have != n)
+    fl_lua_fail(L, "tensor", "ragged: %lld elements at %s, need %lld", (long long)have, place(L, s, depth), (long long)n);
   check_list(L, s, depth, n);
   luaL_checkstack(L, 4, "nested too deep");
   for (int64_t i = 1; i <= n; i++) {

@@ -342,7 +342,7 @@ static void add_group(lua_State *L, const char *group, const char *const *names)
 
 static int build(lua_State *L) {
   static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_grad,
-                                           fl_reg_value, fl_reg_inspect, fl_reg_scope, fl_reg_internal };
+                                           fl_reg_value, fl_reg_inspect, fl_reg_scope, fl_reg_internal, fl_reg_io };
   static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count", NULL, NULL };
   static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats", "reset", "autograd_reset", NULL, NULL };
   fl_lua *b = state_new(L);

@@ -345,24 +345,25 @@ static int op_count_nonzero(lua_State *L) {
 }
 
 /* ---- whole-tensor writes ------------------------------------------------------------------------ */
-static int op_fill_(lua_State *L) {
+static int fill_with(lua_State *L, const char *op) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "fill_");
-  fl_box *x = fl_arg_tensor(L, 1, "fill_", "x");
-  const fl_operand_arg v = fl_arg_operand(L, 2, "fill_", "value");
+  fl_arg_count(L, 2, op);
+  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  const fl_operand_arg v = fl_arg_operand(L, 2, op, "value");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
-  fl_node *value = n ? fl_stored_value(b, &v, n, "fill_") : NULL;
+  fl_node *value = n ? fl_stored_value(b, &v, n, op) : NULL;
   if (value != NULL) value = n_expand(value, n->shape->rank, n->shape->size);
   if (value != NULL) value = n_copy(value);
-  return leave_written(L, b, m, value ? fl_tensor_write(x->t, value, "fill_") : b->c->err.code);
+  return leave_written(L, b, m, value ? fl_tensor_write(x->t, value, op) : b->c->err.code);
 }
+static int op_fill_(lua_State *L) { return fill_with(L, "fill_"); }
 
 static int op_zero_(lua_State *L) {
   fl_arg_count(L, 1, "zero_");
   lua_settop(L, 1);
   lua_pushinteger(L, 0);
-  return op_fill_(L);
+  return fill_with(L, "zero_");
 }
 
 static int op_copy_(lua_State *L) {

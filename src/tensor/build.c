@@ -1,11 +1,11 @@
 /*
 ** Builders of elementwise ops and reductions, and what all builders share.
 **
-** Rules. Operands may be numbers (n_num, n_int): they take the dtype the tensors compute in,
-** are not rounded to it, and end in a scalar slot with a NULL input. Promotion inserts cast
-** nodes, so each recorded op has operands of one dtype. Shapes broadcast without nodes: an
-** input may be smaller than its result. A reduction records one node that keeps the reduced
-** axes with size 1, and a reshape view that drops them.
+** Rules. Operands may be numbers (n_num, n_int): they take the dtype the tensors compute
+** in, are not rounded to it, and end in a scalar slot with a NULL input. Promotion
+** inserts cast nodes, so each recorded op has operands of one dtype. Shapes broadcast
+** without nodes: an input may be smaller than its result. A reduction records one node
+** that keeps the reduced axes with size 1, and a reshape view that drops them.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -25,10 +25,14 @@ const char *fl_place_name(int device, char *buf) {
   return buf;
 }
 
-/* ---- numbers -------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------- */
 
-fl_node *n_num(flame_context *c, double v) { return fl_node_number(c, 0, (fl_scalar){ .d = v }); }
-fl_node *n_int(flame_context *c, int64_t v) { return fl_node_number(c, 1, (fl_scalar){ .i = v }); }
+fl_node *n_num(flame_context *c, double v) {
+  return fl_node_number(c, 0, (fl_scalar){ .d = v });
+}
+fl_node *n_int(flame_context *c, int64_t v) {
+  return fl_node_number(c, 1, (fl_scalar){ .i = v });
+}
 
 static int fits(int64_t v, int dtype) {
   switch (dtype) {
@@ -67,17 +71,17 @@ fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op) {
   return number_as(x, dtype, op, &v) ? n_fill(x->ctx, dtype, device, 0, NULL, v) : NULL;
 }
 
-/* ---- checks --------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------ */
 
 int fl_usable(fl_node *x, const char *op) {
   if (x->state <= FL_STORED) return 1;
   if (x->state == FL_FAILED)
     FL_FAIL(x->ctx, FLAME_BAD_VALUE, op, "an operand has no value: %s",
             x->error ? x->error : "its computation failed");
-  else if (x == &fl_none || x->state == FL_NUMBER)
-    { if (x->ctx) FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a number stands where a tensor is needed"); }
-  else
-    FL_FAIL(x->ctx, FLAME_INTERNAL, op, "a value that is needed was dropped");
+  else if (x == &fl_none || x->state == FL_NUMBER) {
+    if (x->ctx)
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a number stands where a tensor is needed");
+  } else FL_FAIL(x->ctx, FLAME_INTERNAL, op, "a value that is needed was dropped");
   return 0;
 }
 
@@ -100,7 +104,8 @@ int fl_check_axis(fl_node *x, int axis, const char *op) {
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op) {
   char s[FL_SHAPE_TEXT];
   if (rank < 0 || rank > FL_MAX_AXES) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", rank, FL_MAX_AXES);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", rank,
+            FL_MAX_AXES);
     return NULL;
   }
   for (int a = 0; a < rank; a++) {
@@ -109,14 +114,15 @@ fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const ch
     return NULL;
   }
   if (fl_numel(rank, size) < 0) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%s elements are too many", fl_shape_text(s, rank, size));
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%s elements are too many",
+            fl_shape_text(s, rank, size));
     return NULL;
   }
   fl_layout *l = fl_layout_of(&c->layouts, rank, size, NULL);
   return l ? l : fl_no_memory(c, op);
 }
 
-/* ---- recording ------------------------------------------------------------------------ */
+/* ---- recording --------------------------------------------------------------------- */
 
 fl_node *fl_finish(fl_node *n) {
   if (!n->ctx->grad_mode) return n;
@@ -136,12 +142,14 @@ fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *s
 fl_node *n_cast(fl_node *x, int dtype) {
   if (!x || x->dtype == dtype) return x && !fl_usable(x, "to") ? NULL : x;
   if (!fl_usable(x, "to")) return NULL;
-  return fl_record(x->ctx, FL_OP_cast, dtype, x->device, fl_layout_retain(x->shape), 1, &x);
+  return fl_record(x->ctx, FL_OP_cast, dtype, x->device, fl_layout_retain(x->shape), 1,
+                   &x);
 }
 
 fl_node *n_copy(fl_node *x) {
   if (!x || !fl_usable(x, "clone")) return NULL;
-  return fl_record(x->ctx, FL_OP_copy, x->dtype, x->device, fl_layout_retain(x->shape), 1, &x);
+  return fl_record(x->ctx, FL_OP_copy, x->dtype, x->device, fl_layout_retain(x->shape), 1,
+                   &x);
 }
 
 fl_node *n_contiguous(fl_node *x) {
@@ -149,7 +157,7 @@ fl_node *n_contiguous(fl_node *x) {
   return x->layout->contiguous ? x : n_copy(x);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------- */
+/* ---- elementwise ------------------------------------------------------------------- */
 
 int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *out) {
   const int r = ra > rb ? ra : rb;
@@ -171,7 +179,12 @@ static fl_layout *joint_shape(int n, fl_node *const *x, const char *op) {
     if (fl_is_number(x[i])) continue;
     const fl_layout *s = x[i]->shape;
     c = x[i]->ctx;
-    if (!first) { first = s; rank = s->rank; memcpy(size, s->size, sizeof size); continue; }
+    if (!first) {
+      first = s;
+      rank = s->rank;
+      memcpy(size, s->size, sizeof size);
+      continue;
+    }
     if (s == first && same) continue;
     same = 0;
     const int r = fl_broadcast(rank, size, s->rank, s->size, size);
@@ -216,7 +229,8 @@ static int compute_dtype(flame_context *c, const fl_op_info *o, int t) {
       break;
     default: return t;
   }
-  FL_FAIL(c, FLAME_BAD_ARGUMENT, o->name, "dtype %s is not supported, need %s", fl_dtype_name(t),
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, o->name, "dtype %s is not supported, need %s",
+          fl_dtype_name(t),
           o->kind == FL_KIND_INT ? "integers or bool" : "a number type");
   return -1;
 }
@@ -232,7 +246,8 @@ static int operand(fl_node *x, int t, const char *op, fl_node **in, fl_scalar *s
 }
 
 /* Record op over n operands (one at least a tensor), all in dtype t. */
-static fl_node *elementwise(flame_context *c, int op, int t, int result, int n, fl_node *const *x) {
+static fl_node *elementwise(flame_context *c, int op, int t, int result, int n,
+                            fl_node *const *x) {
   const char *name = fl_ops[op].name;
   fl_node *in[3], *lead = NULL;
   fl_scalar scal[3] = { { 0 } };
@@ -269,7 +284,8 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   const int t = fl_operand_dtype(2, both, "pow");
   if (t < 0) return NULL;
   if (t == FLAME_BOOL || (!fl_is_float(t) && p < 0)) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "pow", "integers to the negative power %g; cast to a float first", p);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "pow",
+            "integers to the negative power %g; cast to a float first", p);
     return NULL;
   }
   if (p == 2) return n_square(n_cast(x, t));
@@ -280,12 +296,14 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   return NULL;
 }
 
-/* The common cases: floats of one dtype, shape and device, and a float with a number. The
-** caller has checked that the op computes in its operands' dtype. Same result as the long way. */
+/* The common cases: floats of one dtype, shape and device, and a float with a number.
+** The caller has checked that the op computes in its operands' dtype. Same result as the
+** long way. */
 static fl_node *short_way(int op, fl_node *x1, fl_node *x2, const fl_node *lead) {
   flame_context *c = lead->ctx;
   fl_node *in[2] = { fl_is_number(x1) ? NULL : x1, fl_is_number(x2) ? NULL : x2 };
-  fl_node *y = fl_node_new(c, op, lead->dtype, lead->device, fl_layout_retain(lead->shape), 2, in);
+  fl_node *y =
+      fl_node_new(c, op, lead->dtype, lead->device, fl_layout_retain(lead->shape), 2, in);
   if (!y) return fl_no_memory(c, fl_ops[op].name);
   if (!in[0]) y->scal[0].d = x1->isint ? (double)x1->scal[0].i : x1->scal[0].d;
   if (!in[1]) y->scal[1].d = x2->isint ? (double)x2->scal[0].i : x2->scal[0].d;
@@ -305,7 +323,8 @@ fl_node *fl_build_binary(int op, fl_node *x1, fl_node *x2) {
   flame_context *c = x1->ctx;
   if (o->kind <= FL_KIND_SAME && op != FL_OP_pow) {
     const int p1 = plain_float(x1), p2 = plain_float(x2);
-    if (p1 && p2 && x1->dtype == x2->dtype && x1->shape == x2->shape && x1->device == x2->device)
+    if (p1 && p2 && x1->dtype == x2->dtype && x1->shape == x2->shape &&
+        x1->device == x2->device)
       return short_way(op, x1, x2, x1);
     if (p1 && fl_is_number(x2)) return short_way(op, x1, x2, x1);
     if (p2 && fl_is_number(x1)) return short_way(op, x1, x2, x2);
@@ -328,7 +347,8 @@ static fl_node *build_where(fl_node *q, fl_node *a, fl_node *b) {
   fl_node *x[3] = { q, a, b };
   if (!fl_usable(q, "where")) return NULL;
   if (q->dtype != FLAME_BOOL) {
-    FL_FAIL(q->ctx, FLAME_BAD_ARGUMENT, "where", "the condition is %s, need bool", fl_dtype_name(q->dtype));
+    FL_FAIL(q->ctx, FLAME_BAD_ARGUMENT, "where", "the condition is %s, need bool",
+            fl_dtype_name(q->dtype));
     return NULL;
   }
   for (int i = 1; i < 3; i++)
@@ -350,14 +370,16 @@ fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3) {
   }
   if (op == FL_OP_clamp && c->grad_mode && (x2->entry || x3->entry))
     return n_minimum(n_maximum(x1, x2), x3);       /* tracked bounds have gradients too */
-  fl_node *x[3] = { fl_is_number(x1) ? fl_as_tensor(x1, FLAME_F32, c->default_device, name) : x1, x2, x3 };
+  fl_node *x[3] = {
+    fl_is_number(x1) ? fl_as_tensor(x1, FLAME_F32, c->default_device, name) : x1, x2, x3
+  };
   if (!x[0]) return NULL;
   int t = fl_operand_dtype(3, x, name);
   if (t < 0 || (t = compute_dtype(c, &fl_ops[op], t)) < 0) return NULL;
   return elementwise(c, op, t, t, 3, x);
 }
 
-/* ---- reductions ----------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------- */
 
 /* Operand and result dtype of a reduction; the operand is cast. */
 static fl_node *reduce_operand(const fl_op_info *o, fl_node *x, int *result) {
@@ -381,14 +403,18 @@ static uint32_t reduce_mask(int op, fl_node *x, uint32_t axes, int *ok) {
   *ok = 0;
   if (axes == FL_ALL_AXES) axes = fl_mask_of(rank);
   if (axes & ~fl_mask_of(rank)) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name, "an axis is out of range for shape %s", FL_SHAPE(s, x->shape));
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name, "an axis is out of range for shape %s",
+            FL_SHAPE(s, x->shape));
     return 0;
   }
   const int kind = fl_ops[op].kind;
   for (int a = 0; a < rank; a++) {
-    if (!(axes >> a & 1) || x->shape->size[a] || (kind != FL_KIND_SAME && kind != FL_KIND_POSITION)) continue;
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name, "axis %d of shape %s is empty and has no %s",
-            a + 1, FL_SHAPE(s, x->shape), name);
+    if (!(axes >> a & 1) || x->shape->size[a] ||
+        (kind != FL_KIND_SAME && kind != FL_KIND_POSITION))
+      continue;
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name,
+            "axis %d of shape %s is empty and has no %s", a + 1, FL_SHAPE(s, x->shape),
+            name);
     return 0;
   }
   *ok = 1;
@@ -406,7 +432,8 @@ fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim) {
   if (!ok || !(x = reduce_operand(o, x, &result))) return NULL;
   if (!axes) {
     if (o->kind != FL_KIND_POSITION) return n_alias(x);
-    return n_fill(c, FLAME_I64, x->device, x->shape->rank, x->shape->size, (fl_scalar){ .i = 1 });
+    return n_fill(c, FLAME_I64, x->device, x->shape->rank, x->shape->size,
+                  (fl_scalar){ .i = 1 });
   }
   int64_t size[FL_MAX_AXES], left[FL_MAX_AXES];
   int rank = x->shape->rank, nleft = 0;

@@ -1,12 +1,12 @@
 /*
 ** Builders that join values and address them by index tensors.
 **
-** Rules. Index tensors are 1-based at the public edge and pass through n_index once, which
-** checks them at run time and gives 0-based i64. gather: in[0] source, in[1] that index.
-** scatter: in[0] base value, in[1] index, in[2] source. attr of both: axis; naxes = axes of
-** the index (take form); flags bit 0: the index has the result's (source's) own shape
-** (torch.gather form). setslice: in[0] old, in[1] new (broadcasts to the box), attr
-** start/step/size per axis. cat: attr.axis.
+** Rules. Index tensors are 1-based at the public edge and pass through n_index once,
+** which checks them at run time and gives 0-based i64. gather: in[0] source, in[1] that
+** index. scatter: in[0] base value, in[1] index, in[2] source. attr of both: axis; naxes
+** = axes of the index (take form); flags bit 0: the index has the result's (source's)
+** own shape (torch.gather form). setslice: in[0] old, in[1] new (broadcasts to the box),
+** attr start/step/size per axis. cat: attr.axis.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -23,7 +23,8 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
     return NULL;
   }
   if (!(idx = n_cast(idx, FLAME_I64))) return NULL;
-  fl_node *y = fl_node_new(c, FL_OP_index, FLAME_I64, idx->device, fl_layout_retain(idx->shape), 1, &idx);
+  fl_node *y = fl_node_new(c, FL_OP_index, FLAME_I64, idx->device,
+                           fl_layout_retain(idx->shape), 1, &idx);
   fl_attr *a = y ? fl_node_attr(y) : NULL;
   if (!a) return fl_no_memory(c, what);
   a->flags = (uint8_t)flags;
@@ -44,13 +45,15 @@ static int index_ok(fl_node *x, fl_node *idx, int axis, const char *op) {
 static int take_shape(fl_node *x, int axis, fl_node *idx, int64_t *size, const char *op) {
   const int r = x->shape->rank, k = idx->shape->rank;
   if (r - 1 + k > FL_MAX_AXES) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "the result would have %d axes, at most %d are possible",
-            r - 1 + k, FL_MAX_AXES);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+            "the result would have %d axes, at most %d are possible", r - 1 + k,
+            FL_MAX_AXES);
     return -1;
   }
   memcpy(size, x->shape->size, sizeof size[0] * (size_t)axis);
   memcpy(size + axis, idx->shape->size, sizeof size[0] * (size_t)k);
-  memcpy(size + axis + k, x->shape->size + axis + 1, sizeof size[0] * (size_t)(r - axis - 1));
+  memcpy(size + axis + k, x->shape->size + axis + 1,
+         sizeof size[0] * (size_t)(r - axis - 1));
   return r - 1 + k;
 }
 
@@ -61,13 +64,14 @@ static int along_ok(fl_node *x, int axis, fl_node *idx, const char *op) {
   for (int k = 0; ok && k < x->shape->rank; k++)
     ok = k == axis || idx->shape->size[k] <= x->shape->size[k];
   if (!ok)
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "index shape %s does not go with %s along axis %d",
-            FL_SHAPE(a, idx->shape), FL_SHAPE(b, x->shape), axis + 1);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+            "index shape %s does not go with %s along axis %d", FL_SHAPE(a, idx->shape),
+            FL_SHAPE(b, x->shape), axis + 1);
   return ok;
 }
 
-static fl_node *addressed(int op, int dtype, fl_layout *shape, int nin, fl_node *const *in,
-                          int axis, int flags, int add) {
+static fl_node *addressed(int op, int dtype, fl_layout *shape, int nin,
+                          fl_node *const *in, int axis, int flags, int add) {
   flame_context *c = in[0]->ctx;
   fl_node *y = shape ? fl_node_new(c, op, dtype, in[0]->device, shape, nin, in) : NULL;
   fl_attr *a = y ? fl_node_attr(y) : NULL;
@@ -90,16 +94,20 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx) {
 }
 
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx) {
-  if (!x || !idx || !index_ok(x, idx, axis, "gather") || !along_ok(x, axis, idx, "gather")) return NULL;
+  if (!x || !idx || !index_ok(x, idx, axis, "gather") ||
+      !along_ok(x, axis, idx, "gather"))
+    return NULL;
   fl_node *in[2] = { x, idx };
-  return addressed(FL_OP_gather, x->dtype, fl_layout_retain(idx->shape), 2, in, axis, OWN_SHAPE, 0);
+  return addressed(FL_OP_gather, x->dtype, fl_layout_retain(idx->shape), 2, in, axis,
+                   OWN_SHAPE, 0);
 }
 
 /* The source of a scatter in x's dtype; a float into integers raises. */
 static fl_node *source_for(fl_node *x, fl_node *src, const char *op) {
   const int isfloat = fl_is_number(src) ? !src->isint : fl_is_float(src->dtype);
   if (isfloat && !fl_is_float(x->dtype)) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a float can not be written into dtype %s; cast it first",
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+            "a float can not be written into dtype %s; cast it first",
             fl_dtype_name(x->dtype));
     return NULL;
   }
@@ -113,8 +121,11 @@ fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int ad
   if (!x || !idx || !src || !index_ok(x, idx, axis, op)) return NULL;
   if (!along_ok(x, axis, idx, op) || !(src = source_for(x, src, op))) return NULL;
   if (src->shape->rank == 0) src = n_expand(src, idx->shape->rank, idx->shape->size);
-  for (int k = 0; src && src->shape != idx->shape && src->shape->rank == idx->shape->rank && k < idx->shape->rank; k++)
-    if (idx->shape->size[k] < src->shape->size[k]) src = n_slice(src, k, 0, idx->shape->size[k], 1);
+  for (int k = 0; src && src->shape != idx->shape &&
+                  src->shape->rank == idx->shape->rank && k < idx->shape->rank;
+       k++)
+    if (idx->shape->size[k] < src->shape->size[k])
+      src = n_slice(src, k, 0, idx->shape->size[k], 1);
   if (!src) return NULL;
   if (src->shape != idx->shape) {
     char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
@@ -123,7 +134,8 @@ fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int ad
     return NULL;
   }
   fl_node *in[3] = { x, idx, src };
-  return addressed(FL_OP_scatter, x->dtype, fl_layout_retain(x->shape), 3, in, axis, OWN_SHAPE, add);
+  return addressed(FL_OP_scatter, x->dtype, fl_layout_retain(x->shape), 3, in, axis,
+                   OWN_SHAPE, add);
 }
 
 fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add) {
@@ -140,10 +152,12 @@ fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add) {
             FL_SHAPE(a, s), fl_shape_text(b, rank, size));
     return NULL;
   }
-  if (s->rank != rank || memcmp(s->size, size, sizeof size[0] * (size_t)rank)) src = n_expand(src, rank, size);
+  if (s->rank != rank || memcmp(s->size, size, sizeof size[0] * (size_t)rank))
+    src = n_expand(src, rank, size);
   if (!src) return NULL;
   fl_node *in[3] = { x, idx, src };
-  return addressed(FL_OP_scatter, x->dtype, fl_layout_retain(x->shape), 3, in, axis, 0, add);
+  return addressed(FL_OP_scatter, x->dtype, fl_layout_retain(x->shape), 3, in, axis, 0,
+                   add);
 }
 
 /* v with surplus leading axes of size 1 removed. */
@@ -154,21 +168,25 @@ static fl_node *strip_leading(fl_node *v, int rank) {
   return n_reshape(v, rank, v->shape->size + lead);
 }
 
-fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, fl_node *v) {
+fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step,
+                    const int64_t *count, fl_node *v) {
   static const char op[] = "x[…] = v";
   int64_t both[FL_MAX_AXES];
-  if (!x || !v || !fl_usable(x, op) || !fl_box_fits(x, start, step, count, 0, op)) return NULL;
+  if (!x || !v || !fl_usable(x, op) || !fl_box_fits(x, start, step, count, 0, op))
+    return NULL;
   if (!(v = source_for(x, v, op)) || !(v = strip_leading(v, x->shape->rank))) return NULL;
   const int rank = x->shape->rank;
   if (fl_broadcast(rank, count, v->shape->rank, v->shape->size, both) != rank ||
       memcmp(both, count, sizeof both[0] * (size_t)rank)) {
     char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a value of shape %s does not fit a region of shape %s",
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+            "a value of shape %s does not fit a region of shape %s",
             FL_SHAPE(a, v->shape), fl_shape_text(b, rank, count));
     return NULL;
   }
   fl_node *in[2] = { x, v };
-  fl_node *y = fl_node_new(x->ctx, FL_OP_setslice, x->dtype, x->device, fl_layout_retain(x->shape), 2, in);
+  fl_node *y = fl_node_new(x->ctx, FL_OP_setslice, x->dtype, x->device,
+                           fl_layout_retain(x->shape), 2, in);
   fl_attr *a = y ? fl_node_attr(y) : NULL;
   if (!a) return fl_no_memory(x->ctx, op);
   for (int k = 0; k < rank; k++) {
@@ -179,14 +197,15 @@ fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const
   return fl_finish(y);
 }
 
-/* ---- joining ---------------------------------------------------------------------------- */
+/* ---- joining ----------------------------------------------------------------------- */
 
-static int skipped(const fl_node *x, int rank) {        /* torch.cat passes over shape (0) */
+static int skipped(const fl_node *x, int rank) { /* torch.cat passes over shape (0) */
   return x->shape->rank == 1 && x->shape->size[0] == 0 && rank != 1;
 }
 
 /* Common dtype and shape of the pieces; 0 with an error. */
-static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *dtype, int64_t *size, int *rank) {
+static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *dtype,
+                     int64_t *size, int *rank) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
   const fl_node *lead = NULL;
   for (int i = 0; i < n; i++) {
@@ -194,7 +213,8 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
     if (!lead || skipped(lead, x[i]->shape->rank)) lead = x[i];
   }
   if (!lead || axis < 0 || axis >= lead->shape->rank) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "cat", lead ? "axis %d is out of range" : "no tensors are given", axis + 1);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "cat",
+            lead ? "axis %d is out of range" : "no tensors are given", axis + 1);
     return 0;
   }
   *rank = lead->shape->rank;
@@ -205,7 +225,8 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
     *dtype = fl_promote(*dtype, x[i]->dtype);
     if (skipped(x[i], *rank)) continue;
     int ok = x[i]->shape->rank == *rank;
-    for (int k = 0; ok && k < *rank; k++) ok = k == axis || x[i]->shape->size[k] == size[k];
+    for (int k = 0; ok && k < *rank; k++)
+      ok = k == axis || x[i]->shape->size[k] == size[k];
     if (ok) { size[axis] += x[i]->shape->size[axis]; continue; }
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cat", "shapes %s and %s differ outside axis %d",
             FL_SHAPE(a, lead->shape), FL_SHAPE(b, x[i]->shape), axis + 1);
@@ -215,7 +236,8 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
 }
 
 /* One cat node over at most MAX_INPUTS pieces, already checked. */
-static fl_node *cat_some(flame_context *c, int n, fl_node *const *x, int axis, int dtype, int rank) {
+static fl_node *cat_some(flame_context *c, int n, fl_node *const *x, int axis, int dtype,
+                         int rank) {
   fl_node *in[MAX_INPUTS];
   int64_t size[FL_MAX_AXES] = { 0 };
   int k = 0;
@@ -259,7 +281,10 @@ fl_node *n_cat(flame_context *c, int n, fl_node *const *x, int axis) {
 
 fl_node *n_stack(flame_context *c, int n, fl_node *const *x, int axis) {
   char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
-  if (n < 1) { FL_FAIL(c, FLAME_BAD_ARGUMENT, "stack", "no tensors are given"); return NULL; }
+  if (n < 1) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "stack", "no tensors are given");
+    return NULL;
+  }
   fl_node **part = fl_alloc(&c->mem, (size_t)n * sizeof *part), *y = NULL;
   if (!part) return fl_no_memory(c, "stack");
   int ok = 1;
@@ -296,8 +321,10 @@ fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double v
     same = same && size[a] == count[a];
   }
   if (same) return n_copy(x);
-  const fl_scalar v = fl_is_float(dtype) ? (fl_scalar){ .d = value } : (fl_scalar){ .i = (int64_t)value };
-  return n_setslice(n_fill(c, dtype, device, x->shape->rank, size, v), start, step, count, x);
+  const fl_scalar v =
+      fl_is_float(dtype) ? (fl_scalar){ .d = value } : (fl_scalar){ .i = (int64_t)value };
+  return n_setslice(n_fill(c, dtype, device, x->shape->rank, size, v), start, step, count,
+                    x);
 }
 
 fl_node *n_tril(fl_node *x, int64_t k, int upper) {
@@ -310,7 +337,8 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper) {
     return NULL;
   }
   const fl_scalar from = { .i = 0 }, one = { .i = 1 };
-  const int64_t rows[2] = { x->shape->size[r - 2], 1 }, cols[1] = { x->shape->size[r - 1] };
+  const int64_t rows[2] = { x->shape->size[r - 2], 1 },
+                cols[1] = { x->shape->size[r - 1] };
   fl_node *row = n_iota(c, FLAME_I64, x->device, 2, rows, from, one);
   fl_node *col = n_iota(c, FLAME_I64, x->device, 1, cols, from, one);
   fl_node *edge = n_add(row, n_int(c, k));

@@ -1,8 +1,8 @@
 /*
-** Matrix products. A node's operands have its dtype and at least 2 axes: in[0] (…, m, k),
-** in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes. Vectors
-** get an axis by a view and lose it again; a batch times one matrix becomes one product of
-** flattened rows where no copy is needed.
+** Matrix products. A node's operands have its dtype and at least 2 axes: in[0] (…, m,
+** k), in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes.
+** Vectors get an axis by a view and lose it again; a batch times one matrix becomes one
+** product of flattened rows where no copy is needed.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -58,7 +58,8 @@ fl_node *n_matmul(fl_node *a, fl_node *b) {
     return mismatch(a, b, "inner sizes differ");
   const int t = fl_promote(a->dtype, b->dtype);
   if (t == FLAME_BOOL) {
-    FL_FAIL(a->ctx, FLAME_BAD_ARGUMENT, "matmul", "dtype bool is not supported, need a number type");
+    FL_FAIL(a->ctx, FLAME_BAD_ARGUMENT, "matmul",
+            "dtype bool is not supported, need a number type");
     return NULL;
   }
   a = n_cast(a, t);
@@ -66,8 +67,9 @@ fl_node *n_matmul(fl_node *a, fl_node *b) {
   if (a && ra == 1) a = n_unsqueeze(a, 0);
   if (b && rb == 1) b = n_unsqueeze(b, 1);
   if (!a || !b) return NULL;
-  fl_node *y = a->shape->rank > 2 && b->shape->rank == 2 && rows_merge(a) ? flat_product(a, b)
-                                                                         : product(a, b);
+  fl_node *y = a->shape->rank > 2 && b->shape->rank == 2 && rows_merge(a)
+                   ? flat_product(a, b)
+                   : product(a, b);
   if (y && rb == 1) y = n_squeeze(y, y->shape->rank - 1);
   if (y && ra == 1) y = n_squeeze(y, y->shape->rank - 1 - (rb != 1));
   return y;
@@ -77,9 +79,11 @@ fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b) {
   char s[FL_SHAPE_TEXT], t[FL_SHAPE_TEXT];
   if (!x || !w || !b || !fl_usable(x, "linear") || !fl_usable(w, "linear")) return NULL;
   const int rx = x->shape->rank, rw = w->shape->rank;
-  if (rx < 1 || (rw != 2 && rw != 1) || x->shape->size[rx - 1] != w->shape->size[rw - 1]) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "linear", "x has shape %s and w %s, need (…, in) and (out, in)",
-            FL_SHAPE(s, x->shape), FL_SHAPE(t, w->shape));
+  if (rx < 1 || (rw != 2 && rw != 1) ||
+      x->shape->size[rx - 1] != w->shape->size[rw - 1]) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "linear",
+            "x has shape %s and w %s, need (…, in) and (out, in)", FL_SHAPE(s, x->shape),
+            FL_SHAPE(t, w->shape));
     return NULL;
   }
   fl_node *y = n_matmul(x, rw == 2 ? n_transpose(w, 0, 1) : w);

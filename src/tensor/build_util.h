@@ -1,7 +1,7 @@
 /*
-** What the builders share: operand checks, recording and error texts. Only for the files of
-** src/tensor/build*.c and composite.c. Every helper here keeps an error in the context when
-** it returns NULL or 0.
+** What the builders share: operand checks, recording and error texts. Only for the files
+** of src/tensor/build*.c and composite.c. Every helper here keeps an error in the
+** context when it returns NULL or 0.
 */
 #ifndef FL_TENSOR_BUILD_UTIL_H
 #define FL_TENSOR_BUILD_UTIL_H
@@ -10,7 +10,9 @@
 
 static inline int fl_is_number(const fl_node *x) { return x->state == FL_NUMBER; }
 static inline int fl_is_none(const fl_node *x) { return x == &fl_none; }
-static inline int fl_is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
+static inline int fl_is_half(int dtype) {
+  return dtype == FLAME_F16 || dtype == FLAME_BF16;
+}
 /* Axes below 'rank', as a mask. */
 static inline uint32_t fl_mask_of(int rank) { return (1u << rank) - 1u; }
 
@@ -21,10 +23,12 @@ int fl_usable(fl_node *x, const char *op);
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op);
 /* Shape of sizes, one reference to the caller; checks rank and product. */
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op);
-/* A fresh node with its entry if an input is tracked. NULL inputs are scalars, set by 'set'. */
+/* A fresh node with its entry if an input is tracked. A NULL
+** input stands for a scalar slot, which the caller fills. */
 fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                    int nin, fl_node *const *in);
-/* Attach the entry of a node made by fl_node_new when an input is tracked; NULL: no memory. */
+/* Attach the entry of a node made by fl_node_new when an input is tracked; NULL: no
+** memory. */
 fl_node *fl_finish(fl_node *n);
 /* A tensor for x: itself, or a 0-d fill of a number in this dtype. */
 fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op);
@@ -37,8 +41,8 @@ int fl_broadcast(int ra, const int64_t *a, int rb, const int64_t *b, int64_t *ou
 /* Axes checked against the rank; 0 with an error when one is out of range. */
 int fl_check_axis(fl_node *x, int axis, const char *op);
 /* The box start/step/count lies in x's axes; count is 1 where 'drop' has a bit. */
-int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
-                uint32_t drop, const char *op);
+int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
+                const int64_t *count, uint32_t drop, const char *op);
 /* The box that is all of x. */
 void fl_whole_box(const fl_node *x, int64_t *start, int64_t *step, int64_t *count);
 /* Record casts of f16 and bf16 to f32 and back around composites that want f32 inside. */

@@ -1,11 +1,11 @@
 /*
 ** Builders of views: another indexing of a value, no bytes moved.
 **
-** Rules. A view of a PENDING value is a node with base (the non-view node it looks into),
-** layout (strides over base's row-major elements) and offset; a view of a view composes the
-** two and keeps its parent as in[0] for the gradient. A view of a STORED value is STORED at
-** once in the same buffer; it keeps in[0] and attr only when it is tracked. A reshape that
-** strides can not express records a copy first.
+** Rules. A view of a PENDING value is a node with base (the non-view node it looks
+** into), layout (strides over base's row-major elements) and offset; a view of a view
+** composes the two and keeps its parent as in[0] for the gradient. A view of a STORED
+** value is STORED at once in the same buffer; it keeps in[0] and attr only when it is
+** tracked. A reshape that strides can not express records a copy first.
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -13,7 +13,8 @@
 /* Does a view of x get an entry? Only then is it recorded how the view was made. */
 static inline int tracks(const fl_node *x) { return x->ctx->grad_mode && x->entry; }
 
-/* A view of x; 'layout' is consumed and may be NULL (memory is out). how NULL: untracked. */
+/* A view of x; 'layout' is consumed and may be NULL (memory is out). how NULL:
+** untracked. */
 static fl_node *view(fl_node *x, fl_layout *layout, int64_t offset, const fl_attr *how) {
   flame_context *c = x->ctx;
   fl_layout *shape = NULL;
@@ -49,7 +50,8 @@ static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out
   int64_t known = 1;
   int hole = -1, bad = rank > FL_MAX_AXES || rank < 0;
   if (bad) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "%d axes, at most %d are possible", rank, FL_MAX_AXES);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "reshape", "%d axes, at most %d are possible",
+            rank, FL_MAX_AXES);
     return 0;
   }
   for (int k = 0; k < rank; k++) {
@@ -69,7 +71,8 @@ static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out
 fl_node *n_reshape(fl_node *x, int rank, const int64_t *size) {
   int64_t to[FL_MAX_AXES], stride[FL_MAX_AXES];
   if (!x || !fl_usable(x, "reshape") || !resolve_sizes(x, rank, size, to)) return NULL;
-  if (x->layout->contiguous) return view_as(x, rank, to, NULL, x->offset, FL_VIEW_RESHAPE);
+  if (x->layout->contiguous)
+    return view_as(x, rank, to, NULL, x->offset, FL_VIEW_RESHAPE);
   const fl_layout *l = x->layout;
   if (fl_view_strides(l->rank, l->size, l->stride, rank, to, stride))
     return view_as(x, rank, to, stride, x->offset, FL_VIEW_RESHAPE);
@@ -85,7 +88,8 @@ fl_node *n_permute(fl_node *x, const int *perm) {
   for (int k = 0; k < l->rank; k++) {
     if (!fl_check_axis(x, perm[k], "permute")) return NULL;
     if (seen >> perm[k] & 1) {
-      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice", perm[k] + 1);
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "permute", "axis %d appears twice",
+              perm[k] + 1);
       return NULL;
     }
     seen |= 1u << perm[k];
@@ -107,27 +111,30 @@ fl_node *n_transpose(fl_node *x, int a, int b) {
   return n_permute(x, perm);
 }
 
-int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count,
-                uint32_t drop, const char *op) {
+int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
+                const int64_t *count, uint32_t drop, const char *op) {
   char s[FL_SHAPE_TEXT];
   for (int a = 0; a < x->shape->rank; a++) {
     const int64_t n = x->shape->size[a], k = count[a];
     int ok = k >= 0 && (!(drop >> a & 1) || k == 1);
-    if (ok && k > 0) {
-      ok = start[a] >= 0 && start[a] < n && step[a] > -n - 1 && step[a] < n + 1;
-      if (ok && k > 1) ok = step[a] != 0 && (step[a] > 0 ? (n - 1 - start[a]) / step[a] : start[a] / -step[a]) >= k - 1;
-    }
+    if (ok && k > 0) ok = start[a] >= 0 && start[a] < n;
+    if (ok && k > 1)                                     /* the step of one position is idle */
+      ok = step[a] > -n && step[a] < n && step[a] != 0 &&
+           (step[a] > 0 ? (n - 1 - start[a]) / step[a] : start[a] / -step[a]) >= k - 1;
     if (ok) continue;
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "%lld positions from %lld by %lld leave axis %d of shape %s",
-            (long long)k, (long long)start[a] + 1, (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+            "%lld positions from %lld by %lld leave axis %d of shape %s", (long long)k,
+            (long long)start[a] + 1, (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
     return 0;
   }
   return 1;
 }
 
-fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, uint32_t drop) {
+fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step,
+               const int64_t *count, uint32_t drop) {
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES], offset;
-  if (!x || !fl_usable(x, "slice") || !fl_box_fits(x, start, step, count, drop, "slice")) return NULL;
+  if (!x || !fl_usable(x, "slice") || !fl_box_fits(x, start, step, count, drop, "slice"))
+    return NULL;
   const fl_layout *l = x->layout;
   int rank = 0, empty = 0;
   offset = x->offset;
@@ -136,14 +143,14 @@ fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int6
     if (!empty) offset += start[a] * l->stride[a];
     if (drop >> a & 1) continue;
     size[rank] = count[a];
-    stride[rank++] = l->stride[a] * step[a];
+    stride[rank++] = count[a] > 1 ? l->stride[a] * step[a] : l->stride[a];
   }
   fl_layout *to = fl_layout_of(&x->ctx->layouts, rank, size, stride);
   if (!tracks(x)) return view(x, to, offset, NULL);
   fl_attr how = { .view = FL_VIEW_SLICE };
   for (int a = 0; a < l->rank; a++) {
     how.start[a] = start[a];
-    how.step[a] = step[a];
+    how.step[a] = count[a] > 1 ? step[a] : 1;
     how.size[a] = count[a];
   }
   return view(x, to, offset, &how);
@@ -172,8 +179,9 @@ fl_node *n_select(fl_node *x, int axis, int64_t i) {
   char text[FL_SHAPE_TEXT];
   if (!x || !fl_usable(x, "select") || !fl_check_axis(x, axis, "select")) return NULL;
   if (i < 0 || i >= x->shape->size[axis]) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "select", "position %lld is outside axis %d of shape %s",
-            (long long)i + 1, axis + 1, FL_SHAPE(text, x->shape));
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "select",
+            "position %lld is outside axis %d of shape %s", (long long)i + 1, axis + 1,
+            FL_SHAPE(text, x->shape));
     return NULL;
   }
   fl_whole_box(x, b, s, n);
@@ -196,7 +204,8 @@ fl_node *n_expand(fl_node *x, int rank, const int64_t *size) {
     ok = to[k] >= 0 && (have == to[k] || have == 1);
   }
   if (!ok) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "expand", "shape %s can not become %s", FL_SHAPE(a, l),
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "expand", "shape %s can not become %s",
+            FL_SHAPE(a, l),
             rank <= FL_MAX_AXES ? fl_shape_text(b, rank, size) : "more than 8 axes");
     return NULL;
   }
@@ -212,7 +221,8 @@ fl_node *n_squeeze(fl_node *x, int axis) {
   if (!x || !fl_usable(x, "squeeze")) return NULL;
   if (axis != -1 && !fl_check_axis(x, axis, "squeeze")) return NULL;
   for (int a = 0; a < x->shape->rank; a++)
-    if (x->shape->size[a] != 1 || (axis != -1 && a != axis)) size[rank++] = x->shape->size[a];
+    if (x->shape->size[a] != 1 || (axis != -1 && a != axis))
+      size[rank++] = x->shape->size[a];
   return n_reshape(x, rank, size);
 }
 
@@ -221,15 +231,18 @@ fl_node *n_unsqueeze(fl_node *x, int axis) {
   if (!x || !fl_usable(x, "unsqueeze")) return NULL;
   const int rank = x->shape->rank;
   if (axis < 0 || axis > rank || rank == FL_MAX_AXES) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "unsqueeze", "no axis %d can be added to %d axes", axis + 1, rank);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "unsqueeze", "no axis %d can be added to %d axes",
+            axis + 1, rank);
     return NULL;
   }
-  for (int k = 0; k <= rank; k++) size[k] = k == axis ? 1 : x->shape->size[k - (k > axis)];
+  for (int k = 0; k <= rank; k++)
+    size[k] = k == axis ? 1 : x->shape->size[k - (k > axis)];
   return n_reshape(x, rank + 1, size);
 }
 
 /* First and last element that a strided layout touches stay inside numel. */
-static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset) {
+static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
+                        int64_t offset) {
   __int128_t low = offset, high = offset;
   for (int a = 0; a < rank; a++) {
     if (size[a] == 0) return 1;
@@ -237,12 +250,14 @@ static int stays_inside(fl_node *x, int rank, const int64_t *size, const int64_t
     if (d < 0) low += d; else high += d;
   }
   if (low >= 0 && high < x->shape->numel) return 1;
-  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "strided", "the layout leaves the %lld elements of the source",
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "strided",
+          "the layout leaves the %lld elements of the source",
           (long long)x->shape->numel);
   return 0;
 }
 
-fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride, int64_t offset) {
+fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *stride,
+                   int64_t offset) {
   if (!x || !fl_usable(x, "strided")) return NULL;
   fl_layout *check = fl_shape_of(x->ctx, rank, size, "strided");
   if (!check) return NULL;
@@ -252,8 +267,8 @@ fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *str
   if (x->layout->contiguous) {
     memcpy(out, stride, sizeof out[0] * (size_t)rank);
     at += offset;
-  } else if (!fl_map_compose(x->shape->rank, x->shape->size, x->layout->stride, rank, size, stride,
-                             offset, out, &at)) {
+  } else if (!fl_map_compose(x->shape->rank, x->shape->size, x->layout->stride, rank,
+                             size, stride, offset, out, &at)) {
     return n_strided(n_copy(x), rank, size, stride, offset);
   }
   fl_layout *to = fl_layout_of(&x->ctx->layouts, rank, size, out);
@@ -267,7 +282,8 @@ fl_node *n_strided(fl_node *x, int rank, const int64_t *size, const int64_t *str
 }
 
 /* A view of the value whose entry names the function's inputs instead of the value. */
-fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which) {
+fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom,
+                  int which) {
   if (!value || !fl_usable(value, "custom")) return NULL;
   flame_context *c = value->ctx;
   int tracked = 0;

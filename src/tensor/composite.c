@@ -1,9 +1,9 @@
 /*
-** Composites: functions written in the primitives so that the planner fuses them (DESIGN 3).
+** Composites: functions written in the primitives so that the planner fuses them.
 **
-** Rules. Half types are cast to f32 inside and back at the end, as recorded casts. A maximum
-** subtracted for range is detached: it has no effect on the value's gradient. Counts and
-** constants are numbers, so they are not rounded to a half type.
+** Rules. Half types are cast to f32 inside and back at the end, as recorded casts. A
+** maximum subtracted for range is untracked: it has no effect on the value's gradient.
+** Counts and constants are numbers, so they are not rounded to a half type.
 */
 #include "tensor/build_util.h"
 #include <math.h>
@@ -11,8 +11,8 @@
 static int need_float(fl_node *x, const char *op) {
   if (!fl_usable(x, op)) return 0;
   if (fl_is_float(x->dtype)) return 1;
-  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "dtype %s is not supported; cast first: x:float()",
-          fl_dtype_name(x->dtype));
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
+          "dtype %s is not supported; cast first: x:float()", fl_dtype_name(x->dtype));
   return 0;
 }
 
@@ -26,12 +26,24 @@ static fl_node *back_to(fl_node *y, int dtype) {
   return y && fl_is_half(dtype) ? n_cast(y, dtype) : y;
 }
 
-/* Elements that one result of a reduction over 'axes' sums; -1 when an axis is not there. */
+/* Elements that one result of a reduction over 'axes' sums; -1 when an axis is not
+** there. */
 static int64_t reduced_count(const fl_node *x, uint32_t axes) {
   int64_t n = 1;
   for (int a = 0; a < x->shape->rank; a++)
     if (axes >> a & 1) n *= x->shape->size[a];
   return n;
+}
+
+/* The largest along 'axes', kept, and untracked: recorded with the grad mode off rather
+** than on a detached alias, which would be a second operand over the same memory. */
+static fl_node *range_of(fl_node *x, uint32_t axes) {
+  if (!x) return NULL;
+  const uint8_t mode = x->ctx->grad_mode;
+  x->ctx->grad_mode = 0;
+  fl_node *m = n_amax(x, axes, 1);
+  x->ctx->grad_mode = mode;
+  return m;
 }
 
 static uint32_t last_axes(const fl_node *x, int n) {
@@ -54,7 +66,8 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   fl_node *w = fl_widen(x);
   fl_node *d = n_sub(w, n_mean(w, axes, 1));
   const double n = (double)reduced_count(x, axes) - correction;
-  return back_to(n_div(n_sum(n_square(d), axes, keepdim), n_num(x->ctx, n > 0 ? n : 0)), dtype);
+  return back_to(n_div(n_sum(n_square(d), axes, keepdim), n_num(x->ctx, n > 0 ? n : 0)),
+                 dtype);
 }
 
 /* Drop the axes of a keepdim result. */
@@ -76,8 +89,9 @@ fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim) {
   fl_node *w = as_float(x, "logsumexp"), *m;
   if (!w) return NULL;
   if (axes == FL_ALL_AXES) axes = fl_mask_of(x->shape->rank);
-  if (reduced_count(x, axes) == 0) return back_to(n_log(n_sum(n_exp(w), axes, keepdim)), dtype);
-  m = n_amax(n_detach(w), axes, 1);
+  if (reduced_count(x, axes) == 0)
+    return back_to(n_log(n_sum(n_exp(w), axes, keepdim)), dtype);
+  m = range_of(w, axes);
   m = n_where(n_isinf(m), n_num(c, 0), m);
   fl_node *s = n_sum(n_exp(n_sub(w, m)), axes, 1);
   fl_node *none = n_eq(s, n_num(c, 0));
@@ -92,7 +106,7 @@ fl_node *n_softmax(fl_node *x, int axis) {
   fl_node *w = as_float(x, "softmax");
   if (!w || w->shape->numel == 0) return back_to(w ? n_copy(w) : NULL, dtype);
   const uint32_t axes = x->shape->rank ? 1u << axis : 0;
-  fl_node *e = n_exp(n_sub(w, n_amax(n_detach(w), axes, 1)));
+  fl_node *e = n_exp(n_sub(w, range_of(w, axes)));
   return back_to(n_div(e, n_sum(e, axes, 1)), dtype);
 }
 
@@ -100,7 +114,7 @@ fl_node *n_softmax(fl_node *x, int axis) {
 static fl_node *log_softmax(fl_node *w, int axis) {
   const uint32_t axes = w->shape->rank ? 1u << axis : 0;
   if (w->shape->numel == 0) return n_copy(w);
-  fl_node *z = n_sub(w, n_amax(n_detach(w), axes, 1));
+  fl_node *z = n_sub(w, range_of(w, axes));
   return n_sub(z, n_log(n_sum(n_exp(z), axes, 1)));
 }
 
@@ -128,10 +142,12 @@ static int norm_operand_ok(fl_node *x, int naxes, fl_node *w, const char *which)
 fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps) {
   if (!x || !w || !b || !need_float(x, "layer_norm")) return NULL;
   if (naxes < 1 || naxes > x->shape->rank) {
-    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "layer_norm", "%d axes to normalise, x has %d", naxes, x->shape->rank);
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "layer_norm", "%d axes to normalise, x has %d",
+            naxes, x->shape->rank);
     return NULL;
   }
-  if (!norm_operand_ok(x, naxes, w, "weight") || !norm_operand_ok(x, naxes, b, "bias")) return NULL;
+  if (!norm_operand_ok(x, naxes, w, "weight") || !norm_operand_ok(x, naxes, b, "bias"))
+    return NULL;
   const int dtype = x->dtype;
   const uint32_t axes = last_axes(x, naxes);
   flame_context *c = x->ctx;
@@ -150,7 +166,8 @@ fl_node *n_gelu(fl_node *x, int tanh_form) {
   fl_node *f = fl_widen(x), *t;
   if (tanh_form) {
     fl_node *cube = n_mul(n_mul(n_square(f), f), n_num(c, 0.044715));
-    t = n_tanh(n_mul(n_add(f, cube), n_num(c, 0.79788456080286535588)));   /* sqrt(2 / pi) */
+    t = n_tanh(
+        n_mul(n_add(f, cube), n_num(c, 0.79788456080286535588))); /* sqrt(2 / pi) */
   } else {
     t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
   }
@@ -167,7 +184,8 @@ fl_node *n_embedding(fl_node *ids, fl_node *w) {
   char s[FL_SHAPE_TEXT];
   if (!ids || !w || !fl_usable(w, "embedding")) return NULL;
   if (w->shape->rank != 2) {
-    FL_FAIL(w->ctx, FLAME_BAD_ARGUMENT, "embedding", "w has shape %s, need (ids, size)", FL_SHAPE(s, w->shape));
+    FL_FAIL(w->ctx, FLAME_BAD_ARGUMENT, "embedding", "w has shape %s, need (ids, size)",
+            FL_SHAPE(s, w->shape));
     return NULL;
   }
   return n_take_axis(w, 0, n_index(ids, w->shape->size[0], 0, "embedding"));
@@ -180,12 +198,13 @@ fl_node *n_dropout(fl_node *x, double p) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "dropout", "p = %g, need 0 <= p <= 1", p);
     return NULL;
   }
-  fl_node *u = n_random(c, FL_OP_uniform, FLAME_F32, x->device, x->shape->rank, x->shape->size, 0, 1);
+  fl_node *u = n_random(c, FL_OP_uniform, FLAME_F32, x->device, x->shape->rank,
+                        x->shape->size, 0, 1);
   fl_node *keep = n_ge(u, n_num(c, p));
   return n_where(keep, n_mul(x, n_num(c, p < 1 ? 1 / (1 - p) : 0)), n_num(c, 0));
 }
 
-/* ---- cross entropy --------------------------------------------------------------------- */
+/* ---- cross entropy ----------------------------------------------------------------- */
 
 typedef struct loss {             /* what the parts of a cross entropy share */
   flame_context *c;
@@ -201,7 +220,9 @@ enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
 
 static fl_node *zero(const loss *l) { return n_num(l->c, 0); }
 
-static fl_node *sum_classes(const loss *l, fl_node *x) { return n_sum(x, 1u << l->axis, 0); }
+static fl_node *sum_classes(const loss *l, fl_node *x) {
+  return n_sum(x, 1u << l->axis, 0);
+}
 
 static fl_node *sum_all(fl_node *x) { return n_sum(x, FL_ALL_AXES, 0); }
 
@@ -224,8 +245,9 @@ static int ids_ok(const loss *l, const fl_node *target) {
   int ok = rank == t->rank;
   for (int k = 0; ok && k < rank; k++) ok = want[k] == t->size[k];
   if (!ok)
-    FL_FAIL(l->c, FLAME_BAD_ARGUMENT, "cross_entropy", "input has shape %s and target %s, need %s",
-            FL_SHAPE(a, s), FL_SHAPE(b, t), fl_shape_text(w, rank, want));
+    FL_FAIL(l->c, FLAME_BAD_ARGUMENT, "cross_entropy",
+            "input has shape %s and target %s, need %s", FL_SHAPE(a, s), FL_SHAPE(b, t),
+            fl_shape_text(w, rank, want));
   return ok;
 }
 
@@ -243,8 +265,9 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   else target = n_where(valid, target, n_int(c, 1));
   fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
   if (!id) return NULL;
-  fl_node *classes = along_classes(l, n_iota(c, FLAME_I64, id->device, 1, &l->classes,
-                                             (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
+  fl_node *classes =
+      along_classes(l, n_iota(c, FLAME_I64, id->device, 1, &l->classes,
+                              (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
   fl_node *chosen = n_eq(classes, n_unsqueeze(id, l->axis));
   fl_node *nll = n_neg(pick(l, chosen, l->logp)), *each, *smooth = NULL;
   const int weighted = !fl_is_none(l->weight);
@@ -270,13 +293,15 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
   flame_context *c = l->c;
   const fl_layout *s = l->logp->shape;
   if (target->shape != s) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy", "input has shape %s and the probabilities %s",
-            FL_SHAPE(a, s), FL_SHAPE(b, target->shape));
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy",
+            "input has shape %s and the probabilities %s", FL_SHAPE(a, s),
+            FL_SHAPE(b, target->shape));
     return NULL;
   }
   fl_node *p = n_cast(target, l->logp->dtype);
   if (l->smoothing > 0)
-    p = n_add(n_mul(p, n_num(c, 1 - l->smoothing)), n_num(c, l->smoothing / (double)l->classes));
+    p = n_add(n_mul(p, n_num(c, 1 - l->smoothing)),
+              n_num(c, l->smoothing / (double)l->classes));
   fl_node *x = n_mul(l->logp, p);
   if (!fl_is_none(l->weight)) x = n_mul(x, l->weight);
   fl_node *each = n_neg(sum_classes(l, x));
@@ -286,15 +311,22 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
   return n_div(y, n_num(c, (double)s->numel / (double)l->classes));
 }
 
-fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction, int64_t ignore, double smoothing) {
+fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction,
+                         int64_t ignore, double smoothing) {
   static const char op[] = "cross_entropy";
   char s[FL_SHAPE_TEXT];
-  if (!input || !target || !weight || !need_float(input, op) || !fl_usable(target, op)) return NULL;
+  if (!input || !target || !weight || !need_float(input, op) || !fl_usable(target, op))
+    return NULL;
   if (!fl_same_device(input, target, op)) return NULL;
-  loss l = { .c = input->ctx, .axis = input->shape->rank > 1, .reduction = reduction, .smoothing = smoothing };
+  loss l = { .c = input->ctx,
+             .axis = input->shape->rank > 1,
+             .reduction = reduction,
+             .smoothing = smoothing };
   if (input->shape->rank == 0 || !(smoothing >= 0 && smoothing <= 1)) {
-    FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, input->shape->rank ? "label_smoothing %g, need 0 to 1" :
-            "input has no class axis", smoothing);
+    FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op,
+            input->shape->rank ? "label_smoothing %g, need 0 to 1"
+                               : "input has no class axis",
+            smoothing);
     return NULL;
   }
   l.classes = input->shape->size[l.axis];
@@ -305,12 +337,14 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
   if (!fl_is_none(weight)) {
     if (!fl_usable(weight, op)) return NULL;
     if (weight->shape->rank != 1 || weight->shape->numel != l.classes) {
-      FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, "weight has shape %s, need (%lld)", FL_SHAPE(s, weight->shape), (long long)l.classes);
+      FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, "weight has shape %s, need (%lld)",
+              FL_SHAPE(s, weight->shape), (long long)l.classes);
       return NULL;
     }
     l.weight = along_classes(&l, n_cast(weight, l.logp->dtype));
     if (!l.weight) return NULL;
   }
-  fl_node *y = fl_is_float(target->dtype) ? loss_of_probabilities(&l, target) : loss_of_ids(&l, target, ignore);
+  fl_node *y = fl_is_float(target->dtype) ? loss_of_probabilities(&l, target)
+                                          : loss_of_ids(&l, target, ignore);
   return back_to(y, input->dtype);
 }

@@ -266,6 +266,23 @@ flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op) {
   return FLAME_OK;
 }
 
+flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op) {
+  flame_context *c = t->ctx;
+  fl_node *old = t->node;
+  if (t->view || (old->entry && !old->entry->leaf))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s: use to(), which returns a new tensor",
+                   t->view ? "a view" : "computed from tracked tensors");
+  if (old->entry && !fl_is_float(n->dtype))
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x requires grad, and only floats have gradients, not %s",
+                   fl_dtype_name(n->dtype));
+  if (old->entry) fl_entry_share_leaf(n, old);
+  t->node = n;
+  n->named = 1;
+  fl_node_hold(n);
+  fl_node_drop(old);
+  return FLAME_OK;
+}
+
 /* ---- errors and settings ----------------------------------------------------------- */
 
 const char *flame_version(void) { return FLAME_VERSION; }

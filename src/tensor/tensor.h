@@ -34,6 +34,9 @@ int fl_tensor_open(const flame_tensor *t, const char *op);
 ** dtype, device). n gets the old value's memory as home where the handle owned it; a n that is
 ** anything but a fresh PENDING node of this call is copied first. Leafhood stays. */
 flame_status fl_tensor_write(flame_tensor *t, fl_node *n, const char *op);
+/* The handle's value becomes n, of any dtype and device but the same shape (x:to_): n is made
+** outside the tape. A leaf stays the same leaf; views and tracked values refuse. */
+flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op);
 int fl_tensor_is_leaf(const flame_tensor *t);
 int fl_tensor_tracked(const flame_tensor *t);
 #endif

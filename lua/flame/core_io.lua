@@ -1,0 +1,257 @@
+--- flame.save and flame.load: nested tables with tensors, numbers, strings and booleans.
+-- Tensors stand in the file under dotted names, as other programs expect; the rest (the shape
+-- of the table, types of keys, exact numbers) is one text in the file's metadata under
+-- "flame". It is data, never code: reading it builds tables and nothing else.
+--
+-- The text: "1:" and a value.
+--   value = i<digits>; | d<16 hex digits of the big-endian double>; | s<text>; | T | F
+--         | t<name of a tensor>; | { [value … ] key value … }       list part first, in order
+-- Bytes other than letters, digits, _ and - stand as %XX.
+local flame, _, internal = ...
+local fail, is_tensor = internal.failf, flame.is_tensor
+
+local MAX_DEPTH = 100
+
+local function escape(s)
+  return (s:gsub("[^A-Za-z0-9_-]", function(c) return ("%%%02X"):format(c:byte()) end))
+end
+local function unescape(s)
+  return (s:gsub("%%(%x%x)", function(h) return string.char(tonumber(h, 16)) end))
+end
+
+-- ---- writing ---------------------------------------------------------------------------------
+
+--- A key as a part of a tensor's name: text as it is, if it is UTF-8.
+local function part_of(key)
+  if type(key) == "string" and (not utf8.len(key) or key:find("%c")) then return escape(key) end
+  return tostring(key)
+end
+
+local function join(path, key)
+  if path == "" then return part_of(key) end
+  return path .. "." .. part_of(key)
+end
+
+local ranks = { number = 1, string = 2, boolean = 3 }
+local function before(a, b)
+  local x, y = ranks[type(a)], ranks[type(b)]
+  if x ~= y then return x < y end
+  if x == 3 then return b and not a end
+  if a ~= b then return a < b end
+  return false
+end
+
+local function scalar(value)
+  if math.type(value) == "integer" then return ("i%d;"):format(value) end
+  if type(value) == "number" then
+    return "d" .. string.pack(">d", value):gsub(".", function(c) return ("%02x"):format(c:byte()) end) .. ";"
+  end
+  if type(value) == "string" then return "s" .. escape(value) .. ";" end
+  return value and "T" or "F"
+end
+
+--- State of one save: parts of the text, names and tensors, names taken, names by handle.
+local function new_writer()
+  return { out = {}, names = {}, tensors = {}, taken = { ["__metadata__"] = true }, known = {}, open = {} }
+end
+
+local function add_tensor(w, x, path)
+  local name = w.known[x]
+  if not name then
+    local base, k = path == "" and "value" or path, 1
+    name = base
+    while w.taken[name] do
+      k = k + 1
+      name = ("%s#%d"):format(base, k)
+    end
+    w.taken[name], w.known[x] = true, name
+    w.names[#w.names + 1], w.tensors[#w.tensors + 1] = name, x
+  end
+  w.out[#w.out + 1] = "t" .. escape(name) .. ";"
+end
+
+local add_value
+
+local function sorted_keys(t, from, path)
+  local keys = {}
+  for key in next, t do
+    if not ranks[type(key)] then fail("save", "%s has a key that is a %s: need strings, numbers or booleans", path, type(key)) end
+    if not (math.type(key) == "integer" and key >= 1 and key < from) then keys[#keys + 1] = key end
+  end
+  table.sort(keys, before)
+  return keys
+end
+
+local function add_table(w, t, path, depth)
+  local where = path == "" and "the table" or path
+  if getmetatable(t) ~= nil then fail("save", "%s has a metatable: save plain tables, of a module its state_dict()", where) end
+  if w.open[t] then fail("save", "%s contains itself", where) end
+  if depth > MAX_DEPTH then fail("save", "%s is nested deeper than %d tables", where, MAX_DEPTH) end
+  local out, n = w.out, 1
+  w.open[t] = true
+  out[#out + 1] = "{"
+  if rawget(t, 1) ~= nil then
+    out[#out + 1] = "["
+    while rawget(t, n) ~= nil do
+      add_value(w, rawget(t, n), join(path, n), depth + 1)
+      n = n + 1
+    end
+    out[#out + 1] = "]"
+  end
+  for _, key in ipairs(sorted_keys(t, n, where)) do
+    out[#out + 1] = scalar(key)
+    add_value(w, rawget(t, key), join(path, key), depth + 1)
+  end
+  out[#out + 1] = "}"
+  w.open[t] = nil
+end
+
+function add_value(w, value, path, depth)
+  local kind = type(value)
+  if is_tensor(value) then add_tensor(w, value, path)
+  elseif kind == "table" then add_table(w, value, path, depth)
+  elseif ranks[kind] then w.out[#w.out + 1] = scalar(value)
+  else fail("save", "%s is a %s: tensors, numbers, strings, booleans and tables of them can be saved", path, kind) end
+end
+
+--- All tensors of a table for npz, which holds nothing else.
+local function only_tensors(t, path, names, tensors, depth)
+  for _, key in ipairs(sorted_keys(t, 0, path == "" and "the table" or path)) do
+    local value, name = t[key], join(path, key)
+    if is_tensor(value) then
+      names[#names + 1], tensors[#tensors + 1] = name, value
+    elseif type(value) == "table" and getmetatable(value) == nil and depth < MAX_DEPTH then
+      only_tensors(value, name, names, tensors, depth + 1)
+    else
+      fail("save", "%s is a %s: npz holds tensors only, use .safetensors", name, type(value))
+    end
+  end
+end
+
+local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true, gguf = true, onnx = true }
+
+local function extension(path)
+  if type(path) ~= "string" then fail("save", "path must be a string, got %s", type(path)) end
+  return (path:match("%.([A-Za-z0-9]+)$") or ""):lower()
+end
+
+--- Writes a table (or one tensor) with all it holds; see the head of this file.
+--- By the name: .npy one tensor, .npz tensors only, else safetensors. The file is replaced
+--- when the new one is complete.
+---@param path string
+---@param value table | flame.Tensor
+internal.def("save", 2, function(path, value)
+  local kind = extension(path)
+  if pickles[kind] then fail("save", "%s: flame writes no .%s files: use .safetensors, .npz or .npy", path, kind) end
+  if not is_tensor(value) and type(value) ~= "table" then
+    fail("save", "need a table of tensors or a tensor, got %s", type(value))
+  end
+  if kind == "npy" then
+    if not is_tensor(value) then fail("save", "%s: a npy file holds one tensor, got a table: use .npz", path) end
+    return internal.io_save_npz(path, { "" }, { value })
+  end
+  if kind == "npz" then
+    local names, tensors = {}, {}
+    only_tensors(is_tensor(value) and { arr_0 = value } or value, "", names, tensors, 1)
+    return internal.io_save_npz(path, names, tensors)
+  end
+  local w = new_writer()
+  add_value(w, value, "", 1)
+  internal.io_save(path, w.names, w.tensors, { "flame" }, { "1:" .. table.concat(w.out) })
+end, "module")
+
+-- ---- reading -------------------------------------------------------------------------------------
+
+local function parse(path, text, tensors)
+  local at, used = 3, {}
+  local function bad(what) fail("load", "%s: metadata 'flame': %s at offset %d", path, what, at - 1) end
+  local function take(pattern)
+    local s, after = text:match(pattern, at)
+    if not s then bad("unreadable text") end
+    at = after
+    return s
+  end
+  local function simple(c)
+    if c == "i" then
+      local v = tonumber(take("^i(%-?%d+);()"))
+      if math.type(v) ~= "integer" then bad("a number out of range") end
+      return v
+    elseif c == "d" then
+      local h = take("^d(%x+);()")
+      if #h ~= 16 then bad("a damaged number") end
+      return (string.unpack(">d", (h:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end))))
+    elseif c == "s" then
+      return unescape(take("^s([A-Za-z0-9_%%-]*);()"))
+    end
+    take("^([TF])()")
+    return c == "T"
+  end
+  local value
+  local function list(t, depth)
+    at = at + 1
+    local n = 0
+    while text:sub(at, at) ~= "]" do
+      n = n + 1
+      t[n] = value(depth)
+    end
+    at = at + 1
+  end
+  local function map(depth)
+    if depth > MAX_DEPTH then bad("nested too deep") end
+    local t = {}
+    at = at + 1
+    if text:sub(at, at) == "[" then list(t, depth + 1) end
+    while text:sub(at, at) ~= "}" do
+      local key = simple(text:sub(at, at))
+      if key ~= key or t[key] ~= nil then bad("a key that can not be or stands twice") end
+      t[key] = value(depth + 1)
+    end
+    at = at + 1
+    return t
+  end
+  function value(depth)
+    local c = text:sub(at, at)
+    if c == "{" then return map(depth) end
+    if c ~= "t" then return simple(c) end
+    local name = unescape(take("^t([A-Za-z0-9_%%-]*);()"))
+    if not tensors[name] then bad(("tensor '%s' is not in the file"):format(name)) end
+    used[name] = true
+    return tensors[name]
+  end
+  if text:sub(1, 2) ~= "1:" then fail("load", "%s: written by a later flame", path) end
+  local result = value(1)
+  if at ~= #text + 1 then bad("text after the end") end
+  for name in pairs(tensors) do
+    if not used[name] then fail("load", "%s: tensor '%s' is not in the metadata 'flame'", path, name) end
+  end
+  return result
+end
+
+local function first_bytes(path)
+  local f, why = io.open(path, "rb")
+  if not f then fail("load", "%s", why) end
+  local s = f:read(8)
+  f:close()
+  return s or ""
+end
+
+local convert = "convert it once with Python: import torch, safetensors.torch as s; "
+  .. "s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')"
+
+--- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz.
+---@param path string
+---@param options table?  {device = }: default the default device
+internal.def("load", 2, function(path, options)
+  if type(path) ~= "string" then fail("load", "path must be a string, got %s", type(path)) end
+  local o = internal.options("load", options, { device = flame.default_device() })
+  local head = first_bytes(path)
+  if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
+  if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end
+  if head:find("^\x80[\2-\5]") and pickles[extension(path)] then
+    fail("load", "%s: is a pickle, which can run code; %s", path, convert)
+  end
+  local tensors, meta = internal.io_load(path, o.device)
+  if meta.flame then return parse(path, meta.flame, tensors) end
+  return tensors, meta
+end, "module")

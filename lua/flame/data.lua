@@ -1,0 +1,372 @@
+--- Data: readers of files (numbers come unchanged), batches, and small helpers for scripts.
+-- Nothing here touches the global random state: shuffling and data.random have generators of
+-- their own. A gzip file is read wherever a file is.
+local flame = require "flame"
+local internal = flame.internal
+
+local data = {}
+
+local function fail(op, message, ...) internal.fail(op, message:format(...)) end
+
+local function need_string(op, name, value)
+  if type(value) ~= "string" then fail(op, "%s must be a string, got %s", name, type(value)) end
+end
+
+local function options_of(op, given, known)
+  local o = {}
+  for key, value in pairs(known) do o[key] = value end
+  if given == nil then return o end
+  if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
+  for key, value in pairs(given) do
+    if known[key] == nil then
+      local names = {}
+      for name in pairs(known) do names[#names + 1] = name end
+      table.sort(names)
+      fail(op, "no option '%s', there is: %s", tostring(key), table.concat(names, " "))
+    end
+    o[key] = value
+  end
+  return o
+end
+
+-- ---- random numbers of its own -----------------------------------------------------------------
+
+-- splitmix64 (Steele, Lea and Flood, OOPSLA 2014): a counter and a mixing function.
+local function mix(z)
+  z = (z ~ (z >> 30)) * 0xBF58476D1CE4E5B9
+  z = (z ~ (z >> 27)) * 0x94D049BB133111EB
+  return z ~ (z >> 31)
+end
+
+--- A function that gives uniform numbers in [0, 1).
+local function generator(seed)
+  local state = mix(seed + 0x9E3779B97F4A7C15)
+  return function()
+    state = state + 0x9E3779B97F4A7C15
+    return (mix(state) >> 11) * 0x1p-53
+  end
+end
+
+local random = generator(0)
+
+--- A uniform number in [0, 1), from a generator that no tensor operation uses.
+function data.random() return random() end
+
+--- Seeds data.random.
+---@param seed integer
+function data.seed(seed)
+  if math.type(seed) ~= "integer" then fail("data.seed", "seed must be an integer, got %s", tostring(seed)) end
+  random = generator(seed)
+end
+
+-- ---- readers -----------------------------------------------------------------------------------
+
+--- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
+---@param path string
+---@return flame.Tensor
+function data.idx(path)
+  need_string("idx", "path", path)
+  return internal.io_load_idx(path)
+end
+
+--- A .npy file.
+---@param path string
+---@return flame.Tensor
+function data.npy(path)
+  need_string("npy", "path", path)
+  return internal.io_load_npy(path)
+end
+
+local function list_of(op, folder)
+  local found, why = internal.io_list(folder)
+  if not found then fail(op, "%s: %s", folder, why) end
+  local names = {}
+  for name in pairs(found) do names[#names + 1] = name end
+  table.sort(names)
+  return names, found
+end
+
+local function is_folder(path) return internal.io_list(path) ~= nil end
+
+--- Path of 'name' or 'name.gz' in a folder.
+---@param folder string
+---@param name string
+function data.find(folder, name)
+  need_string("find", "folder", folder)
+  need_string("find", "name", name)
+  local names, kinds = list_of("find", folder)
+  for _, candidate in ipairs { name, name .. ".gz" } do
+    if kinds[candidate] == "f" or kinds[candidate] == "l" then return folder .. "/" .. candidate end
+  end
+  local some = table.concat(names, ", ", 1, math.min(#names, 12))
+  fail("find", "no %s or %s.gz in %s, there is: %s%s", name, name, folder, #names == 0 and "nothing" or some,
+    #names > 12 and (" and %d more"):format(#names - 12) or "")
+end
+
+--- Folder of the licence texts that every Debian machine has.
+function data.licences()
+  local path = "/usr/share/common-licenses"
+  if not is_folder(path) then fail("licences", "no %s on this machine: name a text with --data", path) end
+  return path
+end
+
+-- Text of a file, of the files of a folder in order of their names (links left out, since they
+-- name the same text again), or of a list of such paths.
+local function gather(source, parts)
+  if type(source) == "table" then
+    for _, path in ipairs(source) do gather(path, parts) end
+  elseif is_folder(source) then
+    local names, kinds = list_of("text", source)
+    for _, name in ipairs(names) do
+      if kinds[name] == "f" and name:sub(1, 1) ~= "." then parts[#parts + 1] = internal.io_read(source .. "/" .. name, "text") end
+    end
+  else
+    need_string("text", "path", source)
+    parts[#parts + 1] = internal.io_read(source, "text")
+  end
+end
+
+local function shown(c)
+  return c:find("^[\x20-\x7e]$") and ("'%s'"):format(c) or ("byte 0x%02x"):format(c:byte())
+end
+
+--- A text as ids from 1, one a byte: {ids =, vocab =, encode =, decode =}. vocab is the sorted
+--- list of the characters that occur; encode gives a list of ids, decode takes one or a tensor.
+---@param source string | string[]  a file, a folder or a list of them
+function data.text(source)
+  local parts = {}
+  gather(source, parts)
+  local text = table.concat(parts)
+  if #text == 0 then fail("text", "%s: no text", type(source) == "table" and "list" or source) end
+  local vocab, id_of, lookup = {}, {}, {}
+  for byte = 0, 255 do
+    local c = string.char(byte)
+    if text:find(c, 1, true) then
+      vocab[#vocab + 1] = c
+      id_of[c] = #vocab
+    end
+    lookup[byte + 1] = id_of[c] or 0
+  end
+  local bytes = flame.from_bytes(text, { #text }, "u8", { device = "cpu" })
+  local ids = flame.tensor(lookup, { dtype = "i64", device = "cpu" })[bytes:long() + 1]
+  local function encode(s)
+    need_string("encode", "text", s)
+    local list = {}
+    for i = 1, #s do
+      local c = s:sub(i, i)
+      list[i] = id_of[c] or fail("encode", "%s at position %d is not among the %d characters of the text", shown(c), i, #vocab)
+    end
+    return list
+  end
+  local function decode(list)
+    if flame.is_tensor(list) then list = list:reshape(-1):totable() end
+    local out = {}
+    for i, id in ipairs(list) do
+      out[i] = vocab[id] or fail("decode", "id %s at position %d, need 1 to %d", tostring(id), i, #vocab)
+    end
+    return table.concat(out)
+  end
+  return { ids = ids:to(flame.default_device()), vocab = vocab, encode = encode, decode = decode }
+end
+
+-- file element -> dtype to read, what makes it i32
+local token_kinds = {
+  u8 = { "u8", 1, function(x) return x:int() end },
+  u16 = { "i16", 2, function(x) return x:int() & 0xFFFF end },
+  i32 = { "i32", 4, function(x) return x end },
+  u32 = { "i32", 4, function(x) return x end },
+}
+
+--- A file of token ids, little-endian, as i32; the numbers come unchanged.
+---@param path string
+---@param options table?  {dtype = "u16" (u8 u16 i32 u32), header = 0: bytes to skip}
+function data.tokens(path, options)
+  need_string("tokens", "path", path)
+  local o = options_of("tokens", options, { dtype = "u16", header = 0 })
+  local kind = token_kinds[o.dtype] or fail("tokens", "dtype '%s', need u8 u16 i32 u32", tostring(o.dtype))
+  if math.type(o.header) ~= "integer" or o.header < 0 then fail("tokens", "header must be a number of bytes, got %s", tostring(o.header)) end
+  local bytes = internal.io_read(path, "tokens", o.header)
+  if #bytes % kind[2] ~= 0 then
+    fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, o.dtype)
+  end
+  local x = flame.from_bytes(bytes, { #bytes // kind[2] }, kind[1])
+  if o.dtype == "u32" and x:numel() > 0 and x:amin():item() < 0 then fail("tokens", "%s: an id beyond 2^31", path) end
+  return kind[3](x)
+end
+
+local function fields_of(line, separator)
+  local fields, at = {}, 1
+  while true do
+    local stop = line:find(separator, at, true)
+    fields[#fields + 1] = line:sub(at, stop and stop - 1):match('^%s*"?(.-)"?%s*$')
+    if not stop then return fields end
+    at = stop + 1
+  end
+end
+
+--- Numbers of a text file, one row a line; an empty field is NaN. Without 'header' a first line
+--- that holds anything but numbers is one.
+---@param path string
+---@param options table?  {header = bool, sep = ",", dtype = "f32"}
+---@return flame.Tensor rows, string[]? names
+function data.csv(path, options)
+  need_string("csv", "path", path)
+  local o = options_of("csv", options, { header = "auto", sep = ",", dtype = "f32" })
+  local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
+  local values, names, columns, row, number = {}, nil, nil, 0, 0
+  for line in (text .. "\n"):gmatch("(.-)\r?\n") do
+    number = number + 1
+    if line:find("%S") then
+      local fields, numeric = fields_of(line, o.sep), true
+      for _, field in ipairs(fields) do numeric = numeric and (field == "" or tonumber(field) ~= nil) end
+      columns = columns or #fields
+      if #fields ~= columns then fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns) end
+      if row == 0 and not names and (o.header == true or (o.header == "auto" and not numeric)) then
+        names = fields
+      else
+        row = row + 1
+        for k, field in ipairs(fields) do
+          local v = field == "" and 0 / 0 or tonumber(field)
+          if not v then fail("csv", "%s: line %d, field %d: '%s' is no number", path, number, k, field:sub(1, 40)) end
+          values[#values + 1] = v
+        end
+      end
+    end
+  end
+  if not columns then fail("csv", "%s: no rows", path) end
+  return flame.tensor(values, { dtype = o.dtype }):reshape(row, columns), names
+end
+
+-- ---- batches ---------------------------------------------------------------------------------------
+
+local Batches = {}
+Batches.__index = Batches
+
+-- Seeds of loaders that were given none: from the script's seed, and another for each. The count
+-- starts anew when the script seeds anew.
+local seen = { seed = 0, counter = 0, loaders = 0 }
+local function own_seed()
+  local s = flame.rng_state()
+  if s.seed ~= seen.seed or s.counter < seen.counter then seen.loaders = 0 end
+  seen.seed, seen.counter, seen.loaders = s.seed, s.counter, seen.loaders + 1
+  return mix(s.seed + mix(seen.loaders))
+end
+
+-- Positions 1 … n in the order of this epoch (Fisher and Yates).
+local function order_of(self)
+  local draw, order = generator(mix(self.seed) + self.epoch), {}
+  for i = 1, self.n do order[i] = i end
+  for i = self.n, 2, -1 do
+    local j = 1 + math.floor(draw() * i)
+    order[i], order[j] = order[j], order[i]
+  end
+  return flame.tensor(order, { dtype = "i64", device = "cpu" })
+end
+
+local function part(self, x, first, count)
+  if not self.shuffle then return x:narrow(1, first, count):contiguous() end
+  if not self.order[x.device] then
+    self.order.cpu = self.order.cpu or order_of(self)
+    self.order[x.device] = self.order.cpu:to(x.device)
+  end
+  return x:index_select(1, self.order[x.device]:narrow(1, first, count))
+end
+
+--- The next batch: its number in the epoch and a part of each tensor; nil ends the epoch.
+function Batches:next()
+  local first = self.at * self.size + 1
+  local count = math.min(self.size, self.n - first + 1)
+  if count < 1 or (self.drop_last and count < self.size) then
+    self.at, self.epoch, self.order = 0, self.epoch + 1, {}
+    return nil
+  end
+  self.at = self.at + 1
+  local out = {}
+  for k, x in ipairs(self.list) do out[k] = part(self, x, first, count) end
+  return self.at, table.unpack(out)
+end
+function Batches:__call() return self:next() end
+
+--- Batches of an epoch.
+function Batches:__len()
+  return self.drop_last and self.n // self.size or (self.n + self.size - 1) // self.size
+end
+
+--- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit.
+function Batches:state() return { seed = self.seed, epoch = self.epoch, at = self.at } end
+
+--- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
+--- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
+--- order. 'prefetch' changes no value: batches are recorded, and copied while others compute.
+---@param tensors flame.Tensor[]
+---@param options table  {size =, shuffle = false, drop_last = false, seed =, state =, prefetch =}
+function data.batches(tensors, options)
+  local o = options_of("batches", options, { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false, state = false })
+  if type(tensors) ~= "table" or #tensors == 0 then fail("batches", "need a list of tensors, got %s", type(tensors)) end
+  if math.type(o.size) ~= "integer" or o.size < 1 then fail("batches", "size must be a positive integer, got %s", tostring(o.size)) end
+  local n
+  for i, x in ipairs(tensors) do
+    if not flame.is_tensor(x) or x.ndim == 0 then fail("batches", "item %d must be a tensor with an axis", i) end
+    n = n or x:size(1)
+    if x:size(1) ~= n then fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1)) end
+  end
+  local s = o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 }
+  for _, key in ipairs { "seed", "epoch", "at" } do
+    if math.type(s[key]) ~= "integer" then fail("batches", "state needs the integers seed, epoch and at") end
+  end
+  return setmetatable({ list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = o.size, shuffle = o.shuffle,
+    drop_last = o.drop_last, seed = s.seed, epoch = s.epoch, at = s.at, order = {} }, Batches)
+end
+
+-- ---- digits that need no file ------------------------------------------------------------------------
+
+-- Segments of a seven-segment digit: from (x, y) to (x, y) on a 2 by 4 grid; which digit has which.
+local segments = { { 0, 0, 2, 0 }, { 2, 0, 2, 2 }, { 2, 2, 2, 4 }, { 0, 4, 2, 4 }, { 0, 2, 0, 4 }, { 0, 0, 0, 2 }, { 0, 2, 2, 2 } }
+local strokes = { [0] = "123456", "23", "12754", "12734", "6723", "16734", "165437", "123", "1234567", "167234" }
+
+local function draw_digit(digit, draw, image)
+  local scale, thick = 3.4 + 1.4 * draw(), 0.9 + 0.9 * draw()
+  local left, top, lean = 7 + 5 * draw(), 3 + 5 * draw(), 0.5 * (draw() - 0.5)
+  for i = 1, 784 do image[i] = 0.12 * draw() end
+  for stroke in strokes[digit]:gmatch(".") do
+    local s = segments[tonumber(stroke)]
+    local x1, y1 = left + scale * s[1] + lean * scale * (2 - s[2]), top + scale * s[2]
+    local x2, y2 = left + scale * s[3] + lean * scale * (2 - s[4]), top + scale * s[4]
+    local dx, dy = x2 - x1, y2 - y1
+    local long = dx * dx + dy * dy
+    for y = math.max(0, math.floor(math.min(y1, y2) - 3)), math.min(27, math.ceil(math.max(y1, y2) + 3)) do
+      for x = math.max(0, math.floor(math.min(x1, x2) - 3)), math.min(27, math.ceil(math.max(x1, x2) + 3)) do
+        local t = math.max(0, math.min(1, ((x - x1) * dx + (y - y1) * dy) / long))
+        local ex, ey = x - x1 - t * dx, y - y1 - t * dy
+        local ink = 1 - math.max(0, math.sqrt(ex * ex + ey * ey) - thick)
+        local i = y * 28 + x + 1
+        if ink > image[i] then image[i] = ink end
+      end
+    end
+  end
+end
+
+--- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
+--- the digit 0) to 10, i64.
+---@param n integer
+---@return flame.Tensor images, flame.Tensor labels
+function data.drawn_digits(n)
+  if math.type(n) ~= "integer" or n < 1 then fail("drawn_digits", "n must be a positive integer, got %s", tostring(n)) end
+  local draw, image, bytes, rows, labels = generator(28), {}, {}, {}, {}
+  for k = 1, n do
+    local digit = math.floor(10 * draw())
+    labels[k] = digit + 1
+    draw_digit(digit, draw, image)
+    for i = 1, 784 do bytes[i] = string.char(math.floor(255 * image[i])) end
+    rows[k] = table.concat(bytes)
+  end
+  local pixels = flame.from_bytes(table.concat(rows), { n, 28, 28 }, "u8")
+  return pixels:float() / 255, flame.tensor(labels, { dtype = "i64" })
+end
+
+-- ---- for scripts -----------------------------------------------------------------------------------------
+
+local script = require "flame.script"
+data.options, data.progress = script.options, script.progress
+
+return data

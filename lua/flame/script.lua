@@ -1,0 +1,175 @@
+--- What a training script shows and takes: options of the command line, and a progress line.
+local flame = require "flame"
+local internal = flame.internal
+
+local script = {}
+
+-- ---- options ---------------------------------------------------------------------------------
+
+local function distance(a, b)
+  local row = {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local diagonal = row[0]
+    row[0] = i
+    for j = 1, #b do
+      local change = diagonal + (a:byte(i) == b:byte(j) and 0 or 1)
+      diagonal = row[j]
+      row[j] = math.min(row[j] + 1, row[j - 1] + 1, change)
+    end
+  end
+  return row[#b]
+end
+
+local function nearest(name, spec)
+  local best, least
+  for _, entry in ipairs(spec) do
+    local d = distance(name, entry[1])
+    if not least or d < least then best, least = entry[1], d end
+  end
+  return best
+end
+
+local function stop(message)
+  io.stdout:flush()
+  io.stderr:write(message, " (--help lists the options)\n")
+  os.exit(1, true)
+end
+
+local function show_help(name, spec)
+  local wide = 0
+  for _, entry in ipairs(spec) do wide = math.max(wide, #entry[1]) end
+  print(("usage: flame-lua %s [--name value] …"):format(name))
+  for _, entry in ipairs(spec) do
+    local default = entry[2] ~= "" and (" (%s)"):format(entry[2]) or ""
+    print(("  --%s%s  %s%s"):format(entry[1], (" "):rep(wide - #entry[1]), entry[3] or "", default))
+  end
+  os.exit(0, true)
+end
+
+-- The text of a value in the type of its default.
+local function typed(entry, text)
+  local default = entry[2]
+  if type(default) == "boolean" then
+    if text == "true" or text == "false" then return text == "true" end
+    stop(("--%s is true or false, got '%s'"):format(entry[1], text))
+  end
+  if type(default) ~= "number" then return text end
+  local v = tonumber(text)
+  if not v then stop(("--%s needs a number, got '%s'"):format(entry[1], text)) end
+  if math.type(default) == "float" then return v + 0.0 end
+  return math.tointeger(v) or stop(("--%s needs a whole number, got '%s'"):format(entry[1], text))
+end
+
+--- Options of a script. spec: a list of {name, default, help}; a value has its default's type.
+--- Takes --name value, --name=value, and --name alone for true. --help prints the list and
+--- ends the program; a mistake ends it with exit code 1.
+---@param arguments string[]  the global arg
+---@param spec table
+---@return table<string, any>
+function script.options(arguments, spec)
+  local values, entries = {}, {}
+  arguments = arguments or {}
+  for _, entry in ipairs(spec) do values[entry[1]], entries[entry[1]] = entry[2], entry end
+  local i = 1
+  while i <= #arguments do
+    local word = arguments[i]
+    local name, value = word:match("^%-%-([^=]+)=(.*)$")
+    name = name or word:match("^%-%-(.+)$")
+    if word == "--help" or word == "-h" then show_help(arguments[0] or "script.lua", spec) end
+    if not name then stop(("unexpected '%s'"):format(word)) end
+    local entry = entries[name]
+    if not entry then stop(("no option --%s; the nearest is --%s"):format(name, nearest(name, spec) or "help")) end
+    if not value and type(entry[2]) == "boolean" then
+      value = "true"
+    elseif not value then
+      i = i + 1
+      value = arguments[i] or stop(("--%s needs a value"):format(name))
+    end
+    values[name] = typed(entry, value)
+    i = i + 1
+  end
+  return values
+end
+
+-- ---- progress -----------------------------------------------------------------------------------
+
+local Progress = {}
+Progress.__index = Progress
+
+local REFRESH, READ_EVERY = 0.2, 50         -- seconds between drawings, steps between reads of the loss
+
+local function duration(seconds)
+  local s = math.floor(seconds + 0.5)
+  if s >= 3600 then return ("%d:%02d:%02d"):format(s // 3600, s // 60 % 60, s % 60) end
+  return ("%d:%02d"):format(s // 60, s % 60)
+end
+
+-- 12345678 -> "12.3 M"; written without the locale's decimal point.
+local function count(v)
+  for _, scale in ipairs { { 1e9, " G" }, { 1e6, " M" }, { 1e4, " k" } } do
+    if v >= scale[1] then
+      local tenths = math.floor(v / scale[1] * (scale[1] == 1e4 and 100 or 10) + 0.5)
+      return ("%d.%d%s"):format(tenths // 10, tenths % 10, scale[2])
+    end
+  end
+  return ("%d"):format(math.floor(v + 0.5))
+end
+
+--- A progress line for a loop of 'steps'.
+---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step}
+function script.progress(o)
+  if type(o) ~= "table" or math.type(o.steps) ~= "integer" then internal.fail("progress", "need {steps = a whole number}") end
+  local now = internal.io_now()
+  return setmetatable({ steps = o.steps, unit = o.unit or "steps", each = o.each or 1, from = o.from or 0,
+    start = now, done = o.from or 0, last = now, mark = o.from or 0, marked = now, drawn = 0, read = -READ_EVERY,
+    terminal = internal.io_terminal() }, Progress)
+end
+
+local function rate(self)
+  local seconds = self.last - self.marked
+  if self.done <= self.mark or seconds <= 0 then return nil end
+  return (self.done - self.mark) * self.each / seconds
+end
+
+local function rate_text(self)
+  local r = rate(self)
+  return r and ("  %s %s/s"):format(count(r), self.unit) or ""
+end
+
+local function wipe(self)
+  if self.terminal and self.drawn > 0 then io.write("\r\27[K") end
+end
+
+--- Says that a step is done. On a terminal the line is drawn at most five times a second, and
+--- the loss (a 0-d tensor, may be nil) is read every 50 steps at most: reading waits for it.
+---@param step integer
+---@param loss flame.Tensor?
+function Progress:tick(step, loss)
+  self.done, self.last = step, internal.io_now()
+  if not self.terminal or self.last - self.drawn < REFRESH then return end
+  if loss and step - self.read >= READ_EVERY then
+    self.read, self.loss = step, ("  loss %.3f"):format(loss:item())
+  end
+  local spent, speed = self.last - self.start, rate(self)
+  local left = speed and (self.steps - step) * self.each / speed
+  wipe(self)
+  io.write(("step %d/%d%s%s  %s%s"):format(step, self.steps, self.loss or "", rate_text(self), duration(spent),
+    left and " of " .. duration(spent + left) or ""))
+  io.flush()
+  self.drawn = self.last
+end
+
+--- Prints a line that stays: the step, a text, the rate since the last such line, the time.
+---@param step integer
+---@param text string
+function Progress:line(step, text)
+  wipe(self)
+  local now = internal.io_now()
+  if self.done <= self.mark then self.done, self.last = step, now end
+  print(("step %d/%d  %s%s  %s"):format(step, self.steps, text, rate_text(self), duration(now - self.start)))
+  io.flush()
+  self.done, self.mark, self.last, self.marked, self.drawn = step, step, internal.io_now(), internal.io_now(), 0
+end
+
+return script

@@ -1,0 +1,888 @@
+--- Random programs: made, run, compared, made smaller.
+--
+-- A program is data, a list of steps { f =, o =, a =, … } over numbered variables; f says what
+-- is done, o which variable gets the result, a b c i list which it reads. make(seed) draws one,
+-- running the oracle along the way, so that every step is legal and its result well conditioned.
+-- run(program, mode) runs it on the library under a budget and a collector mode, and gives the
+-- values read. check(program, modes) runs all modes, wants the same bits from each, and values
+-- within the oracle's bounds. shrink(program, fails) drops steps while it fails.
+local flame = require "flame"
+local O = dofile("spec/oracle.lua")
+local P = { oracle = O }
+local internal = flame.internal
+
+-- ---- chance ----------------------------------------------------------------------------------
+--- splitmix64: independent of the host's math.random.
+local function generator(seed)
+  local s = seed * 0x9E3779B97F4A7C15
+  local function bits()
+    s = s + 0x9E3779B97F4A7C15
+    local z = s
+    z = (z ~ z >> 30) * 0xBF58476D1CE4E5B9
+    z = (z ~ z >> 27) * 0x94D049BB133111EB
+    return z ~ z >> 31
+  end
+  local r = {}
+  function r.int(lo, hi) return lo + (bits() >> 1) % (hi - lo + 1) end
+  function r.real() return (bits() >> 11) * 2^-53 end
+  function r.chance(p) return r.real() < p end
+  function r.pick(list) return list[r.int(1, #list)] end
+  return r
+end
+
+-- ---- making ----------------------------------------------------------------------------------
+local MOST = 48                        -- elements of a value
+local FLOATS, INTS = { "f64", "f32", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
+local LIMITS = { i64 = { math.mininteger, math.maxinteger }, i32 = { -2^31 | 0, 2^31 - 1 | 0 },
+  i16 = { -32768, 32767 }, i8 = { -128, 127 }, u8 = { 0, 255 } }
+
+local function random_shape(r, rank)
+  local shape, n = {}, 1
+  for d = 1, rank or r.pick { 0, 1, 1, 2, 2, 2, 3, 3, 4 } do
+    shape[d] = r.chance(0.04) and 0 or r.pick { 1, 2, 3, 3, 4, 5, 7 }
+    if n * shape[d] > MOST then shape[d] = 1 end
+    n = n * math.max(shape[d], 1)
+  end
+  return shape
+end
+
+local function nested(shape, f, d)
+  d = d or 1
+  if d > #shape then return f() end
+  local t = {}
+  for i = 1, shape[d] do t[i] = nested(shape, f, d + 1) end
+  return t
+end
+
+local function random_element(r, dtype, wild)
+  if O.is_float(dtype) then
+    if wild and r.chance(0.1) then return r.pick { 0 / 0, math.huge, -math.huge, -0.0, 1e30, 65504.0 } end
+    return r.chance(0.5) and r.int(-16, 16) / 4 or O.round("bf16", (r.real() - 0.5) * 6)
+  end
+  if dtype == "bool" then return r.int(0, 1) end
+  if wild and r.chance(0.2) then return r.pick(LIMITS[dtype]) end
+  return r.int(dtype == "u8" and 0 or -7, 9)
+end
+
+local M = {}                           -- M.name(g): a step, or nil where nothing fits
+
+local function add_leaf(g, shape, dtype, f)
+  return { f = "leaf", shape = shape, dtype = dtype, data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
+end
+function M.leaf(g)
+  local r = g.r
+  local dtype = g.float or (r.chance(0.65) and r.pick(FLOATS) or r.chance(0.8) and r.pick(INTS) or "bool")
+  local s = add_leaf(g, random_shape(r), dtype)
+  s.grad = g.float ~= nil and r.chance(0.7) or nil
+  return s
+end
+
+--- A live variable that 'ok' likes, or nil.
+local function pick(g, ok)
+  local list = {}
+  for k, v in pairs(g.vars) do if not ok or ok(v.x, v, k) then list[#list + 1] = k end end
+  table.sort(list)
+  if #list == 0 then return nil end
+  -- newer ones more often
+  return list[math.max(g.r.int(1, #list), g.r.int(1, #list))]
+end
+local function x_of(g, k) return g.vars[k].x end
+local function float(x) return O.is_float(x.dtype) end
+local function like(g, x) return function(y) return y.dtype == x.dtype end end
+local function values(x) local t = {}; for i, p in ipairs(O.flat(x)) do t[i] = p[1] end return t end
+local function all(x, ok) for _, v in ipairs(values(x)) do if not ok(v) then return false end end return true end
+
+local function fits(kind, dtype)
+  return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool" or kind == "I" and not O.is_float(dtype)
+end
+--- Far from where the derivative jumps or the function ends; asked of gradient programs alone.
+local SMOOTH = {
+  abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
+  sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end, log = function(v) return v > 0.05 end,
+  reciprocal = function(v) return math.abs(v) > 0.1 end, exp = function(v) return v < 4 end, square = function(v) return math.abs(v) < 10 end,
+  neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
+}
+local UNARY, UNARY_SMOOTH, BINARY = {}, {}, {}
+for k in pairs(O.unary) do UNARY[#UNARY + 1] = k end
+for k in pairs(SMOOTH) do UNARY_SMOOTH[#UNARY_SMOOTH + 1] = k end
+for k in pairs(O.binary) do BINARY[#BINARY + 1] = k end
+table.sort(UNARY) table.sort(UNARY_SMOOTH) table.sort(BINARY)
+
+function M.un(g)
+  local a, op = pick(g), g.r.pick(g.float and UNARY_SMOOTH or UNARY)
+  if not a or not fits(O.unary[op][3], x_of(g, a).dtype) then return nil end
+  local smooth = g.float and SMOOTH[op]
+  if type(smooth) == "function" and not all(x_of(g, a), smooth) then return nil end
+  return { f = "un", op = op, a = a }
+end
+
+local function random_number(g, dtype)
+  if O.is_float(dtype) then return g.r.chance(0.3) and g.r.int(-3, 5) or g.r.int(-12, 12) / 8 + 0.1 end
+  return g.r.int(dtype == "bool" and 0 or dtype == "u8" and 0 or -3, dtype == "bool" and 1 or 5)
+end
+function M.bin(g)
+  local r = g.r
+  local op = g.float and r.pick { "add", "sub", "mul", "mul", "add", "div", "maximum", "minimum" } or r.pick(BINARY)
+  local a = pick(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local s = { f = "bin", op = op, a = a }
+  if r.chance(0.4) then
+    s.n, s.rev = random_number(g, x.dtype), r.chance(0.3) or nil
+    if not fits(O.binary[op][3], x.dtype) or op == "pow" then return nil end
+    if g.float and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then return nil end
+    return s
+  end
+  s.b = pick(g, function(y) local t = O.joint(x.shape, y.shape); return t and O.numel(t) <= 2 * MOST end)
+  local y = x_of(g, s.b)
+  local dtype = O.promote(x.dtype, y.dtype)
+  if not fits(O.binary[op][3], dtype) then return nil end
+  if op == "pow" and not (O.is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, function(v) return math.abs(v) < 4 end)) then return nil end
+  if g.float and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
+  return s
+end
+function M.where(g)
+  local a = pick(g, function(x) return x.dtype == "bool" end)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local b = pick(g, function(y) return O.joint(x.shape, y.shape) end)
+  local t = O.joint(x.shape, x_of(g, b).shape)
+  local s = { f = "where", a = a, b = b }
+  if g.r.chance(0.3) and x_of(g, b).dtype ~= "bool" then s.n = random_number(g, x_of(g, b).dtype) return s end
+  s.c = pick(g, function(y) return O.joint(t, y.shape) end)
+  if O.numel(O.joint(t, x_of(g, s.c).shape)) > 2 * MOST then return nil end
+  return s
+end
+function M.clamp(g)
+  local a = pick(g, float)
+  if not a or g.float and not all(x_of(g, a), function(v) return math.abs(v + 1) > 1e-3 and math.abs(v - 1.5) > 1e-3 end) then return nil end
+  return { f = "clamp", a = a, lo = -1, hi = 1.5 }
+end
+
+local function some_axes(g, x)
+  if #x.shape == 0 or g.r.chance(0.25) then return nil end
+  local axes = {}
+  for d = 1, #x.shape do if g.r.chance(0.5) then axes[#axes + 1] = d end end
+  if #axes == 0 then axes[1] = g.r.int(1, #x.shape) end
+  return axes
+end
+local function distinct(x) local v = values(x); table.sort(v); for i = 2, #v do if v[i] - v[i - 1] < 1e-3 then return false end end return true end
+function M.red(g)
+  local r, a = g.r, pick(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local op = g.float and r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin" } or
+    r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin", "argmax", "argmin", "any", "all" }
+  if (op == "mean" or op == "var") and not float(x) then return nil end
+  local s = { f = "red", op = op, a = a, axes = some_axes(g, x), keep = r.chance(0.3) }
+  if op:find "arg" then s.axes = s.axes and { s.axes[1] } end
+  if op ~= "sum" and op ~= "prod" and op ~= "any" and op ~= "all" and O.numel(x.shape) == 0 then return nil end
+  if op == "prod" and not all(x, function(v) return math.abs(v) < 8 end) then return nil end
+  if g.float and op:find "^am" and not distinct(x) then return nil end
+  if op == "var" then                  -- one element: 0 / 0, told apart elsewhere
+    local n = s.axes and 1 or O.numel(x.shape)
+    for _, d in ipairs(s.axes or {}) do n = n * x.shape[d] end
+    if n < 2 then return nil end
+  end
+  return s
+end
+function M.maxd(g)
+  local a = pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and x.dtype ~= "bool" end)
+  if not a or g.float and not distinct(x_of(g, a)) then return nil end
+  local x = x_of(g, a)
+  return { f = "maxd", op = g.r.pick { "max", "min" }, a = a, d = g.r.int(1, #x.shape), keep = g.r.chance(0.3) }
+end
+
+--- Sizes in another grouping.
+local function regrouped(g, x)
+  local n, shape = O.numel(x.shape), {}
+  if n == 0 then return g.r.pick { { 0 }, { 2, 0 }, { 0, 3 } } end
+  while n > 1 and #shape < 4 do
+    local divisors = {}
+    for k = 1, n do if n % k == 0 then divisors[#divisors + 1] = k end end
+    local k = g.r.pick(divisors)
+    shape[#shape + 1], n = k, n // k
+  end
+  if n > 1 or g.r.chance(0.2) then shape[#shape + 1] = n end
+  return shape
+end
+local function random_key(g, x, scalars)
+  local r, key = g.r, {}
+  for d = 1, scalars and #x.shape or r.int(1, #x.shape) do
+    local n = x.shape[d]
+    local k = r.int(1, 6)
+    if n == 0 or k == 1 then key[d] = {}
+    elseif k == 2 then key[d] = { r.int(1, n) }
+    elseif k == 3 then key[d] = r.chance(0.5) and r.int(1, n) or -r.int(1, n)
+    else
+      local p, q = r.int(1, n), r.int(1, n)
+      local step = r.int(1, 3)
+      if k == 4 then key[d] = { math.max(p, q), math.min(p, q), -step } else key[d] = { math.min(p, q), math.max(p, q), step } end
+      if r.chance(0.3) then key[d][1] = key[d][1] - n - 1 end
+    end
+  end
+  return key
+end
+function M.view(g)
+  local r, a = g.r, pick(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local n = #x.shape
+  local op = r.pick { "reshape", "permute", "slice", "slice", "slice", "expand", "select", "narrow", "unsqueeze", "flip", "clone", "detach", "diagonal", "tril", "contiguous" }
+  local s = { f = "view", op = op, a = a, isview = true }
+  if op == "reshape" then s.arg = regrouped(g, x)
+  elseif op == "permute" then
+    s.arg = {}
+    for d = 1, n do table.insert(s.arg, r.int(1, d), d) end
+  elseif op == "slice" then
+    if n == 0 then return nil end
+    s.arg = random_key(g, x)
+  elseif op == "expand" then
+    s.arg = { table.unpack(x.shape) }
+    for d = 1, n do if s.arg[d] == 1 and r.chance(0.7) then s.arg[d] = r.int(2, 4) end end
+    if n < 4 and r.chance(0.4) then table.insert(s.arg, 1, r.int(2, 3)) end
+    if O.numel(s.arg) > 2 * MOST then return nil end
+  elseif op == "select" then
+    local d = r.int(1, math.max(n, 1))
+    if n == 0 or x.shape[d] == 0 then return nil end
+    s.arg = { d, r.int(1, x.shape[d]) }
+  elseif op == "narrow" then
+    local d = r.int(1, math.max(n, 1))
+    if n == 0 or x.shape[d] == 0 then return nil end
+    local first = r.int(1, x.shape[d])
+    s.arg = { d, first, r.int(1, x.shape[d] - first + 1) }
+  elseif op == "unsqueeze" then
+    if n > 4 then return nil end
+    s.arg = r.int(1, n + 1)
+  elseif op == "flip" then
+    if n == 0 then return nil end
+    s.arg, s.isview = r.int(1, n), nil
+  elseif op == "diagonal" then
+    if n ~= 2 then return nil end
+  elseif op == "tril" then
+    if n < 2 then return nil end
+    s.isview = nil
+  else
+    if op == "detach" and g.float then return nil end
+    s.isview = nil
+  end
+  return s
+end
+
+local function without(shape, d) local s = { table.unpack(shape) }; table.remove(s, d); return table.concat(s, ",") end
+function M.join(g)
+  local r, a = g.r, pick(g, function(x) return #x.shape > 0 and #x.shape < 5 and O.numel(x.shape) <= 20 end)
+  if not a then return nil end
+  local x, stack = x_of(g, a), r.chance(0.4)
+  local d = r.int(1, #x.shape + (stack and 1 or 0))
+  local list = { a }
+  for _ = 1, r.int(1, 2) do
+    list[#list + 1] = pick(g, function(y)
+      if O.numel(y.shape) > 20 or #y.shape ~= #x.shape then return false end
+      if stack then return table.concat(y.shape, ",") == table.concat(x.shape, ",") end
+      return without(y.shape, d) == without(x.shape, d)
+    end)
+  end
+  return { f = "join", op = stack and "stack" or "cat", a = a, list = list, d = d }
+end
+function M.pad(g)
+  local a = pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) <= 12 and x.dtype ~= "bool" end)
+  if not a then return nil end
+  local x, s = x_of(g, a), { f = "pad", a = a, before = {}, after = {}, value = g.r.int(0, 2) }
+  for d = 1, #x.shape do s.before[d], s.after[d] = g.r.int(0, 2), g.r.int(0, 2) end
+  return s
+end
+
+--- A new index leaf; steps that need one record it first.
+local function index_leaf(g, shape, n)
+  return g.emit(add_leaf(g, shape, g.r.pick(INTS), function() return g.r.int(1, n) end))
+end
+local function row_of(g, allow)
+  return pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and (allow or x.dtype ~= "bool") end)
+end
+function M.index_select(g)
+  local a = row_of(g, true)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local d = g.r.int(1, #x.shape)
+  return { f = "index_select", a = a, d = d, i = index_leaf(g, { g.r.int(0, 4) }, x.shape[d]) }
+end
+function M.gather(g)
+  local a = row_of(g, true)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local d, shape = g.r.int(1, #x.shape), { table.unpack(x.shape) }
+  shape[d] = g.r.int(1, 3)
+  return { f = "gather", a = a, d = d, i = index_leaf(g, shape, x.shape[d]) }
+end
+function M.embedding(g)
+  local a = pick(g, function(x) return #x.shape == 2 and O.numel(x.shape) > 0 and x.shape[2] < 6 end)
+  if not a then return nil end
+  return { f = "embedding", a = a, i = index_leaf(g, random_shape(g.r, g.r.int(0, 1)), x_of(g, a).shape[1]) }
+end
+--- Positions without repeats, so that a plain scatter is also well defined for gradients.
+function M.scatter(g)
+  local a = row_of(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local d, shape = g.r.int(1, #x.shape), { table.unpack(x.shape) }
+  shape[d] = g.r.int(1, 3)
+  local b = g.emit(add_leaf(g, shape, x.dtype))
+  return { f = "scatter", a = a, d = d, b = b, add = g.float ~= nil or g.r.chance(0.6), i = index_leaf(g, shape, x.shape[d]) }
+end
+function M.index_add(g)
+  local a = row_of(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local d, shape = g.r.int(1, #x.shape), { table.unpack(x.shape) }
+  shape[d] = g.r.int(1, 4)
+  local b = g.emit(add_leaf(g, shape, x.dtype))
+  return { f = "index_add", a = a, d = d, b = b, i = index_leaf(g, { shape[d] }, x.shape[d]) }
+end
+
+function M.mm(g)
+  local r = g.r
+  local a = pick(g, function(x) return float(x) and #x.shape > 0 and #x.shape < 5 and all(x, function(v) return math.abs(v) < 100 end) end)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local k = x.shape[#x.shape]
+  local shape = r.chance(0.2) and { k } or { k, r.int(1, 4) }
+  if #shape == 2 and #x.shape > 2 and r.chance(0.6) then table.insert(shape, 1, r.chance(0.3) and 1 or x.shape[#x.shape - 2]) end
+  if O.numel(shape) > MOST then return nil end
+  local b = g.emit(add_leaf(g, shape, x.dtype, function() return r.int(-8, 8) / 4 end))
+  if r.chance(0.3) and #shape == 2 then          -- a transposed operand
+    local t = g.emit { f = "view", op = "permute", a = b, arg = { 2, 1 }, isview = true }
+    b = t and g.emit { f = "view", op = "permute", a = t, arg = { 2, 1 }, isview = true } or b
+  end
+  return { f = "mm", a = a, b = b }
+end
+function M.softmax(g)
+  local a = pick(g, function(x) return float(x) and #x.shape > 0 and all(x, function(v) return math.abs(v) < 30 end) end)
+  if not a then return nil end
+  return { f = "softmax", a = a, d = g.r.int(1, #x_of(g, a).shape), log = g.r.chance(0.4) or nil }
+end
+function M.layer_norm(g)
+  local a = pick(g, function(x) return float(x) and #x.shape > 0 and x.shape[#x.shape] > 1 and all(x, function(v) return math.abs(v) < 30 end) end)
+  if not a then return nil end
+  local x, s = x_of(g, a), { f = "layer_norm", a = a }
+  local n = x.shape[#x.shape]
+  if g.r.chance(0.5) then s.w = g.emit(add_leaf(g, { n }, x.dtype, function() return g.r.int(-4, 4) / 4 end)) end
+  if g.r.chance(0.5) then s.b = g.emit(add_leaf(g, { n }, x.dtype, function() return g.r.int(-4, 4) / 4 end)) end
+  return s
+end
+function M.cross_entropy(g)
+  local a = pick(g, function(x) return float(x) and #x.shape == 2 and O.numel(x.shape) > 0 and all(x, function(v) return math.abs(v) < 30 end) end)
+  if not a then return nil end
+  local x = x_of(g, a)
+  return { f = "cross_entropy", a = a, how = g.r.pick { "mean", "sum", "none" }, i = index_leaf(g, { x.shape[1] }, x.shape[2]) }
+end
+function M.silu(g)
+  local a = pick(g, float)
+  return a and { f = "silu", a = a }
+end
+function M.cast(g)
+  local a = pick(g)
+  local to = g.r.chance(0.6) and g.r.pick(FLOATS) or g.r.chance(0.8) and g.r.pick(INTS) or "bool"
+  if not a then return nil end
+  return { f = "cast", a = a, dtype = to }
+end
+function M.rand(g)
+  local kind = g.r.pick { "rand", "rand", "randn", "randint" }
+  return { f = "rand", kind = kind, shape = random_shape(g.r), dtype = kind == "rand" and g.r.pick { "f32", "f64" } or kind == "randn" and "f32" or "i64" }
+end
+function M.dead(g)
+  local s = M.rand(g)
+  s.f = "dead"
+  return s
+end
+function M.branch(g)
+  local a = pick(g, function(x) return #x.shape == 0 and x.e == 0 and x.dtype ~= "bool" and x.v == x.v end)
+  local b = pick(g, function(x) return x.dtype ~= "bool" end)
+  if not a or not b then return nil end
+  local x = x_of(g, b)
+  local c = pick(g, function(y) return y.dtype == x.dtype and table.concat(y.shape, ",") == table.concat(x.shape, ",") end)
+  return { f = "branch", a = a, b = b, c = c, thr = g.r.int(-2, 3) }
+end
+
+--- Something that may be written: no view; in a gradient program no leaf.
+local function target(g, ok)
+  return pick(g, function(x, v) return not v.view and not v.tracked_leaf and (not ok or ok(x)) end)
+end
+function M.set(g)
+  local a = target(g, function(x) return #x.shape > 0 end)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local s = { f = "set", a = a, key = random_key(g, x) }
+  local _, out = O.boxes(s.key, x.shape)
+  if g.r.chance(0.5) then
+    s.b = pick(g, function(y)
+      if not float(x) and float(y) or #y.shape > #out then return false end
+      local t = O.joint(y.shape, out)
+      return t and table.concat(t, ",") == table.concat(out, ",")
+    end)
+  end
+  if not s.b then s.n = x.dtype == "bool" and 1 or random_number(g, x.dtype) end
+  if not float(x) then s.n = s.n and math.tointeger(s.n) end
+  return (s.b or s.n) and s or nil
+end
+function M.inplace(g)
+  local r, a = g.r, target(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local op = r.pick(g.float and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
+  if x.dtype == "bool" and op ~= "copy" then return nil end
+  local s = { f = "inplace", op = op, a = a }
+  if O.unary[op] then return s end
+  if op == "fill" or (op ~= "copy" and r.chance(0.4)) then
+    s.n = random_number(g, x.dtype)
+    if not float(x) then s.n = math.tointeger(s.n) or 1 end
+    return s
+  end
+  s.b = pick(g, function(y)
+    local t = O.joint(y.shape, x.shape)
+    if not t or table.concat(t, ",") ~= table.concat(x.shape, ",") then return false end
+    return op == "copy" or O.promote(x.dtype, y.dtype) == x.dtype
+  end)
+  return s
+end
+function M.refuse(g)
+  local a = pick(g, function(x, v) return v.view and x.dtype ~= "bool" end)
+  return a and { f = "refuse", a = a }
+end
+M["error"] = function(g)
+  local a = pick(g)
+  return a and { f = "error", a = a, how = g.r.int(1, 4) }
+end
+function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
+function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
+function M.del(g) local a = pick(g, function(_, v) return not v.tracked_leaf end); return a and { f = "del", a = a } end
+
+local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
+  gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
+  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, read = 3, gc = 2, del = 3 }
+local NAMES = {}
+for name, w in pairs(WEIGHTS) do for _ = 1, w do NAMES[#NAMES + 1] = name end end
+table.sort(NAMES)
+
+--- Is the result known well enough to be worth comparing?
+local function sound(y)
+  if y.e == 0 then return true end
+  for _, p in ipairs(O.flat(y)) do
+    if O.is_float(y.dtype) then
+      if not (p[2] <= 1e-2 * math.abs(p[1]) + 1e-3) and p[1] == p[1] and math.abs(p[1]) ~= math.huge then return false end
+    elseif p[2] ~= 0 then return false end
+  end
+  return true
+end
+
+--- Append a step: numbered, run by the oracle, taken back when its result is not sound.
+local function append(g, s)
+  local n = #g.program.steps
+  s.o = s.o or g.next
+  if s.f == "maxd" then s.o2 = g.next + 1 end
+  local keep = {}
+  for k, v in pairs(g.vars) do keep[k] = v end
+  local counter = g.rng.counter
+  O.step(g.vars, s, g.rng)
+  local y = g.vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
+  if y and y ~= keep[s.o] and (not sound(y.x) or s.o2 and not sound(g.vars[s.o2].x)) then
+    for k in pairs(g.vars) do g.vars[k] = nil end
+    for k, v in pairs(keep) do g.vars[k] = v end
+    g.rng.counter = counter
+    return nil
+  end
+  if y and s.f == "leaf" then y.tracked_leaf = s.grad end
+  g.next = g.next + 2
+  g.program.steps[n + 1] = s
+  return s.o
+end
+
+--- The program of a seed. what: nil, or the float dtype of a program that ends in backward.
+function P.make(seed, what)
+  local r = generator(seed)
+  local g = { r = r, vars = {}, next = 1, rng = { seed = seed, counter = 0 }, float = what, wild = not what and r.chance(0.1),
+    program = { seed = seed, float = what, steps = {} } }
+  function g.emit(s) return append(g, s) end
+  local length = r.int(8, 26)
+  for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
+  if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) end
+  if r.chance(0.25) then P.chain(g) end
+  for _ = 1, length do
+    local name = r.pick(NAMES)
+    if what and (name == "cast" or name == "branch" or name == "rand" or name == "where") then name = "bin" end
+    local s = M[name](g)
+    if s then append(g, s) end
+  end
+  if what then P.finish(g) end
+  return g.program
+end
+
+--- Eight to twenty elementwise ops in a row, nothing read between: a budget of 7 cuts it.
+function P.chain(g)
+  local a = pick(g, function(x) return float(x) end)
+  for _ = 1, a and g.r.int(9, 20) or 0 do
+    local b = append(g, { f = "bin", op = g.r.pick { "add", "mul", "sub" }, a = a, n = g.r.int(-6, 6) / 8 }) or
+      append(g, { f = "un", op = "neg", a = a })
+    if g.r.chance(0.7) and a ~= 1 then append(g, { f = "del", a = a }) end
+    a = b
+  end
+end
+
+--- A loss of all float values that are left, backward from it once or twice.
+function P.finish(g)
+  local losses = {}
+  for _ = 1, g.r.chance(0.3) and 2 or 1 do
+    local sum
+    local order = {}
+    for k, v in pairs(g.vars) do if v.x.dtype == g.float then order[#order + 1] = k end end
+    table.sort(order)
+    for _, k in ipairs(order) do
+      if g.r.chance(0.6) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
+        local one = append(g, { f = "red", op = "sum", a = k, keep = false })
+        sum = sum and one and append(g, { f = "bin", op = "add", a = sum, b = one }) or sum or one
+      end
+    end
+    losses[#losses + 1] = sum
+  end
+  for i, k in ipairs(losses) do append(g, { f = "backward", a = k, retain = i < #losses }) end
+  g.program.losses = losses
+end
+
+-- ---- running ----------------------------------------------------------------------------------------
+local R = {}
+local function shape_of(x) return x.shape end
+local function take(vars, k)
+  local x = vars[k]
+  if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
+  return x
+end
+local OPS = { add = "+", sub = "-", mul = "*", div = "/", mod = "%", floordiv = "//" }
+local ARITH = { add = function(a, b) return a + b end, sub = function(a, b) return a - b end, mul = function(a, b) return a * b end,
+  div = function(a, b) return a / b end, mod = function(a, b) return a % b end, floordiv = function(a, b) return a // b end,
+  bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end, bitwise_xor = function(a, b) return a ~ b end }
+function R.leaf(s)
+  local data = s.data
+  if s.dtype == "bool" then
+    local function truth(t) if type(t) ~= "table" then return t == 1 end local u = {}; for i, v in ipairs(t) do u[i] = truth(v) end return u end
+    data = truth(data)
+  end
+  local n = O.numel(s.shape)
+  local x = n == 0 and flame.zeros(s.shape, { dtype = s.dtype }) or flame.tensor(data, { dtype = s.dtype })
+  if s.grad then x:requires_grad_(true) end
+  return x
+end
+function R.un(s, x)
+  if s.op == "neg" and s.o % 2 == 0 then return -x end
+  return x[s.op](x)
+end
+function R.bin(s, x, vars)
+  local y = s.b and take(vars, s.b) or s.n
+  if s.rev then x, y = y, x end
+  if ARITH[s.op] then return ARITH[s.op](x, y) end
+  return flame[s.op](x, y)
+end
+function R.where(s, x, vars) return flame.where(x, take(vars, s.b), s.c and take(vars, s.c) or s.n) end
+function R.clamp(s, x) return x:clamp(s.lo, s.hi) end
+function R.red(s, x)
+  if s.op:find "^arg" and s.axes then return x[s.op](x, s.axes[1], { keepdim = s.keep }) end
+  if s.axes then return x[s.op](x, s.axes, { keepdim = s.keep }) end
+  return x[s.op](x, { keepdim = s.keep })
+end
+function R.maxd(s, x, vars)
+  local v, i = x[s.op](x, s.d, { keepdim = s.keep })
+  vars[s.o2] = i
+  return v
+end
+function R.view(s, x)
+  if s.op == "slice" then return x[s.arg] end
+  if s.op == "select" or s.op == "narrow" then return x[s.op](x, table.unpack(s.arg)) end
+  if s.arg == nil then return x[s.op](x) end
+  return x[s.op](x, s.arg)
+end
+function R.join(s, _, vars)
+  local list = {}
+  for i, k in ipairs(s.list) do list[i] = take(vars, k) end
+  return flame[s.op](list, s.d)
+end
+function R.pad(s, x)
+  local pairs_ = {}
+  for d = #s.before, 1, -1 do pairs_[#pairs_ + 1] = s.before[d]; pairs_[#pairs_ + 1] = s.after[d] end
+  return x:pad(pairs_, { value = s.value })
+end
+function R.gather(s, x, vars) return x:gather(s.d, take(vars, s.i)) end
+function R.index_select(s, x, vars) return x:index_select(s.d, take(vars, s.i)) end
+function R.embedding(s, x, vars) return flame.embedding(take(vars, s.i), x) end
+function R.scatter(s, x, vars)
+  return x[s.add and "scatter_add" or "scatter"](x, s.d, take(vars, s.i), take(vars, s.b))
+end
+function R.index_add(s, x, vars) return x:index_add(s.d, take(vars, s.i), take(vars, s.b)) end
+function R.mm(s, x, vars) return x:matmul(take(vars, s.b)) end
+function R.softmax(s, x) return s.log and x:log_softmax(s.d) or x:softmax(s.d) end
+function R.layer_norm(s, x, vars) return x:layer_norm({ x.shape[#x.shape] }, s.w and take(vars, s.w), s.b and take(vars, s.b)) end
+function R.cross_entropy(s, x, vars) return flame.cross_entropy(x, take(vars, s.i), { reduction = s.how }) end
+function R.silu(_, x) return x:silu() end
+function R.cast(s, x) return x:to(s.dtype) end
+local function draw(s)
+  if s.kind == "randint" then return flame.randint(s.shape, 1, 6) end
+  return flame[s.kind](s.shape, { dtype = s.dtype })
+end
+R.rand = draw
+function R.dead(s) draw(s) end
+function R.branch(s, x, vars)
+  if x:item() > s.thr then return take(vars, s.b) + take(vars, s.c) end
+  return take(vars, s.b) - take(vars, s.c)
+end
+function R.set(s, x, vars)
+  local v = s.n
+  if s.b then v = take(vars, s.b) elseif x.dtype == "bool" then v = v ~= 0 end
+  x[s.key] = v
+end
+function R.inplace(s, x, vars)
+  local f = x[s.op .. "_"]
+  local y
+  if s.b then y = f(x, take(vars, s.b)) elseif s.n then y = f(x, s.n) else y = f(x) end
+  if y ~= x then error(s.op .. "_ did not return its handle", 0) end
+end
+function R.del(s, _, vars) vars[s.a] = nil end
+function R.gc(s, _, _, mode)
+  if mode.collector == "stop" then return end
+  if s.how == 1 then collectgarbage() elseif s.how == 2 then collectgarbage("step") else collectgarbage(); collectgarbage() end
+end
+function R.refuse(_, x)
+  local ok, message = pcall(x.add_, x, 1)
+  if ok then error("a write to a view was not refused", 0) end
+  if not tostring(message):find("write to a view", 1, true) then error("refused with: " .. tostring(message), 0) end
+end
+R["error"] = function(s, x)
+  local tries = {
+    function() return x + flame.zeros(11, 13) + flame.zeros(12, 13) end,
+    function() return x:reshape(97, 89) end,
+    function() return x:sum(9) end,
+    function() return x:matmul(flame.zeros(3, 3, { dtype = "i8" }), 2) end,
+  }
+  if pcall(tries[s.how]) then error("an error was not raised", 0) end
+end
+function R.backward(s, x) x:backward(nil, { retain_graph = s.retain }) end
+
+--- { bytes, shape text, dtype } of a tensor, and its table where 'full'.
+local function snapshot(x, full)
+  local t = { dtype = x.dtype, shape = x.shape, bytes = x:detach():bytes() }
+  if full then t.v = #t.shape == 0 and x:item() or O.numel(t.shape) == 0 and {} or x:totable() end
+  return t
+end
+
+--- Run the steps; log[key] is what was read: a number in order, or "end k", "grad k".
+function P.run(program, mode, full)
+  local vars, log = {}, { n = 0 }
+  local before = internal.budget(mode.budget)
+  if mode.collector == "stop" then collectgarbage("stop") else collectgarbage(mode.collector) end
+  flame.seed(program.seed)
+  local ok, message = xpcall(function()
+    for k, s in ipairs(program.steps) do
+      log.step = k
+      if s.f == "read" then
+        log.n = log.n + 1
+        log[log.n] = { k = s.a, step = k, x = snapshot(take(vars, s.a), full) }
+      elseif program.skip and program.skip[s.f] then
+        log.step = k
+      else
+        local y = R[s.f](s, s.a and take(vars, s.a), vars, mode)
+        if y ~= nil then vars[s.o] = y end
+      end
+    end
+    local order = {}
+    for k in pairs(vars) do order[#order + 1] = k end
+    table.sort(order)
+    for _, k in ipairs(order) do
+      log.n = log.n + 1
+      log[log.n] = { k = k, x = snapshot(vars[k], full) }
+    end
+    log.grads = {}
+    for _, s in ipairs(program.steps) do
+      if s.grad and vars[s.o] and vars[s.o].grad then log.grads[s.o] = snapshot(vars[s.o].grad, full) end
+    end
+  end, function(m) return tostring(m) end)
+  for k in pairs(vars) do vars[k] = nil end
+  internal.budget(before)
+  collectgarbage("restart")
+  if not ok then return nil, ("step %d: %s"):format(log.step or 0, message) end
+  return log
+end
+
+-- ---- comparing --------------------------------------------------------------------------------------------
+local UNPACK = { f64 = "<d", f32 = "<f", f16 = "<I2", bf16 = "<I2", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<b", u8 = "<B", bool = "<B" }
+local function is_nan(dtype, v)
+  if dtype == "f16" then return v & 0x7fff > 0x7c00 elseif dtype == "bf16" then return v & 0x7fff > 0x7f80 end
+  return v ~= v
+end
+--- nil, or where two results differ in a bit (NaN payloads apart).
+local function same_bits(a, b)
+  if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then return "another dtype or shape" end
+  if a.bytes == b.bytes then return nil end
+  local size = string.packsize(UNPACK[a.dtype])
+  for i = 1, #a.bytes, size do
+    local p, q = string.unpack(UNPACK[a.dtype], a.bytes, i), string.unpack(UNPACK[a.dtype], b.bytes, i)
+    if a.bytes:sub(i, i + size - 1) ~= b.bytes:sub(i, i + size - 1) and not (is_nan(a.dtype, p) and is_nan(a.dtype, q)) then
+      return ("element %d: %s and %s"):format((i - 1) // size + 1, p, q)
+    end
+  end
+end
+
+--- nil, or where the library's value lies outside the oracle's bounds.
+local function outside(got, want)
+  if got.dtype ~= want.dtype then return ("dtype %s, expected %s"):format(got.dtype, want.dtype) end
+  if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") then
+    return ("shape (%s), expected (%s)"):format(table.concat(got.shape, ","), table.concat(want.shape, ","))
+  end
+  local flat = {}
+  local function walk(t) if type(t) == "table" then for i = 1, #t do walk(t[i]) end else flat[#flat + 1] = t end end
+  walk(got.v)
+  for i, p in ipairs(O.flat(want)) do
+    local y = flat[i]
+    if y == true then y = 1 elseif y == false then y = 0 end
+    local same = y == p[1] or (y ~= y and p[1] ~= p[1]) or p[2] == math.huge
+    if not same and not (type(y) == "number" and math.abs(y - p[1]) <= p[2]) then
+      return ("element %d: %.17g, expected %.17g within %.3g"):format(i, y, p[1], p[2])
+    end
+  end
+end
+
+--- The oracle's values in the order of run's log.
+function P.expect(program)
+  local vars, log, rng = {}, {}, { seed = program.seed, counter = 0 }
+  for _, s in ipairs(program.steps) do
+    if s.f == "read" then log[#log + 1] = vars[s.a].x
+    else O.step(vars, s, rng) end
+  end
+  local order = {}
+  for k in pairs(vars) do order[#order + 1] = k end
+  table.sort(order)
+  for _, k in ipairs(order) do log[#log + 1] = vars[k].x end
+  return log
+end
+
+local function compare_logs(a, b, name)
+  if a.n ~= b.n then return ("%s: %d values read, %d in the first mode"):format(name, b.n, a.n) end
+  for i = 1, a.n do
+    local why = same_bits(a[i].x, b[i].x)
+    if why then return ("%s: variable %d (read %d of %d): %s"):format(name, a[i].k, i, a.n, why) end
+  end
+  for k, x in pairs(a.grads) do
+    local why = b.grads[k] and same_bits(x, b.grads[k]) or not b.grads[k] and "no gradient"
+    if why then return ("%s: gradient of %d: %s"):format(name, k, why) end
+  end
+end
+
+--- Losses of the program with element (k-th) of leaf o moved by h, in unrounded arithmetic.
+local function loss_at(program, o, k, h)
+  local vars, rng, sum = {}, { seed = program.seed, counter = 0 }, 0
+  for _, s in ipairs(program.steps) do
+    if s.f == "backward" then sum = sum + vars[s.a].x.v
+    elseif s.f ~= "read" then
+      O.step(vars, s, rng, true)
+      if s.o == o and s.f == "leaf" then
+        local t, n = vars[o].x, 0
+        local function walk(v, d)
+          for i = 1, #v do
+            if d == #t.shape then n = n + 1; if n == k then v[i] = v[i] + h end else walk(v[i], d + 1) end
+          end
+        end
+        if #t.shape == 0 then t.v = t.v + h else walk(t.v, 1) end
+      end
+    end
+  end
+  return sum
+end
+--- Gradients against central differences at two widths; where these disagree nothing is asked.
+function P.check_gradients(program, log, r)
+  for _, s in ipairs(program.steps) do
+    local g = s.grad and log.grads[s.o]
+    local n = g and O.numel(s.shape) or 0
+    for _ = 1, math.min(n, 2) do
+      local k = r.int(1, n)
+      local h = 2^-17
+      local d1 = (loss_at(program, s.o, k, h) - loss_at(program, s.o, k, -h)) / (2 * h)
+      local d2 = (loss_at(program, s.o, k, 4 * h) - loss_at(program, s.o, k, -4 * h)) / (8 * h)
+      local size = string.packsize(UNPACK[g.dtype])
+      local got = string.unpack(UNPACK[g.dtype], g.bytes, (k - 1) * size + 1)
+      local loss = math.abs(loss_at(program, s.o, k, 0))
+      local wobble = math.abs(d1 - d2)
+      local tol = (program.float == "f64" and 1e-6 or 2e-3) * (1 + math.abs(d1)) + 20 * wobble + 1e-10 * loss / h
+      P.counts.gradients = (P.counts.gradients or 0) + 1
+      if wobble < 1e-3 * (1 + math.abs(d1)) and math.abs(d1) < 1e4 and not (math.abs(got - d1) <= tol) then
+        return ("gradient of %d, element %d: %.10g, expected %.10g within %.3g"):format(s.o, k, got, d1, tol)
+      end
+    end
+  end
+end
+
+P.counts = {}
+--- nil, or why the program fails. modes: list of { budget =, collector = }.
+function P.check(program, modes, no_oracle)
+  local first, why = P.run(program, modes[1], true)
+  if not first then return ("budget %d, %s: %s"):format(modes[1].budget, modes[1].collector, why) end
+  for i = 2, #modes do
+    local log, message = P.run(program, modes[i])
+    local name = ("budget %d, %s"):format(modes[i].budget, modes[i].collector)
+    if not log then return name .. ": " .. message end
+    local bad = compare_logs(first, log, name)
+    if bad then return bad end
+  end
+  if no_oracle then return nil end
+  for i, want in ipairs(P.expect(program)) do
+    local bad = outside(first[i].x, want)
+    if bad then return ("oracle: variable %d (read %d): %s"):format(first[i].k, i, bad) end
+  end
+  if program.float then return P.check_gradients(program, first, generator(program.seed + 1)) end
+end
+
+-- ---- smaller --------------------------------------------------------------------------------------------------
+local READS = { "a", "b", "c", "i", "w" }
+--- The program without step 'out' and without all that needs what it made.
+local function without_step(program, out)
+  local gone, steps = {}, {}
+  for k, s in ipairs(program.steps) do
+    local drop = k == out
+    for _, name in ipairs(READS) do if gone[s[name]] then drop = true end end
+    for _, v in ipairs(s.list or {}) do if gone[v] then drop = true end end
+    if not drop then steps[#steps + 1] = s
+    elseif s.f ~= "set" and s.f ~= "inplace" and s.f ~= "del" then
+      gone[s.o] = true
+      if s.o2 then gone[s.o2] = true end
+    end
+  end
+  return { seed = program.seed, float = program.float, steps = steps }
+end
+function P.shrink(program, fails)
+  local changed = true
+  while changed do
+    changed = false
+    for k = #program.steps, 1, -1 do
+      if k <= #program.steps then
+        local less = without_step(program, k)
+        local ok, bad = pcall(fails, less)
+        if ok and bad then program, changed = less, true end
+      end
+    end
+  end
+  return program
+end
+
+local function show(v)
+  if type(v) ~= "table" then return type(v) == "string" and ("%q"):format(v) or tostring(v) end
+  local t = {}
+  for i, x in ipairs(v) do t[i] = show(x) end
+  return "{" .. table.concat(t, ", ") .. "}"
+end
+function P.text(program)
+  local lines = { ("-- seed %d%s"):format(program.seed, program.float and ", " .. program.float or "") }
+  for _, s in ipairs(program.steps) do
+    local keys, t = {}, {}
+    for k in pairs(s) do if k ~= "f" then keys[#keys + 1] = k end end
+    table.sort(keys)
+    for _, k in ipairs(keys) do t[#t + 1] = k .. " = " .. show(s[k]) end
+    lines[#lines + 1] = ("{ f = %q, %s },"):format(s.f, table.concat(t, ", "))
+  end
+  return table.concat(lines, "\n")
+end
+return P

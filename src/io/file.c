@@ -1,0 +1,391 @@
+/*
+** Files: a reader that unpacks gzip on the way, a writer that replaces its file only when all
+** is on the disk, and the list of a folder.
+**
+** The writer makes its temporary file beside the target, new and with the mode that the umask
+** gives (or the mode of the file it replaces), so that a rename puts it in place in one step:
+** whatever kills the process, the path names the old file or the complete new one. A link is
+** followed; what is no regular file is refused, so that nobody loses /dev/null.
+*/
+#include "io/io.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#ifdef FL_HAVE_ZLIB
+#define ZLIB_CONST
+#include <zlib.h>
+#endif
+
+enum { CHUNK = 64 * 1024, MOST_RATIO = 1040 };     /* deflate packs 1 : 1032 at best */
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) {
+  char text[320];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  return FL_FAIL(f->c, FLAME_IO, f->op, "%.150s: %s", f->path, text);
+}
+
+/* Up to n bytes of the file as it lies on the disk; fewer only at its end. */
+static flame_status read_raw(fl_reader *f, void *p, size_t n, size_t *got) {
+  *got = 0;
+  if (f->member && (int64_t)n > f->packed_left) n = (size_t)f->packed_left;
+  while (*got < n) {
+    const ssize_t k = read(f->fd, (char *)p + *got, n - *got);
+    if (k == 0) break;
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return fl_reader_fail(f, "%s", strerror(errno));
+    *got += (size_t)k;
+  }
+  f->packed_left -= (int64_t)*got;
+  return FLAME_OK;
+}
+
+#ifdef FL_HAVE_ZLIB
+struct fl_unzip { z_stream z; int ended; size_t have; unsigned char in[CHUNK]; };
+
+/* zlib frees without a size: it stands in front of each block. */
+static void *z_alloc(void *arg, unsigned count, unsigned size) {
+  size_t bytes;
+  if (!fl_mul_ok(count, size, &bytes)) return NULL;
+  size_t *p = fl_alloc(arg, bytes + 64);
+  if (!p) return NULL;
+  *p = bytes + 64;
+  return (char *)p + 64;
+}
+
+static void z_free(void *arg, void *p) {
+  if (!p) return;
+  size_t *block = (size_t *)(void *)((char *)p - 64);
+  fl_free(arg, block, *block);
+}
+
+/* bits: what inflateInit2 takes: a gzip file or bare deflate data. */
+static flame_status unzip_start(fl_reader *f, int bits) {
+  struct fl_unzip *u = fl_zalloc(&f->c->mem, sizeof *u);
+  if (!u) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
+  u->z.zalloc = z_alloc;
+  u->z.zfree = z_free;
+  u->z.opaque = &f->c->mem;
+  if (inflateInit2(&u->z, bits) != Z_OK) {
+    fl_free(&f->c->mem, u, sizeof *u);
+    return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
+  }
+  f->unzip = u;
+  return FLAME_OK;
+}
+static flame_status unzip_open(fl_reader *f) { return unzip_start(f, 16 + MAX_WBITS); }
+static flame_status unzip_member(fl_reader *f) { return unzip_start(f, -MAX_WBITS); }
+
+/* A gzip file may be several streams, one after the other. Zeros after the last are padding. */
+static flame_status next_stream(fl_reader *f) {
+  struct fl_unzip *u = f->unzip;
+  if (f->member) {
+    u->ended = 1;
+    return FLAME_OK;
+  }
+  if (u->z.avail_in == 0) {
+    size_t got;
+    const flame_status e = read_raw(f, u->in, CHUNK, &got);
+    if (e != FLAME_OK) return e;
+    u->z.next_in = u->in;
+    u->z.avail_in = (unsigned)got;
+  }
+  if (u->z.avail_in == 0 || u->z.next_in[0] == 0) u->ended = 1;
+  else if (inflateReset(&u->z) != Z_OK) return fl_reader_fail(f, "gzip can not go on");
+  return FLAME_OK;
+}
+
+static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
+  struct fl_unzip *u = f->unzip;
+  *got = 0;
+  while (*got < n && !u->ended) {
+    size_t more;
+    if (u->z.avail_in == 0) {
+      const flame_status e = read_raw(f, u->in, CHUNK, &more);
+      if (e != FLAME_OK) return e;
+      if (more == 0) return fl_reader_fail(f, "the packed data ends too early, %lld bytes are unpacked", (long long)(f->at + (int64_t)*got));
+      u->z.next_in = u->in;
+      u->z.avail_in = (unsigned)more;
+    }
+    const size_t room = n - *got < 1u << 30 ? n - *got : 1u << 30;
+    u->z.next_out = (unsigned char *)p + *got;
+    u->z.avail_out = (unsigned)room;
+    const int k = inflate(&u->z, Z_NO_FLUSH);
+    *got += room - u->z.avail_out;
+    if (k == Z_MEM_ERROR) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");
+    if (k != Z_OK && k != Z_STREAM_END && k != Z_BUF_ERROR)
+      return fl_reader_fail(f, "damaged packed data after %lld unpacked bytes (%s)", (long long)(f->at + (int64_t)*got),
+                        u->z.msg ? u->z.msg : "no message");
+    if (k == Z_STREAM_END) {
+      const flame_status e = next_stream(f);
+      if (e != FLAME_OK) return e;
+    }
+  }
+  return FLAME_OK;
+}
+
+static void unzip_close(fl_reader *f) {
+  if (!f->unzip) return;
+  inflateEnd(&f->unzip->z);
+  fl_free(&f->c->mem, f->unzip, sizeof *f->unzip);
+  f->unzip = NULL;
+}
+#else
+static flame_status unzip_open(fl_reader *f) {
+  return fl_reader_fail(f, "is gzip, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
+                       "and build again, or unpack the file");
+}
+static flame_status unzip_member(fl_reader *f) { return unzip_open(f); }
+static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
+  (void)f, (void)p, (void)n;
+  *got = 0;
+  return FLAME_NOT_SUPPORTED;
+}
+static void unzip_close(fl_reader *f) { (void)f; }
+#endif
+
+flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, const char *path) {
+  struct stat s;
+  unsigned char magic[2];
+  *f = (fl_reader){ .c = c, .op = op, .path = path, .fd = -1 };
+  f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);       /* do not wait on a pipe */
+  if (f->fd < 0) return fl_reader_fail(f, "%s", strerror(errno));
+  if (fstat(f->fd, &s) != 0) return fl_reader_fail(f, "%s", strerror(errno));
+  if (S_ISDIR(s.st_mode)) return fl_reader_fail(f, "is a folder");
+  if (!S_ISREG(s.st_mode)) return fl_reader_fail(f, "is not a regular file");
+  f->size = s.st_size;
+  if (pread(f->fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) return unzip_open(f);
+  return FLAME_OK;
+}
+
+flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got) {
+  const flame_status e = f->unzip ? unzip_some(f, p, n, got) : read_raw(f, p, n, got);
+  if (e != FLAME_OK) return e;
+  f->at += (int64_t)*got;
+  if (f->member) f->crc = fl_io_crc(f->crc, p, *got);
+  return FLAME_OK;
+}
+
+flame_status fl_reader_read(fl_reader *f, void *p, size_t n) {
+  size_t got;
+  const int64_t from = f->at;
+  const flame_status e = fl_reader_some(f, p, n, &got);
+  if (e != FLAME_OK || got == n) return e;
+  return fl_reader_fail(f, "ends at offset %lld, %zu bytes were to come at offset %lld", (long long)f->at, n, (long long)from);
+}
+
+int64_t fl_reader_most(const fl_reader *f) {
+  if (f->member) return f->whole - f->at;
+  int64_t most = f->size;
+  if (f->unzip && __builtin_mul_overflow(most, (int64_t)MOST_RATIO, &most)) most = INT64_MAX;
+  return most > f->at ? most - f->at : 0;
+}
+
+flame_status fl_reader_seek(fl_reader *f, int64_t at) {
+  if (f->unzip && !f->member) return fl_reader_fail(f, "is gzip: unpack it first");
+  if (lseek(f->fd, at, SEEK_SET) != at) return fl_reader_fail(f, "offset %lld: %s", (long long)at, strerror(errno));
+  f->at = at;
+  return FLAME_OK;
+}
+
+flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole) {
+  unzip_close(f);
+  f->member = 0;
+  const flame_status e = fl_reader_seek(f, at);
+  if (e != FLAME_OK) return e;
+  f->member = 1;
+  f->packed_left = bytes;
+  f->whole = whole;
+  f->crc = 0;
+  f->at = 0;
+  return deflated ? unzip_member(f) : FLAME_OK;
+}
+
+flame_status fl_reader_member_end(fl_reader *f, uint32_t crc) {
+  char more;
+  size_t got;
+  flame_status e = fl_reader_some(f, &more, 1, &got);
+  if (e == FLAME_OK && (got != 0 || f->at != f->whole)) e = fl_reader_fail(f, "zip: a member is not as long as the directory says");
+  if (e == FLAME_OK && f->crc != crc) e = fl_reader_fail(f, "zip: a member's checksum is wrong: the file is damaged");
+  unzip_close(f);
+  f->member = 0;
+  return e;
+}
+
+void fl_reader_close(fl_reader *f) {
+  unzip_close(f);
+  if (f->fd >= 0) close(f->fd);
+  f->fd = -1;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static flame_status out_fail(fl_writer *o, const char *what) {
+  return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: %s", o->path ? o->path : "", what);
+}
+
+static flame_status no_memory(fl_writer *o) {
+  return FL_FAIL(o->c, FLAME_NO_MEMORY, o->op, "no host memory to write a file");
+}
+
+/* The file that 'path' names in the end, in o->path; *mode: of the file there, 0666 if new. */
+static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
+  struct stat s;
+  char *real = NULL;
+  *mode = 0;
+  if (lstat(path, &s) == 0 && S_ISLNK(s.st_mode)) {
+    real = realpath(path, NULL);
+    if (!real) return FL_FAIL(o->c, FLAME_IO, o->op, "%.150s: a link to nowhere: %s", path, strerror(errno));
+  }
+  o->path = fl_strdup(&o->c->mem, real ? real : path);
+  free(real);
+  if (!o->path) return no_memory(o);
+  if (stat(o->path, &s) != 0) return FLAME_OK;
+  if (S_ISDIR(s.st_mode)) return out_fail(o, "is a folder");
+  if (!S_ISREG(s.st_mode)) return out_fail(o, "is not a regular file");
+  if (access(o->path, W_OK) != 0) return out_fail(o, strerror(errno));
+  *mode = s.st_mode & 0777;
+  return FLAME_OK;
+}
+
+/* A name that nobody has, in the folder of the target. */
+static flame_status open_temp(fl_writer *o) {
+  const char *slash = strrchr(o->path, '/');
+  const size_t folder = slash ? (size_t)(slash + 1 - o->path) : 0, size = folder + 40;
+  char *temp = fl_zalloc(&o->c->mem, size);
+  if (!temp) return no_memory(o);
+  memcpy(temp, o->path, folder);
+  for (int tries = 0; tries < 100 && o->fd < 0; tries++) {
+    uint64_t r = 0;
+    if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
+    snprintf(temp + folder, 40, ".flame-%016llx.tmp", (unsigned long long)r);
+    o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (o->fd < 0 && errno != EEXIST) break;
+  }
+  if (o->fd >= 0) {
+    o->temp = temp;
+    return FLAME_OK;
+  }
+  const int why = errno;
+  fl_free(&o->c->mem, temp, size);
+  return out_fail(o, strerror(why));
+}
+
+flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, const char *path) {
+  mode_t mode;
+  *o = (fl_writer){ .c = c, .op = op, .fd = -1 };
+  flame_status e = settle_path(o, path, &mode);
+  if (e != FLAME_OK) return e;
+  o->buffer = fl_alloc(&c->mem, CHUNK);
+  if (!o->buffer) return no_memory(o);
+  e = open_temp(o);
+  if (e == FLAME_OK && mode && fchmod(o->fd, mode) != 0) e = out_fail(o, strerror(errno));
+  return e;
+}
+
+static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
+  while (n > 0) {
+    const ssize_t k = write(o->fd, p, n);
+    if (k < 0 && errno == EINTR) continue;
+    if (k <= 0) return out_fail(o, k < 0 ? strerror(errno) : "nothing more can be written");
+    p += k;
+    n -= (size_t)k;
+  }
+  return FLAME_OK;
+}
+
+flame_status fl_writer_write(fl_writer *o, const void *p, size_t n) {
+  o->at += (int64_t)n;
+  if (o->fill + n <= CHUNK) {
+    if (n) memcpy(o->buffer + o->fill, p, n);
+    o->fill += n;
+    return FLAME_OK;
+  }
+  flame_status e = write_raw(o, o->buffer, o->fill);
+  o->fill = 0;
+  if (e == FLAME_OK && n >= CHUNK) return write_raw(o, p, n);
+  if (e == FLAME_OK) {
+    memcpy(o->buffer, p, n);
+    o->fill = n;
+  }
+  return e;
+}
+
+/* The rename is on the disk when its folder is. Folders that can not be synced are let be. */
+static void sync_folder(const fl_writer *o) {
+  const char *slash = strrchr(o->path, '/');
+  const size_t n = slash ? (size_t)(slash - o->path) : 0;
+  char *folder = fl_zalloc(&o->c->mem, n + 2);
+  if (!folder) return;
+  if (slash) memcpy(folder, o->path, n ? n : 1);
+  else folder[0] = '.';
+  const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) {
+    fsync(fd);
+    close(fd);
+  }
+  fl_free(&o->c->mem, folder, n + 2);
+}
+
+static size_t temp_size(const fl_writer *o) {
+  const char *slash = strrchr(o->path, '/');
+  return (slash ? (size_t)(slash + 1 - o->path) : 0) + 40;
+}
+
+flame_status fl_writer_commit(fl_writer *o) {
+  const flame_status e = write_raw(o, o->buffer, o->fill);
+  o->fill = 0;
+  if (e != FLAME_OK) return e;
+  if (fsync(o->fd) != 0) return out_fail(o, strerror(errno));
+  const int closed = close(o->fd);
+  o->fd = -1;
+  if (closed != 0) return out_fail(o, strerror(errno));
+  if (rename(o->temp, o->path) != 0) return out_fail(o, strerror(errno));
+  fl_free(&o->c->mem, o->temp, temp_size(o));
+  o->temp = NULL;
+  sync_folder(o);
+  return FLAME_OK;
+}
+
+void fl_writer_close(fl_writer *o) {
+  fl_mem *m = &o->c->mem;
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
+  if (o->temp) {
+    unlink(o->temp);
+    fl_free(m, o->temp, temp_size(o));
+  }
+  fl_free(m, o->buffer, CHUNK);
+  if (o->path) fl_free(m, o->path, strlen(o->path) + 1);
+  o->temp = o->buffer = o->path = NULL;
+}
+
+/* ---- folders -------------------------------------------------------------------------------------- */
+
+static char kind_of(int folder, const char *name) {
+  struct stat s;
+  if (fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) != 0) return 'o';
+  return S_ISLNK(s.st_mode) ? 'l' : S_ISDIR(s.st_mode) ? 'd' : S_ISREG(s.st_mode) ? 'f' : 'o';
+}
+
+int fl_folder_list(const char *path, void (*each)(void *arg, const char *name, char kind), void *arg) {
+  DIR *d = opendir(path);
+  if (!d) return 0;
+  for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+    each(arg, e->d_name, kind_of(dirfd(d), e->d_name));
+  }
+  closedir(d);
+  return 1;
+}

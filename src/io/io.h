@@ -1,0 +1,134 @@
+/*
+** Files of tensors: safetensors, IDX, npy and npz, and the files beneath them.
+**
+** The promise: reading a file never runs code, never reads outside the file and allocates at
+** most in proportion to its size. So every size is checked, with overflow, against the bytes
+** that can be there before anything is allocated; errors name the file, the field and the
+** offset. Writing goes to a temporary file that takes the place of the old one when it is
+** complete and on the disk: who reads sees the old file or the new one.
+*/
+#ifndef FL_IO_IO_H
+#define FL_IO_IO_H
+#include "engine/engine.h"
+
+enum {
+  FL_IO_MAX_HEADER = 100 * 1000 * 1000,     /* bytes of a safetensors header, as its authors say */
+  FL_IO_MAX_NAME = 64 * 1024,
+  FL_IO_MAX_DEPTH = 64                      /* of nested JSON */
+};
+
+typedef struct fl_span { const char *at; size_t n; } fl_span;      /* bytes, not NUL-terminated */
+
+/* ---- reading a file, gzip or not (file.c) -------------------------------------------------- */
+typedef struct fl_reader {
+  flame_context *c;
+  const char *op, *path;        /* for messages; the caller's, as long as this is open */
+  int fd;
+  int64_t size;                 /* of the file on the disk */
+  int64_t at;                   /* bytes given so far, unpacked ones when gzip */
+  struct fl_unzip *unzip;       /* NULL: plain */
+  int member;                   /* within a member of a zip file: */
+  int64_t packed_left;          /* its bytes still to be read */
+  int64_t whole;                /* and its size, unpacked */
+  uint32_t crc;                 /* of what was given */
+} fl_reader;
+/* Regular files only. The caller closes it, also after a failure. */
+flame_status fl_reader_open(fl_reader *f, flame_context *c, const char *op, const char *path);
+/* Exactly n bytes; fewer are an error that names the offset. */
+flame_status fl_reader_read(fl_reader *f, void *p, size_t n);
+/* Up to n bytes, *got of them: fewer than n only at the end. */
+flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got);
+/* At most so many bytes can still come: a bound for what a header may claim. */
+int64_t fl_reader_most(const fl_reader *f);
+flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain files */
+/* Go on within a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' unpacked. */
+flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole);
+flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);      /* all of it was read, and is right */
+void fl_reader_close(fl_reader *f);
+/* Fails with "path: message". */
+flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- writing a file as a whole (file.c) ------------------------------------------------------- */
+typedef struct fl_writer {
+  flame_context *c;
+  const char *op;
+  int fd;
+  int64_t at;                   /* bytes written so far */
+  char *path, *temp;            /* final and temporary name */
+  char *buffer;
+  size_t fill;
+} fl_writer;
+flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, const char *path);
+flame_status fl_writer_write(fl_writer *o, const void *p, size_t n);
+/* Written, synced and renamed; on failure the old file stays. */
+flame_status fl_writer_commit(fl_writer *o);
+/* Ends it in any state; without a commit the temporary file goes. */
+void fl_writer_close(fl_writer *o);
+
+/* ---- folders (file.c) ----------------------------------------------------------------------------- */
+/* Calls each(arg, name, kind) for what is in a folder, in no order; kind 'f' file, 'd' folder,
+** 'l' link, 'o' other. Returns 0 with errno set when the folder can not be read. */
+int fl_folder_list(const char *path, void (*each)(void *arg, const char *name, char kind), void *arg);
+
+/* ---- values (value.c) -------------------------------------------------------------------------------- */
+/* A STORED node whose bytes 'fill' gives: row-major, little-endian. Borrowed, or NULL. */
+typedef flame_status (*fl_fill)(void *arg, void *p, size_t bytes);
+fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size, fl_fill fill, void *arg);
+/* Bytes of a shape, or -1 when that overflows. */
+int64_t fl_io_bytes(int dtype, int rank, const int64_t *size);
+uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);     /* of zip; 0 at first */
+void fl_io_swap(void *p, size_t bytes, int element);           /* reverse the bytes of each element */
+/* The node's bytes into a block of fl_alloc (bytes long), NULL with an error. */
+void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
+
+/* ---- safetensors ----------------------------------------------------------------------------------------- */
+typedef struct fl_saved {       /* a tensor in a file */
+  fl_span name;
+  int dtype, rank;
+  int64_t size[FL_MAX_AXES];
+  int64_t begin, bytes;         /* in the file's data */
+} fl_saved;
+typedef struct fl_pair { fl_span key, value; } fl_pair;
+typedef struct fl_archive {
+  fl_reader in;
+  char *header;                 /* names and metadata point in here */
+  size_t header_bytes;
+  int64_t data;                 /* offset of the data in the file */
+  struct { fl_saved *at; int64_t n, cap; } tensors;     /* by place in the file */
+  struct { fl_pair *at; int64_t n, cap; } meta;
+} fl_archive;
+/* Reads and checks the header. The caller closes it, also after a failure. */
+flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *path);
+fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
+void fl_safetensors_close(fl_archive *a);
+
+typedef struct fl_to_save { fl_span name; fl_node *node; } fl_to_save;
+/* Nodes are evaluated; the order in the file is by element size, then by name. */
+flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, fl_to_save *tensors,
+                                 int64_t nmeta, const fl_pair *meta);
+
+/* ---- IDX (the format of MNIST), gzip or not ------------------------------------------------------------- */
+fl_node *fl_idx_read(flame_context *c, const char *path, int device);
+
+/* ---- npy; npz is a zip file of them ----------------------------------------------------------------------- */
+fl_node *fl_npy_read(flame_context *c, const char *path, int device);
+flame_status fl_npy_save(flame_context *c, const char *path, fl_node *n);
+
+typedef struct fl_member {      /* of a zip file */
+  fl_span name;
+  int packed;                   /* 0 stored, 8 deflate */
+  uint32_t crc;
+  int64_t at, bytes, unpacked;  /* at: of its local header */
+} fl_member;
+typedef struct fl_zip {
+  fl_reader in;
+  char *directory;
+  size_t directory_bytes;
+  struct { fl_member *at; int64_t n, cap; } members;
+} fl_zip;
+flame_status fl_zip_open(fl_zip *z, flame_context *c, const char *path);
+fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device);     /* the member is a npy file */
+void fl_zip_close(fl_zip *z);
+/* names without ".npy" */
+flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
+#endif

@@ -1,0 +1,318 @@
+/*
+** Files for scripts: the raw forms that lua/flame/core_io.lua and data.lua build on, the
+** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
+** inside a handle.
+** An open file lives in a userdata with a finaliser, so that no error leaves it open.
+*/
+#include "lua/binding.h"
+#include "io/io.h"
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A path without NUL bytes, which C would not see. */
+static const char *arg_path(lua_State *L, int i, const char *op) {
+  size_t n = 0;
+  fl_arg_string(L, i, op, "path");
+  const char *path = lua_tolstring(L, i, &n);
+  if (strlen(path) != n) fl_lua_fail(L, op, "path has a zero byte");
+  return path;
+}
+
+static int arg_device_or_default(lua_State *L, int i, const char *op) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  return lua_isnoneornil(L, i) ? b->c->default_device : fl_arg_device(L, i, op);
+}
+
+/* ---- open files as userdata ------------------------------------------------------------- */
+typedef struct holder { void (*close)(void *file); union { fl_archive archive; fl_zip zip; fl_reader in; } of; } holder;
+
+static void close_archive(void *file) { fl_safetensors_close(file); }
+static void close_zip(void *file) { fl_zip_close(file); }
+static void close_reader(void *file) { if (((fl_reader *)file)->c) fl_reader_close(file); }
+
+static int holder_gc(lua_State *L) {
+  holder *h = (holder *)lua_touserdata(L, 1);
+  if (h->close && self_of(L)->c) h->close(&h->of);
+  h->close = NULL;
+  return 0;
+}
+
+static holder *holder_new(lua_State *L, void (*close)(void *)) {
+  holder *h = (holder *)lua_newuserdatauv(L, sizeof *h, 0);
+  memset(h, 0, sizeof *h);
+  lua_createtable(L, 0, 1);
+  fl_push_closure(L, self_of(L), holder_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  h->close = close;
+  return h;
+}
+
+static void holder_close(holder *h) {
+  h->close(&h->of);
+  h->close = NULL;
+}
+
+/* ---- tensors out of files -------------------------------------------------------------------- */
+
+/* Leave with n in the box on top, or close the file and raise. */
+static void fill_box(lua_State *L, holder *h, int64_t mark, fl_box *out, fl_node *n) {
+  if (n == NULL) holder_close(h);
+  fl_lua_leave(L, self_of(L), mark, out, n);
+}
+
+/* (path, device) -> {name = tensor}, {key = value} of a safetensors file. */
+static int io_load(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, "load");
+  const int device = arg_device_or_default(L, 2, "load");
+  holder *h = holder_new(L, close_archive);
+  fl_archive *a = &h->of.archive;
+  int64_t m = fl_lua_enter(L, b);
+  const flame_status e = fl_safetensors_open(a, b->c, path);
+  if (e != FLAME_OK) holder_close(h);
+  fl_lua_leave_status(L, b, m, e);
+  lua_createtable(L, 0, (int)(a->tensors.n < 1 << 20 ? a->tensors.n : 1 << 20));
+  for (int64_t i = 0; i < a->tensors.n; i++) {
+    lua_pushlstring(L, a->tensors.at[i].name.at, a->tensors.at[i].name.n);
+    fl_box *out = fl_box_new(L);
+    m = fl_lua_enter(L, b);
+    fill_box(L, h, m, out, fl_safetensors_read(a, &a->tensors.at[i], device));
+    lua_rawset(L, -3);
+  }
+  lua_newtable(L);
+  for (int64_t i = 0; i < a->meta.n; i++) {
+    lua_pushlstring(L, a->meta.at[i].key.at, a->meta.at[i].key.n);
+    lua_pushlstring(L, a->meta.at[i].value.at, a->meta.at[i].value.n);
+    lua_rawset(L, -3);
+  }
+  holder_close(h);
+  return 2;
+}
+
+/* (path, device) -> {name = tensor} of an npz file; raises for a zip that is none. */
+static int io_load_npz(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, "load");
+  const int device = arg_device_or_default(L, 2, "load");
+  holder *h = holder_new(L, close_zip);
+  fl_zip *z = &h->of.zip;
+  int64_t m = fl_lua_enter(L, b);
+  const flame_status e = fl_zip_open(z, b->c, path);
+  if (e != FLAME_OK) holder_close(h);
+  fl_lua_leave_status(L, b, m, e);
+  lua_newtable(L);
+  for (int64_t i = 0; i < z->members.n; i++) {
+    const fl_span name = z->members.at[i].name;
+    const int npy = name.n > 4 && memcmp(name.at + name.n - 4, ".npy", 4) == 0;
+    lua_pushlstring(L, name.at, npy ? name.n - 4 : name.n);
+    fl_box *out = fl_box_new(L);
+    m = fl_lua_enter(L, b);
+    fill_box(L, h, m, out, fl_npz_read(z, &z->members.at[i], device));
+    lua_rawset(L, -3);
+  }
+  holder_close(h);
+  return 1;
+}
+
+static int load_one(lua_State *L, const char *op, fl_node *(*read)(flame_context *, const char *, int)) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, op);
+  const int device = arg_device_or_default(L, 2, op);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, read(b->c, path, device));
+}
+static int io_load_idx(lua_State *L) { return load_one(L, "idx", fl_idx_read); }
+static int io_load_npy(lua_State *L) { return load_one(L, "load", fl_npy_read); }
+
+/* ---- tensors into files --------------------------------------------------------------------------- */
+
+/* The string number i of the list at 'list', which keeps it. */
+static fl_span string_of(lua_State *L, int list, int64_t i) {
+  fl_span s;
+  lua_rawgeti(L, list, i);
+  s.at = luaL_checklstring(L, -1, &s.n);
+  lua_pop(L, 1);
+  return s;
+}
+
+/* Names at 2 and tensors at 3 as an array in a userdata (pushed). Boxes stand in 'node' till hold_all. */
+static fl_to_save *to_save(lua_State *L, int64_t *n) {
+  luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  *n = (int64_t)lua_rawlen(L, 2);
+  fl_to_save *s = (fl_to_save *)lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *s, 0);
+  for (int64_t i = 0; i < *n; i++) {
+    s[i].name = string_of(L, 2, i + 1);
+    lua_rawgeti(L, 3, i + 1);
+    fl_arg_tensor(L, lua_gettop(L), "save", "value");
+    lua_pop(L, 1);
+  }
+  return s;
+}
+
+/* The values of this moment: held, so that a write of a finaliser leaves them alone. */
+static flame_status hold_all(lua_State *L, fl_lua *b, fl_to_save *s, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    s[i].node = node_of(b, box_at(L, -1));
+    lua_pop(L, 1);
+    if (s[i].node) {
+      fl_node_hold(s[i].node);
+      continue;
+    }
+    while (i-- > 0) fl_node_drop(s[i].node);
+    return b->c->err.code;
+  }
+  return FLAME_OK;
+}
+
+static void drop_all(fl_to_save *s, int64_t n) {
+  for (int64_t i = 0; i < n; i++) fl_node_drop(s[i].node);
+}
+
+/* (path, names, tensors, keys, values): a safetensors file. */
+static int io_save(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t n;
+  const char *path = arg_path(L, 1, "save");
+  fl_to_save *s = to_save(L, &n);
+  const int64_t nmeta = (int64_t)lua_rawlen(L, 4);
+  fl_pair *meta = (fl_pair *)lua_newuserdatauv(L, (size_t)(nmeta + 1) * sizeof *meta, 0);
+  for (int64_t i = 0; i < nmeta; i++) meta[i] = (fl_pair){ string_of(L, 4, i + 1), string_of(L, 5, i + 1) };
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = hold_all(L, b, s, n);
+  if (e == FLAME_OK) {
+    e = fl_safetensors_save(b->c, path, n, s, nmeta, meta);
+    drop_all(s, n);
+  }
+  return fl_lua_leave_status(L, b, m, e);
+}
+
+/* (path, names, tensors): an npz file; one tensor and no name: npy. */
+static int io_save_npz(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t n;
+  const char *path = arg_path(L, 1, "save");
+  fl_to_save *s = to_save(L, &n);
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = hold_all(L, b, s, n);
+  if (e == FLAME_OK) {
+    e = n == 1 && s[0].name.n == 0 ? fl_npy_save(b->c, path, s[0].node) : fl_npz_save(b->c, path, n, s);
+    drop_all(s, n);
+  }
+  return fl_lua_leave_status(L, b, m, e);
+}
+
+/* ---- text and folders -------------------------------------------------------------------------------- */
+
+/* (path, op, offset) -> the file's bytes from 'offset' on as a string, unpacked when gzip. */
+static int io_read(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *op = luaL_optstring(L, 2, "read"), *path = arg_path(L, 1, op);
+  int64_t offset = luaL_optinteger(L, 3, 0);
+  if (b->c == NULL) fl_lua_raise(L, b);
+  holder *h = holder_new(L, close_reader);
+  fl_reader *f = &h->of.in;
+  luaL_Buffer out;
+  fl_error_clear(&b->c->err);
+  flame_status e = fl_reader_open(f, b->c, op, path);
+  luaL_buffinit(L, &out);
+  size_t got = 1;
+  while (e == FLAME_OK && got > 0) {
+    char *room = luaL_prepbuffsize(&out, 1 << 16);
+    const size_t want = offset > 0 && offset < 1 << 16 ? (size_t)offset : 1 << 16;
+    e = fl_reader_some(f, room, want, &got);
+    if (offset > 0) offset -= (int64_t)got;
+    else luaL_addsize(&out, got);
+  }
+  holder_close(h);
+  if (e != FLAME_OK) return fl_lua_raise(L, b);
+  luaL_pushresult(&out);
+  return 1;
+}
+
+typedef struct listing { lua_State *L; const char *path; } listing;
+
+static void each_name(void *arg, const char *name, char kind) {
+  const listing *l = arg;
+  lua_pushlstring(l->L, &kind, 1);
+  lua_setfield(l->L, -2, name);
+}
+
+/* Under pcall: the folder is open, and filling a table may raise. */
+static int list_folder(lua_State *L) {
+  listing l = { L, (const char *)lua_touserdata(L, 1) };
+  lua_newtable(L);
+  if (fl_folder_list(l.path, each_name, &l)) return 1;
+  lua_pushnil(L);
+  lua_pushstring(L, strerror(errno));
+  return 2;
+}
+
+/* (path) -> {name = "f" | "d" | "l" | "o"}, or nil and why. */
+static int io_list(lua_State *L) {
+  const char *path = arg_path(L, 1, "list");
+  lua_pushcfunction(L, list_folder);
+  lua_pushlightuserdata(L, (void *)(uintptr_t)path);
+  lua_call(L, 1, 2);
+  return 2;
+}
+
+/* Seconds of a clock that only goes on. */
+static int io_now(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  return 1;
+}
+
+static int io_terminal(lua_State *L) {
+  lua_pushboolean(L, isatty(STDOUT_FILENO));
+  return 1;
+}
+
+/* ---- x:to_(dtype or device) ------------------------------------------------------------------------------ */
+
+/* The value in another dtype or on another device, outside the tape. */
+static fl_node *converted(flame_context *c, fl_node *n, int dtype, int device) {
+  const uint8_t grad = c->grad_mode;
+  c->grad_mode = 0;
+  fl_node *y = dtype >= 0 ? n_cast(n, dtype) : n;
+  if (y && device >= 0) y = fl_to_device(c, y, device);
+  c->grad_mode = grad;
+  return y;
+}
+
+static flame_status convert_handle(flame_context *c, flame_tensor *t, int dtype, int device) {
+  fl_node *y = converted(c, t->node, dtype, device);
+  if (!y) return c->err.code;
+  const flame_status e = y == t->node ? FLAME_OK : fl_tensor_convert(t, y, "to_");
+  if (e != FLAME_OK || !t->grad || !t->grad->node) return e;
+  y = converted(c, t->grad->node, dtype, device);
+  return !y ? c->err.code : y == t->grad->node ? FLAME_OK : fl_tensor_convert(t->grad, y, "to_");
+}
+
+static int io_to_(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 2, "to_");
+  fl_box *x = fl_arg_tensor(L, 1, "to_", "x");
+  const int dtype = fl_dtype_of_name(fl_arg_string(L, 2, "to_", "dtype or device"));
+  const int device = dtype >= 0 ? -1 : fl_arg_device(L, 2, "to_");
+  const int64_t m = fl_lua_enter(L, b);
+  const fl_node *n = node_of(b, x);
+  fl_lua_leave_status(L, b, m, n ? convert_handle(b->c, x->t, dtype, device) : b->c->err.code);
+  lua_settop(L, 1);
+  return 1;
+}
+
+const fl_lua_reg fl_reg_io[] = {
+  { "to_", io_to_, FL_IN_METHODS },
+  { "io_load", io_load, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
+  { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
+  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { NULL, NULL, 0 }
+};
