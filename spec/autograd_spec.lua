@@ -88,7 +88,8 @@ end)
 
 describe("tracking", function()
   it("is for floats only, and tells leaves", function()
-    fails("requires_grad: only floats have gradients, not i64", function() flame.ones({ 1 }, { dtype = "i64", requires_grad = true }) end)
+    fails("requires_grad: only floats have gradients, not i64", function() flame.ones({ 1 },
+      { dtype = "i64", requires_grad = true }) end)
     local x = leaf({ 1 })
     assert.is_true(x.requires_grad and x.is_leaf)
     local y = x * 2
@@ -245,14 +246,17 @@ describe("gradcheck", function()
   it("covers views, joins and indexing", function()
     flame.seed(6)
     local at = flame.tensor({ 2, 1, 2 }, { dtype = "i64" })
-    assert.is_true(flame.gradcheck(function(x) return x[{ { 2, 3 }, { -1, 1, -1 } }]:t():reshape(-1) end, { d(3, 4) }))
-    assert.is_true(flame.gradcheck(function(x, y) return flame.cat({ x, y }, 2):pad({ 1, 1 }) end, { d(2, 2), d(2, 3) }))
+    assert.is_true(flame.gradcheck(function(x) return x[{ { 2, 3 }, { -1, 1, -1 } }]:t():reshape(-1) end,
+      { d(3, 4) }))
+    assert.is_true(flame.gradcheck(function(x, y) return flame.cat({ x, y }, 2):pad({ 1, 1 }) end, { d(2,
+      2), d(2, 3) }))
     assert.is_true(flame.gradcheck(function(x) return x[at] * x:index_select(1, at) end, { d(2, 2) }))
     assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end, { d(2, 2), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:cumsum(1):sort(1) end, { d(5) }))
   end)
   it("raises with the worst entry of a wrong gradient", function()
-    local wrong = flame.func({ forward = function(_, x) return x * 2 end, backward = function(_, g) return g * 3 end })
+    local wrong = flame.func({ forward = function(_, x) return x * 2 end, backward = function(_,
+      g) return g * 3 end })
     local ok, e = pcall(flame.gradcheck, wrong, { flame.ones({ 1 }, { dtype = "f64" }) })
     assert.is_false(ok)
     assert.matches("gradcheck: input 1 at %(1%): analytic 3, numeric [12]%.?%d*$", e)

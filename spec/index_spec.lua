@@ -125,9 +125,12 @@ describe("writing x[…] = v", function()
   end)
   it("scatters, adds and fills along an axis", function()
     local x = flame.zeros(2, 3)
-    assert.same({ { 0, 0, 5 }, { 6, 0, 0 } }, x:scatter(2, ids({ { 3 }, { 1 } }), flame.tensor({ { 5 }, { 6 } })):totable())
-    assert.same({ { 3, 0, 0 }, { 0, 0, 0 } }, x:scatter_add(2, ids({ { 1, 1 } }), flame.tensor({ { 1, 2 } })):totable())
-    assert.same({ { 3, 3, 3 }, { 0, 0, 0 } }, x:index_add(1, ids({ 1, 1 }), flame.tensor({ { 1, 1, 1 }, { 2, 2, 2 } })):totable())
+    assert.same({ { 0, 0, 5 }, { 6, 0, 0 } }, x:scatter(2, ids({ { 3 }, { 1 } }), flame.tensor({ { 5 },
+      { 6 } })):totable())
+    assert.same({ { 3, 0, 0 }, { 0, 0, 0 } }, x:scatter_add(2, ids({ { 1, 1 } }), flame.tensor({ { 1,
+      2 } })):totable())
+    assert.same({ { 3, 3, 3 }, { 0, 0, 0 } }, x:index_add(1, ids({ 1, 1 }), flame.tensor({ { 1, 1, 1 }, { 2,
+      2, 2 } })):totable())
     assert.same({ { 0, 4, 0 }, { 0, 4, 0 } }, x:index_fill(2, ids({ 2 }), 4):totable())
     assert.equal(0, x:sum():item())
     x:index_add_(1, ids({ 2 }), flame.ones(1, 3))
@@ -158,23 +161,30 @@ describe("a bad index", function()
     fails("x[…]: index 4 is out of range for axis 1 with 3 elements " .. range, function() return x[4] end)
     fails("x[…]: index 0 is out of range for axis 1 with 3 elements " .. range, function() return x[0] end)
     fails("x[…]: index -4 is out of range for axis 1 with 3 elements " .. range, function() return x[-4] end)
-    fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)", function() return x[{ 1, 5 }] end)
-    fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)", function() return x[{ {}, { 2, 5 } }] end)
+    fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)",
+      function() return x[{ 1, 5 }] end)
+    fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)",
+      function() return x[{ {}, { 2, 5 } }] end)
   end)
   it("can not be a long list, a float or too many", function()
     local x = grid()
-    fails("x[…]: 4 positions for a tensor with 2 axes (a list of positions is an index tensor)", function() return x[{ 1, 2, 3, 4 }] end)
-    fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor", function() return x[{ { 1, 2, 3, 3 } }] end)
+    fails("x[…]: 4 positions for a tensor with 2 axes (a list of positions is an index tensor)",
+      function() return x[{ 1, 2, 3, 4 }] end)
+    fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor", function() return x[{ { 1,
+      2, 3, 3 } }] end)
     fails("x[…]: a position must be an integer, got number 1.5", function() return x[1.5] end)
     fails("x[…]: an index tensor must hold integers, got f32", function() return x[flame.ones(2)] end)
     fails("x[…]: step 0 on axis 1", function() return x[{ { 1, 2, 0 } }] end)
-    fails("x[…]: a mask of shape (2) does not cover axis 1 of (3, 4)", function() return x[flame.tensor({ true, true })] end)
-    fails("x[…]: a key is a position, a range {first, last}, an index tensor or a mask, got boolean", function() return x[true] end)
+    fails("x[…]: a mask of shape (2) does not cover axis 1 of (3, 4)",
+      function() return x[flame.tensor({ true, true })] end)
+    fails("x[…]: a key is a position, a range {first, last}, an index tensor or a mask, got boolean",
+      function() return x[true] end)
   end)
   it("leaves the target unchanged in a write", function()
     local x = flame.zeros(2, { dtype = "i32" })
     fails("x[…]: 1.5 can not be stored in a tensor of i32", function() x[1] = 1.5 end)
-    fails('x[…]: a value of f32 can not be stored in a tensor of i32: use to("i32") first', function() x[1] = flame.ones({}) end)
+    fails('x[…]: a value of f32 can not be stored in a tensor of i32: use to("i32") first',
+      function() x[1] = flame.ones({}) end)
     assert.same({ 0, 0 }, x:totable())
   end)
   it("inside an index tensor is reported at the read, with the line that recorded it", function()

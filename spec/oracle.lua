@@ -23,15 +23,15 @@ local function rint(x)                                  -- halves to even
   local r = floor(x)
   local d = x - r
   if d > 0.5 or (d == 0.5 and r % 2 == 1) then r = r + 1 end
-  return r == 0 and x * 0.0 or r + 0.0
+  return r == 0 and x * 0.0 or r * 1.0
 end
-local function whole(x, r) return r == 0 and x * 0.0 or r + 0.0 end
+local function whole(x, r) return r == 0 and x * 0.0 or r * 1.0 end
 local function guarded(f) return function(x) if x ~= x or abs(x) >= 2^52 then return x end return whole(x, f(x)) end end
 local function trunc(x) return x < 0 and math.ceil(x) or floor(x) end
 
 function O.round(dtype, y, wide)
   if EPS[dtype] then
-    y = y + 0.0
+    y = y * 1.0
     if wide or dtype == "f64" or y ~= y or y == 0 then return y end
     y = to_f32(y)
     if dtype == "f32" or abs(y) == huge then return y end
@@ -142,12 +142,16 @@ local function apply(dtype, f, ulps, wide, ...)
     local y = f(v[1], v[2], v[3])
     for i = 1, #xs do
       if es[i] ~= 0 then
-        local keep = v[i]
-        v[i] = keep + es[i]; local up = f(v[1], v[2], v[3])
-        v[i] = keep - es[i]; local down = f(v[1], v[2], v[3])
+        local keep, other = v[i], v[3 - i] or 0
+        local probes = { keep + es[i], keep - es[i], abs(keep) <= es[i] and 0 * keep, abs(keep - other) <= es[i] + (es[3 - i] or 0) and other }
+        for _, p in pairs(probes) do
+          if p then
+            v[i] = p
+            local z = f(v[1], v[2], v[3])
+            if z ~= y then sum = sum + abs(z - y) end
+          end
+        end
         v[i] = keep
-        if up ~= y then sum = sum + abs(up - y) end
-        if down ~= y then sum = sum + abs(down - y) end
       end
     end
     y = round(dtype, y, wide)
@@ -181,7 +185,11 @@ local function number(n, dtype, wide)           -- of the register's width, not 
 end
 
 local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
-local function tanh(x) local t = math.exp(-2 * abs(x)); local y = (1 - t) / (1 + t); return x < 0 and -y or x == 0 and x or y end
+local function tanh(x)
+  local z = x * x
+  if z < 0.01 then return x * (1 - z * (1 / 3 - z * (2 / 15 - z * (17 / 315 - z * (62 / 2835 - z * (1382 / 155925)))))) end
+  local t = math.exp(-2 * abs(x)); local y = (1 - t) / (1 + t); return x < 0 and -y or y
+end
 local function isint(x) return math.type(x) == "integer" end
 local function near(f) return function(x) if isint(x) then return x end return f(x) end end
 --- name = { f, ulps, kind } with the kinds of the op table: F floats, N no bool, S any, T test, I integers
@@ -191,7 +199,7 @@ O.unary = {
   square = { function(x) return x * x end, 0, "N" }, sqrt = { function(x) return x < 0 and 0 / 0 or math.sqrt(x) end, 0, "F" },
   rsqrt = { function(x) return x < 0 and 0 / 0 or 1 / math.sqrt(x) end, 1, "F" }, reciprocal = { function(x) return 1 / x end, 0, "F" },
   exp = { math.exp, CLOSE, "F" }, log = { function(x) return x < 0 and 0 / 0 or math.log(x) end, CLOSE, "F" },
-  sin = { math.sin, CLOSE, "F" }, cos = { math.cos, CLOSE, "F" }, tanh = { tanh, CLOSE, "F" }, sigmoid = { sigmoid, CLOSE, "F" },
+  sin = { math.sin, CLOSE, "F" }, cos = { math.cos, CLOSE, "F" }, tanh = { tanh, 40, "F" }, sigmoid = { sigmoid, CLOSE, "F" },
   relu = { function(x) return x <= 0 and (isint(x) and 0 or 0.0) or x end, 0, "N" },
   floor = { near(guarded(floor)), 0, "N" }, ceil = { near(guarded(math.ceil)), 0, "N" },
   trunc = { near(guarded(trunc)), 0, "N" }, round = { near(rint), 0, "N" },
@@ -483,7 +491,8 @@ local function put(x, src, place, add, wide)
     if not list then return y, e end
     if not add then return list[#list][1], list[#list][2] end
     table.insert(list, 1, { y, e })
-    return folds.sum(list, x.dtype, wide)
+    y, e = folds.sum(list, x.dtype, wide)
+    return round(x.dtype, y, wide), e
   end)
 end
 function O.scatter(x, d, idx, src, add, wide)

@@ -14,7 +14,7 @@ local internal = flame.internal
 -- ---- chance ----------------------------------------------------------------------------------
 --- splitmix64: independent of the host's math.random.
 local function generator(seed)
-  local s = seed * 0x9E3779B97F4A7C15
+  local s = (seed * 0xD1342543DE82EF95 ~ seed >> 7) * 0xAF251AF3B0F025B5       -- apart from the next seed's
   local function bits()
     s = s + 0x9E3779B97F4A7C15
     local z = s
@@ -134,6 +134,7 @@ function M.bin(g)
     return s
   end
   s.b = pick(g, function(y) local t = O.joint(x.shape, y.shape); return t and O.numel(t) <= 2 * MOST end)
+  if not s.b then return nil end
   local y = x_of(g, s.b)
   local dtype = O.promote(x.dtype, y.dtype)
   if not fits(O.binary[op][3], dtype) then return nil end
@@ -146,11 +147,12 @@ function M.where(g)
   if not a then return nil end
   local x = x_of(g, a)
   local b = pick(g, function(y) return O.joint(x.shape, y.shape) end)
+  if not b then return nil end
   local t = O.joint(x.shape, x_of(g, b).shape)
   local s = { f = "where", a = a, b = b }
   if g.r.chance(0.3) and x_of(g, b).dtype ~= "bool" then s.n = random_number(g, x_of(g, b).dtype) return s end
   s.c = pick(g, function(y) return O.joint(t, y.shape) end)
-  if O.numel(O.joint(t, x_of(g, s.c).shape)) > 2 * MOST then return nil end
+  if not s.c or O.numel(O.joint(t, x_of(g, s.c).shape)) > 2 * MOST then return nil end
   return s
 end
 function M.clamp(g)
@@ -443,7 +445,7 @@ function M.inplace(g)
     if not t or table.concat(t, ",") ~= table.concat(x.shape, ",") then return false end
     return op == "copy" or O.promote(x.dtype, y.dtype) == x.dtype
   end)
-  return s
+  return s.b and s
 end
 function M.refuse(g)
   local a = pick(g, function(x, v) return v.view and x.dtype ~= "bool" end)

@@ -106,7 +106,8 @@ end, "e")
 def("nan_to_num", 2, function(x, o)
   need_tensor("nan_to_num", "x", x)
   if not is_float(x) then return x:clone() end
-  local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38, bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype]
+  local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
+    bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype]
   o = options("nan_to_num", o, { nan = 0.0, posinf = largest, neginf = -largest })
   local y = where(x:isnan(), o.nan, x)
   y = where(x:eq(math.huge), o.posinf, y)
@@ -200,7 +201,8 @@ local function broadcast_shape(op, list)
     shape[d] = 1
     for i = 1, #list do
       local s = list[i].shape[d - n + list[i].ndim] or 1
-      if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op, "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
+      if s ~= 1 and shape[d] ~= 1 and s ~= shape[d] then fail(op,
+        "sizes %d and %d of axis %d do not go together", shape[d], s, d) end
       if s ~= 1 then shape[d] = s end
     end
   end
@@ -377,7 +379,8 @@ add_product("baddbmm")
 def("trace", 1, function(x) return need_tensor("trace", "x", x):diagonal():sum() end)
 def("kron", 2, function(x, y)
   local a, b = need_tensor("kron", "x", x), need_tensor("kron", "y", y)
-  return (a:unsqueeze(2):unsqueeze(4) * b:unsqueeze(1):unsqueeze(3)):reshape(a.shape[1] * b.shape[1], a.shape[2] * b.shape[2]):clone()
+  return (a:unsqueeze(2):unsqueeze(4) * b:unsqueeze(1):unsqueeze(3)):reshape(a.shape[1] * b.shape[1],
+    a.shape[2] * b.shape[2]):clone()
 end)
 def("cdist", 2, function(x, y)
   local d = need_tensor("cdist", "x", x):unsqueeze(-2) - need_tensor("cdist", "y", y):unsqueeze(-3)
@@ -440,7 +443,8 @@ local function einsum_pair(a, ta, b, tb, want)
   for i = 1, nb + nm do shape[i] = xs[i] end
   for i = 1, #n do shape[nb + nm + i] = ys[nb + nk + i] end
   local rows, inner = product_of(xs, nb + 1, nb + nm), product_of(xs, nb + nm + 1, #xs)
-  local z = x:reshape(product_of(xs, 1, nb), rows, inner):matmul(y:reshape(product_of(ys, 1, nb), inner, product_of(ys, nb + nk + 1, #ys)))
+  local z = x:reshape(product_of(xs, 1, nb), rows, inner):matmul(y:reshape(product_of(ys, 1, nb), inner,
+    product_of(ys, nb + nk + 1, #ys)))
   return z:reshape(shape), batch .. m .. n
 end
 def("einsum", 16, function(spec, ...)

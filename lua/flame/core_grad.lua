@@ -54,7 +54,8 @@ local function make_map(xs, grads, allow_unused)
     elseif not x.requires_grad then
       fail("gradients", "input %d is not tracked: make it with requires_grad", i)
     else
-      fail("gradients", "input %d is not on a path to the result (detached, or never used); allow_unused = true skips it", i)
+      fail("gradients", "input %d is not on a path to the result (detached, or never used);" ..
+        " allow_unused = true skips it", i)
     end
   end
   asked[g] = { order = xs, unused = unused }
@@ -188,7 +189,8 @@ local function jacobian(f, x, create)
   for i = 1, n do
     local seed = flame.zeros_like(y):reshape(-1)
     seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }), 1):reshape(y.shape)
-    rows[i] = y.requires_grad and internal.gradients({ y }, { seed }, { x }, { retain_graph = true, create_graph = create })[1]
+    rows[i] = y.requires_grad and internal.gradients({ y }, { seed }, { x }, { retain_graph = true,
+      create_graph = create })[1]
       or flame.zeros_like(x)
   end
   return flame.stack(rows):reshape(shape):clone()
@@ -214,7 +216,8 @@ end
 --- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
 -- argument of forward, in order.
 def("func", 1, function(spec)
-  if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func", "need {name =, forward =, backward =}") end
+  if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func",
+    "need {name =, forward =, backward =}") end
   local name = spec.name or "func"
   return function(...)
     local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
@@ -268,7 +271,8 @@ end, "module")
 --- Weights that tell the elements of a result apart, the same at each call.
 local function weights(y)
   local n = math.max(y:numel(), 1)
-  return flame.arange(0, n - 1, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1, y:numel()):reshape(y.shape)
+  return flame.arange(0, n - 1, { dtype = y.dtype, device = y.device }):mul(0.7):cos():narrow(1, 1,
+    y:numel()):reshape(y.shape)
 end
 local function weighted(f, xs)
   local results, sum = table.pack(f(table.unpack(xs))), nil
@@ -317,7 +321,8 @@ local function check(f, xs, o, order)
       local a, n = analytic[i] or 0, numeric(f, own, k, i, o.eps)
       local excess = math.abs(a - n) - (o.atol + o.rtol * math.abs(n))
       if (excess > 0 or excess ~= excess) and (not worst or excess > worst.excess or excess ~= excess) then
-        worst = { excess = excess ~= excess and math.huge or excess, input = k, at = position_text(i, x.shape), a = a, n = n }
+        worst = { excess = excess ~= excess and math.huge or excess, input = k, at = position_text(i,
+          x.shape), a = a, n = n }
       end
     end
   end
@@ -336,7 +341,8 @@ def("gradcheck", 3, function(f, inputs, o)
     if not x:is_floating_point() then fail("gradcheck", "inputs[%d] is %s, need a float", i, x.dtype) end
     exact = exact and x.dtype == "f64"
   end
-  o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2, rtol = exact and 1e-3 or 2e-2, order = 1 })
+  o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2,
+    rtol = exact and 1e-3 or 2e-2, order = 1 })
   check(f, inputs, o, 1)
   if o.order == 2 then
     check(function(...)

@@ -112,7 +112,8 @@ def("group_norm", 5, function(x, groups, w, b, o)
   if type(w) == "table" then w, b = nil, nil elseif type(b) == "table" then b = nil end
   o = options("group_norm", o, { eps = 1e-5 })
   local shape = x.shape
-  if shape[2] % groups ~= 0 then fail("group_norm", "%d channels do not divide into %d groups", shape[2], groups) end
+  if shape[2] % groups ~= 0 then fail("group_norm", "%d channels do not divide into %d groups", shape[2],
+    groups) end
   local flat = x:reshape(shape[1], groups, -1)
   local centred = flat - flat:mean(3, { keepdim = true })
   local y = (centred * (flat:var(3, { correction = 0, keepdim = true }) + o.eps):rsqrt()):reshape(shape)

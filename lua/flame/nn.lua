@@ -221,10 +221,15 @@ function Module:zero_grad()
   for _, p in ipairs(self:parameters()) do p.grad = nil end
 end
 
---- Moves or converts every floating parameter and buffer inside the same handles.
----@param where string  device or dtype
+local float_names = { f64 = true, f32 = true, f16 = true, bf16 = true }
+
+--- Moves every parameter and buffer, or converts the floating ones, inside the same handles.
+---@param where string  device or floating dtype
 function Module:to(where)
-  for _, entry in ipairs(collect(self)) do entry[2]:to_(where) end
+  for _, entry in ipairs(collect(self)) do
+    local x = entry[2]
+    if not float_names[where] or float_names[x.dtype] then x:to_(where) end
+  end
   return self
 end
 

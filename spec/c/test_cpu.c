@@ -292,19 +292,21 @@ static int random_size(void) {
 static void random_space(sample *s) {
   fl_kernel *k = &s->k;
   const int wide = pick(12) == 0;
+  int64_t span;                         /* points, had no dim size 0: memory follows it */
   do {
     k->kind = (uint8_t)pick(3);
     k->nkept = (uint8_t)pick(4);
     k->nred = k->kind == FL_K_MAP ? 0 : (uint8_t)(1 + pick(2));
     if (k->kind == FL_K_COL && !k->nkept) k->nkept = 1;
-    k->rows = k->n = 1;
+    k->rows = k->n = span = 1;
     for (int d = 0; d < k->nkept + k->nred; d++) {
       k->size[d] = random_size();
       if (wide && d == k->nkept && k->nred) k->size[d] = 3000 + pick(90000);
       *(d < k->nkept ? &k->rows : &k->n) *= k->size[d];
+      span *= k->size[d] ? k->size[d] : 1;
     }
     k->points = k->rows * k->n;
-  } while (k->points > (wide ? 200000 : 30000) || k->rows > 30000 || k->n > 200000);
+  } while (span > (wide ? 200000 : 30000) || k->rows > 30000 || k->n > 200000);
 }
 
 static sample *random_kernel(long seed, int wrong) {

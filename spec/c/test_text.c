@@ -4,6 +4,7 @@
 ** GPU is needed), keys that depend on the structure alone, and parameters that match it.
 **   test_text --golden DIR   writes the texts of the typical kernels to DIR
 **   test_text --print NAME   prints one of them
+**   test_text --all          compiles more dtypes
 */
 #include "make_kernel.h"
 #include "cuda/embedded.h"
@@ -96,6 +97,7 @@ static void compile(const nvrtc *n, const char *source, const char *what) {
 /* ---- a source of many kernels ---------------------------------------------------------------- */
 
 static const nvrtc *rtc;
+static int thorough;                        /* --all: every dtype, half a minute more */
 static fl_text source;
 static int count;
 
@@ -297,7 +299,7 @@ static void every_op(int dtype) {
 static void every_cast(void) {
   static maker m;
   const int64_t size[] = { 1000 };
-  for (int from = 0; from < FLAME_DTYPE_COUNT; from++) {
+  for (int from = 0; from < FLAME_DTYPE_COUNT; from += thorough ? 1 : 2) {
     mk_begin(&m, FL_K_MAP, 1, 0, size);
     const int x = mk_load(&m, mk_operand(&m, from, 1, NULL), 1);
     for (int to = 0; to < FLAME_DTYPE_COUNT; to++) mk_out(&m, mk_cast(&m, to, x), 1);
@@ -338,7 +340,8 @@ static void every_random(void) {
     mk_out(&m, mk_random(&m, FL_OP_normal, dtypes[d], i, a, b), 3);
   }
   const int a = mk_scalar(&m, FLAME_I64), b = mk_scalar(&m, FLAME_I64);
-  for (int d = 0; d < FLAME_DTYPE_COUNT; d++) mk_out(&m, mk_random(&m, FL_OP_randint, d, i, a, b), 3);
+  for (int d = 0; d < FLAME_DTYPE_COUNT; d += thorough ? 1 : 4)
+    mk_out(&m, mk_random(&m, FL_OP_randint, d, i, a, b), 3);
   add(&m, 0);
 }
 
@@ -402,10 +405,10 @@ static void compile_all(void) {
   end_source("row lengths");
   begin_source();
   for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {
-    every_reduction(FL_K_ROW, d, d % 2 ? 20 : 1000);
-    every_reduction(FL_K_COL, d, 600);
+    if (thorough || d % 3 == 1) every_reduction(FL_K_ROW, d, d % 2 ? 20 : 100);
+    if (thorough || d % 3 == 2) every_reduction(FL_K_COL, d, 600);
   }
-  every_reduction(FL_K_ROW, FLAME_F32, 5000);
+  if (thorough) every_reduction(FL_K_ROW, FLAME_F32, 5000);
   every_reduction(FL_K_ROW, FLAME_F64, 100000);
   end_source("reductions");
   begin_source();
@@ -417,9 +420,9 @@ static void compile_all(void) {
 }
 
 static void compile_ops(void) {
-  static const int groups[][3] = { { FLAME_F32, FLAME_BF16, -1 }, { FLAME_I64, FLAME_I32, FLAME_BOOL },
-                                   { FLAME_F64, -1, -1 }, { FLAME_U8, FLAME_I8, FLAME_I16 } };
-  for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+  static const int groups[][3] = { { FLAME_F32, FLAME_I64, FLAME_I32 }, { FLAME_F64, -1, -1 },
+                                   { FLAME_BF16, FLAME_F16, FLAME_BOOL }, { FLAME_U8, FLAME_I8, FLAME_I16 } };
+  for (int g = 0; g < (thorough ? 4 : 1); g++) {
     begin_source();
     for (int i = 0; i < 3; i++) if (groups[g][i] >= 0) every_op(groups[g][i]);
     end_source("ops");
@@ -572,6 +575,7 @@ int main(int argc, char **argv) {
     fputs(fl_text_str(&t), stdout);
     return 0;
   }
+  thorough = argc == 2 && !strcmp(argv[1], "--all");
   if (nvrtc_open(&n)) rtc = &n;
   else printf("text: no NVRTC here, texts are not compiled\n");
   test_keys();
@@ -580,7 +584,7 @@ int main(int argc, char **argv) {
   else printf("text: spec/golden not found from here, not compared\n");
   compile_steps();
   compile_all();
-  if (argc < 2 || strcmp(argv[1], "--quick")) compile_ops();
+  compile_ops();
   check(mem.live_bytes == 0, "no memory is left");
   printf("text: %d passed, %d failed\n", passed, failed);
   return failed != 0;

@@ -129,8 +129,11 @@ static void open_libraries(lua_State *L, int flags) {
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
   luaL_openlibs(L);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
+  lua_setfield(L, -2, "flame");
   luaL_requiref(L, "flame", luaopen_flame, 1);
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }
 
 /* What is left to do once the options are carried out. Returns success. */

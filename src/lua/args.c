@@ -10,7 +10,8 @@
 static const char *found(lua_State *L, int i) {
   if (lua_type(L, i) == LUA_TNONE) return "nothing";
   if (lua_type(L, i) == LUA_TSTRING) return lua_pushfstring(L, "string '%s'", lua_tostring(L, i));
-  if (lua_type(L, i) == LUA_TNUMBER) return lua_pushfstring(L, "number %s", luaL_tolstring(L, i, NULL));
+  if (lua_type(L, i) == LUA_TNUMBER) return lua_pushfstring(L, "number %s",
+      luaL_tolstring(L, i, NULL));
   return luaL_typename(L, i);
 }
 
@@ -65,7 +66,8 @@ int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int
 }
 
 double fl_arg_num(lua_State *L, int i, const char *op, const char *name) {
-  if (lua_type(L, i) != LUA_TNUMBER) fl_lua_fail(L, op, "%s must be a number, got %s", name, found(L, i));
+  if (lua_type(L, i) != LUA_TNUMBER) fl_lua_fail(L, op, "%s must be a number, got %s", name,
+      found(L, i));
   return lua_tonumber(L, i);
 }
 
@@ -74,14 +76,16 @@ double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, doub
 }
 
 const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name) {
-  if (lua_type(L, i) != LUA_TSTRING) fl_lua_fail(L, op, "%s must be a string, got %s", name, found(L, i));
+  if (lua_type(L, i) != LUA_TSTRING) fl_lua_fail(L, op, "%s must be a string, got %s", name,
+      found(L, i));
   return lua_tostring(L, i);
 }
 
 int fl_arg_dtype(lua_State *L, int i, const char *op) {
   const int d = fl_dtype_of_name(fl_arg_string(L, i, op, "dtype"));
   if (d < 0)
-    fl_lua_fail(L, op, "no dtype '%s': f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool", lua_tostring(L, i));
+    fl_lua_fail(L, op, "no dtype '%s': f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool",
+        lua_tostring(L, i));
   return d;
 }
 
@@ -152,14 +156,16 @@ static int is_word(const char *names, const char *name, size_t n) {
 
 void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   if (lua_isnoneornil(L, i)) return;
-  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "options must be a table, got %s", found(L, i));
+  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "options must be a table, got %s",
+      found(L, i));
   i = lua_absindex(L, i);
   lua_pushnil(L);
   while (lua_next(L, i)) {
     lua_pop(L, 1);
     size_t n = 0;
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
-    if (name == NULL) fl_lua_fail(L, op, "options have names (%s), got a key %s", names, found(L, -1));
+    if (name == NULL) fl_lua_fail(L, op, "options have names (%s), got a key %s", names,
+        found(L, -1));
     if (!is_word(names, name, n)) fl_lua_fail(L, op, "no option '%s', there is: %s", name, names);
   }
 }
@@ -176,7 +182,8 @@ int fl_option(lua_State *L, int i, const char *name) {
 
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise) {
   const int t = fl_option(L, i, name);
-  if (t != LUA_TNIL && t != LUA_TBOOLEAN) fl_lua_fail(L, op, "%s must be true or false, got %s", name, found(L, -1));
+  if (t != LUA_TNIL && t != LUA_TBOOLEAN) fl_lua_fail(L, op,
+      "%s must be true or false, got %s", name, found(L, -1));
   const int v = t == LUA_TNIL ? otherwise : lua_toboolean(L, -1);
   lua_pop(L, 1);
   return v;
@@ -213,7 +220,8 @@ static int is_empty(lua_State *L, int i) {
 int fl_tail_options(lua_State *L, int *top) {
   *top = lua_gettop(L);
   if (*top == 0 || lua_type(L, *top) != LUA_TTABLE) return 0;
-  const int follows = *top > 1 && (lua_type(L, *top - 1) == LUA_TTABLE || lua_type(L, *top - 1) == LUA_TNUMBER);
+  const int follows = *top > 1 && (lua_type(L, *top - 1) == LUA_TTABLE || lua_type(L,
+      *top - 1) == LUA_TNUMBER);
   if (!fl_is_options(L, *top) && !(follows && is_empty(L, *top))) return 0;
   return (*top)--;
 }
@@ -228,12 +236,14 @@ void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, 
     if (list) lua_rawgeti(L, first, k + 1);
     else lua_pushvalue(L, first + k);
     s->at[k] = fl_arg_int(L, lua_gettop(L), op, "size");
-    if (s->at[k] < least) fl_lua_fail(L, op, "size %lld of axis %d is negative", (long long)s->at[k], k + 1);
+    if (s->at[k] < least) fl_lua_fail(L, op, "size %lld of axis %d is negative",
+        (long long)s->at[k], k + 1);
     lua_pop(L, 1);
   }
   if (least >= 0 && fl_numel(s->n, s->at) < 0) {
     char text[192];
-    fl_lua_fail(L, op, "shape %s has more elements than can be counted", fl_shape_text(text, s->n, s->at));
+    fl_lua_fail(L, op, "shape %s has more elements than can be counted", fl_shape_text(text,
+        s->n, s->at));
   }
 }
 
@@ -261,8 +271,10 @@ void fl_push_scalar(lua_State *L, int dtype, fl_scalar v) {
 }
 
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v) {
-  static const int64_t low[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MIN, INT32_MIN, INT16_MIN, INT8_MIN, 0, 0 };
-  static const int64_t high[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MAX, INT32_MAX, INT16_MAX, INT8_MAX, UINT8_MAX, 1 };
+  static const int64_t low[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MIN, INT32_MIN,
+      INT16_MIN, INT8_MIN, 0, 0 };
+  static const int64_t high[FLAME_DTYPE_COUNT] = { 0, 0, 0, 0, INT64_MAX, INT32_MAX,
+      INT16_MAX, INT8_MAX, UINT8_MAX, 1 };
   if (fl_is_float(dtype)) {
     v->d = a->d;
     return 1;
@@ -282,7 +294,8 @@ int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]) {
   fl_operand_arg a = { NULL, lua_isinteger(L, i), 0, lua_tonumber(L, i) };
   if (a.isint) a.i = lua_tointeger(L, i);
   if (fl_value_fits(&a, dtype, v)) return 1;
-  if (a.isint) snprintf(why, 96, "%lld is not in the range of %s", (long long)a.i, fl_dtype_name(dtype));
+  if (a.isint) snprintf(why, 96, "%lld is not in the range of %s", (long long)a.i,
+      fl_dtype_name(dtype));
   else snprintf(why, 96, "%.14g is not an integer in the range of %s", a.d, fl_dtype_name(dtype));
   return 0;
 }
@@ -292,14 +305,17 @@ fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, cons
   if (a->box == NULL) {
     fl_scalar v;
     if (fl_value_fits(a, like->dtype, &v)) return n_fill(c, like->dtype, like->device, 0, NULL, v);
-    if (a->isint) FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%lld is not in the range of %s", (long long)a->i, fl_dtype_name(like->dtype));
-    else FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%.14g can not be stored in a tensor of %s", a->d, fl_dtype_name(like->dtype));
+    if (a->isint) FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%lld is not in the range of %s",
+        (long long)a->i, fl_dtype_name(like->dtype));
+    else FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%.14g can not be stored in a tensor of %s",
+        a->d, fl_dtype_name(like->dtype));
     return NULL;
   }
   fl_node *v = node_of(b, a->box);
   if (v == NULL) return NULL;
   if (fl_is_float(v->dtype) && !fl_is_float(like->dtype)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "a value of %s can not be stored in a tensor of %s: use to(\"%s\") first",
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+        "a value of %s can not be stored in a tensor of %s: use to(\"%s\") first",
             fl_dtype_name(v->dtype), fl_dtype_name(like->dtype), fl_dtype_name(like->dtype));
     return NULL;
   }
@@ -307,14 +323,16 @@ fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, cons
     char have[16], want[16];
     fl_device_name(v->device, have);
     fl_device_name(like->device, want);
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is on %s and the value on %s; use value:to(x.device)", want, have);
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+        "x is on %s and the value on %s; use value:to(x.device)", want, have);
     return NULL;
   }
   return n_cast(v, like->dtype);
 }
 
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out) {
-  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "%s must be a list of tensors, got %s", name, found(L, i));
+  if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op,
+      "%s must be a list of tensors, got %s", name, found(L, i));
   const int n = (int)lua_rawlen(L, i);
   if (n > max) fl_lua_fail(L, op, "%s has %d tensors, at most %d", name, n, max);
   for (int k = 0; k < n; k++) {

@@ -34,7 +34,8 @@ static int g_gradients(lua_State *L) {
   static const char op[] = "gradients";
   const fl_backward how = how_of(L, 4, op);
   const int nr = (int)luaL_len(L, 1), nw = (int)luaL_len(L, 3), has_seeds = !lua_isnil(L, 2);
-  fl_box **boxes = (fl_box **)lua_newuserdatauv(L, (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);
+  fl_box **boxes = (fl_box **)lua_newuserdatauv(L,
+      (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);
   fl_box **seeds = boxes + nr, **wrt = seeds + nr, **outs = wrt + nw;
   fl_node **nodes = (fl_node **)(void *)(outs + nw);
   fl_arg_list(L, 1, op, "roots", nr, boxes);
@@ -48,9 +49,11 @@ static int g_gradients(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node **rn = nodes, **sn = rn + nr, **wn = sn + nr, **on = wn + nw;
   int ok = 1;
-  for (int i = 0; i < nr; i++) ok = (rn[i] = node_of(b, boxes[i])) && (!has_seeds || (sn[i] = node_of(b, seeds[i]))) && ok;
+  for (int i = 0; i < nr; i++) ok = (rn[i] = node_of(b,
+      boxes[i])) && (!has_seeds || (sn[i] = node_of(b, seeds[i]))) && ok;
   for (int i = 0; i < nw; i++) ok = (wn[i] = node_of(b, wrt[i])) && ok;
-  flame_status e = ok ? fl_gradients(b->c, nr, rn, has_seeds ? sn : NULL, nw, wn, on, how) : b->c->err.code;
+  flame_status e = ok ? fl_gradients(b->c, nr, rn, has_seeds ? sn : NULL, nw, wn, on,
+      how) : b->c->err.code;
   for (int i = 0; e == FLAME_OK && i < nw; i++) {
     if (on[i] != NULL && (outs[i]->t = fl_tensor_new(b->c, on[i])) == NULL) e = b->c->err.code;
   }
@@ -68,7 +71,8 @@ static int g_retain_grad(lua_State *L) {
   fl_arg_count(L, 1, "retain_grad");
   fl_box *x = fl_arg_tensor(L, 1, "retain_grad", "x");
   fl_node *n = x->t->node;
-  if (n->entry == NULL) return fl_lua_fail(L, "retain_grad", "x is not tracked: nothing leads from it to a gradient");
+  if (n->entry == NULL) return fl_lua_fail(L, "retain_grad",
+      "x is not tracked: nothing leads from it to a gradient");
   if (!n->entry->leaf) {
     x->t->retain = 1;
     n->entry->handle = x->t;
@@ -113,7 +117,8 @@ static int mode(lua_State *L, int on) {
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int with = !lua_isnoneornil(L, 1);
   if (with && !lua_isfunction(L, 1))
-    return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s", luaL_typename(L, 1));
+    return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s",
+        luaL_typename(L, 1));
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
   g->open = 0;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
@@ -175,14 +180,16 @@ static int custom_trampoline(lua_State *L) {
     if (!lua_toboolean(L, at)) continue;
     fl_box *x = box_at(L, at);
     if (x == NULL || x->t == NULL || x->t->node == NULL)
-      return luaL_error(L, "func: gradient %d of backward is a %s, need a tensor or nil", i + 1, luaL_typename(L, at));
+      return luaL_error(L, "func: gradient %d of backward is a %s, need a tensor or nil",
+          i + 1, luaL_typename(L, at));
     call->gin[i] = n_alias(x->t->node);
     if (call->gin[i] == NULL) return luaL_error(L, "func: no gradient %d", i + 1);
   }
   return 0;
 }
 
-static flame_status custom_backward(flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin) {
+static flame_status custom_backward(flame_context *c, void *arg, int which, fl_node *g,
+    int nin, fl_node **gin) {
   script_function *f = (script_function *)arg;
   custom_call call = { f, which, nin, g, gin };
   (void)c;
@@ -205,7 +212,8 @@ static fl_custom *custom_new(fl_lua *b, int ref) {
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
   const int nv = (int)luaL_len(L, 1), ni = (int)luaL_len(L, 2);
-  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(2 * nv + 2 * ni + 1) * sizeof(void *), 0);
+  fl_box **values = (fl_box **)lua_newuserdatauv(L,
+      (size_t)(2 * nv + 2 * ni + 1) * sizeof(void *), 0);
   fl_box **inputs = values + nv, **outs = inputs + ni;
   fl_node **in = (fl_node **)(void *)(outs + nv);
   fl_arg_list(L, 1, "func", "values", nv, values);
@@ -251,7 +259,8 @@ static int hook_trampoline(lua_State *L) {
       lua_call(L, 1, 1);
       fl_box *x = box_at(L, -1);
       if (x != NULL && x->t != NULL && x->t->node != NULL) lua_replace(L, 3);
-      else if (!lua_isnil(L, -1)) return luaL_error(L, "register_hook: a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
+      else if (!lua_isnil(L, -1)) return luaL_error(L,
+          "register_hook: a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
     }
     lua_settop(L, 3);
   }
@@ -294,8 +303,10 @@ static int g_register_hook(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "register_hook");
   fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
-  if (!lua_isfunction(L, 2)) return fl_lua_fail(L, "register_hook", "need a function, got %s", luaL_typename(L, 2));
-  if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook", "x is not tracked: it gets no gradient");
+  if (!lua_isfunction(L, 2)) return fl_lua_fail(L, "register_hook",
+      "need a function, got %s", luaL_typename(L, 2));
+  if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook",
+      "x is not tracked: it gets no gradient");
   if (x->t->node->entry->hooks == NULL) {
     lua_newtable(L);
     const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -319,7 +330,8 @@ static int g_register_hook(lua_State *L) {
 const fl_lua_reg fl_reg_grad[] = {
   { "backward", g_backward, FL_IN_METHODS }, { "retain_grad", g_retain_grad, FL_IN_METHODS },
   { "register_hook", g_register_hook, FL_IN_METHODS }, { "no_grad", g_no_grad, FL_IN_MODULE },
-  { "enable_grad", g_enable_grad, FL_IN_MODULE }, { "is_grad_enabled", g_is_grad_enabled, FL_IN_MODULE },
+  { "enable_grad", g_enable_grad, FL_IN_MODULE }, { "is_grad_enabled", g_is_grad_enabled,
+      FL_IN_MODULE },
   { NULL, NULL, 0 }
 };
 const fl_lua_reg fl_reg_internal[] = {

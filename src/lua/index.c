@@ -24,7 +24,8 @@ typedef struct key {
 static int64_t checked(lua_State *L, int64_t i, int64_t n, int axis, int64_t low, int64_t high) {
   const int64_t at = i < 0 ? n + 1 + i : i;
   if (at < low || at > high || (i < 0 && at < 1))
-    fl_lua_fail(L, op_name, "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
+    fl_lua_fail(L, op_name,
+        "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
                 (long long)i, axis + 1, (long long)n, (long long)n, (long long)n);
   return at;
 }
@@ -39,7 +40,8 @@ static int64_t range_number(lua_State *L, int i, int k) {
 /* {}, {i}, {first, last}, {first, last, step} at stack index i. */
 static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
   const int count = (int)lua_rawlen(L, i);
-  if (count > 3) fl_lua_fail(L, op_name, "%d numbers for one axis: a list of positions is an index tensor", count);
+  if (count > 3) fl_lua_fail(L, op_name,
+      "%d numbers for one axis: a list of positions is an index tensor", count);
   if (fl_is_options(L, i)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
   if (count == 0) return;
   k->whole = 0;
@@ -59,14 +61,17 @@ static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
 /* One past the end, asked for by a C function: ipairs, which stops at nil alone. */
 static void check_ipairs(lua_State *L, int i, int64_t n) {
   lua_Debug ar;
-  if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S", &ar) || ar.what[0] != 'C') return;
-  fl_lua_fail(L, op_name, "ipairs can not know where a tensor ends: use pairs(x), or for i = 1, #x");
+  if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S",
+      &ar) || ar.what[0] != 'C') return;
+  fl_lua_fail(L, op_name,
+      "ipairs can not know where a tensor ends: use pairs(x), or for i = 1, #x");
 }
 
 /* The item at stack index i for 'axis'; returns the next axis. */
 static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) {
   if (axis >= l->rank)
-    fl_lua_fail(L, op_name, "too many positions for a tensor with %d %s%s", l->rank, l->rank == 1 ? "axis" : "axes",
+    fl_lua_fail(L, op_name, "too many positions for a tensor with %d %s%s", l->rank,
+        l->rank == 1 ? "axis" : "axes",
                 l->rank == 1 ? ": a list of positions is an index tensor" : "");
   const int64_t n = l->size[axis];
   if (lua_type(L, i) == LUA_TNUMBER) {
@@ -82,18 +87,22 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
     return axis + 1;
   }
   if (box_at(L, i) == NULL)
-    fl_lua_fail(L, op_name, "a key is a position, a range {first, last}, an index tensor or a mask, got %s", luaL_typename(L, i));
+    fl_lua_fail(L, op_name,
+        "a key is a position, a range {first, last}, an index tensor or a mask, got %s",
+        luaL_typename(L, i));
   fl_box *x = fl_arg_tensor(L, i, op_name, "the index");
   const fl_node *idx = x->t->node;
   char a[192], c[192];
-  if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name, "an index tensor must hold integers, got %s", fl_dtype_name(idx->dtype));
+  if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name,
+      "an index tensor must hold integers, got %s", fl_dtype_name(idx->dtype));
   k->items[k->nitem].axis = axis;
   k->items[k->nitem++].box = x;
   if (idx->dtype != FLAME_BOOL) return axis + 1;
   if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis: use flame.where");
   for (int d = 0; d < idx->shape->rank; d++) {
     if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
-      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s", fl_lua_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
+      fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s",
+          fl_lua_shape_of(a, idx), axis + d + 1, fl_shape_text(c, l->rank, l->size));
   }
   return axis + idx->shape->rank;
 }
@@ -124,7 +133,9 @@ static void read_key(lua_State *L, key *k, const fl_layout *l) {
   }
   if (fl_is_options(L, 2)) fl_lua_fail(L, op_name, "a key is made of positions, not of names");
   const int n = (int)lua_rawlen(L, 2), base = lua_gettop(L);
-  if (n > l->rank) fl_lua_fail(L, op_name, "%d positions for a tensor with %d %s (a list of positions is an index tensor)", n, l->rank, l->rank == 1 ? "axis" : "axes");
+  if (n > l->rank) fl_lua_fail(L, op_name,
+      "%d positions for a tensor with %d %s (a list of positions is an index tensor)", n,
+      l->rank, l->rank == 1 ? "axis" : "axes");
   luaL_checkstack(L, n + 4, "too many positions");
   for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
   read_items(L, base + 1, base + n, k, l);
@@ -143,7 +154,8 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
   int ok = fl_read_node(c, mask, bits, (size_t)n) == FLAME_OK;
   for (int64_t i = 0; ok && i < n; i++) count += bits[i] != 0;
   int64_t *at = ok ? (int64_t *)fl_alloc(&c->mem, (size_t)(count + 1) * sizeof *at) : NULL;
-  if (ok && at == NULL) ok = (FL_FAIL(c, FLAME_NO_MEMORY, "nonzero", "no host memory for positions"), 0);
+  if (ok && at == NULL) ok = (FL_FAIL(c, FLAME_NO_MEMORY, "nonzero",
+      "no host memory for positions"), 0);
   int64_t below = n;
   for (int d = 0; ok && d < axes; d++) {
     const int64_t size = axes == 1 ? n : mask->shape->size[d];
@@ -267,7 +279,8 @@ static fl_node *lone_mask(fl_lua *b, const key *k, const fl_node *x) {
   if (!k->whole || k->nitem != 1 || k->items[0].axis != 0) return NULL;
   fl_node *mask = node_of(b, k->items[0].box);
   if (mask == NULL || mask->dtype != FLAME_BOOL) return NULL;
-  for (int a = mask->shape->rank; a < x->shape->rank && mask; a++) mask = n_unsqueeze(mask, mask->shape->rank);
+  for (int a = mask->shape->rank; a < x->shape->rank && mask; a++) mask = n_unsqueeze(mask,
+      mask->shape->rank);
   return mask;
 }
 
@@ -301,7 +314,8 @@ int fl_index_set(lua_State *L) {
   key k;
   fl_box *x = fl_arg_tensor(L, 1, op_name, "x");
   read_key(L, &k, x->t->node->shape);
-  const fl_operand_arg v = lua_isboolean(L, 3) ? (fl_operand_arg){ NULL, 1, lua_toboolean(L, 3), lua_toboolean(L, 3) }
+  const fl_operand_arg v = lua_isboolean(L, 3) ? (fl_operand_arg){ NULL, 1, lua_toboolean(L,
+      3), lua_toboolean(L, 3) }
                                                : fl_arg_operand(L, 3, op_name, "the value");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
@@ -328,7 +342,8 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   a->src = fl_arg_operand(L, 4, op, how == INDEX_FILL ? "value" : "src");
   fl_check_options(L, 5, op, "alpha");
   a->alpha = fl_option_num(L, 5, op, "alpha", 1);
-  if (how >= INDEX_ADD && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op, "index must have one axis");
+  if (how >= INDEX_ADD && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
+      "index must have one axis");
 }
 
 static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a) {
@@ -342,7 +357,8 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   if (src != NULL && a->alpha != 1) src = n_mul(src, n_num(b->c, a->alpha));
   if (src == NULL) return NULL;
   if (how == SCATTER || how == SCATTER_ADD) {
-    if (src->shape->rank == 0 && idx->shape->rank > 0) src = n_expand(src, idx->shape->rank, idx->shape->size);
+    if (src->shape->rank == 0 && idx->shape->rank > 0) src = n_expand(src, idx->shape->rank,
+        idx->shape->size);
     return src ? n_scatter_axis(x, a->axis, i, src, how == SCATTER_ADD) : NULL;
   }
   return n_put_axis(x, a->axis, i, src, how == INDEX_ADD);
@@ -382,7 +398,8 @@ BOTH_FORMS(index_fill, INDEX_FILL)
 static int i_take(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "take");
-  fl_box *x = fl_arg_tensor(L, 1, "take", "x"), *idx = fl_arg_tensor(L, 2, "take", "index"), *out = fl_box_new(L);
+  fl_box *x = fl_arg_tensor(L, 1, "take", "x"), *idx = fl_arg_tensor(L, 2, "take", "index"),
+      *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *i = node_of(b, idx);
   i = n && i ? n_index(i, n->shape->numel, FL_INDEX_NEGATIVE, "take") : NULL;
@@ -396,7 +413,8 @@ static void need_bool(lua_State *L, const fl_box *mask, const char *op) {
     fl_lua_fail(L, op, "mask must be bool, got %s", fl_dtype_name(mask->t->node->dtype));
 }
 
-static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg *v, const char *op) {
+static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg *v,
+    const char *op) {
   fl_node *n = node_of(b, x), *c = node_of(b, mask);
   fl_node *value = n && c ? fl_stored_value(b, v, n, op) : NULL;
   return value ? n_where(c, value, n) : NULL;
@@ -405,7 +423,8 @@ static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg 
 static int i_masked_fill(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 3, "masked_fill");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_fill", "x"), *mask = fl_arg_tensor(L, 2, "masked_fill", "mask");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_fill", "x"), *mask = fl_arg_tensor(L, 2,
+      "masked_fill", "mask");
   const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill", "value");
   need_bool(L, mask, "masked_fill");
   fl_box *out = fl_box_new(L);
@@ -416,7 +435,8 @@ static int i_masked_fill(lua_State *L) {
 static int i_masked_fill_(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 3, "masked_fill_");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_fill_", "x"), *mask = fl_arg_tensor(L, 2, "masked_fill_", "mask");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_fill_", "x"), *mask = fl_arg_tensor(L, 2,
+      "masked_fill_", "mask");
   const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill_", "value");
   need_bool(L, mask, "masked_fill_");
   const int64_t m = fl_lua_enter(L, b);
@@ -430,7 +450,8 @@ static int i_masked_fill_(lua_State *L) {
 static int common_shape(const fl_layout *p, const fl_layout *q, fl_sizes *s) {
   s->n = p->rank > q->rank ? p->rank : q->rank;
   for (int k = 1; k <= s->n; k++) {
-    const int64_t u = k <= p->rank ? p->size[p->rank - k] : 1, v = k <= q->rank ? q->size[q->rank - k] : 1;
+    const int64_t u = k <= p->rank ? p->size[p->rank - k] : 1,
+        v = k <= q->rank ? q->size[q->rank - k] : 1;
     if (u != v && u != 1 && v != 1) return 0;
     s->at[s->n - k] = u == 1 ? v : u;
   }
@@ -442,10 +463,12 @@ static int i_masked_select(lua_State *L) {
   fl_sizes s;
   char t[192], u[192];
   fl_arg_count(L, 2, "masked_select");
-  fl_box *x = fl_arg_tensor(L, 1, "masked_select", "x"), *mask = fl_arg_tensor(L, 2, "masked_select", "mask");
+  fl_box *x = fl_arg_tensor(L, 1, "masked_select", "x"), *mask = fl_arg_tensor(L, 2,
+      "masked_select", "mask");
   need_bool(L, mask, "masked_select");
   if (!common_shape(x->t->node->shape, mask->t->node->shape, &s))
-    fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together", fl_lua_shape_of(t, x->t->node), fl_lua_shape_of(u, mask->t->node));
+    fl_lua_fail(L, "masked_select", "shapes %s and %s do not go together",
+        fl_lua_shape_of(t, x->t->node), fl_lua_shape_of(u, mask->t->node));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *k = node_of(b, mask), *at = NULL;
@@ -460,7 +483,8 @@ static int i_nonzero(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 1, "nonzero");
   fl_box *x = fl_arg_tensor(L, 1, "nonzero", "x");
-  if (x->t->node->shape->rank == 0) return fl_lua_fail(L, "nonzero", "a 0-d tensor has no positions");
+  if (x->t->node->shape->rank == 0) return fl_lua_fail(L, "nonzero",
+      "a 0-d tensor has no positions");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *at[FL_MAX_AXES], *y = NULL;
@@ -479,6 +503,7 @@ const fl_lua_reg fl_reg_index[] = {
   { "index_copy", i_index_copy, FL_IN_BOTH }, { "index_copy_", i_index_copy_, FL_IN_METHODS },
   { "index_fill", i_index_fill, FL_IN_BOTH }, { "index_fill_", i_index_fill_, FL_IN_METHODS },
   { "take", i_take, FL_IN_BOTH }, { "masked_fill", i_masked_fill, FL_IN_BOTH },
-  { "masked_fill_", i_masked_fill_, FL_IN_METHODS }, { "masked_select", i_masked_select, FL_IN_BOTH },
+  { "masked_fill_", i_masked_fill_, FL_IN_METHODS }, { "masked_select", i_masked_select,
+      FL_IN_BOTH },
   { "nonzero", i_nonzero, FL_IN_BOTH }, { NULL, NULL, 0 }
 };

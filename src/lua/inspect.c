@@ -56,7 +56,8 @@ static int x_memory(lua_State *L) {
   flame_context *c = context(L);
   int d = c->default_device;
   fl_arg_count(L, 1, "memory");
-  if (!lua_isnoneornil(L, 1) && strcmp(fl_arg_string(L, 1, "memory", "device"), "reset_peak") == 0) {
+  if (!lua_isnoneornil(L, 1) && strcmp(fl_arg_string(L, 1, "memory", "device"),
+      "reset_peak") == 0) {
     memcpy(c->peak_bytes, c->live_bytes, sizeof c->peak_bytes);
     c->mem.peak_bytes = c->mem.live_bytes;
     return 0;
@@ -64,7 +65,8 @@ static int x_memory(lua_State *L) {
   if (!lua_isnoneornil(L, 1)) d = fl_arg_device(L, 1, "memory");
   fl_engine *e = (fl_engine *)c->engine;
   int64_t unused = 0, reserved = c->live_bytes[d];
-  if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d], &unused, &reserved);
+  if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d],
+      &unused, &reserved);
   lua_createtable(L, 0, 7);
   set_int(L, "allocated", c->live_bytes[d]);
   set_int(L, "reserved", reserved);
@@ -89,7 +91,8 @@ static int x_info(lua_State *L) {
   if (n > 0) lua_pushfstring(L, "cuda: %d device%s\n", n, n == 1 ? "" : "s");
   else lua_pushfstring(L, "cuda: none (%s)\n", reason[0] ? reason : "no driver");
   luaL_addvalue(&out);
-  lua_pushfstring(L, "memory: %I bytes in %I tensors, %I bytes of the host\n", (LUAI_UACINT)live_bytes(c),
+  lua_pushfstring(L, "memory: %I bytes in %I tensors, %I bytes of the host\n",
+      (LUAI_UACINT)live_bytes(c),
                   (LUAI_UACINT)c->tensors.live, (LUAI_UACINT)c->mem.live_bytes);
   luaL_addvalue(&out);
   for (int k = 0; k < FL_ENV_COUNT; k++) {
@@ -161,11 +164,13 @@ static int x_rng_state(lua_State *L) {
     set_int(L, "counter", (int64_t)c->rng.counter);
     return 1;
   }
-  if (lua_type(L, 1) != LUA_TTABLE) return fl_lua_fail(L, "rng_state", "need a table of rng_state(), got %s", luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TTABLE) return fl_lua_fail(L, "rng_state",
+      "need a table of rng_state(), got %s", luaL_typename(L, 1));
   lua_getfield(L, 1, "seed");
   lua_getfield(L, 1, "counter");
   const int top = lua_gettop(L);
-  const int64_t seed = fl_arg_int(L, top - 1, "rng_state", "seed"), counter = fl_arg_int(L, top, "rng_state", "counter");
+  const int64_t seed = fl_arg_int(L, top - 1, "rng_state", "seed"), counter = fl_arg_int(L,
+      top, "rng_state", "counter");
   c->rng.seed = (uint64_t)seed;
   c->rng.counter = (uint64_t)counter;
   return 0;
@@ -246,7 +251,8 @@ static int x_autograd_reset(lua_State *L) {
 }
 
 static int x_last_error(lua_State *L) {
-  static const char *const codes[] = { "ok", "bad argument", "bad value", "no memory", "no device", "device lost",
+  static const char *const codes[] = { "ok", "bad argument", "bad value", "no memory",
+      "no device", "device lost",
                                        "interrupted", "io", "not supported", "internal" };
   fl_lua *b = self_of(L);
   fl_arg_count(L, 0, "last_error");
@@ -332,14 +338,17 @@ static int x_timer(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_inspect[] = {
-  { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info", x_info, FL_IN_MODULE },
+  { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info",
+      x_info, FL_IN_MODULE },
   { "eval", x_eval, FL_IN_MODULE }, { "synchronize", x_synchronize, FL_IN_MODULE },
   { "empty_cache", x_empty_cache, FL_IN_MODULE }, { "seed", x_seed, FL_IN_MODULE },
   { "rng_state", x_rng_state, FL_IN_MODULE }, { "default_device", x_default_device, FL_IN_MODULE },
-  { "best_device", x_best_device, FL_IN_MODULE }, { "deterministic", x_deterministic, FL_IN_MODULE },
+  { "best_device", x_best_device, FL_IN_MODULE }, { "deterministic", x_deterministic,
+      FL_IN_MODULE },
   { "debug", x_debug, FL_IN_MODULE }, { "last_error", x_last_error, FL_IN_MODULE },
   { "is_tensor", is_tensor, FL_IN_MODULE }, { "timer", x_timer, FL_IN_MODULE },
-  { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly", x_anomaly, 0 },
+  { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
+      x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
   { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { NULL, NULL, 0 }

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n, const fl_make_opts *o) {
+static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
+    const fl_make_opts *o) {
   out->t = fl_tensor_new(b->c, n);
   flame_status e = out->t ? FLAME_OK : b->c->err.code;
   if (out->t != NULL && o->requires_grad) e = flame_requires_grad(out->t, 1);
@@ -32,7 +33,8 @@ static void measure(lua_State *L, nest *s) {
   const int top = lua_gettop(L);
   lua_pushvalue(L, -1);
   while (!is_leaf(L)) {
-    if (s->shape.n == FL_MAX_AXES) fl_lua_fail(L, "tensor", "nested deeper than %d axes", FL_MAX_AXES);
+    if (s->shape.n == FL_MAX_AXES) fl_lua_fail(L, "tensor", "nested deeper than %d axes",
+        FL_MAX_AXES);
     s->shape.at[s->shape.n++] = (int64_t)lua_rawlen(L, -1);
     if (lua_rawlen(L, -1) == 0) break;
     s->at[s->shape.n - 1] = 1;
@@ -42,7 +44,8 @@ static void measure(lua_State *L, nest *s) {
   s->leaf = lua_type(L, -1);
   if (s->leaf == LUA_TTABLE) s->leaf = LUA_TNUMBER;         /* an empty table */
   if (s->leaf != LUA_TNUMBER && s->leaf != LUA_TBOOLEAN)
-    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", lua_typename(L, s->leaf), place(L, s, s->shape.n));
+    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", lua_typename(L, s->leaf),
+        place(L, s, s->shape.n));
   lua_settop(L, top);
 }
 
@@ -54,7 +57,8 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
     lua_pop(L, 1);
     if (lua_type(L, -1) != LUA_TNUMBER) {
       const char *key = luaL_tolstring(L, -1, NULL);
-      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L, s, depth), key);
+      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L,
+          s, depth), key);
     }
     keys++;
   }
@@ -71,7 +75,8 @@ static void read_leaf(lua_State *L, nest *s) {
   if (lua_type(L, -1) != s->leaf)
     fl_lua_fail(L, "tensor", "%s at %s among %s", kind, place(L, s, depth),
                 s->leaf == LUA_TNUMBER ? "numbers" : "booleans");
-  if (!fl_number_fits(L, -1, s->dtype, &v, why)) fl_lua_fail(L, "tensor", "%s, at %s", why, place(L, s, depth));
+  if (!fl_number_fits(L, -1, s->dtype, &v, why)) fl_lua_fail(L, "tensor", "%s, at %s", why,
+      place(L, s, depth));
   fl_scalar_store(s->out, s->dtype, v);
   s->out += fl_dtype_size(s->dtype);
 }
@@ -88,7 +93,8 @@ static void read_nested(lua_State *L, nest *s, int depth) {
     fl_lua_fail(L, "tensor", "ragged: %s at %s, a table is expected", kind, place(L, s, depth));
   const int64_t have = (int64_t)lua_rawlen(L, -1);
   if (have != n)
-    fl_lua_fail(L, "tensor", "ragged: %lld elements at %s, need %lld", (long long)have, place(L, s, depth), (long long)n);
+    fl_lua_fail(L, "tensor", "ragged: %lld elements at %s, need %lld", (long long)have,
+        place(L, s, depth), (long long)n);
   check_list(L, s, depth, n);
   luaL_checkstack(L, 4, "nested too deep");
   for (int64_t i = 1; i <= n; i++) {
@@ -110,13 +116,16 @@ static int make_tensor(lua_State *L) {
   fl_arg_count(L, 2, "tensor");
   fl_arg_make_opts(L, 2, "tensor", &o);
   if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor: use clone() or to()");
-  if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L, 1) != LUA_TBOOLEAN)
-    return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s", luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L,
+      1) != LUA_TBOOLEAN)
+    return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s",
+        luaL_typename(L, 1));
   lua_settop(L, 1);
   measure(L, &s);
   if (fl_numel(s.shape.n, s.shape.at) < 0) return fl_lua_fail(L, "tensor", "too many elements");
   s.dtype = o.dtype >= 0 ? o.dtype : s.leaf == LUA_TBOOLEAN ? FLAME_BOOL : FLAME_F32;
-  char *data = (char *)lua_newuserdatauv(L, (size_t)(fl_numel(s.shape.n, s.shape.at) * fl_dtype_size(s.dtype)) + 1, 0);
+  char *data = (char *)lua_newuserdatauv(L, (size_t)(fl_numel(s.shape.n,
+      s.shape.at) * fl_dtype_size(s.dtype)) + 1, 0);
   s.out = data;
   lua_pushvalue(L, 1);
   read_nested(L, &s, 0);
@@ -138,7 +147,8 @@ static int make_from_bytes(lua_State *L) {
   fl_arg_make_opts(L, 4, "from_bytes", &o);
   const int64_t need = fl_numel(s.n, s.at) * fl_dtype_size(dtype);
   if ((int64_t)n != need)
-    fl_lua_fail(L, "from_bytes", "%lld bytes given, shape and dtype need %lld", (long long)n, (long long)need);
+    fl_lua_fail(L, "from_bytes", "%lld bytes given, shape and dtype need %lld",
+        (long long)n, (long long)need);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   return finish(L, b, m, out, from_host(b, dtype, o.device, &s, data), &o);
@@ -218,7 +228,8 @@ static int fill_like(lua_State *L, const char *op, int value) {
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
-  return finish(L, b, m, out, n ? n_fill(b->c, o.dtype, o.device, n->shape->rank, n->shape->size, v) : NULL, &o);
+  return finish(L, b, m, out, n ? n_fill(b->c, o.dtype, o.device, n->shape->rank,
+      n->shape->size, v) : NULL, &o);
 }
 static int make_zeros_like(lua_State *L) { return fill_like(L, "zeros_like", 0); }
 static int make_ones_like(lua_State *L) { return fill_like(L, "ones_like", 1); }
@@ -258,7 +269,8 @@ static int range(lua_State *L, const char *op, double first, double step, int64_
     f.d = first;
     s.d = step;
   } else {
-    if (first != floor(first) || step != floor(step)) fl_lua_fail(L, op, "%s needs whole numbers", fl_dtype_name(o.dtype));
+    if (first != floor(first) || step != floor(step)) fl_lua_fail(L, op,
+        "%s needs whole numbers", fl_dtype_name(o.dtype));
     f.i = (int64_t)first;
     s.i = (int64_t)step;
   }
@@ -270,7 +282,8 @@ static int range(lua_State *L, const char *op, double first, double step, int64_
 static int make_arange(lua_State *L) {
   int top;
   const int opts = fl_tail_options(L, &top);
-  if (top < 1 || top > 3) fl_lua_fail(L, "arange", "need (n) or (first, last[, step]), got %d numbers", top);
+  if (top < 1 || top > 3) fl_lua_fail(L, "arange",
+      "need (n) or (first, last[, step]), got %d numbers", top);
   const double a = fl_arg_num(L, 1, "arange", "first");
   const double first = top == 1 ? 1 : a, last = top == 1 ? a : fl_arg_num(L, 2, "arange", "last");
   const double step = top == 3 ? fl_arg_num(L, 3, "arange", "step") : 1;
@@ -286,14 +299,17 @@ static int make_linspace(lua_State *L) {
   const double a = fl_arg_num(L, 1, "linspace", "first"), z = fl_arg_num(L, 2, "linspace", "last");
   const int64_t n = fl_arg_int(L, 3, "linspace", "n");
   if (n < 0) fl_lua_fail(L, "linspace", "n = %lld is negative", (long long)n);
-  return range(L, "linspace", a, n > 1 ? (z - a) / (double)(n - 1) : 0, n, lua_gettop(L) >= 4 ? 4 : 0);
+  return range(L, "linspace", a, n > 1 ? (z - a) / (double)(n - 1) : 0, n,
+      lua_gettop(L) >= 4 ? 4 : 0);
 }
 
 /* ---- random numbers ----------------------------------------------------------------------------------- */
-static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x, double y, fl_make_opts *o, int otherwise) {
+static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x,
+    double y, fl_make_opts *o, int otherwise) {
   fl_lua *b = self_of(L);
   if (o->dtype < 0) o->dtype = otherwise;
-  if (op != FL_OP_randint && !fl_is_float(o->dtype)) fl_lua_fail(L, name, "dtype must be a float, got %s", fl_dtype_name(o->dtype));
+  if (op != FL_OP_randint && !fl_is_float(o->dtype)) fl_lua_fail(L, name,
+      "dtype must be a float, got %s", fl_dtype_name(o->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   return finish(L, b, m, out, n_random(b->c, op, o->dtype, o->device, s->n, s->at, x, y), o);
@@ -322,12 +338,15 @@ static int random_shape(lua_State *L, const char *name, int op, double x, double
   fl_arg_make_opts(L, 4, name, &o);
   return random(L, name, op, &s, x, y, &o, otherwise);
 }
-static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1, FLAME_F32); }
-static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1, FLAME_F32); }
+static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0,
+    1, FLAME_F32); }
+static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1,
+    FLAME_F32); }
 
 static int make_randint(lua_State *L) {
   const int64_t low = fl_arg_int(L, 2, "randint", "lo"), high = fl_arg_int(L, 3, "randint", "hi");
-  if (low > high) fl_lua_fail(L, "randint", "lo = %lld is above hi = %lld", (long long)low, (long long)high);
+  if (low > high) fl_lua_fail(L, "randint", "lo = %lld is above hi = %lld", (long long)low,
+      (long long)high);
   return random_shape(L, "randint", FL_OP_randint, 0, 0, FLAME_I64);
 }
 
@@ -348,11 +367,14 @@ static int refill(lua_State *L, const char *name, int op) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 3, name);
   fl_box *x = fl_arg_tensor(L, 1, name, "x");
-  const double p = fl_arg_num_or(L, 2, name, "the first parameter", 0), q = fl_arg_num_or(L, 3, name, "the second parameter", 1);
-  if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name, "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
+  const double p = fl_arg_num_or(L, 2, name, "the first parameter", 0), q = fl_arg_num_or(L,
+      3, name, "the second parameter", 1);
+  if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name,
+      "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
-  fl_node *v = n ? n_random(b->c, op, n->dtype, n->device, n->shape->rank, n->shape->size, p, q) : NULL;
+  fl_node *v = n ? n_random(b->c, op, n->dtype, n->device, n->shape->rank, n->shape->size,
+      p, q) : NULL;
   fl_lua_leave_status(L, b, m, v ? fl_tensor_write(x->t, v, name) : b->c->err.code);
   lua_settop(L, 1);
   return 1;
@@ -362,8 +384,10 @@ static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal
 
 const fl_lua_reg fl_reg_make[] = {
   { "tensor", make_tensor, FL_IN_MODULE }, { "from_bytes", make_from_bytes, FL_IN_MODULE },
-  { "zeros", make_zeros, FL_IN_MODULE }, { "ones", make_ones, FL_IN_MODULE }, { "empty", make_empty, FL_IN_MODULE },
-  { "full", make_full, FL_IN_MODULE }, { "eye", make_eye, FL_IN_MODULE }, { "arange", make_arange, FL_IN_MODULE },
+  { "zeros", make_zeros, FL_IN_MODULE }, { "ones", make_ones, FL_IN_MODULE }, { "empty",
+      make_empty, FL_IN_MODULE },
+  { "full", make_full, FL_IN_MODULE }, { "eye", make_eye, FL_IN_MODULE }, { "arange",
+      make_arange, FL_IN_MODULE },
   { "linspace", make_linspace, FL_IN_MODULE }, { "zeros_like", make_zeros_like, FL_IN_MODULE },
   { "ones_like", make_ones_like, FL_IN_MODULE }, { "empty_like", make_empty_like, FL_IN_MODULE },
   { "full_like", make_full_like, FL_IN_MODULE }, { "rand", make_rand, FL_IN_MODULE },

@@ -13,7 +13,8 @@
 
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
   lua_pushlightuserdata(L, b);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta) == LUA_TNIL) lua_pushnil(L), lua_remove(L, -2);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta) == LUA_TNIL) lua_pushnil(L),
+      lua_remove(L, -2);
   lua_pushcclosure(L, f, 2);
 }
 
@@ -159,7 +160,8 @@ static int box_newindex(lua_State *L) {
   if (strcmp(name, "grad") == 0 || strcmp(name, "requires_grad") == 0) return fl_property_set(L);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
-    return fl_lua_fail(L, "", "field '%.60s' can not be assigned, only grad and requires_grad can", name);
+    return fl_lua_fail(L, "",
+        "field '%.60s' can not be assigned, only grad and requires_grad can", name);
   return unknown_field(L, name, "a tensor has no field");
 }
 
@@ -259,7 +261,8 @@ static void add(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
     lua_pushcclosure(L, r->f, 2);
     if (r->where & FL_IN_MODULE) lua_pushvalue(L, -1), lua_setfield(L, AT_MODULE, r->name);
     if (r->where & FL_IN_METHODS) lua_pushvalue(L, -1), lua_setfield(L, AT_METHODS, r->name);
-    if (r->where == 0) lua_pushvalue(L, -1), lua_setfield(L, r->name[0] == '_' ? AT_META : AT_INTERNAL, r->name);
+    if (r->where == 0) lua_pushvalue(L, -1), lua_setfield(L,
+        r->name[0] == '_' ? AT_META : AT_INTERNAL, r->name);
     lua_pop(L, 1);
   }
 }
@@ -274,8 +277,10 @@ static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f)
 
 static void fill_meta(lua_State *L, fl_lua *b) {
   static const struct { const char *name; int which; } properties[] = {
-    { "shape", FL_PROP_SHAPE }, { "ndim", FL_PROP_NDIM }, { "dtype", FL_PROP_DTYPE }, { "device", FL_PROP_DEVICE },
-    { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf", FL_PROP_IS_LEAF }
+    { "shape", FL_PROP_SHAPE }, { "ndim", FL_PROP_NDIM }, { "dtype", FL_PROP_DTYPE },
+        { "device", FL_PROP_DEVICE },
+    { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf",
+        FL_PROP_IS_LEAF }
   };
   for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
     lua_pushinteger(L, properties[i].which);
@@ -341,10 +346,14 @@ static void add_group(lua_State *L, const char *group, const char *const *names)
 }
 
 static int build(lua_State *L) {
-  static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape, fl_reg_index, fl_reg_neural, fl_reg_grad,
-                                           fl_reg_value, fl_reg_inspect, fl_reg_scope, fl_reg_internal, fl_reg_io };
-  static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count", NULL, NULL };
-  static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats", "reset", "autograd_reset", NULL, NULL };
+  static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape,
+      fl_reg_index, fl_reg_neural, fl_reg_grad,
+                                           fl_reg_value, fl_reg_inspect, fl_reg_scope,
+                                               fl_reg_internal, fl_reg_io };
+  static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
+      NULL, NULL };
+  static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",
+      "reset", "autograd_reset", NULL, NULL };
   fl_lua *b = state_new(L);
   lua_settop(L, 0);
   lua_createtable(L, 0, 256);

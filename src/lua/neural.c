@@ -15,7 +15,8 @@ static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_box *x = fl_arg_tensor(L, 1, op, "x"), *y = fl_arg_tensor(L, 2, op, "y");
   if (rank1 != 0 && (x->t->node->shape->rank != rank1 || y->t->node->shape->rank != rank2)) {
     char p[192], q[192];
-    fl_lua_fail(L, op, "x has shape %s and y %s, need %d and %d axes", fl_lua_shape_of(p, x->t->node), fl_lua_shape_of(q, y->t->node), rank1, rank2);
+    fl_lua_fail(L, op, "x has shape %s and y %s, need %d and %d axes", fl_lua_shape_of(p,
+        x->t->node), fl_lua_shape_of(q, y->t->node), rank1, rank2);
   }
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -72,11 +73,13 @@ static int l_layer_norm(lua_State *L) {
   lua_settop(L, top);
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   fl_arg_sizes(L, 2, 2, op, 0, &s);
-  fl_box *w = fl_arg_tensor_or_nil(L, 3, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 4, op, "bias");
+  fl_box *w = fl_arg_tensor_or_nil(L, 3, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 4,
+      op, "bias");
   const fl_layout *l = x->t->node->shape;
   int fits = s.n >= 1 && s.n <= l->rank;
   for (int k = 0; fits && k < s.n; k++) fits = s.at[k] == l->size[l->rank - s.n + k];
-  if (!fits) fl_lua_fail(L, op, "shape %s does not end in %s", fl_shape_text(t, l->rank, l->size), fl_shape_text(u, s.n, s.at));
+  if (!fits) fl_lua_fail(L, op, "shape %s does not end in %s", fl_shape_text(t, l->rank,
+      l->size), fl_shape_text(u, s.n, s.at));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *wn = node_or_none(b, w), *bn = node_or_none(b, bias);
@@ -92,7 +95,8 @@ static int l_gelu(lua_State *L) {
   if (fl_option(L, 2, "approximate") != LUA_TNIL) {
     const char *how = fl_arg_string(L, lua_gettop(L), "gelu", "approximate");
     tanh_form = strcmp(how, "tanh") == 0;
-    if (!tanh_form && strcmp(how, "none") != 0) fl_lua_fail(L, "gelu", "approximate must be \"tanh\" or \"none\", got \"%s\"", how);
+    if (!tanh_form && strcmp(how, "none") != 0) fl_lua_fail(L, "gelu",
+        "approximate must be \"tanh\" or \"none\", got \"%s\"", how);
   }
   fl_box *x = fl_arg_tensor(L, 1, "gelu", "x"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -131,9 +135,12 @@ static int l_dropout(lua_State *L) {
 static int l_embedding(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "embedding");
-  fl_box *ids = fl_arg_tensor(L, 1, "embedding", "ids"), *w = fl_arg_tensor(L, 2, "embedding", "weight");
-  if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding", "weight has %d axes, need 2", w->t->node->shape->rank);
-  if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "embedding", "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
+  fl_box *ids = fl_arg_tensor(L, 1, "embedding", "ids"), *w = fl_arg_tensor(L, 2,
+      "embedding", "weight");
+  if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
+      "weight has %d axes, need 2", w->t->node->shape->rank);
+  if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "embedding",
+      "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *in = node_of(b, ids), *wn = node_of(b, w);
@@ -147,7 +154,8 @@ static int l_one_hot(lua_State *L) {
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
-  if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot", "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
+  if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot",
+      "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
@@ -158,7 +166,8 @@ static int l_one_hot(lua_State *L) {
   return fl_lua_leave(L, b, m, out, same ? n_cast(same, FLAME_I64) : NULL);
 }
 
-typedef struct entropy_args { fl_box *x, *y, *w; int reduction; int64_t ignore; double smoothing; } entropy_args;
+typedef struct entropy_args { fl_box *x, *y,
+    *w; int reduction; int64_t ignore; double smoothing; } entropy_args;
 
 static void entropy_read(lua_State *L, entropy_args *a) {
   static const char op[] = "cross_entropy";
@@ -169,14 +178,17 @@ static void entropy_read(lua_State *L, entropy_args *a) {
   a->reduction = 1;
   if (fl_option(L, 3, "reduction") != LUA_TNIL) {
     const char *r = fl_arg_string(L, lua_gettop(L), op, "reduction");
-    a->reduction = strcmp(r, "none") == 0 ? 0 : strcmp(r, "mean") == 0 ? 1 : strcmp(r, "sum") == 0 ? 2 : -1;
-    if (a->reduction < 0) fl_lua_fail(L, op, "reduction must be \"mean\", \"sum\" or \"none\", got \"%s\"", r);
+    a->reduction = strcmp(r, "none") == 0 ? 0 : strcmp(r, "mean") == 0 ? 1 : strcmp(r,
+        "sum") == 0 ? 2 : -1;
+    if (a->reduction < 0) fl_lua_fail(L, op,
+        "reduction must be \"mean\", \"sum\" or \"none\", got \"%s\"", r);
   }
   fl_option(L, 3, "weight");
   a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");       /* the options table keeps it alive */
   a->ignore = fl_option_int(L, 3, op, "ignore_index", -100);
   a->smoothing = fl_option_num(L, 3, op, "label_smoothing", 0);
-  if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, op, "label_smoothing = %g, need 0 to 1", a->smoothing);
+  if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, op,
+      "label_smoothing = %g, need 0 to 1", a->smoothing);
 }
 
 static int l_cross_entropy(lua_State *L) {
@@ -186,7 +198,8 @@ static int l_cross_entropy(lua_State *L) {
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *y = node_of(b, a.y), *w = node_or_none(b, a.w);
-  return fl_lua_leave(L, b, m, out, x && y && w ? n_cross_entropy(x, y, w, a.reduction, a.ignore, a.smoothing) : NULL);
+  return fl_lua_leave(L, b, m, out, x && y && w ? n_cross_entropy(x, y, w, a.reduction,
+      a.ignore, a.smoothing) : NULL);
 }
 
 const fl_lua_reg fl_reg_neural[] = {
@@ -194,7 +207,8 @@ const fl_lua_reg fl_reg_neural[] = {
   { "mv", l_mv, FL_IN_BOTH }, { "dot", l_dot, FL_IN_BOTH }, { "linear", l_linear, FL_IN_BOTH },
   { "softmax", l_softmax, FL_IN_BOTH }, { "log_softmax", l_log_softmax, FL_IN_BOTH },
   { "softmin", l_softmin, FL_IN_BOTH }, { "layer_norm", l_layer_norm, FL_IN_BOTH },
-  { "gelu", l_gelu, FL_IN_BOTH }, { "silu", l_silu, FL_IN_BOTH }, { "dropout", l_dropout, FL_IN_BOTH },
+  { "gelu", l_gelu, FL_IN_BOTH }, { "silu", l_silu, FL_IN_BOTH }, { "dropout", l_dropout,
+      FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { NULL, NULL, 0 }
 };

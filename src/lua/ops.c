@@ -73,7 +73,8 @@ static void binary_options(lua_State *L, int op, binary_args *a) {
     if (fl_option(L, 3, "rounding_mode") == LUA_TNIL) return;
     const char *mode = fl_arg_string(L, lua_gettop(L), name, "rounding_mode");
     a->rounding = strcmp(mode, "floor") == 0 ? 1 : strcmp(mode, "trunc") == 0 ? 2 : 0;
-    if (a->rounding == 0) fl_lua_fail(L, name, "rounding_mode must be \"floor\" or \"trunc\", got \"%s\"", mode);
+    if (a->rounding == 0) fl_lua_fail(L, name,
+        "rounding_mode must be \"floor\" or \"trunc\", got \"%s\"", mode);
   } else {
     fl_arg_count(L, 2, name);
   }
@@ -84,7 +85,8 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
   binary_options(L, op, a);
   a->x = fl_arg_operand(L, 1, name, "x");
   a->y = fl_arg_operand(L, 2, name, "y");
-  if (a->x.box == NULL && a->y.box == NULL) fl_lua_fail(L, name, "x or y must be a tensor, both are numbers");
+  if (a->x.box == NULL && a->y.box == NULL) fl_lua_fail(L, name,
+      "x or y must be a tensor, both are numbers");
 }
 
 static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
@@ -153,10 +155,12 @@ static int mm_unm(lua_State *L) { return negated(L, FL_OP_neg); }
 static int mm_bnot(lua_State *L) { return negated(L, FL_OP_bitwise_not); }
 
 static int mm_lt(lua_State *L) {
-  return fl_lua_fail(L, "<", "comparing gives true or false in Lua, not a tensor: use x:lt(y) or x:gt(y)");
+  return fl_lua_fail(L, "<",
+      "comparing gives true or false in Lua, not a tensor: use x:lt(y) or x:gt(y)");
 }
 static int mm_le(lua_State *L) {
-  return fl_lua_fail(L, "<=", "comparing gives true or false in Lua, not a tensor: use x:le(y) or x:ge(y)");
+  return fl_lua_fail(L, "<=",
+      "comparing gives true or false in Lua, not a tensor: use x:le(y) or x:ge(y)");
 }
 static int mm_concat(lua_State *L) {
   for (int i = 1; i <= 2; i++) {
@@ -182,14 +186,16 @@ static int op_where(lua_State *L) {
     lua_replace(L, 2);
   }
   c = fl_arg_tensor(L, 1, "where", "condition");
-  const fl_operand_arg x = fl_arg_operand(L, 2, "where", "x"), y = fl_arg_operand(L, 3, "where", "y");
+  const fl_operand_arg x = fl_arg_operand(L, 2, "where", "x"), y = fl_arg_operand(L, 3,
+      "where", "y");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *cn = node_of(b, c), *xn = fl_operand_node(b, &x), *yn = fl_operand_node(b, &y);
   return fl_lua_leave(L, b, m, out, cn && xn && yn ? n_where(cn, xn, yn) : NULL);
 }
 
-typedef struct clamp_args { fl_box *x; fl_operand_arg low, high; int has_low, has_high; } clamp_args;
+typedef struct clamp_args { fl_box *x; fl_operand_arg low, high; int has_low,
+    has_high; } clamp_args;
 
 static void clamp_read(lua_State *L, clamp_args *a) {
   int top;
@@ -260,7 +266,8 @@ static int op_reduce(lua_State *L) {
   reduce_args a;
   int dtype = -1;
   reduce_read(L, fl_ops[op].name, "keepdim dtype", &a);
-  if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), fl_ops[op].name);
+  if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L),
+      fl_ops[op].name);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -273,7 +280,8 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
   fl_lua *b = self_of(L);
   if (box_at(L, 2) != NULL) {
     fl_arg_count(L, 2, name);
-    fl_box *x = fl_arg_tensor(L, 1, name, "x"), *y = fl_arg_tensor(L, 2, name, "y"), *out = fl_box_new(L);
+    fl_box *x = fl_arg_tensor(L, 1, name, "x"), *y = fl_arg_tensor(L, 2, name, "y"),
+        *out = fl_box_new(L);
     const int64_t m = fl_lua_enter(L, b);
     fl_node *xn = node_of(b, x), *yn = node_of(b, y);
     return fl_lua_leave(L, b, m, out, xn && yn ? fl_build_binary(pair, xn, yn) : NULL);
@@ -283,7 +291,8 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
   fl_box *out = fl_box_new(L), *where = a.axis >= 0 ? fl_box_new(L) : NULL;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *v = NULL;
-  if (where == NULL) return fl_lua_leave(L, b, m, out, x ? fl_build_reduce(value, x, a.axes, a.keepdim) : NULL);
+  if (where == NULL) return fl_lua_leave(L, b, m, out, x ? fl_build_reduce(value, x, a.axes,
+      a.keepdim) : NULL);
   fl_node *p = x ? fl_build_reduce(position, x, a.axes, 1) : NULL;
   if (p != NULL && fl_tracked(x) && b->c->grad_mode && x->shape->rank > 0)
     v = n_gather_axis(x, a.axis, n_index(p, x->shape->size[a.axis], 0, name));
@@ -297,8 +306,10 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
   fl_lua_leave(L, b, m, out, where->t ? v : NULL);
   return 2;
 }
-static int op_max(lua_State *L) { return extreme(L, "max", FL_OP_amax, FL_OP_argmax, FL_OP_maximum); }
-static int op_min(lua_State *L) { return extreme(L, "min", FL_OP_amin, FL_OP_argmin, FL_OP_minimum); }
+static int op_max(lua_State *L) { return extreme(L, "max", FL_OP_amax, FL_OP_argmax,
+    FL_OP_maximum); }
+static int op_min(lua_State *L) { return extreme(L, "min", FL_OP_amin, FL_OP_argmin,
+    FL_OP_minimum); }
 
 static int op_mean(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -384,9 +395,11 @@ static int op_copy_(lua_State *L) {
 
 const fl_lua_reg fl_reg_ops[] = {
   { "max", op_max, FL_IN_BOTH }, { "min", op_min, FL_IN_BOTH }, { "mean", op_mean, FL_IN_BOTH },
-  { "var", op_var, FL_IN_BOTH }, { "std", op_std, FL_IN_BOTH }, { "logsumexp", op_logsumexp, FL_IN_BOTH },
+  { "var", op_var, FL_IN_BOTH }, { "std", op_std, FL_IN_BOTH }, { "logsumexp", op_logsumexp,
+      FL_IN_BOTH },
   { "count_nonzero", op_count_nonzero, FL_IN_BOTH }, { "where", op_where, FL_IN_BOTH },
-  { "clamp", op_clamp, FL_IN_BOTH }, { "clip", op_clamp, FL_IN_BOTH }, { "clamp_", op_clamp_, FL_IN_METHODS },
+  { "clamp", op_clamp, FL_IN_BOTH }, { "clip", op_clamp, FL_IN_BOTH }, { "clamp_",
+      op_clamp_, FL_IN_METHODS },
   { "fill_", op_fill_, FL_IN_METHODS }, { "zero_", op_zero_, FL_IN_METHODS },
   { "copy_", op_copy_, FL_IN_METHODS }, { NULL, NULL, 0 }
 };
@@ -424,7 +437,8 @@ static void register_op(lua_State *L, fl_lua *b, int module, int methods, int me
   }
 }
 
-void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic_in) {
+void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta,
+    int arithmetic_in) {
   for (int op = 0; op < FL_OP_COUNT; op++) register_op(L, b, module, methods, meta, op);
   for (const luaL_Reg *r = operators; r->name != NULL; r++) {
     push_op(L, b, meta, r->func, 0);

@@ -159,7 +159,8 @@ int fl_print_tostring(lua_State *L) {
     p.style.dtype = shown->dtype;
     memcpy(size, shown->shape->size, sizeof size);
     memcpy(whole, now->shape->size, sizeof whole);
-    e = fl_read_node(b->c, shown, values, (size_t)(shown->shape->numel * fl_dtype_size(shown->dtype)));
+    e = fl_read_node(b->c, shown, values,
+        (size_t)(shown->shape->numel * fl_dtype_size(shown->dtype)));
   }
   fl_lua_leave_status(L, b, m, e);
   luaL_Buffer out;

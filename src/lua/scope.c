@@ -23,7 +23,8 @@ int fl_scope_track(fl_lua *b, fl_box *x) {
   if (b->c == NULL || x->slot >= 0 || b->scopes.n == 0) return 1;
   if (b->tracked.n == b->tracked.cap && b->tracked.n > 0) {
     compact(b);
-    if (b->tracked.n * 2 > b->tracked.cap && !FL_RESERVE(&b->c->mem, &b->tracked, b->tracked.n * 2)) return 0;
+    if (b->tracked.n * 2 > b->tracked.cap && !FL_RESERVE(&b->c->mem, &b->tracked,
+        b->tracked.n * 2)) return 0;
   }
   fl_tracked_box *slot = FL_PUSH(&b->c->mem, &b->tracked);
   if (slot == NULL) return 0;
@@ -136,7 +137,8 @@ static int scope_keep(lua_State *L) {
 
 void fl_scope_metatable(lua_State *L, fl_lua *b) {
   lua_createtable(L, 0, 6);
-  const luaL_Reg functions[] = { { "__close", scope_close }, { "__gc", scope_gc }, { "keep", scope_keep }, { "close", scope_close } };
+  const luaL_Reg functions[] = { { "__close", scope_close }, { "__gc", scope_gc }, { "keep",
+      scope_keep }, { "close", scope_close } };
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     fl_push_closure(L, b, functions[i].func);
     lua_setfield(L, -2, functions[i].name);
@@ -170,7 +172,8 @@ static int make_scope(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 1, "scope");
   const int with = !lua_isnoneornil(L, 1);
-  if (with && !lua_isfunction(L, 1)) return fl_lua_fail(L, "scope", "need a function or nothing, got %s", luaL_typename(L, 1));
+  if (with && !lua_isfunction(L, 1)) return fl_lua_fail(L, "scope",
+      "need a function or nothing, got %s", luaL_typename(L, 1));
   if (b->c == NULL) return fl_lua_raise(L, b);
   scope *s = (scope *)lua_newuserdatauv(L, sizeof *s, 0);
   s->serial = 0;

@@ -35,7 +35,8 @@ static int s_flatten(lua_State *L) {
   const fl_layout *l = shape_at(L, 1, "flatten");
   const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "flatten");
   const int last = lua_isnoneornil(L, 3) ? l->rank - 1 : fl_arg_axis(L, 3, l->rank, "flatten");
-  if (last < first && l->rank > 0) fl_lua_fail(L, "flatten", "last axis %d comes before first axis %d", last + 1, first + 1);
+  if (last < first && l->rank > 0) fl_lua_fail(L, "flatten",
+      "last axis %d comes before first axis %d", last + 1, first + 1);
   for (int a = 0; a < first; a++) s.at[s.n++] = l->size[a];
   int64_t joined = 1;
   for (int a = first; a <= last; a++) joined *= l->size[a];
@@ -51,14 +52,16 @@ static int s_unflatten(lua_State *L) {
   const fl_layout *l = shape_at(L, 1, "unflatten");
   const int axis = fl_arg_axis(L, 2, l->rank, "unflatten");
   fl_arg_sizes(L, 3, 3, "unflatten", -1, &s);
-  if (l->rank - 1 + s.n > FL_MAX_AXES) fl_lua_fail(L, "unflatten", "%d axes, at most %d", l->rank - 1 + s.n, FL_MAX_AXES);
+  if (l->rank - 1 + s.n > FL_MAX_AXES) fl_lua_fail(L, "unflatten", "%d axes, at most %d",
+      l->rank - 1 + s.n, FL_MAX_AXES);
   int64_t known = 1, whole = l->rank > 0 ? l->size[axis] : 1;
   for (int k = 0; k < s.n; k++) known *= s.at[k] < 0 ? 1 : s.at[k];
   for (int k = 0; k < s.n; k++) if (s.at[k] < 0 && known > 0) s.at[k] = whole / known;
   for (int a = 0; a < axis; a++) r.at[r.n++] = l->size[a];
   for (int k = 0; k < s.n; k++) r.at[r.n++] = s.at[k];
   for (int a = axis + 1; a < l->rank; a++) r.at[r.n++] = l->size[a];
-  if (fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten", "sizes do not multiply to %lld", (long long)whole);
+  if (fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten",
+      "sizes do not multiply to %lld", (long long)whole);
   VIEW_BEGIN("unflatten");
   VIEW_END(n_reshape(n, r.n, r.at));
 }
@@ -90,7 +93,8 @@ static int s_permute(lua_State *L) {
   if (s.n != l->rank) fl_lua_fail(L, "permute", "%d axes given, the tensor has %d", s.n, l->rank);
   for (int k = 0; k < s.n; k++) {
     perm[k] = fl_axis_checked(L, s.at[k], l->rank, "permute");
-    if (seen & 1u << perm[k]) fl_lua_fail(L, "permute", "axis %lld is named twice", (long long)s.at[k]);
+    if (seen & 1u << perm[k]) fl_lua_fail(L, "permute", "axis %lld is named twice",
+        (long long)s.at[k]);
     seen |= 1u << perm[k];
   }
   VIEW_BEGIN("permute");
@@ -100,7 +104,8 @@ static int s_permute(lua_State *L) {
 static int s_transpose(lua_State *L) {
   fl_arg_count(L, 3, "transpose");
   const fl_layout *l = shape_at(L, 1, "transpose");
-  const int p = fl_arg_axis(L, 2, l->rank, "transpose"), q = fl_arg_axis(L, 3, l->rank, "transpose");
+  const int p = fl_arg_axis(L, 2, l->rank, "transpose"), q = fl_arg_axis(L, 3, l->rank,
+      "transpose");
   VIEW_BEGIN("transpose");
   VIEW_END(p == q ? n : n_transpose(n, p, q));
 }
@@ -120,7 +125,8 @@ static int expand(lua_State *L, const char *op, int last) {
   fl_arg_sizes(L, 2, last, op, -1, &s);
   for (int k = 0; k < s.n; k++) {
     const int a = k - (s.n - l->rank);
-    if (s.at[k] < 0 && a < 0) fl_lua_fail(L, op, "size -1 of axis %d: x has no such axis to keep", k + 1);
+    if (s.at[k] < 0 && a < 0) fl_lua_fail(L, op,
+        "size -1 of axis %d: x has no such axis to keep", k + 1);
     if (s.at[k] < 0) s.at[k] = l->size[a];
   }
   VIEW_BEGIN(op);
@@ -155,7 +161,8 @@ static int s_narrow(lua_State *L) {
   int64_t first = fl_arg_int(L, 3, "narrow", "first");
   first = count == 0 && first == size + 1 ? size : position(L, first, size, axis, "narrow");
   if (count < 0 || first + count > size)
-    fl_lua_fail(L, "narrow", "%lld elements from %lld on, axis %d has %lld", (long long)count, (long long)(first + 1), axis + 1, (long long)size);
+    fl_lua_fail(L, "narrow", "%lld elements from %lld on, axis %d has %lld",
+        (long long)count, (long long)(first + 1), axis + 1, (long long)size);
   VIEW_BEGIN("narrow");
   VIEW_END(n_slice(n, axis, first, count, 1));
 }
@@ -186,7 +193,8 @@ static int s_diagonal(lua_State *L) {
     size[rank] = l->size[a];
     step[rank++] = stride[a];
   }
-  const int64_t rows = k < 0 ? l->size[p] + k : l->size[p], columns = k > 0 ? l->size[q] - k : l->size[q];
+  const int64_t rows = k < 0 ? l->size[p] + k : l->size[p],
+      columns = k > 0 ? l->size[q] - k : l->size[q];
   const int64_t n0 = rows < columns ? rows : columns;
   size[rank] = n0 > 0 ? n0 : 0;
   step[rank++] = stride[p] + stride[q];
@@ -199,10 +207,13 @@ static int s_unfold(lua_State *L) {
   fl_arg_count(L, 4, "unfold");
   const fl_layout *l = shape_at(L, 1, "unfold");
   const int axis = fl_arg_axis(L, 2, l->rank, "unfold");
-  const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold", "step");
+  const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
+      "step");
   if (l->rank == 0 || l->rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes", l->rank);
   if (step < 1 || size < 1 || size > l->size[axis])
-    fl_lua_fail(L, "unfold", "size %lld and step %lld do not fit axis %d with %lld elements", (long long)size, (long long)step, axis + 1, (long long)l->size[axis]);
+    fl_lua_fail(L, "unfold",
+        "size %lld and step %lld do not fit axis %d with %lld elements", (long long)size,
+        (long long)step, axis + 1, (long long)l->size[axis]);
   int64_t stride[FL_MAX_AXES], sizes[FL_MAX_AXES];
   fl_row_major(l->rank, l->size, stride);
   memcpy(sizes, l->size, sizeof sizes);
@@ -217,12 +228,14 @@ static int s_unfold(lua_State *L) {
 
 /* ---- several views: a table -------------------------------------------------------------------- */
 /* Append the view [first, first + count) of axis (count < 0: position 'first', axis dropped). */
-static void push_part(lua_State *L, int table, int k, int axis, int64_t first, int64_t count, const char *op) {
+static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
+    int64_t count, const char *op) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, op, "x"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
-  fl_node *y = n == NULL ? NULL : count < 0 ? n_select(n, axis, first) : n_slice(n, axis, first, count, 1);
+  fl_node *y = n == NULL ? NULL : count < 0 ? n_select(n, axis, first) : n_slice(n, axis,
+      first, count, 1);
   fl_lua_leave_view(L, b, m, out, y ? apart(y, n) : NULL, op);
   lua_rawseti(L, table, k);
 }
@@ -254,11 +267,13 @@ static int s_split(lua_State *L) {
   for (int k = 1; k <= n; k++, lua_settop(L, table)) {
     lua_rawgeti(L, 2, k);
     const int64_t count = fl_arg_int(L, lua_gettop(L), "split", "size");
-    if (count < 0 || sum + count > size) fl_lua_fail(L, "split", "sizes exceed the %lld elements of axis %d", (long long)size, axis + 1);
+    if (count < 0 || sum + count > size) fl_lua_fail(L, "split",
+        "sizes exceed the %lld elements of axis %d", (long long)size, axis + 1);
     push_part(L, table, k, axis, sum, count, "split");
     sum += count;
   }
-  if (sum != size) fl_lua_fail(L, "split", "sizes add up to %lld, axis %d has %lld", (long long)sum, axis + 1, (long long)size);
+  if (sum != size) fl_lua_fail(L, "split", "sizes add up to %lld, axis %d has %lld",
+      (long long)sum, axis + 1, (long long)size);
   return 1;
 }
 
@@ -310,9 +325,11 @@ static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
   lua_settop(L, 2);
-  if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op, "tensors must be a list of tensors, got %s", luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
+      "tensors must be a list of tensors, got %s", luaL_typename(L, 1));
   const int count = (int)lua_rawlen(L, 1);
-  if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d", count, MAX_JOINED);
+  if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
+      count, MAX_JOINED);
   fl_box **boxes = (fl_box **)lua_newuserdatauv(L, (size_t)count * 2 * sizeof(void *), 0);
   fl_node **nodes = (fl_node **)(boxes + count);
   fl_arg_list(L, 1, op, "tensors", MAX_JOINED, boxes);
@@ -323,7 +340,8 @@ static int join(lua_State *L, const char *op, int stack) {
   const int64_t m = fl_lua_enter(L, b);
   int ok = 1;
   for (int k = 0; k < count; k++) ok = (nodes[k] = node_of(b, boxes[k])) != NULL && ok;
-  fl_node *y = !ok ? NULL : stack ? n_stack(b->c, count, nodes, axis) : n_cat(b->c, count, nodes, axis);
+  fl_node *y = !ok ? NULL : stack ? n_stack(b->c, count, nodes, axis) : n_cat(b->c, count,
+      nodes, axis);
   if (ok && y == nodes[0]) y = n_copy(y);
   return fl_lua_leave(L, b, m, out, y);
 }
@@ -336,21 +354,25 @@ static int pad_constant(lua_State *L) {
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };
   fl_arg_count(L, 3, "pad");
   const fl_layout *l = shape_at(L, 1, "pad");
-  if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s", luaL_typename(L, 2));
+  if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s",
+      luaL_typename(L, 2));
   fl_check_options(L, 3, "pad", "mode value");
   const double value = fl_option_num(L, 3, "pad", "value", 0);
-  if (fl_option(L, 3, "mode") != LUA_TNIL && strcmp(fl_arg_string(L, lua_gettop(L), "pad", "mode"), "constant") != 0)
+  if (fl_option(L, 3, "mode") != LUA_TNIL && strcmp(fl_arg_string(L, lua_gettop(L), "pad",
+      "mode"), "constant") != 0)
     fl_lua_fail(L, "pad", "no mode '%s', there is: constant", lua_tostring(L, -1));
   lua_pop(L, 1);
   const int n = (int)lua_rawlen(L, 2);
-  if (n % 2 != 0 || n / 2 > l->rank) fl_lua_fail(L, "pad", "%d numbers for %d axes, need pairs", n, l->rank);
+  if (n % 2 != 0 || n / 2 > l->rank) fl_lua_fail(L, "pad",
+      "%d numbers for %d axes, need pairs", n, l->rank);
   for (int k = 0; k < n; k++) {
     const int axis = l->rank - 1 - k / 2;
     lua_rawgeti(L, 2, k + 1);
     const int64_t v = fl_arg_int(L, lua_gettop(L), "pad", "amount");
     if (k % 2 == 0) before[axis] = v;
     else after[axis] = v;
-    if (k % 2 == 1 && l->size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad", "axis %d would be shorter than nothing", axis + 1);
+    if (k % 2 == 1 && l->size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad",
+        "axis %d would be shorter than nothing", axis + 1);
     lua_pop(L, 1);
   }
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
@@ -370,7 +392,8 @@ static int pad_constant(lua_State *L) {
 static int triangle(lua_State *L, const char *op, int upper) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
-  if (shape_at(L, 1, op)->rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least", shape_at(L, 1, op)->rank);
+  if (shape_at(L, 1, op)->rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least",
+      shape_at(L, 1, op)->rank);
   const int64_t k = fl_arg_int_or(L, 2, op, "offset", 0);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -394,7 +417,8 @@ static int pairs_next(lua_State *L) {
 }
 
 static int s_pairs(lua_State *L) {
-  if (shape_at(L, 1, "pairs")->rank == 0) return fl_lua_fail(L, "pairs", "a 0-d tensor has no axes");
+  if (shape_at(L, 1, "pairs")->rank == 0) return fl_lua_fail(L, "pairs",
+      "a 0-d tensor has no axes");
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_pushcclosure(L, pairs_next, 2);
@@ -404,14 +428,20 @@ static int s_pairs(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_shape[] = {
-  { "reshape", s_reshape, FL_IN_BOTH }, { "view", s_reshape, FL_IN_BOTH }, { "flatten", s_flatten, FL_IN_BOTH },
+  { "reshape", s_reshape, FL_IN_BOTH }, { "view", s_reshape, FL_IN_BOTH }, { "flatten",
+      s_flatten, FL_IN_BOTH },
   { "unflatten", s_unflatten, FL_IN_BOTH }, { "squeeze", s_squeeze, FL_IN_BOTH },
   { "unsqueeze", s_unsqueeze, FL_IN_BOTH }, { "permute", s_permute, FL_IN_BOTH },
-  { "transpose", s_transpose, FL_IN_BOTH }, { "t", s_t, FL_IN_BOTH }, { "expand", s_expand, FL_IN_BOTH },
+  { "transpose", s_transpose, FL_IN_BOTH }, { "t", s_t, FL_IN_BOTH }, { "expand", s_expand,
+      FL_IN_BOTH },
   { "broadcast_to", s_broadcast_to, FL_IN_BOTH }, { "expand_as", s_expand_as, FL_IN_BOTH },
-  { "narrow", s_narrow, FL_IN_BOTH }, { "select", s_select, FL_IN_BOTH }, { "diagonal", s_diagonal, FL_IN_BOTH },
-  { "unfold", s_unfold, FL_IN_BOTH }, { "split", s_split, FL_IN_BOTH }, { "chunk", s_chunk, FL_IN_BOTH },
-  { "unbind", s_unbind, FL_IN_BOTH }, { "flip", s_flip, FL_IN_BOTH }, { "cat", s_cat, FL_IN_MODULE },
-  { "stack", s_stack, FL_IN_MODULE }, { "tril", s_tril, FL_IN_BOTH }, { "triu", s_triu, FL_IN_BOTH },
+  { "narrow", s_narrow, FL_IN_BOTH }, { "select", s_select, FL_IN_BOTH }, { "diagonal",
+      s_diagonal, FL_IN_BOTH },
+  { "unfold", s_unfold, FL_IN_BOTH }, { "split", s_split, FL_IN_BOTH }, { "chunk", s_chunk,
+      FL_IN_BOTH },
+  { "unbind", s_unbind, FL_IN_BOTH }, { "flip", s_flip, FL_IN_BOTH }, { "cat", s_cat,
+      FL_IN_MODULE },
+  { "stack", s_stack, FL_IN_MODULE }, { "tril", s_tril, FL_IN_BOTH }, { "triu", s_triu,
+      FL_IN_BOTH },
   { "pad", pad_constant, FL_IN_BOTH }, { "__pairs", s_pairs, 0 }, { NULL, NULL, 0 }
 };

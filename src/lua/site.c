@@ -15,7 +15,8 @@
 enum { MAX_SITES = 1 << 16 };        /* scripts that make code without end get site 0 */
 
 static int is_library(const char *source) {
-  if (source[0] == '=') return strncmp(source, "=flame", 6) == 0 || strncmp(source, "=[flame", 7) == 0;
+  if (source[0] == '=') return strncmp(source, "=flame", 6) == 0 || strncmp(source,
+      "=[flame", 7) == 0;
   if (source[0] != '@') return 0;
   return strncmp(source, "@flame/", 7) == 0 || strstr(source, "lua/flame/") != NULL;
 }

@@ -53,7 +53,8 @@ static void set_grad(lua_State *L, fl_lua *b) {
   fl_box *g = fl_arg_tensor(L, 3, "grad", "the gradient");
   char have[192], want[192];
   if (g->t->node->shape != x->t->node->shape)
-    fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have, g->t->node), fl_lua_shape_of(want, x->t->node));
+    fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have,
+        g->t->node), fl_lua_shape_of(want, x->t->node));
   if (g->t->node->dtype != x->t->node->dtype || g->t->node->device != x->t->node->device)
     fl_lua_fail(L, "grad", "gradient is %s, x is %s: dtype and device must agree",
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
@@ -81,7 +82,8 @@ int fl_property_set(lua_State *L) {
     return 0;
   }
   if (strcmp(key, "requires_grad") == 0) {
-    if (!lua_isboolean(L, 3)) fl_lua_fail(L, "requires_grad", "must be true or false, got %s", luaL_typename(L, 3));
+    if (!lua_isboolean(L, 3)) fl_lua_fail(L, "requires_grad",
+        "must be true or false, got %s", luaL_typename(L, 3));
     lua_remove(L, 2);
     requires_grad_(L);
     return 0;
@@ -154,7 +156,8 @@ static int v_len(lua_State *L) {
 
 /* ---- values ------------------------------------------------------------------------------------ */
 /* The bytes of tensor i, row-major, in a userdata that is pushed. Facts in *dtype and *shape. */
-static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, int *dtype, fl_sizes *shape) {
+static const char *read_values(lua_State *L, fl_lua *b, int i, const char *op, int *dtype,
+    fl_sizes *shape) {
   fl_box *x = fl_arg_tensor(L, i, op, "x");
   const fl_node *n = facts(L, i, op);
   const size_t bytes = (size_t)(n->shape->numel * fl_dtype_size(n->dtype));
@@ -174,11 +177,13 @@ static int v_item(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, "item", "x");
   const fl_node *n = facts(L, 1, "item");
   char text[192], value[16];
-  if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element", fl_lua_shape_of(text, n));
+  if (n->shape->numel != 1) fl_lua_fail(L, "item", "x has shape %s, need one element",
+      fl_lua_shape_of(text, n));
   const int dtype = n->dtype;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *now = node_of(b, x);
-  fl_lua_leave_status(L, b, m, now ? fl_read_node(b->c, now, value, (size_t)fl_dtype_size(dtype)) : FLAME_BAD_ARGUMENT);
+  fl_lua_leave_status(L, b, m, now ? fl_read_node(b->c, now, value,
+      (size_t)fl_dtype_size(dtype)) : FLAME_BAD_ARGUMENT);
   fl_push_scalar(L, dtype, fl_scalar_load(value, dtype));
   return 1;
 }
@@ -337,16 +342,23 @@ static int v_detach_(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_value[] = {
-  { "size", v_size, FL_IN_METHODS }, { "numel", v_numel, FL_IN_BOTH }, { "nbytes", v_nbytes, FL_IN_METHODS },
+  { "size", v_size, FL_IN_METHODS }, { "numel", v_numel, FL_IN_BOTH }, { "nbytes", v_nbytes,
+      FL_IN_METHODS },
   { "dim", v_dim, FL_IN_METHODS }, { "stride", v_stride, FL_IN_METHODS },
-  { "is_contiguous", v_is_contiguous, FL_IN_METHODS }, { "contiguous", v_contiguous, FL_IN_METHODS },
+  { "is_contiguous", v_is_contiguous, FL_IN_METHODS }, { "contiguous", v_contiguous,
+      FL_IN_METHODS },
   { "is_floating_point", v_is_floating_point, FL_IN_BOTH },
-  { "item", v_item, FL_IN_METHODS }, { "totable", v_totable, FL_IN_METHODS }, { "bytes", v_bytes, FL_IN_METHODS },
-  { "clone", v_clone, FL_IN_BOTH }, { "detach", v_detach, FL_IN_BOTH }, { "detach_", v_detach_, FL_IN_METHODS },
-  { "to", v_to, FL_IN_METHODS }, { "float", v_float, FL_IN_METHODS }, { "half", v_half, FL_IN_METHODS },
+  { "item", v_item, FL_IN_METHODS }, { "totable", v_totable, FL_IN_METHODS }, { "bytes",
+      v_bytes, FL_IN_METHODS },
+  { "clone", v_clone, FL_IN_BOTH }, { "detach", v_detach, FL_IN_BOTH }, { "detach_",
+      v_detach_, FL_IN_METHODS },
+  { "to", v_to, FL_IN_METHODS }, { "float", v_float, FL_IN_METHODS }, { "half", v_half,
+      FL_IN_METHODS },
   { "bfloat16", v_bfloat16, FL_IN_METHODS }, { "double", v_double, FL_IN_METHODS },
-  { "long", v_long, FL_IN_METHODS }, { "int", v_int, FL_IN_METHODS }, { "byte", v_byte, FL_IN_METHODS },
-  { "bool", v_bool, FL_IN_METHODS }, { "cpu", v_cpu, FL_IN_METHODS }, { "cuda", v_cuda, FL_IN_METHODS },
+  { "long", v_long, FL_IN_METHODS }, { "int", v_int, FL_IN_METHODS }, { "byte", v_byte,
+      FL_IN_METHODS },
+  { "bool", v_bool, FL_IN_METHODS }, { "cpu", v_cpu, FL_IN_METHODS }, { "cuda", v_cuda,
+      FL_IN_METHODS },
   { "free", v_free, FL_IN_METHODS }, { "requires_grad_", requires_grad_, FL_IN_METHODS },
   { "__len", v_len, 0 }, { NULL, NULL, 0 }
 };

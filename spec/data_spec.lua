@@ -1,0 +1,282 @@
+-- Readers, batches and the helpers of scripts.
+
+local flame = require "flame"
+local data = require "flame.data"
+
+local folder = os.tmpname()
+os.remove(folder)
+assert(os.execute("mkdir -p '" .. folder .. "'"))
+local function path(name) return folder .. "/" .. name end
+local function write(name, text)
+  local f = assert(io.open(path(name), "wb"))
+  f:write(text)
+  f:close()
+  return path(name)
+end
+teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+
+local function message(f, ...)
+  local ok, text = pcall(f, ...)
+  assert.falsy(ok)
+  return text
+end
+
+describe("data.idx", function()
+  local function idx(type, sizes, bytes)
+    local head = string.char(0, 0, type, #sizes)
+    for _, n in ipairs(sizes) do head = head .. string.pack(">I4", n) end
+    return head .. bytes
+  end
+
+  it("reads every type, unchanged", function()
+    local cases = {
+      { 0x08, "u8", "BB", 7, 255 }, { 0x09, "i8", "bb", -7, 127 }, { 0x0B, "i16", ">i2i2", -300, 299 },
+      { 0x0C, "i32", ">i4i4", -70000, 2000000000 }, { 0x0D, "f32", ">ff", 0.5, -2.25 }, { 0x0E, "f64", ">dd", 0.1, -1e300 },
+    }
+    for _, c in ipairs(cases) do
+      local x = data.idx(write("a.idx", idx(c[1], { 2 }, string.pack(c[3], c[4], c[5]))))
+      assert.equal(c[2], x.dtype)
+      assert.same({ c[4], c[5] }, x:totable())
+    end
+  end)
+
+  it("reads several axes, gzip or not", function()
+    local plain = write("b-ubyte", idx(8, { 2, 3 }, "\1\2\3\4\5\6"))
+    assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, data.idx(plain):totable())
+    assert(os.execute("gzip -kf '" .. plain .. "'"))
+    assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, data.idx(plain .. ".gz"):totable())
+  end)
+
+  it("refuses what is cut off, goes on or is no IDX file", function()
+    local text = idx(8, { 2, 3 }, "\1\2\3\4\5\6")
+    for n = 0, #text - 1 do
+      assert.truthy(message(data.idx, write("c.idx", text:sub(1, n))):find("c.idx", 1, true))
+    end
+    assert.truthy(message(data.idx, write("c.idx", text .. "x")):find("goes on after its last element", 1, true))
+    assert.truthy(message(data.idx, write("c.idx", "hello, world")):find("begins with 68 65 6c 6c", 1, true))
+    assert.truthy(message(data.idx, write("c.idx", idx(8, { 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF }, ""))):find("cut off", 1, true))
+    assert.truthy(message(data.idx, path("absent")):find("No such file", 1, true))
+  end)
+
+  it("refuses damaged gzip data", function()
+    assert(os.execute(("head -c 20000 /dev/zero | gzip > '%s'"):format(path("z.gz"))))
+    local f = assert(io.open(path("z.gz"), "rb"))
+    local text = f:read("a")
+    f:close()
+    for n = 1, #text - 1 do pcall(data.idx, write("cut.gz", text:sub(1, n))) end
+    assert.truthy(message(data.text, write("cut.gz", text:sub(1, #text - 9))):find("ends too early", 1, true))
+    assert.truthy(message(data.text, write("bad.gz", text:sub(1, 12) .. "\xff\xff\xff" .. text:sub(16))):find("damaged packed data", 1, true))
+  end)
+end)
+
+describe("data.find", function()
+  it("finds a name with or without .gz and lists what there is", function()
+    assert(os.execute(("mkdir -p '%s/f' && touch '%s/f/one' '%s/f/two.gz'"):format(folder, folder, folder)))
+    assert.equal(path("f/one"), data.find(path("f"), "one"))
+    assert.equal(path("f/two.gz"), data.find(path("f"), "two"))
+    assert.truthy(message(data.find, path("f"), "three"):find("there is: one, two.gz", 1, true))
+  end)
+end)
+
+describe("data.text", function()
+  it("gives ids from 1 in the order of the sorted characters", function()
+    local t = data.text(write("t.txt", "banana"))
+    assert.same({ "a", "b", "n" }, t.vocab)
+    assert.equal("i64", t.ids.dtype)
+    assert.same({ 2, 1, 3, 1, 3, 1 }, t.ids:totable())
+    assert.same({ 3, 1, 2 }, t.encode("nab"))
+    assert.equal("nab", t.decode({ 3, 1, 2 }))
+    assert.equal("banana", t.decode(t.ids))
+    assert.truthy(message(t.encode, "nax"):find("'x' at position 3", 1, true))
+    assert.truthy(message(t.decode, { 4 }):find("need 1 to 3", 1, true))
+  end)
+
+  it("knows every byte", function()
+    local all = {}
+    for b = 0, 255 do all[b + 1] = string.char(b) end
+    local t = data.text(write("all.bin", "x" .. table.concat(all)))
+    assert.equal(256, #t.vocab)
+    assert.equal(table.concat(all), t.decode(t.encode(table.concat(all))))
+  end)
+
+  it("reads folders in order of names without links, and lists", function()
+    assert(os.execute(("mkdir -p '%s/g'"):format(folder)))
+    write("g/b", "two")
+    write("g/a", "one")
+    assert(os.execute(("ln -sf a '%s/g/c'"):format(folder)))
+    local t = data.text(path("g"))
+    assert.equal("onetwo", t.decode(t.ids))
+    t = data.text { path("g/b"), path("g/a") }
+    assert.equal("twoone", t.decode(t.ids))
+  end)
+end)
+
+describe("data.tokens", function()
+  it("reads ids as i32 after a header", function()
+    local x = data.tokens(write("t.bin", "head" .. string.pack("<I2I2I2", 1, 40000, 65535)), { dtype = "u16", header = 4 })
+    assert.equal("i32", x.dtype)
+    assert.same({ 1, 40000, 65535 }, x:totable())
+    assert.same({ 255 }, data.tokens(write("u.bin", "\xff"), { dtype = "u8" }):totable())
+    assert.truthy(message(data.tokens, write("t.bin", "abc")):find("no whole number of u16", 1, true))
+  end)
+end)
+
+describe("data.csv", function()
+  it("reads numbers and a header", function()
+    local x, names = data.csv(write("a.csv", '"x", y\r\n1,2.5\r\n-3e2, \r\n'))
+    assert.same({ "x", "y" }, names)
+    assert.allclose({ { 1, 2.5 }, { -300, 0 / 0 } }, x)
+    assert.same({ { 1, 2 } }, data.csv(write("b.csv", "1;2\n"), { sep = ";", dtype = "i64" }):totable())
+  end)
+
+  it("names the line that is wrong", function()
+    assert.truthy(message(data.csv, write("c.csv", "1,2\n3\n")):find("line 2 has 1 fields", 1, true))
+    assert.truthy(message(data.csv, write("c.csv", "1,2\n3,x\n")):find("line 2, field 2: 'x'", 1, true))
+  end)
+
+  it("is not moved by a decimal comma", function()
+    local before = os.setlocale(nil, "numeric")
+    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do if os.setlocale(name, "numeric") then break end end
+    local x = data.csv(write("d.csv", "1.5,2.25\n"))
+    flame.save(path("l.safetensors"), { x, 1.5 })
+    local t = flame.load(path("l.safetensors"))
+    os.setlocale(before, "numeric")
+    assert.allclose({ { 1.5, 2.25 } }, x)
+    assert.equal(1.5, t[2])
+  end)
+end)
+
+describe("data.batches", function()
+  local function sums(loader)
+    local out = {}
+    for _, x in loader do out[#out + 1] = x:totable() end
+    return out
+  end
+
+  it("gives parts of the first axis, the last one short", function()
+    local x, y = flame.arange(10):reshape(5, 2), flame.arange(5):long()
+    local seen = {}
+    for i, xb, yb in data.batches({ x, y }, { size = 2 }) do
+      seen[i] = { xb.shape, yb:totable() }
+    end
+    assert.same({ { { 2, 2 }, { 1, 2 } }, { { 2, 2 }, { 3, 4 } }, { { 1, 2 }, { 5 } } }, seen)
+    assert.equal(3, #data.batches({ x }, { size = 2 }))
+    assert.equal(2, #sums(data.batches({ y }, { size = 2, drop_last = true })))
+  end)
+
+  it("gives tensors that can be written", function()
+    local x = flame.arange(4)
+    for _, xb in data.batches({ x }, { size = 2 }) do xb:mul_(0) end
+    assert.allclose({ 1, 2, 3, 4 }, x)
+  end)
+
+  it("shuffles rows together, every row once, another order each epoch", function()
+    local x = flame.arange(50)
+    local loader = data.batches({ x, x * 2 }, { size = 7, shuffle = true, seed = 3 })
+    local function epoch()
+      local list = {}
+      for _, a, b in loader do
+        assert.allclose(a * 2, b)
+        for _, v in ipairs(a:totable()) do list[#list + 1] = v end
+      end
+      return list
+    end
+    local first, second = epoch(), epoch()
+    assert.is_not.same(first, second)
+    table.sort(first)
+    assert.same(x:totable(), first)
+    assert.same(sums(data.batches({ x }, { size = 7, shuffle = true, seed = 3 })), sums(data.batches({ x }, { size = 7, shuffle = true, seed = 3 })))
+  end)
+
+  it("leaves the global random numbers alone, yet follows the script's seed", function()
+    local x = flame.arange(30)
+    local function run(seed)
+      flame.seed(seed)
+      local before = flame.rng_state().counter
+      local order = sums(data.batches({ x }, { size = 30, shuffle = true }))
+      local again = sums(data.batches({ x }, { size = 30, shuffle = true }))
+      assert.equal(before, flame.rng_state().counter)
+      flame.rand(1)
+      return { order, again }
+    end
+    local a = run(1)
+    assert.is_not.same(a[1], a[2])
+    assert.same(a, run(1))
+    assert.is_not.same(a, run(2))
+  end)
+
+  it("goes on from a saved position as if it had not stopped", function()
+    local x = flame.arange(23)
+    local whole, parts = data.batches({ x }, { size = 5, shuffle = true, seed = 9 }), {}
+    for _ = 1, 2 do for _, b in whole do parts[#parts + 1] = b:totable() end end
+    local loader = data.batches({ x }, { size = 5, shuffle = true, seed = 9 })
+    local got = {}
+    for _ = 1, 7 do
+      local i, b = loader:next()
+      if i then got[#got + 1] = b:totable() end
+    end
+    flame.save(path("loader.safetensors"), loader:state())
+    loader = data.batches({ x }, { size = 5, shuffle = true, state = flame.load(path("loader.safetensors")) })
+    for _, b in loader do got[#got + 1] = b:totable() end
+    assert.same(parts, got)
+  end)
+
+  it("refuses tensors that do not go together and unknown options", function()
+    assert.truthy(message(data.batches, { flame.ones(2), flame.ones(3) }):find("of tensor 1 is 2 and of tensor 2 3", 1, true))
+    assert.truthy(message(data.batches, { flame.ones(2) }, { sise = 3 }):find("no option 'sise'", 1, true))
+    assert.truthy(message(data.batches, { flame.ones(2) }, { size = 0 }):find("size must be a positive integer", 1, true))
+  end)
+end)
+
+describe("data.random", function()
+  it("is uniform in [0, 1) and seeded apart", function()
+    data.seed(4)
+    local a, sum = data.random(), 0
+    for _ = 1, 1000 do
+      local v = data.random()
+      assert.truthy(v >= 0 and v < 1)
+      sum = sum + v
+    end
+    assert.close(500, sum, 40)
+    data.seed(4)
+    assert.equal(a, data.random())
+  end)
+end)
+
+describe("data.drawn_digits", function()
+  it("draws the same digits every time", function()
+    local x, y = data.drawn_digits(20)
+    local x2, y2 = data.drawn_digits(20)
+    assert.same({ 20, 28, 28 }, x.shape)
+    assert.truthy(flame.equal(x, x2) and flame.equal(y, y2))
+    assert.truthy(x:amin():item() >= 0 and x:amax():item() <= 1)
+    assert.truthy(y:amin():item() >= 1 and y:amax():item() <= 10)
+  end)
+end)
+
+describe("data.options", function()
+  local spec = { { "steps", 5, "how many" }, { "rate", 0.5, "" }, { "data", "", "" }, { "fast", false, "" } }
+
+  it("takes values in the type of the default", function()
+    local o = data.options({ "--steps", "1e2", "--rate=3", "--data", "x=y", "--fast" }, spec)
+    assert.same({ steps = 100, rate = 3.0, data = "x=y", fast = true }, o)
+    assert.equal("integer", math.type(o.steps))
+    assert.equal("float", math.type(o.rate))
+    assert.same({ steps = 5, rate = 0.5, data = "", fast = false }, data.options(nil, spec))
+  end)
+end)
+
+describe("data.progress", function()
+  it("reads no loss where there is no terminal", function()
+    local out, real = {}, print
+    local p = data.progress { steps = 10, unit = "tokens", each = 4 }
+    flame.eval()
+    local syncs = flame.stats().syncs
+    for step = 1, 9 do p:tick(step, flame.tensor(1)) end
+    _G.print = function(text) out[#out + 1] = text end
+    p:line(10, "loss 1.000")
+    _G.print = real
+    assert.equal(syncs, flame.stats().syncs)
+    assert.truthy(out[1]:find("^step 10/10  loss 1%.000"), out[1])
+  end)
+end)

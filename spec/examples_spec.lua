@@ -1,0 +1,66 @@
+-- The examples run as a newcomer would start them, with short settings.
+
+local interpreter
+do
+  local i = 0
+  while arg[i - 1] do i = i - 1 end
+  interpreter = arg[i]
+end
+
+local function run(arguments)
+  local pipe = assert(io.popen(("'%s' %s 2>&1"):format(interpreter, arguments)))
+  local output = pipe:read("a")
+  local _, _, status = pipe:close()
+  return output, status
+end
+
+describe("examples", function()
+  it("fit.lua finds the curve", function()
+    local output, status = run("examples/fit.lua")
+    assert.equal(0, status, output)
+    local a, b = output:match("y = ([%d.]+) sin%(([%d.]+) x%)")
+    assert.close(1.5, tonumber(a), 0.05)
+    assert.close(0.8, tonumber(b), 0.05)
+  end)
+
+  it("digits.lua draws its own digits and tells most of them apart", function()
+    local output, status = run("examples/digits.lua --device cpu --epochs 4")
+    assert.equal(0, status, output)
+    local accuracy = tonumber(output:match("test accuracy ([%d.]+) %%"))
+    assert.truthy(accuracy and accuracy > 75, output)
+  end)
+
+  it("chargpt.lua learns from the texts of the machine", function()
+    local output, status = run("examples/chargpt.lua --device cpu --steps 40 --every 20 --batch 8 --sample 30")
+    assert.equal(0, status, output)
+    local losses = {}
+    for loss in output:gmatch("validation ([%d.]+)") do losses[#losses + 1] = tonumber(loss) end
+    assert.equal(2, #losses, output)
+    assert.truthy(losses[2] < losses[1] and losses[1] < 4.5, output)
+    assert.truthy(output:find("tokens/s", 1, true))
+    assert.truthy(output:find("--- sample ---\n", 1, true))
+  end)
+
+  it("chargpt.lua takes a file of one's own", function()
+    local name = os.tmpname()
+    local f = assert(io.open(name, "w"))
+    f:write(("to be or not to be, "):rep(100))
+    f:close()
+    local output, status = run(("examples/chargpt.lua --device cpu --data %s --steps 4 --batch 2 --sample 5"):format(name))
+    os.remove(name)
+    assert.equal(0, status, output)
+    assert.truthy(output:find("2000 characters, 9 different", 1, true), output)
+  end)
+
+  it("list their options and refuse unknown ones", function()
+    local output, status = run("examples/chargpt.lua --help")
+    assert.equal(0, status)
+    assert.truthy(output:find("--resume", 1, true))
+    output, status = run("examples/chargpt.lua --stepz 3")
+    assert.equal(1, status)
+    assert.truthy(output:find("no option --stepz; the nearest is --steps", 1, true), output)
+    output, status = run("examples/digits.lua --epochs two")
+    assert.equal(1, status)
+    assert.truthy(output:find("--epochs needs a number", 1, true), output)
+  end)
+end)

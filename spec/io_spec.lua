@@ -1,0 +1,357 @@
+-- Files of tensors: what is saved comes back, damaged files are refused, replacing is safe.
+
+local flame = require "flame"
+
+local folder = os.tmpname()
+os.remove(folder)
+assert(os.execute("mkdir -p '" .. folder .. "'"))
+local function path(name) return folder .. "/" .. name end
+
+local function write(name, text)
+  local f = assert(io.open(path(name), "wb"))
+  f:write(text)
+  f:close()
+  return path(name)
+end
+
+local function read(name)
+  local f = assert(io.open(path(name), "rb"))
+  local text = f:read("a")
+  f:close()
+  return text
+end
+
+local function listing()
+  local pipe = assert(io.popen("ls -A '" .. folder .. "'"))
+  local names = pipe:read("a")
+  pipe:close()
+  return names
+end
+
+--- A safetensors file of a header text and data bytes.
+local function safetensors(header, data)
+  return string.pack("<I8", #header) .. header .. (data or "")
+end
+
+local function refused(text, pattern)
+  local ok, message = pcall(flame.load, write("refused.safetensors", text))
+  assert.falsy(ok)
+  assert.truthy(message:find(pattern, 1, true), message)
+  assert.truthy(message:find("refused.safetensors", 1, true), message)
+end
+
+local function entry(name, fields) return ('"%s":{%s}'):format(name, fields) end
+local one = '"dtype":"F32","shape":[2],"data_offsets":[0,8]'
+
+teardown(function() os.execute("rm -rf '" .. folder .. "'") end)
+
+describe("flame.save and flame.load", function()
+  local dtypes = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
+
+  it("give every dtype back, bit for bit", function()
+    flame.seed(1)
+    local t = {}
+    for _, dtype in ipairs(dtypes) do t[dtype] = (flame.randn(3, 5) * 3):to(dtype) end
+    flame.save(path("dtypes.safetensors"), t)
+    local u = flame.load(path("dtypes.safetensors"))
+    for _, dtype in ipairs(dtypes) do
+      assert.equal(dtype, u[dtype].dtype)
+      assert.same({ 3, 5 }, u[dtype].shape)
+      assert.equal(t[dtype]:bytes(), u[dtype]:bytes())
+    end
+  end)
+
+  it("keep shapes, also of 0-d and empty tensors and of views", function()
+    local x = flame.arange(12):reshape(3, 4)
+    flame.save(path("shapes.safetensors"), { zero = flame.tensor(5), empty = flame.zeros(0, 3), turned = x:t(), row = x[2] })
+    local u = flame.load(path("shapes.safetensors"))
+    assert.equal(5, u.zero:item())
+    assert.same({}, u.zero.shape)
+    assert.same({ 0, 3 }, u.empty.shape)
+    assert.allclose(x:t(), u.turned)
+    assert.allclose({ 5, 6, 7, 8 }, u.row)
+  end)
+
+  it("keep nested tables with their types of keys and values", function()
+    local t = { 1, 2.0, { "x", { y = true } }, [-3] = "minus", [2.5] = false, [true] = "yes", ["1"] = "text",
+                ["a.b"] = 1, a = { b = 2 }, empty = {}, ["caf\xE9 %41\0\n\""] = "\xff\0", big = math.maxinteger }
+    flame.save(path("nested.safetensors"), t)
+    local u = flame.load(path("nested.safetensors"))
+    assert.same(t, u)
+    assert.equal("integer", math.type(u[1]))
+    assert.equal("float", math.type(u[2]))
+  end)
+
+  it("keep floats exactly", function()
+    local t = { 0.1, -0.0, 1e-320, math.huge, -math.huge, math.pi, 0 / 0 }
+    flame.save(path("floats.safetensors"), t)
+    local u = flame.load(path("floats.safetensors"))
+    for i = 1, #t do assert.equal(string.pack(">d", t[i]), string.pack(">d", u[i])) end
+  end)
+
+  it("name tensors by dotted paths", function()
+    flame.save(path("names.safetensors"), { model = { blocks = { { w = flame.ones(1) } } }, step = 3 })
+    assert.truthy(read("names.safetensors"):find('"model.blocks.1.w":{"dtype":"F32","shape":[1]', 1, true))
+  end)
+
+  it("keep apart names that look the same when dotted", function()
+    local t = { a = { b = flame.tensor(1) }, ["a.b"] = flame.tensor(2), [1] = flame.tensor(3), ["1"] = flame.tensor(4),
+                ["__metadata__"] = flame.tensor(5) }
+    flame.save(path("apart.safetensors"), t)
+    local u = flame.load(path("apart.safetensors"))
+    assert.same({ 1, 2, 3, 4, 5 }, { u.a.b:item(), u["a.b"]:item(), u[1]:item(), u["1"]:item(), u["__metadata__"]:item() })
+  end)
+
+  it("write a shared tensor once and give back one handle", function()
+    local w = flame.ones(100)
+    flame.save(path("shared.safetensors"), { a = w, b = { w } })
+    local u = flame.load(path("shared.safetensors"))
+    assert.truthy(rawequal(u.a, u.b[1]))
+    assert.truthy(#read("shared.safetensors") < 800)
+  end)
+
+  it("save the values of the moment", function()
+    local x = flame.zeros(3)
+    flame.save(path("moment.safetensors"), { x = x })
+    x:add_(1)
+    assert.allclose({ 0, 0, 0 }, flame.load(path("moment.safetensors")).x)
+  end)
+
+  it("save the state of the random numbers", function()
+    flame.seed(5)
+    flame.rand(7)
+    flame.save(path("rng.safetensors"), { random = flame.rng_state() })
+    local a = flame.rand(4)
+    flame.rng_state(flame.load(path("rng.safetensors")).random)
+    assert.truthy(flame.equal(a, flame.rand(4)))
+  end)
+
+  it("write equal tables as equal bytes", function()
+    local function make() return { b = flame.ones(2), a = { 1, x = flame.zeros(2) }, c = "z" } end
+    flame.save(path("equal1.safetensors"), make())
+    flame.save(path("equal2.safetensors"), make())
+    assert.equal(read("equal1.safetensors"), read("equal2.safetensors"))
+  end)
+
+  it("refuse what is no data and name where it is", function()
+    local function message(t)
+      local ok, text = pcall(flame.save, path("no.safetensors"), t)
+      assert.falsy(ok)
+      return text
+    end
+    assert.truthy(message({ model = { f = print } }):find("model.f is a function", 1, true))
+    assert.truthy(message({ { [{}] = 1 } }):find("1 has a key that is a table", 1, true))
+    local loop = { x = {} }
+    loop.x.y = loop
+    assert.truthy(message(loop):find("x.y contains itself", 1, true))
+    assert.truthy(message({ net = setmetatable({}, {}) }):find("net has a metatable", 1, true))
+    assert.truthy(message(7):find("got number", 1, true))
+    assert.falsy(io.open(path("no.safetensors")))
+  end)
+
+  it("name the script's line in an error", function()
+    local ok, text = pcall(function() flame.load(path("absent.safetensors")) end)
+    assert.falsy(ok)
+    assert.truthy(text:find("io_spec.lua:%d+: load: .*absent.safetensors"))
+  end)
+end)
+
+describe("replacing a file", function()
+  it("leaves no temporary file behind", function()
+    flame.save(path("clean.safetensors"), { flame.ones(3) })
+    flame.save(path("clean.safetensors"), { flame.zeros(3) })
+    assert.falsy(listing():find("tmp", 1, true))
+    assert.allclose({ 0, 0, 0 }, flame.load(path("clean.safetensors"))[1])
+  end)
+
+  it("keeps the old file when a tensor can not be computed", function()
+    flame.save(path("old.safetensors"), { flame.ones(3) })
+    local bad = flame.arange(3)[flame.tensor({ 9 }, { dtype = "i64" })]
+    local ok = pcall(flame.save, path("old.safetensors"), { flame.ones(3), bad })
+    assert.falsy(ok)
+    assert.allclose({ 1, 1, 1 }, flame.load(path("old.safetensors"))[1])
+    assert.falsy(listing():find("tmp", 1, true))
+  end)
+
+  it("keeps the file's mode and follows a link", function()
+    flame.save(path("mode.safetensors"), { flame.ones(1) })
+    assert(os.execute(("chmod 640 '%s' && ln -sf mode.safetensors '%s'"):format(path("mode.safetensors"), path("link.safetensors"))))
+    flame.save(path("link.safetensors"), { flame.tensor(2) })
+    assert.equal(2, flame.load(path("mode.safetensors"))[1]:item())
+    local pipe = assert(io.popen(("stat -c %%a '%s'; test -L '%s' && echo link"):format(path("mode.safetensors"), path("link.safetensors"))))
+    assert.equal("640\nlink\n", pipe:read("a"))
+    pipe:close()
+  end)
+
+  it("refuses folders, devices and folders that are not there", function()
+    for _, target in ipairs { folder, "/dev/null", path("none/x.safetensors") } do
+      assert.falsy((pcall(flame.save, target, { flame.ones(1) })))
+    end
+  end)
+end)
+
+describe("reading safetensors", function()
+  it("takes the file of another program as a flat table", function()
+    local text = safetensors('{"__metadata__":{"format":"pt"},' .. entry("a.b", one) .. "," ..
+      entry("c", '"shape":[],"data_offsets":[8,9],"dtype":"BOOL"') .. "}   ", string.pack("<ff", 1.5, -2) .. "\7")
+    local t, meta = flame.load(write("foreign.safetensors", text))
+    assert.allclose({ 1.5, -2 }, t["a.b"])
+    assert.equal(true, t.c:item())
+    assert.equal(1, t.c:long():item())
+    assert.same({ format = "pt" }, meta)
+  end)
+
+  it("decodes escapes in names", function()
+    local t = flame.load(write("escapes.safetensors", safetensors("{" .. entry([[\u00e9\n\ud83d\ude00\/]], one) .. "}", ("\0"):rep(8))))
+    assert.truthy(t["é\n😀/"])
+  end)
+
+  it("refuses a file that is cut off at any byte", function()
+    local text = safetensors("{" .. entry("w", one) .. "}", string.pack("<ff", 1, 2))
+    assert.truthy(flame.load(write("whole.safetensors", text)).w)
+    for n = 0, #text - 1 do
+      local ok, message = pcall(flame.load, write("cut.safetensors", text:sub(1, n)))
+      assert.falsy(ok, "read a file cut off at " .. n)
+      assert.truthy(message:find("cut.safetensors", 1, true))
+    end
+  end)
+
+  it("survives any one byte being another", function()
+    flame.save(path("flip.safetensors"), { w = flame.ones(2), n = 3, l = { "x", 1.5 } })
+    local text = read("flip.safetensors")
+    for i = 1, #text do
+      for _, b in ipairs { 0, 0x22, 0x39, 0x7b, 0xff } do
+        pcall(flame.load, write("flipped.safetensors", text:sub(1, i - 1) .. string.char(b) .. text:sub(i + 1)))
+      end
+    end
+  end)
+
+  it("refuses headers that claim too much", function()
+    refused(string.pack("<I8", 1 << 62) .. "{}", "header length at offset 0")
+    refused(string.pack("<I8", 3) .. "{}", "header length at offset 0")
+    refused(safetensors("[]"), "does not begin with '{'")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,12]') .. "}", ("x"):rep(8)), "go beyond the file")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,0]') .. "}"), "hold 0 bytes")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2],"data_offsets":[8,0]') .. "}", ("x"):rep(8)), "ends before it begins")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[3],"data_offsets":[0,8]') .. "}", ("x"):rep(8)), "shape (3) of F32")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]') .. "}"), "beyond 2^63")
+  end)
+
+  it("refuses names twice, overlaps, unknown dtypes and missing fields", function()
+    refused(safetensors("{" .. entry("w", one) .. "," .. entry("w", one) .. "}", ("x"):rep(8)), "'w' stands twice")
+    refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", '"dtype":"U8","shape":[2],"data_offsets":[7,9]') .. "}", ("x"):rep(9)), "overlap at offset 7")
+    refused(safetensors("{" .. entry("w", '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]') .. "}", ("x"):rep(8)), "'w' has dtype F8_E4M3")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2]') .. "}", ("x"):rep(8)), "needs 'dtype', 'shape' and 'data_offsets'")
+    refused(safetensors("{" .. entry("w", one .. ',"dtype":"F32"') .. "}", ("x"):rep(8)), "a field stands twice")
+    refused(safetensors('{"__metadata__":{"a":"1","a":"2"}}'), "'a' stands twice")
+    refused(safetensors('{"__metadata__":{"a":1}}'), "a string must stand here")
+    refused(safetensors("{" .. entry("w", '"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]') .. "}", "x"), "more than 8 axes")
+  end)
+
+  it("refuses JSON that is none, with its offset", function()
+    refused(safetensors("{" .. entry("w", one) .. ",}"), "at offset")
+    refused(safetensors('{"a":' .. ("["):rep(100) .. "}"), "an object must stand here")
+    refused(safetensors("{" .. entry("w", '"more":' .. ("["):rep(100) .. ("]"):rep(100)) .. "}"), "nested too deep")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[02],"data_offsets":[0,8]') .. "}"), "leading zero")
+    refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[-2],"data_offsets":[0,8]') .. "}"), "not negative")
+    refused(safetensors("{" .. entry("w\1", one) .. "}", ("x"):rep(8)), "control character")
+    refused(safetensors("{" .. entry("w\xff", one) .. "}", ("x"):rep(8)), "not UTF-8")
+    refused(safetensors("{" .. entry("\\ud800", one) .. "}", ("x"):rep(8)), "surrogate")
+    refused(safetensors("{} x"), "text after the end")
+  end)
+
+  it("refuses a name of more than 64 KB", function()
+    refused(safetensors("{" .. entry(("n"):rep(70000), one) .. "}", ("x"):rep(8)), "64 KB")
+  end)
+
+  it("refuses metadata of flame that was tampered with", function()
+    local function with(text) return safetensors('{"__metadata__":{"flame":"' .. text .. '"}}') end
+    refused(with("1:{"), "unreadable text")
+    refused(with("1:" .. ("{["):rep(500)), "nested too deep")
+    refused(with("1:tw;"), "tensor 'w' is not in the file")
+    refused(with("1:{sa;T}x"), "text after the end")
+    refused(with("1:i99999999999999999999;"), "out of range")
+    refused(with("1:{sa;Tsa;F}"), "stands twice")
+    refused(with("2:{}"), "later flame")
+  end)
+end)
+
+describe("npy and npz", function()
+  it("give numbers back, also big-endian and in Fortran order", function()
+    flame.save(path("a.npy"), flame.arange(6):reshape(2, 3))
+    assert.allclose({ { 1, 2, 3 }, { 4, 5, 6 } }, flame.load(path("a.npy")))
+    local function npy(dictionary, bytes)
+      return "\x93NUMPY\1\0" .. string.pack("<I2", #dictionary + 1) .. dictionary .. "\n" .. bytes
+    end
+    local t = flame.load(write("b.npy", npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", string.pack(">i4i4i4i4i4i4", 1, 4, 2, 5, 3, 6))))
+    assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, t:totable())
+    for bad, pattern in pairs {
+      ["{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }"] = "dtype '<u2'",
+      ["{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"] = "dtype '|O'",
+      ["{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }"] = "cut off",
+      ["{'descr': '<f4', 'shape': (1,), }"] = "needs descr",
+      ["{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }"] = "can not be read",
+    } do
+      local ok, message = pcall(flame.load, write("bad.npy", npy(bad, "abcd")))
+      assert.falsy(ok)
+      assert.truthy(message:find(pattern, 1, true), message)
+    end
+  end)
+
+  it("hold tensors by name, and refuse to hold more", function()
+    flame.save(path("a.npz"), { x = flame.ones(2, 2), deep = { y = flame.tensor(3):int() } })
+    local t = flame.load(path("a.npz"))
+    assert.allclose({ { 1, 1 }, { 1, 1 } }, t.x)
+    assert.equal(3, t["deep.y"]:item())
+    assert.falsy((pcall(flame.save, path("b.npz"), { n = 1 })))
+    assert.falsy((pcall(flame.save, path("b.npy"), { flame.ones(1) })))
+  end)
+
+  it("refuse damage anywhere", function()
+    flame.save(path("whole.npz"), { x = flame.arange(3), y = flame.ones(2) })
+    local text = read("whole.npz")
+    for n = 0, #text - 1, 3 do
+      assert.falsy((pcall(flame.load, write("cut.npz", text:sub(1, n)))), "read a file cut off at " .. n)
+    end
+    for i = 1, #text, 2 do
+      pcall(flame.load, write("flipped.npz", text:sub(1, i - 1) .. "\xff" .. text:sub(i + 1)))
+    end
+    local at = text:find(flame.arange(3):bytes(), 1, true)
+    local ok, message = pcall(flame.load, write("sum.npz", text:sub(1, at - 1) .. "\1" .. text:sub(at + 1)))
+    assert.falsy(ok)
+    assert.truthy(message:find("checksum", 1, true), message)
+  end)
+end)
+
+describe("files of other kinds", function()
+  it("are refused with the line that converts a pickle", function()
+    local ok, message = pcall(flame.load, write("model.pt", "\x80\2}q\0."))
+    assert.falsy(ok)
+    assert.truthy(message:find("torch.load", 1, true), message)
+    ok, message = pcall(flame.save, path("model.pt"), { flame.ones(1) })
+    assert.falsy(ok)
+    assert.truthy(message:find("use .safetensors", 1, true), message)
+  end)
+end)
+
+describe("x:to_", function()
+  it("converts inside the handle and keeps a leaf a leaf", function()
+    local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+    x:to_("f64")
+    assert.equal("f64", x.dtype)
+    assert.truthy(x.requires_grad and x.is_leaf)
+    local y = (x * x):sum()
+    y:backward()
+    assert.equal("f64", x.grad.dtype)
+    assert.allclose({ 2, 4 }, x.grad)
+    x:to_("f32")
+    assert.equal("f32", x.grad.dtype)
+  end)
+
+  it("refuses views, tracked values and integers that need gradients", function()
+    local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+    assert.falsy((pcall(function() return x:to_("i64") end)))
+    assert.falsy((pcall(function() return (x * 2):to_("f64") end)))
+    assert.falsy((pcall(function() return flame.ones(2, 2)[1]:to_("f64") end)))
+  end)
+end)
