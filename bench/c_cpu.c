@@ -136,6 +136,11 @@ static void rows(bench *b, int64_t rows, int64_t n) {
   operand(&h, 1, 0);
   store(&h, ins(&h, FL_I_REDUCE, FL_OP_sum, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 0), 1);
   report(b, &h, "row sum", 1);
+  space(&h, FL_K_ROW, rows, n);                  /* largest of rows */
+  operand(&h, n, 1);
+  operand(&h, 1, 0);
+  store(&h, ins(&h, FL_I_REDUCE, FL_OP_amax, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 0), 1);
+  report(b, &h, "row amax", 1);
   space(&h, FL_K_COL, rows, n);                  /* sum of columns: 'rows' columns of n */
   operand(&h, 1, rows);
   operand(&h, 1, 0);

@@ -428,7 +428,7 @@ function M.set(g)
   return (s.b or s.n) and s or nil
 end
 function M.inplace(g)
-  local r, a = g.r, target(g)
+  local r, a = g.r, target(g, g.float and function(x) return x.dtype == g.float end)
   if not a then return nil end
   local x = x_of(g, a)
   local op = r.pick(g.float and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
@@ -507,7 +507,7 @@ function P.make(seed, what)
   function g.emit(s) return append(g, s) end
   local length = r.int(8, 26)
   for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
-  if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) end
+  if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) g.anchor = g.next - 2 end
   if r.chance(0.25) then P.chain(g) end
   for _ = 1, length do
     local name = r.pick(NAMES)
@@ -539,7 +539,7 @@ function P.finish(g)
     for k, v in pairs(g.vars) do if v.x.dtype == g.float then order[#order + 1] = k end end
     table.sort(order)
     for _, k in ipairs(order) do
-      if g.r.chance(0.6) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
+      if (k == g.anchor or g.r.chance(0.6)) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
         local one = append(g, { f = "red", op = "sum", a = k, keep = false })
         sum = sum and one and append(g, { f = "bin", op = "add", a = sum, b = one }) or sum or one
       end

@@ -244,12 +244,11 @@ Batches.__index = Batches
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
 -- starts anew when the script seeds anew.
-local seen = { seed = 0, counter = 0, loaders = 0 }
+local seedings, loaders = 0, 0
 local function own_seed()
-  local s = flame.rng_state()
-  if s.seed ~= seen.seed or s.counter < seen.counter then seen.loaders = 0 end
-  seen.seed, seen.counter, seen.loaders = s.seed, s.counter, seen.loaders + 1
-  return mix(s.seed + mix(seen.loaders))
+  if internal.io_seedings() ~= seedings then seedings, loaders = internal.io_seedings(), 0 end
+  loaders = loaders + 1
+  return mix(flame.rng_state().seed + mix(loaders))
 end
 
 -- Positions 1 … n in the order of this epoch (Fisher and Yates).

@@ -342,11 +342,11 @@ static void reading_a_failed_value_repeats_its_message(flame_context *c) {
   c->site = 7;
   fl_node *x = data(c, 2, 3), *y = record(FL_OP_exp, x, NULL);
   c->site = 8;
-  fl_node_fail(y, "index 9 at position 1");
+  fl_node_fail(y, "take: index 9 at position 1", 0);
   CHECK(y->state == FL_FAILED && c->win.live == 0);
   CHECK(record(FL_OP_neg, y, NULL) == NULL && transposed(y, 1) == NULL);
   CHECK(flame_error_code(c) == FLAME_BAD_VALUE && c->err.site == 7);
-  CHECK(!strcmp(flame_error(c), "exp: index 9 at position 1"));
+  CHECK(!strcmp(flame_error(c), "take: index 9 at position 1"));
   FL_LEAVE(c);
   flame_clear_error(c);
   CHECK(!strcmp(flame_error(c), ""));

@@ -135,8 +135,9 @@ static int slab_refill(fl_slab *s) {
 }
 
 void *fl_slab_new(fl_slab *s) {
-  if (!s->free_list && !slab_refill(s)) return NULL;
   void **p = s->free_list;
+  if (!p && slab_refill(s)) p = s->free_list;
+  if (!p) return NULL;
   UNPOISON(p, s->size);
   s->free_list = *p;
   s->live++;

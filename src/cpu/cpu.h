@@ -121,6 +121,7 @@ typedef struct fl_cpu {
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
   fl_vm_fault *fault;                 /* one a worker */
+  const atomic_int *stop;             /* of the step now run: the interrupt flag, or one that stays 0 */
 } fl_cpu;
 
 /* One step of count kernels. Plain data in p->mem. */
@@ -147,9 +148,10 @@ flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding 
 /* scatter.c */
 int64_t fl_scatter_bytes(const fl_scatter *s);
 flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
-/* device.c: 1 when an interrupt is waiting (it stays for the caller of run to take). */
+/* device.c: 1 when the step is to be cut short (the flag stays for the caller of run to take). */
 static inline int fl_stopped(const fl_device *dev) {
-  return atomic_load_explicit(&dev->ctx->interrupted, memory_order_relaxed) != 0;
+  const fl_cpu *cpu = dev->state;
+  return atomic_load_explicit(cpu->stop, memory_order_relaxed) != 0;
 }
 static inline int64_t fl_round64(int64_t n) { return (n + 63) & ~(int64_t)63; }
 #endif

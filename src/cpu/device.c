@@ -4,7 +4,9 @@
 ** nothing. Steps run in order and are done when run returns.
 **
 ** Work is spread over the workers in units (cpu.h); steps of little work stay on the caller.
-** Interrupts: workers stop taking units once the flag is up; run takes the flag.
+** Interrupts: workers stop taking units once the flag is up; run takes the flag. Steps that
+** write a home are not cut: they run with a flag that stays 0, as do those between the first
+** and the last that write one home.
 */
 #include "cpu/blocks.h"
 #include "cpu/cpu.h"
@@ -147,10 +149,10 @@ static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b)
   const int64_t units = t->first[t->count];
   for (int32_t i = 0; i < t->count; i++)
     if (t->prog[i]) fl_prog_bind(t->prog[i], b, cpu->scratch, &cpu->fault[0]);
-  if (t->work > PARALLEL_WORK) fl_threads_run(cpu->pool, units, kernel_unit, &l, &d->ctx->interrupted);
+  if (t->work > PARALLEL_WORK) fl_threads_run(cpu->pool, units, kernel_unit, &l, cpu->stop);
   else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
   for (int32_t i = 0; i < t->count && !fl_stopped(d); i++)
-    if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], &d->ctx->interrupted);
+    if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], cpu->stop);
 }
 
 typedef struct copying { char *dst; const char *src; int64_t bytes; } copying;
@@ -165,7 +167,7 @@ static void copy_unit(void *arg, int64_t unit, int worker) {
 static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   copying c = { fl_place_address(b, &s->to), fl_place_address(b, &s->from), s->bytes };
   if (c.dst == c.src) return;
-  fl_threads_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, &d->ctx->interrupted);
+  fl_threads_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, cpu_of(d)->stop);
 }
 
 static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b) {
@@ -177,8 +179,11 @@ static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b
   }
 }
 
+static const atomic_int never;
+
 static int take_interrupt(fl_device *d) {
-  return fl_stopped(d) && atomic_exchange(&d->ctx->interrupted, 0) != 0;
+  return atomic_load_explicit(&d->ctx->interrupted, memory_order_relaxed) != 0 &&
+         atomic_exchange(&d->ctx->interrupted, 0) != 0;
 }
 
 /* The lowest report of all workers. */
@@ -197,15 +202,24 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
 static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
   fl_cpu *cpu = cpu_of(d);
   flame_status st = FLAME_OK;
+  int32_t whole = -1;                 /* up to this step the run can not be cut */
   *done = 0;
   fault->site = -1;
   for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
   for (int32_t i = 0; i < p->nstep && !st && fault->site < 0; i++) {
-    st = take_interrupt(d) ? FLAME_INTERRUPTED : run_step(d, &p->step[i], b);
-    if (!st && take_interrupt(d)) st = FLAME_INTERRUPTED;
+    if (i > whole && take_interrupt(d)) {
+      st = FLAME_INTERRUPTED;
+      break;
+    }
+    const int32_t end = p->step[i].commits ? fl_plan_commit_end(p, i) : -1;
+    if (end > whole) whole = end;
+    cpu->stop = i <= whole ? &never : &d->ctx->interrupted;
+    st = run_step(d, &p->step[i], b);
+    if (!st && i > whole && take_interrupt(d)) st = FLAME_INTERRUPTED;
     if (p->nfault) lowest_fault(cpu, fault);
     if (!st && fault->site < 0) *done = i + 1;
   }
+  if (!st && fault->site < 0 && take_interrupt(d)) st = FLAME_INTERRUPTED;      /* after the last */
   if (st == FLAME_INTERRUPTED) FL_FAIL(d->ctx, st, "eval", "interrupted");
   return st;
 }
@@ -263,6 +277,7 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
   d->ctx = c;
   d->state = s;
   if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
+  s->stop = &never;
   s->width = thread_count(threads);
   s->vm = choose_vm();
   snprintf(s->blas_name, sizeof s->blas_name, "%s", fl_env(FL_ENV_FLAME_BLAS));

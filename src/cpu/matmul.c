@@ -153,7 +153,7 @@ static void run_direct(fl_device *dev, product *p) {
   p->units = (m->m + p->rows - 1) / p->rows;
   const int64_t units = batches(m) * p->units;
   if ((double)units * (double)p->rows * (double)row > 65536)
-    fl_threads_run(d->pool, units, direct_unit, p, &dev->ctx->interrupted);
+    fl_threads_run(d->pool, units, direct_unit, p, d->stop);
   else for (int64_t u = 0; u < units; u++) direct_unit(p, u, 0);
 }
 
@@ -164,7 +164,7 @@ static void run_gemm(fl_device *dev, product *p) {
   fl_gemm_blocks(p->m, p->g, d->width, count, &p->shape);
   p->units = p->shape.mb * p->shape.nb;
   p->scratch = d->shared;
-  fl_threads_run(d->pool, count * p->units, gemm_unit, p, &dev->ctx->interrupted);
+  fl_threads_run(d->pool, count * p->units, gemm_unit, p, d->stop);
 }
 
 static void zero(const product *p) {

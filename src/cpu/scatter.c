@@ -149,10 +149,10 @@ flame_status fl_scatter_run(fl_device *dev, const fl_scatter *given, const fl_bi
   const int half = s->add && is_half(s->dtype);
   char *dst = address(b, &s->dst);
   job j = { .s = s, .dst = half ? d->shared : dst, .idx = address(b, &s->idx),
-            .src = address(b, &s->src), .stop = &dev->ctx->interrupted };
+            .src = address(b, &s->src), .stop = d->stop };
   if (half) widen(s, (float *)(void *)d->shared, (const uint16_t *)(const void *)dst);
   choose_split(&j, d->width, points);
-  fl_threads_run(d->pool, j.pieces, scatter_unit, &j, &dev->ctx->interrupted);
+  fl_threads_run(d->pool, j.pieces, scatter_unit, &j, d->stop);
   if (half) narrow(s, (uint16_t *)(void *)dst, (const float *)(const void *)d->shared);
   return FLAME_OK;
 }

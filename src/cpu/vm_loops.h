@@ -79,8 +79,7 @@ static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
 /* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
-#define REDUCE(name, kind, init, value, grad, doc) IFR_##kind( \
-  static inline T FN(f_##name)(T a, T b) { return (T)(value); } \
+#define BLOCK_ORDERED(name, init) \
   static inline T FN(block_##name)(const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
     int64_t i = 0; \
@@ -91,7 +90,45 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
       for (int l = 0; l < s; l++) lane[l] = FN(f_##name)(lane[l], lane[l + s]); \
     return lane[0]; \
+  }
+/* Where the order can not be seen and a value may count twice (largest, any, …). */
+#define BLOCK_ANY(name, init) \
+  static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
+    EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
   } \
+  static inline T FN(block_##name)(const T *x, int64_t n) { \
+    T lane[64]; \
+    if (n < 16) { \
+      lane[0] = (T)(init); \
+      for (int64_t i = 0; i < n; i++) lane[0] = FN(f_##name)(lane[0], x[i]); \
+      return lane[0]; \
+    } \
+    const int64_t w = n >= 64 ? 64 : 16; \
+    memcpy(lane, x, (size_t)w * sizeof *x); \
+    for (int64_t i = w; i < n; i += w) FN(step_##name)(lane, x + (i + w <= n ? i : n - w), w); \
+    for (int64_t s = w / 2; s > 0; s /= 2) FN(step_##name)(lane, lane + s, s); \
+    return lane[0]; \
+  }
+/* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an
+** element holds the start value, which changes nothing once another lane has met it. */
+#define SHORT_ROWS(name, init) \
+  static void FN(short_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
+    T lane[FL_VM_LANES][16]; \
+    for (int64_t r0 = 0; r0 < rows; r0 += 16, x += 16 * n) { \
+      const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
+      for (int l = 0; l < n; l++) \
+        for (int r = 0; r < m; r++) lane[l][r] = FN(f_##name)((T)(init), x[r * n + l]); \
+      for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
+        for (int l = 0; l < s && l + s < n; l++) { \
+          _Pragma("GCC ivdep") _Pragma("GCC unroll 1") \
+          for (int r = 0; r < 16; r++) lane[l][r] = FN(f_##name)(lane[l][r], lane[l + s][r]); \
+        } \
+      for (int r = 0; r < m; r++) v[r0 + r] = lane[0][r]; \
+    } \
+  }
+#define REDUCE(name, kind, init, value, grad, doc) IFR_##kind( \
+  static inline T FN(f_##name)(T a, T b) { return (T)(value); } \
+  BLOCK_##kind(name, init) \
   static void FN(start_##name)(void *val, int64_t *pos, int64_t n) { \
     T *v = val; \
     for (int64_t i = 0; i < n; i++) v[i] = (T)(init); \
@@ -103,6 +140,10 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #define IFR_SAME(...) __VA_ARGS__
 #define IFR_POSITION(...) __VA_ARGS__
 #define IFR_TEST(...) IF_INT(__VA_ARGS__)
+#define BLOCK_SUMS(name, init) BLOCK_ORDERED(name, init) SHORT_ROWS(name, init)
+#define BLOCK_SAME(name, init) BLOCK_ANY(name, init) SHORT_ROWS(name, init)
+#define BLOCK_TEST(name, init) BLOCK_ANY(name, init) SHORT_ROWS(name, init)
+#define BLOCK_POSITION(name, init) BLOCK_ANY(name, init)
 #define REDUCE_SUMS(name) ROWS_VALUE(name) COLS_VALUE(name)
 #define REDUCE_SAME(name) ROWS_VALUE(name) COLS_VALUE(name)
 #define REDUCE_TEST(name) ROWS_VALUE(name) COLS_VALUE(name)
@@ -130,7 +171,9 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
                               int64_t n, int64_t first) { \
     T *v = val; const T *x = x_; \
     (void)pos; (void)first; \
-    if (n <= FL_VM_BLOCK) \
+    if (n > 0 && n <= FL_VM_LANES) \
+      FN(short_##name)(v, x, rows, n); \
+    else if (n <= FL_VM_BLOCK) \
       for (int64_t r = 0; r < rows; r++) v[r] = FN(block_##name)(x + r * n, n); \
     else \
       for (int64_t r = 0; r < rows; r++) v[r] = FN(row_##name)(x + r * n, n); \
@@ -265,6 +308,13 @@ DRAWS
 #undef OUT_TEST
 #undef FIRST_SAME
 #undef FIRST_WHERE
+#undef BLOCK_ORDERED
+#undef BLOCK_ANY
+#undef SHORT_ROWS
+#undef BLOCK_SUMS
+#undef BLOCK_SAME
+#undef BLOCK_TEST
+#undef BLOCK_POSITION
 #undef REDUCE_SUMS
 #undef REDUCE_SAME
 #undef REDUCE_TEST

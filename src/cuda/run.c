@@ -453,15 +453,19 @@ static int checks_indices(const fl_step *s) {
 static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
                               fl_fault *fault, int32_t *done) {
   int open = 0;                                       /* steps that check ran since the last look */
+  int32_t whole = -1;                                 /* up to this step no home may stay half written */
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) {
     if (open && p->step[i].commits) {
       e = look(s, fault);
       open = 0;
+      if (e != FLAME_OK) *done = 0;                   /* nobody looked at the indices */
       if (e != FLAME_OK || fault->site >= 0) return e;
     }
     if (p->nfault && checks_indices(&p->step[i])) open = 1;
-    e = fl_cuda_poll(s);
+    if (i > whole) e = fl_cuda_poll(s);
+    const int32_t end = p->step[i].commits ? fl_plan_commit_end(p, i) : -1;
+    if (end > whole) whole = end;
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
     if (e == FLAME_OK) ++*done;
   }

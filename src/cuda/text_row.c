@@ -499,7 +499,7 @@ void fl_text_row_plan(text_writer *w) {
   if (row > (f->lanes == 1024 ? 128 : 256)) f->persist = 0;
   if (f->steps > 1 && elements * (f->rounds + 1) * weight > 8000) f->persist = 0;
   if (!f->persist || bytes > 128 || weight > 120) return;
-  f->blocks = (bytes <= 64 && f->k->ninstr <= 12 ? 1536 : 1024) / threads;
+  f->blocks = (row <= 64 && f->k->ninstr <= 24 ? 1536 : 1024) / threads;
 }
 
 void fl_text_row(text_writer *w) {

@@ -5,6 +5,7 @@
 */
 #include "engine/evaluate.h"
 #include "base/text.h"
+#include "tensor/entry.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -76,14 +77,14 @@ static int lay_out(flame_context *c, run *r) {
   return 1;
 }
 
-/* Does a node of a home's buffer need its value after the run? Its uses by the program do not
-** count when the whole window runs. */
-static int survives(const run *r, const fl_node *x, int whole, int32_t *inner) {
-  if (x->held > 0 || x->uses == 0) return fl_node_needed(x);
-  if (!whole) return 1;
+/* Does a node of a home's buffer need its value after the run? A handle or a gradient rule
+** may want it; its uses by the program do not count when the whole window runs. */
+static int survives(const run *r, const fl_node *x, int whole, const int32_t *inner) {
+  if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
+  if (x->uses == 0 || !whole) return x->uses > 0;
   const int32_t s = x->slot;
   const int in = s >= 0 && s < r->program.ext.n && r->program.ext.at[s] == x;
-  return x->uses > (in ? inner[s] : 0) || (x->entry && x->grefs > 0 && x->held == 0 && x->uses == 0 && fl_node_needed(x));
+  return x->uses > (in ? inner[s] : 0);
 }
 
 static int count_uses(flame_context *c, const run *r, int32_t **inner) {
@@ -105,7 +106,7 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   int32_t *inner = NULL;
   flame_status e = FLAME_OK;
-  if (p->homes.n == 0) return FLAME_OK;
+  if (p->homes.n == 0 || c->planted == FL_PLANT_COPY) return FLAME_OK;
   if (!count_uses(c, r, &inner)) return no_host(c);
   for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
     int keep = 0;
@@ -193,7 +194,7 @@ static uint8_t *tainted_by(flame_context *c, const run *r, const fl_fault *f) {
 ** order, so that inputs outlive their consumers; the rest fails with 'why', but a write that
 ** was not run leaves its target with the old bytes. The program's nodes may be gone
 ** afterwards. */
-static void settle_run(run *r, int32_t done, const char *why, const uint8_t *tainted) {
+static void settle_run(run *r, int32_t done, const char *why, uint32_t site, const uint8_t *tainted) {
   fl_program *p = &r->program;
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
@@ -202,12 +203,12 @@ static void settle_run(run *r, int32_t done, const char *why, const uint8_t *tai
     if (n->base) {
       if (!p->live.at[i] && !r->plan->live[i]) continue;
       if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
-      else if (why) fl_node_fail(n, why);
+      else if (why) fl_node_fail(n, why, site);
       continue;
     }
     const int have = is_out && r->plan->out[k].step < done && !(tainted && tainted[i]);
     if (have || (is_out && r->plan->out[k].home >= 0)) store_out(r, k);
-    else if (is_out && why) fl_node_fail(n, why);
+    else if (is_out && why) fl_node_fail(n, why, site);
     k += is_out;
   }
 }
@@ -248,11 +249,11 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
   char why[600];
-  if (s != FLAME_OK) snprintf(why, sizeof why, "%s", c->err.message);
+  if (s != FLAME_OK) snprintf(why, sizeof why, "%s: %s", c->err.op, c->err.message);
   uint8_t *tainted = fault.site >= 0 ? tainted_by(c, r, &fault) : NULL;
   if (fault.site >= 0 && !tainted) done = 0;
   const size_t tainted_bytes = (size_t)r->program.nodes.n + 1;
-  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, tainted);
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, tainted);
   fl_free(&c->mem, tainted, tainted ? tainted_bytes : 0);
   return s;
 }
@@ -337,10 +338,7 @@ flame_status fl_evaluate_all(flame_context *c) {
 
 static flame_status state_of(flame_context *c, const fl_node *n) {
   if (n->state == FL_STORED) return FLAME_OK;
-  if (n->state == FL_FAILED) {
-    if (c->err.code == FLAME_OK) c->err.site = n->site;
-    return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "%s", n->error ? n->error : "it has no value: its evaluation failed");
-  }
+  if (n->state == FL_FAILED) return fl_node_raise(n);
   return c->err.code != FLAME_OK ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
 }
 

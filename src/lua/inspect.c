@@ -151,6 +151,7 @@ static int x_seed(lua_State *L) {
   flame_context *c = context(L);
   fl_arg_count(L, 1, "seed");
   flame_seed(c, (uint64_t)fl_arg_int(L, 1, "seed", "seed"));
+  self_of(L)->seedings++;
   return 0;
 }
 
@@ -303,6 +304,15 @@ static int fail_alloc(lua_State *L) {
   return 1;
 }
 
+/* core.forget_plans(): the next evaluations plan anew; for specs. */
+static int forget_plans(lua_State *L) {
+  flame_context *c = context(L);
+  fl_engine *e = (fl_engine *)c->engine;
+  fl_plans_close(&e->plans);
+  if (!fl_plans_init(&e->plans, &c->mem)) return fl_lua_fail(L, "forget_plans", "no host memory");
+  return 0;
+}
+
 /* core.interrupt(): as Ctrl-C does. */
 static int interrupt(lua_State *L) {
   flame_interrupt(context(L));
@@ -337,6 +347,19 @@ static int x_timer(lua_State *L) {
   return 1;
 }
 
+/* core.plant(k): the k-th planner bug (FL_PLANT_*) is there from now on, 0: none; for specs. Plans
+** made before are forgotten. */
+static int plant(lua_State *L) {
+  flame_context *c = context(L);
+  fl_engine *e = (fl_engine *)c->engine;
+  const int64_t k = luaL_checkinteger(L, 1);
+  if (k < 0 || k >= FL_PLANT_COUNT) return luaL_argerror(L, 1, "no such bug");
+  c->planted = (uint8_t)k;
+  fl_plans_close(&e->plans);
+  if (!fl_plans_init(&e->plans, &c->mem)) return luaL_error(L, "no memory");
+  return 0;
+}
+
 const fl_lua_reg fl_reg_inspect[] = {
   { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info",
       x_info, FL_IN_MODULE },
@@ -351,5 +374,6 @@ const fl_lua_reg fl_reg_inspect[] = {
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
-  { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { NULL, NULL, 0 }
+  { "forget_plans", forget_plans, 0 },
+  { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
 };

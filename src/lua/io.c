@@ -270,6 +270,12 @@ static int io_now(lua_State *L) {
   return 1;
 }
 
+/* How often the script has called flame.seed. */
+static int io_seedings(lua_State *L) {
+  lua_pushinteger(L, self_of(L)->seedings);
+  return 1;
+}
+
 static int io_terminal(lua_State *L) {
   lua_pushboolean(L, isatty(STDOUT_FILENO));
   return 1;
@@ -314,5 +320,6 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_load", io_load, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };

@@ -74,6 +74,7 @@ static int in_place(fl_planner *P, int32_t t) {
     writers++;
     if (G->faulty) return 0;              /* an error must leave the target as it was */
   }
+  if (P->c->planted == FL_PLANT_ORDER) return writer >= 0;
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *H = &P->group.at[g];
     int same;
@@ -182,7 +183,10 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
     head[2 * last + 1] = (int32_t)t;
   }
   for (int64_t s = 0; ok && s < n; s++) {
-    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
+    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
+      const int64_t at = arena_take(&a, P->cell.at[t].bytes);
+      P->cell.at[t].place.byte = P->c->planted == FL_PLANT_ADDRESS ? 0 : at;
+    }
     for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1]) ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
   }
   if (head) fl_free(P->mem, head, sizeof *head * (size_t)(2 * n + 2));
@@ -290,12 +294,14 @@ static int make_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan
 /* Which step completes each result, and which steps write homes. */
 static void note_out(fl_plan *plan, fl_place at, int32_t step) {
   if (at.where != FL_AT_OUT) return;
-  plan->out[at.index].step = step;
-  if (plan->out[at.index].home >= 0) plan->step[step].commits = 1;
+  fl_out *o = &plan->out[at.index];
+  if (o->first < 0) o->first = step;
+  o->step = step;
+  if (o->home >= 0) plan->step[step].commits = 1;
 }
 
 static void note_outs(fl_plan *plan) {
-  for (int32_t i = 0; i < plan->nout; i++) plan->out[i].step = -1;
+  for (int32_t i = 0; i < plan->nout; i++) plan->out[i].first = plan->out[i].step = -1;
   for (int32_t i = 0; i < plan->nstep; i++) {
     const fl_step *s = &plan->step[i];
     for (int32_t j = 0; s->kind == FL_S_KERNEL && j < s->count; j++)

@@ -44,6 +44,13 @@ fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
   return plan;
 }
 
+int32_t fl_plan_commit_end(const fl_plan *p, int32_t i) {
+  int32_t last = i;
+  for (int32_t k = 0; k < p->nout; k++)
+    if (p->out[k].home >= 0 && p->out[k].first == i && p->out[k].step > last) last = p->out[k].step;
+  return last;
+}
+
 void fl_plan_print(const fl_plan *p, fl_text *out) {
   fl_text_printf(out, "plan: %d nodes, %d steps, %d inputs, %d results, arena %lld bytes\n", p->nnode, p->nstep, p->next,
                  p->nout, (long long)p->arena_bytes);

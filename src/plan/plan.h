@@ -56,7 +56,7 @@ typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 /* A value that outlives the run. home >= 0: its bytes are that home buffer's (a write). */
 typedef struct fl_out {
   int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
-  int32_t step;                    /* the last step that writes it, -1: none (no elements) */
+  int32_t first, step;             /* the first and last step that write it, -1: none (no elements) */
 } fl_out;
 
 /* Where faults point: the program's node whose INDEX reported. */
@@ -99,6 +99,9 @@ void fl_program_free(fl_program *p);
 /* Plan it; pure. NULL with the error in c. */
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p);
 void fl_plan_free(fl_plan *p);
+/* Step i is the first to write some homes: the last step that writes one of them, i at least.
+** Between the two a run may not stop: a home would hold a part of its new value. */
+int32_t fl_plan_commit_end(const fl_plan *p, int32_t i);
 
 typedef struct fl_plans { fl_mem *mem; fl_plan **bin; int64_t nbin, n, bytes, limit, clock; } fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);

@@ -75,9 +75,7 @@ fl_node *fl_as_tensor(fl_node *x, int dtype, int device, const char *op) {
 
 int fl_usable(fl_node *x, const char *op) {
   if (x->state <= FL_STORED) return 1;
-  if (x->state == FL_FAILED)
-    FL_FAIL(x->ctx, FLAME_BAD_VALUE, op, "an operand has no value: %s",
-            x->error ? x->error : "its computation failed");
+  if (x->state == FL_FAILED) fl_node_raise(x);
   else if (x == &fl_none || x->state == FL_NUMBER) {
     if (x->ctx)
       FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "a number stands where a tensor is needed");

@@ -17,6 +17,9 @@ typedef struct fl_stats {
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
 
+enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR, FL_PLANT_ADDRESS,
+       FL_PLANT_STALE, FL_PLANT_COUNT };
+
 /* What the gradient of an op needs, from the text of ops.def. */
 typedef struct fl_rule_needs {
   uint8_t has;           /* bit i: there is a gradient by input i */
@@ -66,6 +69,7 @@ typedef struct flame_context {
   uint8_t dead;                  /* a device was lost: err is the first cause, for ever */
   uint8_t evaluating;            /* no recording now: a bug if violated */
   uint8_t anomaly, deterministic;
+  uint8_t planted;               /* FL_PLANT_*: a bug that the specs plant and must find */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;
   void *engine;

@@ -14,11 +14,25 @@
 
 /* ---- births ------------------------------------------------------------------------ */
 
+/* The failure of n becomes the context's error, under the op that failed and the line that
+** recorded it. */
+flame_status fl_node_raise(const fl_node *n) {
+  flame_context *c = n->ctx;
+  char op[32] = "";
+  const char *text = n->error ? n->error : "evaluate: a value could not be computed";
+  const char *colon = strstr(text, ": ");
+  if (colon && colon - text < (long)sizeof op) {
+    memcpy(op, text, (size_t)(colon - text));
+    text = colon + 2;
+  }
+  if (c->err.code == FLAME_OK) c->err.site = n->failed_site;
+  return FL_FAIL(c, FLAME_BAD_VALUE, op, "%s", text);
+}
+
 /* An input without a value to come: its failure is the failure of what reads it. */
-static int usable(flame_context *c, const fl_node *n) {
+static int usable(const fl_node *n) {
   if (n->state == FL_FAILED) {
-    if (c->err.code == FLAME_OK) c->err.site = n->site;
-    FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "%s", n->error ? n->error : "failed");
+    fl_node_raise(n);
     return 0;
   }
   assert(n->state != FL_DROPPED);
@@ -89,7 +103,7 @@ static void enter_window(flame_context *c, fl_node *n) {
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
   int ok = may_record(c, shape);
-  for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(c, in[i]);
+  for (int i = 0; ok && i < nin; i++) ok = !in[i] || usable(in[i]);
   if (!ok) {
     fl_layout_release(&c->layouts, shape);
     return NULL;
@@ -164,7 +178,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
 fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
                       int64_t offset, const fl_attr *how, int track) {
   flame_context *c = parent->ctx;
-  if (!may_record(c, shape ? layout : NULL) || !usable(c, parent)) {
+  if (!may_record(c, shape ? layout : NULL) || !usable(parent)) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
     return NULL;
@@ -341,8 +355,9 @@ void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset) {
 }
 
 /* The text may be missing when memory is out; the state says enough. */
-void fl_node_fail(fl_node *n, const char *message) {
+void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   assert(n->state == FL_PENDING);
+  n->failed_site = site ? site : n->site;
   n->held++;
   n->error = fl_strdup(&n->ctx->mem, message);
   end_pending(n, FL_FAILED);

@@ -74,7 +74,7 @@ typedef struct fl_node {
   uint8_t hops;               /* planner scratch */
   uint8_t named;              /* a handle has named it: a write may not take it over */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
-  uint32_t site;              /* script line that recorded it */
+  uint32_t site, failed_site; /* script line that recorded it; FAILED: whose failure it is */
   int32_t index;              /* place in the window, -1: not there */
   int32_t slot;               /* scratch of plan/: its place in the program being made */
   fl_layout *shape;           /* contiguous layout of its sizes */
@@ -124,7 +124,9 @@ int fl_node_needed(const fl_node *n);          /* is the value needed: see above
 void fl_node_settle(fl_node *n);               /* after a count fell: drop what nobody needs */
 /* PENDING -> STORED: gives back the inputs, leaves the window. buf reference consumed. */
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
-void fl_node_fail(fl_node *n, const char *message);
+/* message: "op: what", site: the line that recorded the failing op (0: n's own). */
+void fl_node_fail(fl_node *n, const char *message, uint32_t site);
+flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
 /* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
 ** offset stays; the node takes a reference of its own. */
 void fl_node_move(fl_node *n, fl_buffer *buf);
