@@ -8,9 +8,9 @@ local nn, optim, data = require "flame.nn", require "flame.optim", require "flam
 local options = data.options(arg, {
   { "data", "", "folder with images-idx3-ubyte[.gz] and labels-idx1-ubyte[.gz]" },
   { "device", "auto", "auto, cpu or cuda" },
-  { "epochs", 12, "passes over the training images" },
+  { "epochs", 15, "passes over the training images" },
   { "batch", 100, "images a step" },
-  { "rate", 1.5e-3, "learning rate" },
+  { "rate", 3e-3, "learning rate" },
   { "seed", 1, "of the random numbers" },
 })
 local device = options.device == "auto" and flame.best_device() or options.device

@@ -178,7 +178,8 @@ describe("replacing a file", function()
     assert(os.execute(("chmod 640 '%s' && ln -sf mode.safetensors '%s'"):format(path("mode.safetensors"), path("link.safetensors"))))
     flame.save(path("link.safetensors"), { flame.tensor(2) })
     assert.equal(2, flame.load(path("mode.safetensors"))[1]:item())
-    local pipe = assert(io.popen(("stat -c %%a '%s'; test -L '%s' && echo link"):format(path("mode.safetensors"), path("link.safetensors"))))
+    local facts = ("stat -c %%a '%s'; test -L '%s' && echo link"):format(path("mode.safetensors"), path("link.safetensors"))
+    local pipe = assert(io.popen(facts))
     assert.equal("640\nlink\n", pipe:read("a"))
     pipe:close()
   end)
@@ -239,8 +240,9 @@ describe("reading safetensors", function()
 
   it("refuses names twice, overlaps, unknown dtypes and missing fields", function()
     refused(safetensors("{" .. entry("w", one) .. "," .. entry("w", one) .. "}", ("x"):rep(8)), "'w' stands twice")
-    refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", '"dtype":"U8","shape":[2],"data_offsets":[7,9]') .. "}", ("x"):rep(9)), "overlap at offset 7")
-    refused(safetensors("{" .. entry("w", '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]') .. "}", ("x"):rep(8)), "'w' has dtype F8_E4M3")
+    local later, small = '"dtype":"U8","shape":[2],"data_offsets":[7,9]', '"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]'
+    refused(safetensors("{" .. entry("v", one) .. "," .. entry("w", later) .. "}", ("x"):rep(9)), "overlap at offset 7")
+    refused(safetensors("{" .. entry("w", small) .. "}", ("x"):rep(8)), "'w' has dtype F8_E4M3")
     refused(safetensors("{" .. entry("w", '"dtype":"F32","shape":[2]') .. "}", ("x"):rep(8)), "needs 'dtype', 'shape' and 'data_offsets'")
     refused(safetensors("{" .. entry("w", one .. ',"dtype":"F32"') .. "}", ("x"):rep(8)), "a field stands twice")
     refused(safetensors('{"__metadata__":{"a":"1","a":"2"}}'), "'a' stands twice")
@@ -283,7 +285,8 @@ describe("npy and npz", function()
     local function npy(dictionary, bytes)
       return "\x93NUMPY\1\0" .. string.pack("<I2", #dictionary + 1) .. dictionary .. "\n" .. bytes
     end
-    local t = flame.load(write("b.npy", npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", string.pack(">i4i4i4i4i4i4", 1, 4, 2, 5, 3, 6))))
+    local columns = string.pack(">i4i4i4i4i4i4", 1, 4, 2, 5, 3, 6)
+    local t = flame.load(write("b.npy", npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", columns)))
     assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, t:totable())
     for bad, pattern in pairs {
       ["{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }"] = "dtype '<u2'",

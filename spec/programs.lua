@@ -238,7 +238,7 @@ function M.view(g)
     for d = 1, n do table.insert(s.arg, r.int(1, d), d) end
   elseif op == "slice" then
     if n == 0 then return nil end
-    s.arg = random_key(g, x)
+    s.arg, s.from = random_key(g, x), x.shape
   elseif op == "expand" then
     s.arg = { table.unpack(x.shape) }
     for d = 1, n do if s.arg[d] == 1 and r.chance(0.7) then s.arg[d] = r.int(2, 4) end end
@@ -494,6 +494,8 @@ local function append(g, s)
     return nil
   end
   if y and s.f == "leaf" then y.tracked_leaf = s.grad end
+  if y and #y.x.shape == 0 then g.program.scalar = true end
+  if y and O.numel(y.x.shape) == 0 then g.program.empty = true end
   g.next = g.next + 2
   g.program.steps[n + 1] = s
   return s.o
@@ -550,15 +552,80 @@ function P.finish(g)
   g.program.losses = losses
 end
 
+--- Adds to 'counts' what the program holds of the kinds that a run must hold.
+function P.count(program, counts)
+  local function hit(name) counts[name] = (counts[name] or 0) + 1 end
+  local group, uses, stale, chain, pending, last = {}, {}, {}, 0, false, nil
+  if program.scalar then hit "0-d" end
+  if program.empty then hit "empty" end
+  local function read(k)
+    if stale[k] then hit "read after the source changed" end
+    stale[k] = nil
+  end
+  for _, s in ipairs(program.steps) do
+    if s.f == "set" or s.f == "inplace" then
+      local shared, changed = false, false
+      for k, v in pairs(group) do
+        if k ~= s.a and v == group[s.a] then shared = true end
+        if k ~= s.a and uses[k] and uses[k][s.a] then stale[k], changed = true, true end
+      end
+      if shared then hit "write under a live snapshot" end
+      group[s.a] = {}
+    elseif s.f == "del" then group[s.a], stale[s.a] = nil, nil
+    elseif s.f == "dead" then hit "dead random op"
+    elseif s.f == "refuse" then hit "refused write to a view"
+    elseif s.f == "error" and pending then hit "error in mid-window"
+    elseif s.f == "read" then read(s.a)
+    elseif s.o and s.f ~= "gc" and s.f ~= "backward" then
+      group[s.o] = s.f == "view" and group[s.a] or {}
+      uses[s.o] = { [s.a or 0] = true, [s.b or 0] = true }
+    end
+    if (s.f == "bin" or s.f == "un") and s.a == last then
+      chain = chain + 1
+      if chain == 8 then hit "budget cut inside a chain" end
+    elseif s.f ~= "del" then chain = 0 end
+    if s.f ~= "del" then last = s.o end
+    pending = s.f ~= "read" and (pending or s.f == "bin" or s.f == "un")
+  end
+  for k in pairs(stale) do read(k) end
+end
+
+local function copy(t)
+  if type(t) ~= "table" then return t end
+  local u = {}
+  for k, v in pairs(t) do u[k] = copy(v) end
+  return u
+end
+--- The same program with other float numbers: its windows are the same, so are its plans.
+function P.other_numbers(program)
+  local twin = copy(program)
+  for _, s in ipairs(twin.steps) do
+    if math.type(s.n) == "float" then s.n = s.n * 0.5 + 0.0625 end
+  end
+  return twin
+end
+--- The same program with its slices taken backwards: same ops, shapes and inputs, other plans.
+function P.other_slices(program)
+  local twin, changed = copy(program), false
+  for _, s in ipairs(twin.steps) do
+    for d, k in ipairs(s.f == "view" and s.op == "slice" and s.arg or {}) do
+      if type(k) == "table" and #k == 3 then
+        local first = k[1] < 0 and s.from[d] + 1 + k[1] or k[1]
+        local n = (k[2] - first) // k[3] + 1
+        if n > 1 then k[1], k[2], k[3], changed = first + (n - 1) * k[3], first, -k[3], true end
+      end
+    end
+  end
+  return changed and twin or nil
+end
+
 -- ---- running ----------------------------------------------------------------------------------------
 local R = {}
-local function shape_of(x) return x.shape end
 local function take(vars, k)
   local x = vars[k]
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
   return x
 end
-local OPS = { add = "+", sub = "-", mul = "*", div = "/", mod = "%", floordiv = "//" }
 local ARITH = { add = function(a, b) return a + b end, sub = function(a, b) return a - b end, mul = function(a, b) return a * b end,
   div = function(a, b) return a / b end, mod = function(a, b) return a % b end, floordiv = function(a, b) return a // b end,
   bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end, bitwise_xor = function(a, b) return a ~ b end }

@@ -184,7 +184,9 @@ function data.tokens(path, options)
   need_string("tokens", "path", path)
   local o = options_of("tokens", options, { dtype = "u16", header = 0 })
   local kind = token_kinds[o.dtype] or fail("tokens", "dtype '%s', need u8 u16 i32 u32", tostring(o.dtype))
-  if math.type(o.header) ~= "integer" or o.header < 0 then fail("tokens", "header must be a number of bytes, got %s", tostring(o.header)) end
+  if math.type(o.header) ~= "integer" or o.header < 0 then
+    fail("tokens", "header must be a number of bytes, got %s", tostring(o.header))
+  end
   local bytes = internal.io_read(path, "tokens", o.header)
   if #bytes % kind[2] ~= 0 then
     fail("tokens", "%s: %d bytes after the header are no whole number of %s", path, #bytes, o.dtype)

@@ -19,7 +19,7 @@
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
 **   MAP    tiles of 1024 points in row-major order
-**   WHOLE  rows of up to 16384: a tile is one row, or several short ones; all rounds in a tile
+**   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile
 **   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
 **   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
 ** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.

@@ -7,6 +7,7 @@
 ** and one of B (k groups of nr). Terms are added in order of k, so a result does not depend on
 ** where in a matrix its tile lies. */
 typedef struct fl_gemm {
+  int level;                            /* 0 base, 1 AVX2, 2 AVX-512 */
   int mr, nr;                           /* f32 */
   void (*tile)(int64_t k, const float *a, const float *b, float *c, int64_t ldc, int add);
   int mr64, nr64;

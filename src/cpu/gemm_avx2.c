@@ -20,4 +20,4 @@
 #define FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #include "cpu/gemm_tile.h"
 
-const fl_gemm fl_gemm_avx2 = { 6, 16, tile32, 6, 8, tile64 };
+const fl_gemm fl_gemm_avx2 = { 1, 6, 16, tile32, 6, 8, tile64 };

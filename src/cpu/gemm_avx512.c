@@ -20,4 +20,4 @@
 #define FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #include "cpu/gemm_tile.h"
 
-const fl_gemm fl_gemm_avx512 = { 12, 32, tile32, 12, 16, tile64 };
+const fl_gemm fl_gemm_avx512 = { 2, 12, 32, tile32, 12, 16, tile64 };

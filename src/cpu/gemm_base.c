@@ -22,4 +22,4 @@ typedef double v2 __attribute__((vector_size(16)));
 #define FMA(a, b, c) ((a) * (b) + (c))
 #include "cpu/gemm_tile.h"
 
-const fl_gemm fl_gemm_base = { 4, 8, tile32, 4, 4, tile64 };
+const fl_gemm fl_gemm_base = { 0, 4, 8, tile32, 4, 4, tile64 };

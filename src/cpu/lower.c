@@ -18,7 +18,9 @@ typedef struct lower {
   uint16_t *spread;             /* ROW value -> its full copy in the section under way */
 } lower;
 
-enum { WHOLE_LIMIT = 16384, WHOLE_WIDE = 4096, WHOLE_INSTR = 48, SHORT_ROW = 256,
+/* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
+** they fit a second-level cache. */
+enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384 };
 
@@ -72,8 +74,10 @@ static void classify(lower *b, int i) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-static void choose_rows(fl_prog *g, const fl_kernel *k) {
-  if (k->n <= WHOLE_WIDE || (k->n <= WHOLE_LIMIT && k->ninstr <= WHOLE_INSTR)) {
+/* trips: rounds of reductions, and one more if values of each point are stored. */
+static void choose_rows(fl_prog *g, const fl_kernel *k, int trips) {
+  if (k->n <= (trips > 1 ? WHOLE_ROW : WHOLE_ONCE) ||
+      (trips > 1 && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
@@ -106,8 +110,10 @@ static void choose_cols(fl_prog *g, const fl_kernel *k) {
   g->slots = 6;
 }
 
-static void choose_mode(fl_prog *g) {
+static void choose_mode(fl_prog *g, const uint8_t *kind) {
   const fl_kernel *k = g->k;
+  int full = 0;
+  for (int s = 0; s < k->nstore; s++) full |= kind[k->store[s].value] == FL_KIND_FULL;
   g->width = g->batch = g->row = 1;
   if (k->kind == FL_K_MAP) {
     g->mode = FL_MODE_MAP;
@@ -116,7 +122,7 @@ static void choose_mode(fl_prog *g) {
     g->units = parts(k->points, g->unit);
     return;
   }
-  if (k->kind == FL_K_ROW) choose_rows(g, k);
+  if (k->kind == FL_K_ROW) choose_rows(g, k, g->rounds + full);
   else choose_cols(g, k);
   if (g->mode == FL_MODE_WHOLE) return;
   g->groups = k->n ? parts(k->n, g->group) : 1;
@@ -429,7 +435,7 @@ static int start(lower *b, size_t n) {
 static int lower_all(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
-  choose_mode(b->g);
+  choose_mode(b->g, b->kind);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
   for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_UNI) emit(b, FL_SEC_BIND, i);

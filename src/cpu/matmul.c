@@ -188,7 +188,7 @@ static way choose(const fl_cpu *d, const fl_matmul *m, form *fa, form *fb, const
   const int many = batches(m) >= 8 && work(m) <= SMALL;
   if (!is_native(m) || many || m->n > INT_MAX) return GEMM;
   if (!library_form(m->m, m->k, m->as, fa) || !library_form(m->k, m->n, m->bs, fb)) return GEMM;
-  *blas = fl_blas_get(d->blas_name, d->width);
+  *blas = fl_blas_get(d->blas_name, d->width, fl_gemm_of(d->vm)->level);
   return *blas ? BLAS : GEMM;
 }
 

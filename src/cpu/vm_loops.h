@@ -79,38 +79,43 @@ static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
 /* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
-#define BLOCK_ORDERED(name, init) \
-  static inline T FN(block_##name)(const T *x, int64_t n) { \
+#define LANES_ORDERED(name, init) \
+  static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
     int64_t i = 0; \
     for (int l = 0; l < FL_VM_LANES; l++) lane[l] = (T)(init); \
     for (; i + FL_VM_LANES <= n; i += FL_VM_LANES) \
       for (int l = 0; l < FL_VM_LANES; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
     for (int l = 0; i + l < n; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
+    memcpy(out, lane, sizeof lane); \
+  }
+/* Where the order can not be seen and a value may count twice (largest, any, …). The step is
+** a function of its own so that the loop in it is what is vectorised. */
+#define LANES_ANY(name, init) \
+  static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
+    EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
+  } \
+  static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
+    T lane[64]; \
+    const int64_t w = n >= 64 ? 64 : 16; \
+    for (int l = 0; l < FL_VM_LANES; l++) lane[l] = (T)(init); \
+    if (n < w) memcpy(lane, x, (size_t)n * sizeof *x); \
+    else memcpy(lane, x, (size_t)w * sizeof *x); \
+    for (int64_t i = w; i < n; i += w) FN(step_##name)(lane, x + (i + w <= n ? i : n - w), w); \
+    for (int64_t s = w / 2; s >= FL_VM_LANES; s /= 2) FN(step_##name)(lane, lane + s, s); \
+    memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
+  }
+#define BLOCK(name) \
+  static inline T FN(block_##name)(const T *x, int64_t n) { \
+    T lane[FL_VM_LANES]; \
+    FN(lanes_##name)(lane, x, n); \
     for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
       for (int l = 0; l < s; l++) lane[l] = FN(f_##name)(lane[l], lane[l + s]); \
     return lane[0]; \
   }
-/* Where the order can not be seen and a value may count twice (largest, any, …). */
-#define BLOCK_ANY(name, init) \
-  static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
-    EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
-  } \
-  static inline T FN(block_##name)(const T *x, int64_t n) { \
-    T lane[64]; \
-    if (n < 16) { \
-      lane[0] = (T)(init); \
-      for (int64_t i = 0; i < n; i++) lane[0] = FN(f_##name)(lane[0], x[i]); \
-      return lane[0]; \
-    } \
-    const int64_t w = n >= 64 ? 64 : 16; \
-    memcpy(lane, x, (size_t)w * sizeof *x); \
-    for (int64_t i = w; i < n; i += w) FN(step_##name)(lane, x + (i + w <= n ? i : n - w), w); \
-    for (int64_t s = w / 2; s > 0; s /= 2) FN(step_##name)(lane, lane + s, s); \
-    return lane[0]; \
-  }
 /* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an
-** element holds the start value, which changes nothing once another lane has met it. */
+** element holds the start value, which changes nothing once another lane has met it. Longer
+** rows of one block: their lanes first. */
 #define SHORT_ROWS(name, init) \
   static void FN(short_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
     T lane[FL_VM_LANES][16]; \
@@ -124,6 +129,14 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
           for (int r = 0; r < 16; r++) lane[l][r] = FN(f_##name)(lane[l][r], lane[l + s][r]); \
         } \
       for (int r = 0; r < m; r++) v[r0 + r] = lane[0][r]; \
+    } \
+  } \
+  static void FN(blocks_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
+    T lane[16 * FL_VM_LANES]; \
+    for (int64_t r0 = 0; r0 < rows; r0 += 16, v += 16) { \
+      const int64_t m = rows - r0 < 16 ? rows - r0 : 16; \
+      for (int64_t r = 0; r < m; r++, x += n) FN(lanes_##name)(lane + r * FL_VM_LANES, x, n); \
+      FN(short_##name)(v, lane, m, FL_VM_LANES); \
     } \
   }
 #define REDUCE(name, kind, init, value, grad, doc) IFR_##kind( \
@@ -140,10 +153,10 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #define IFR_SAME(...) __VA_ARGS__
 #define IFR_POSITION(...) __VA_ARGS__
 #define IFR_TEST(...) IF_INT(__VA_ARGS__)
-#define BLOCK_SUMS(name, init) BLOCK_ORDERED(name, init) SHORT_ROWS(name, init)
-#define BLOCK_SAME(name, init) BLOCK_ANY(name, init) SHORT_ROWS(name, init)
-#define BLOCK_TEST(name, init) BLOCK_ANY(name, init) SHORT_ROWS(name, init)
-#define BLOCK_POSITION(name, init) BLOCK_ANY(name, init)
+#define BLOCK_SUMS(name, init) LANES_ORDERED(name, init) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_SAME(name, init) LANES_ANY(name, init) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_TEST(name, init) LANES_ANY(name, init) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_POSITION(name, init) LANES_ANY(name, init) BLOCK(name)
 #define REDUCE_SUMS(name) ROWS_VALUE(name) COLS_VALUE(name)
 #define REDUCE_SAME(name) ROWS_VALUE(name) COLS_VALUE(name)
 #define REDUCE_TEST(name) ROWS_VALUE(name) COLS_VALUE(name)
@@ -174,7 +187,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     if (n > 0 && n <= FL_VM_LANES) \
       FN(short_##name)(v, x, rows, n); \
     else if (n <= FL_VM_BLOCK) \
-      for (int64_t r = 0; r < rows; r++) v[r] = FN(block_##name)(x + r * n, n); \
+      FN(blocks_##name)(v, x, rows, n); \
     else \
       for (int64_t r = 0; r < rows; r++) v[r] = FN(row_##name)(x + r * n, n); \
   }
@@ -308,8 +321,9 @@ DRAWS
 #undef OUT_TEST
 #undef FIRST_SAME
 #undef FIRST_WHERE
-#undef BLOCK_ORDERED
-#undef BLOCK_ANY
+#undef LANES_ORDERED
+#undef LANES_ANY
+#undef BLOCK
 #undef SHORT_ROWS
 #undef BLOCK_SUMS
 #undef BLOCK_SAME

@@ -22,13 +22,13 @@
 ** 0 / 1 / other, the row class of n, and whether indices need 64 bits. Alignment and
 ** divisibility are not in it: both paths are in the text, a word of the parameters picks.
 **
-** Order of float reductions, a function of n alone (T lanes work on a row; lane t takes
+** Order of float reductions, a function of n (and of whether anything is kept) (T lanes work on a row; lane t takes
 ** elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q, combined as
 ** (0 + 1) + (2 + 3); then lanes in halves: lane t with t ^ 1, t ^ 2, t ^ 4 … inside a warp,
 ** warps likewise; every accumulator starts at the op's start value):
 **   ROW  n <= 4: T = 1; <= 16: 4; <= 64: 16; <= 1024: 32; <= 4096: 256; <= 8192: 512;
-**        <= 32768: 1024; more: chunks of 32768 with T = 512, and the m chunk results are
-**        combined as a row of m elements with T = 512.
+**        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
+**        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
 **   COL  chunks of c reduced indices, c the smallest power of two >= 256 with n / c <= 1024;
 **        in a chunk 16 lanes, index i to lane i % 16 ascending, lanes in halves (8, 4, 2, 1
 **        apart); the m chunk results likewise: 16 lanes, then halves.

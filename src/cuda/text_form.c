@@ -5,17 +5,25 @@
 #include "cuda/text_form.h"
 #include <string.h>
 
-static int row_lanes(int64_t n) {
+/* Chunked: long rows, and reductions of everything, whose text then serves every length (the
+** mean of a loss over a new batch size compiles nothing). */
+static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
+
+static int64_t chunks_of(int64_t n, int64_t chunk) { return n > chunk ? (n + chunk - 1) / chunk : 1; }
+
+static int row_lanes(const fl_kernel *k) {
+  const int64_t n = k->n;
+  if (in_chunks(k)) return CHUNK_THREADS;
   if (n <= 4) return 1;
   if (n <= 16) return 4;
   if (n <= 64) return 16;
   if (n <= 1024) return 32;
   if (n <= 4096) return 256;
-  return n <= 8192 ? 512 : n <= ROW_CHUNK ? 1024 : CHUNK_THREADS;
+  return n <= 8192 ? 512 : 1024;
 }
 
-static int row_steps(int64_t n, int lanes) {
-  const int64_t most = n > ROW_CHUNK ? ROW_CHUNK : n, step = (int64_t)lanes * ROW_VECTOR;
+static int row_steps(const fl_kernel *k, int lanes) {
+  const int64_t most = in_chunks(k) ? ROW_CHUNK : k->n, step = (int64_t)lanes * ROW_VECTOR;
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
@@ -197,7 +205,7 @@ static int splits(const text_form *f) {
 static int class_of(const fl_kernel *k) {
   if (k->kind == FL_K_MAP) return C_MAP;
   if (k->kind == FL_K_COL) return C_COL;
-  return k->n <= 1024 ? C_GROUP : k->n <= ROW_CHUNK ? C_BLOCK : C_CHUNKS;
+  return in_chunks(k) ? C_CHUNKS : k->n <= 1024 ? C_GROUP : C_BLOCK;
 }
 
 void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
@@ -221,9 +229,9 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
     f->quad[o] = f->in[o] == 1;
   }
   if (k->kind != FL_K_ROW) return;
-  f->lanes = row_lanes(k->n);
-  f->steps = row_steps(k->n, f->lanes);
-  f->full = k->n > 0 && k->n <= ROW_CHUNK && k->n % ((int64_t)f->lanes * ROW_VECTOR) == 0;
+  f->lanes = row_lanes(k);
+  f->steps = row_steps(k, f->lanes);
+  f->full = k->n > 0 && !in_chunks(k) && k->n % ((int64_t)f->lanes * ROW_VECTOR) == 0;
   f->split = splits(f);
 }
 
@@ -287,7 +295,7 @@ static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nke
 static void geometry(const text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
   const int64_t m = f->cls == C_COL ? ceil_div(k->n, fl_text_col_chunk(k->n))
-                                    : ceil_div(k->n, ROW_CHUNK);
+                                    : chunks_of(k->n, ROW_CHUNK);
   int64_t grid = 0;
   g->block = f->lanes > 32 ? (uint32_t)f->lanes : 256;
   if (f->cls == C_MAP) grid = ceil_div(k->points, map_span(f));
@@ -405,7 +413,7 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
   word[W_ROWS] = k->rows;
   word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? fl_text_col_chunk(k->n) : 0;
-  word[W_CHUNKS] = ceil_div(k->n, f->cls == C_COL ? word[W_SPAN] : ROW_CHUNK);
+  word[W_CHUNKS] = f->cls == C_COL ? ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? ceil_div(columns_of(k), COL_WIDTH) : 0;
   word[W_FAULT] = (int64_t)(intptr_t)aux->fault;
   word[W_SCRATCH] = (int64_t)(intptr_t)aux->scratch;

@@ -14,9 +14,11 @@ typedef struct fl_engine {
   void *arena[FL_MAX_DEVICES];
   int64_t arena_bytes[FL_MAX_DEVICES];
   int threads;
+  struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of kernel structures that have a text */
   uint8_t collecting;                             /* a collector step is under way */
   int debug;                                      /* FLAME_DEBUG */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
+  int64_t full_ended, full_took;                  /* the last one, ns */
 } fl_engine;
 
 fl_device *fl_engine_device(flame_context *c, int index);      /* opens at first use; NULL: error kept */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MIN_HANDLES = 1000 };
+enum { FEW_HANDLES = 64, MIN_HANDLES = 1000, FULL_SHARE = 32 };
 static const int64_t MIN_BYTES = 64LL << 20;
 
 /* What a run binds. All arrays live in one block. */
@@ -58,6 +58,7 @@ static flame_status find_plan(flame_context *c, run *r) {
   if (!p) return c->err.code;
   c->stats.plans++;
   debug_plan(c, p);
+  if (p->device == 0) fl_engine_texts(c, p);
   fl_plans_put(&e->plans, p);
   r->plan = p;
   return FLAME_OK;
@@ -299,15 +300,25 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
 }
 
 /* DESIGN 1.11: one collector step right before planning; a full collection once live handles
-** or their bytes have doubled since the last. */
+** or their bytes have doubled since the last. Small loops drop few handles a step, which a
+** generational collector makes old where a step reads more than once: where a full collection
+** is cheap (1 / FULL_SHARE of the time since the last), a few dead handles are enough. */
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int full_is_due(flame_context *c) {
+  const fl_engine *e = c->engine;
+  const int64_t live = c->tensors.live;
+  if (live > 2 * larger(e->live_after_full, MIN_HANDLES)) return 1;
+  if (fl_engine_live_bytes(c) > 2 * larger(e->bytes_after_full, MIN_BYTES)) return 1;
+  if (live <= 2 * larger(e->live_after_full, FEW_HANDLES)) return 0;
+  return fl_engine_clock() - e->full_ended >= FULL_SHARE * e->full_took;
+}
+
 static void collect_before(flame_context *c) {
   fl_engine *e = c->engine;
   if (c->evaluating || e->collecting) return;
   e->collecting = 1;
-  const int64_t live = c->tensors.live, bytes = fl_engine_live_bytes(c);
-  const int64_t most = 2 * (e->live_after_full > MIN_HANDLES ? e->live_after_full : MIN_HANDLES);
-  const int64_t most_bytes = 2 * (e->bytes_after_full > MIN_BYTES ? e->bytes_after_full : MIN_BYTES);
-  if (live > most || bytes > most_bytes) fl_engine_collect(c);
+  if (full_is_due(c)) fl_engine_collect(c);
   else if (c->collector.step) c->collector.step(c->collector.arg);
   e->collecting = 0;
 }

@@ -29,6 +29,7 @@ typedef struct fl_box {
   flame_tensor *t;            /* a reference of ours; NULL: closed, or not filled yet */
   int32_t slot;               /* place in fl_lua.tracked, -1: no scope closes it */
   uint32_t closed;            /* t == NULL: site of what closed it; FL_BOX_FREED: by free */
+  struct fl_box *next, *prev; /* of fl_lua.boxes */
 } fl_box;
 #define FL_BOX_FREED 0x80000000u
 
@@ -51,6 +52,7 @@ enum { FL_SITE_CACHE = 512 };
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
   lua_State *L;               /* the thread that entered last */
+  fl_box *boxes;              /* all that are not finalised; those made while the state closes never are */
   int pinned;                 /* > 0: library code set the site once */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
@@ -100,6 +102,7 @@ void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
 void fl_box_remember(lua_State *L, fl_lua *b, int i);     /* box at i is its handle's one box */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
+void fl_box_unlink(fl_lua *b, fl_box *x);                 /* it is being finalised */
 extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_module, fl_key_error, fl_key_guard,
   fl_key_scope;                            /* registry keys */
 

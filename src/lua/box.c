@@ -17,6 +17,10 @@ static fl_box *init(fl_lua *b, fl_box *x) {
   x->t = NULL;
   x->slot = -1;
   x->closed = 0;
+  x->prev = NULL;
+  x->next = b->boxes;
+  if (b->boxes != NULL) b->boxes->prev = x;
+  b->boxes = x;
   if (b->scopes.n > 0) fl_scope_track(b, x);
   return x;
 }
@@ -35,6 +39,12 @@ fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
   lua_setmetatable(L, -2);
   return x;
+}
+
+void fl_box_unlink(fl_lua *b, fl_box *x) {
+  if (x->prev != NULL) x->prev->next = x->next;
+  else b->boxes = x->next;
+  if (x->next != NULL) x->next->prev = x->prev;
 }
 
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why) {

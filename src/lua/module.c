@@ -49,6 +49,11 @@ static int state_gc(lua_State *L) {
   c->collector.step = c->collector.full = NULL;
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
+  for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now */
+    flame_free(x->t);
+    x->t = NULL;
+  }
+  b->boxes = NULL;
   FL_DROP(&c->mem, &b->tracked);
   FL_DROP(&c->mem, &b->scopes);
   fl_sites_close(b);
@@ -83,6 +88,7 @@ static int box_gc(lua_State *L) {
   if (x == NULL || b->c == NULL) return 0;
   b->L = L;
   fl_box_close(b, x, 0);
+  fl_box_unlink(b, x);
   return 0;
 }
 

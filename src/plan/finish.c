@@ -62,6 +62,14 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
   return reads;
 }
 
+/* A product that takes longer than an interrupt may wait: steps that write a home are not cut. */
+static int is_long(const fl_planner *P, const fl_group *G) {
+  if (G->kind != FL_G_MATMUL) return 0;
+  const fl_node *n = P->cell.at[G->cell].node, *a = n->nin ? n->in[0] : NULL;
+  if (!a || a->shape->rank == 0) return 0;
+  return (double)n->shape->numel * (double)a->shape->size[a->shape->rank - 1] > 0x1p30;
+}
+
 /* May cell t be stored straight into its home? Else it goes through the arena and a copy at
 ** the end. Moves the writer to a later stage where that is all it takes. */
 static int in_place(fl_planner *P, int32_t t) {
@@ -72,7 +80,7 @@ static int in_place(fl_planner *P, int32_t t) {
     if (!writes_cell(G, t)) continue;
     writer = (int32_t)g;
     writers++;
-    if (G->faulty) return 0;              /* an error must leave the target as it was */
+    if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target as it was */
   }
   if (P->c->planted == FL_PLANT_ORDER) return writer >= 0;
   for (int64_t g = 0; g < P->group.n; g++) {

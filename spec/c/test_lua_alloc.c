@@ -1,0 +1,206 @@
+/*
+** Lua's own allocator fails at the k-th request, once or from then on: opening the module, a
+** small script of every family, and closing must survive it. After each failure the state
+** still works where it was opened, and after lua_close the context holds no block and no byte,
+** which a handle kept beyond the close lets us see: the context's struct lives until it is freed.
+*/
+#include "flame.h"
+#include "lua/flame_lua.h"
+#include "tensor/context.h"
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+static void check_at(int ok, const char *what, const char *name, long k, int line) {
+  if (ok) { passed++; return; }
+  failed++;
+  printf("test_lua_alloc.c:%d: failed: %s (%s, request %ld)\n", line, what, name, k);
+}
+#define CHECK(x, name, k) check_at((x) != 0, #x, name, k, __LINE__)
+
+/* ---- an allocator that fails ------------------------------------------------------------ */
+
+typedef struct heap { long calls, fail_at, blocks; size_t bytes; int forever; } heap;
+
+static int must_fail(heap *h) {
+  h->calls++;
+  return h->fail_at > 0 && (h->forever ? h->calls >= h->fail_at : h->calls == h->fail_at);
+}
+
+/* Lua counts on shrinking and freeing: only what grows fails. */
+static void *allocate(void *ud, void *p, size_t old, size_t size) {
+  heap *h = ud;
+  if (!p) old = 0;
+  if (size == 0) {
+    h->blocks -= p != NULL;
+    h->bytes -= old;
+    free(p);
+    return NULL;
+  }
+  if (size > old && must_fail(h)) return NULL;
+  void *q = realloc(p, size);
+  if (!q) return NULL;
+  h->blocks += p == NULL;
+  h->bytes += size - old;
+  return q;
+}
+
+/* ---- closing, seen from outside ------------------------------------------------------------ */
+
+static int64_t left_blocks, left_bytes;
+
+static void look(flame_context *c) {
+  left_blocks = c->mem.live_blocks;
+  left_bytes = c->mem.live_bytes;
+  free(c);
+}
+
+/* lua_close; 1 when the context then held nothing. A state without context is fine. */
+static int close_clean(lua_State *L) {
+  flame_context *c = flame_lua_context(L);
+  flame_tensor *kept = c ? flame_full(c, FLAME_F32, 0, NULL, 1.0) : NULL;
+  left_blocks = left_bytes = -1;
+  lua_close(L);
+  if (!c) return 1;
+  if (!kept) return 0;
+  c->gone = look;
+  flame_free(kept);
+  return left_blocks == 0 && left_bytes == 0;
+}
+
+/* ---- families ---------------------------------------------------------------------------------- */
+
+static const struct { const char *name, *text; } families[] = {
+  { "constructors", "return tostring(flame.zeros(2, 3) + flame.arange(3)) .. #flame.eye(2)" },
+  { "tables", "return flame.tensor({{1, 2}, {3, 4}}):totable()[2][1] .. ''" },
+  { "elementwise", "local x = flame.arange(6) return ((x * 2 + 1):exp():sum()):item() .. ''" },
+  { "reductions", "local v, i = flame.arange(6):reshape(2, 3):max(2) return v:sum():item() .. i:totable()[1]" },
+  { "indexing", "local x = flame.arange(12):reshape(3, 4):clone() x[2] = 5 x[{{1, 2}, {2}}] = 1\n"
+                "return (x[{{2, 3}, {}}] + x[x:gt(3)]:sum()):sum():item() .. ''" },
+  { "matmul", "local x = flame.arange(6):reshape(2, 3) return x:matmul(x:t()):sum():item() .. ''" },
+  { "composites", "local x = flame.arange(6):reshape(2, 3)\n"
+                  "return flame.cat({x:softmax(2), x:layer_norm({3})}, 1):sum(1):totable()[1] .. ''" },
+  { "random", "flame.seed(1) return flame.randn(4):sum():item() .. flame.randperm(4):bytes()" },
+  { "gradients", "local x = flame.arange(3):requires_grad_(true)\n"
+                 "local y = (x * x):sum() local g = y:gradients({x}, {retain_graph = true}) y:backward()\n"
+                 "return (g[x] + x.grad):sum():item() .. ''" },
+  { "training", "local nn, optim = require 'flame.nn', require 'flame.optim' flame.seed(2)\n"
+                "local net = nn.Sequential{nn.Linear(3, 2), nn.Tanh()} local o = optim.SGD(net:parameters(), {lr = 0.1})\n"
+                "net(flame.ones(2, 3)):sum():backward() o:step() return net[1].weight:sum():item() .. ''" },
+  { "callbacks", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
+                 "  backward = function(c, g) return g * c:saved() end}\n"
+                 "local x = flame.ones(2):requires_grad_(true) f(x):sum():backward() return x.grad:sum():item() .. ''" },
+  { "scopes", "local r = flame.scope(function() local t = flame.ones(3) return t + 1 end)\n"
+              "do local s <close> = flame.scope() local t = flame.ones(2) s:keep(t) end return r:sum():item() .. ''" },
+  { "errors", "local ok, e = pcall(function() return flame.ones(2) + flame.ones(3) end)\n"
+              "assert(not ok) assert(type(e) == 'string') return 'fine'" },
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+static int run_family(lua_State *L) {
+  const int i = (int)lua_tointeger(L, 1);
+  luaL_requiref(L, "flame", luaopen_flame, 1);
+  lua_pop(L, 1);
+  if (luaL_loadstring(L, families[i].text) != LUA_OK) return lua_error(L);
+  lua_call(L, 0, 1);
+  return 1;
+}
+
+static int open_libraries(lua_State *L) {
+  luaL_openlibs(L);
+  return 0;
+}
+
+static int attempt(lua_State *L, int family, char out[256]) {
+  lua_settop(L, 0);
+  lua_pushcfunction(L, run_family);
+  lua_pushinteger(L, family);
+  const int status = lua_pcall(L, 1, 1, 0);
+  const char *s = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "(no string)";
+  snprintf(out, 256, "%s", s);
+  lua_settop(L, 0);
+  return status;
+}
+
+static lua_State *open_state(heap *h) {
+  lua_State *L = lua_newstate(allocate, h);
+  if (!L) return NULL;
+  lua_pushcfunction(L, open_libraries);
+  if (lua_pcall(L, 0, 0, 0) == LUA_OK) return L;
+  lua_close(L);
+  return NULL;
+}
+
+/* One failure at request k. Returns 1 when it was never reached. */
+static int one(int family, long k, int forever, int warm, const char *expected) {
+  const char *name = families[family].name;
+  char out[256];
+  heap h = { 0 };
+  lua_State *L = open_state(&h);
+  if (!L) return 1;
+  if (warm) attempt(L, family, out);
+  h.fail_at = h.calls + k;
+  h.forever = forever;
+  const int status = attempt(L, family, out);
+  const int reached = h.calls >= h.fail_at;
+  h.fail_at = 0;
+  if (status == LUA_OK) CHECK(strcmp(out, expected) == 0, name, k);
+  else CHECK(strstr(out, "memory") != NULL, name, k);
+  if (status != LUA_OK && !strstr(out, "memory")) printf("  %s\n", out);
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
+  const int again = attempt(L, family, out);
+  CHECK(again == LUA_OK && strcmp(out, expected) == 0, name, k);
+  if (again != LUA_OK || strcmp(out, expected)) printf("  again: %s\n", out);
+  lua_gc(L, LUA_GCCOLLECT);
+  lua_gc(L, LUA_GCCOLLECT);
+  const flame_context *c = flame_lua_context(L);
+  CHECK(c && c->tensors.live == 0, name, k);
+  CHECK(close_clean(L), name, k);
+  CHECK(h.blocks == 0 && h.bytes == 0, name, k);
+  return !reached;
+}
+
+static void family(int f, int step, long most) {
+  char expected[256];
+  heap h = { 0 };
+  lua_State *L = open_state(&h);
+  const int status = attempt(L, f, expected);
+  CHECK(status == LUA_OK, families[f].name, 0);
+  if (status != LUA_OK) printf("  %s\n", expected);
+  CHECK(close_clean(L), families[f].name, 0);
+  if (status != LUA_OK) return;
+  for (int forever = 0; forever < 2; forever++) {
+    long k = 1, tried = 0;
+    for (; k < most && !one(f, k, forever, 1, expected); k += step) tried++;
+    CHECK(k < most && tried > 0, families[f].name, k);
+    if (getenv("FLAME_OOM_COUNTS")) printf("%s: %ld\n", families[f].name, tried);
+  }
+}
+
+/* Opening the module for the first time, core files and all. */
+static void opening(int step) {
+  char expected[256];
+  heap h = { 0 };
+  lua_State *L = open_state(&h);
+  attempt(L, 9, expected);
+  CHECK(close_clean(L), "opening", 0);
+  long k = 1, tried = 0;
+  for (; k < 100000 && !one(9, k, 0, 0, expected); k += step) tried++;
+  CHECK(tried > 0, "opening", k);
+  for (k = 1; k < 100000 && !one(9, k, 1, 0, expected); k += 7 * step) tried++;
+  if (getenv("FLAME_OOM_COUNTS")) printf("opening: %ld\n", tried);
+}
+
+int main(void) {
+  const int slow = getenv("FLAME_SANITIZE") != NULL;
+  setenv("FLAME_THREADS", "1", 1);
+  opening(slow ? 97 : 13);
+  for (int f = 0; f < FAMILIES; f++) family(f, slow ? 11 : 1, 100000);
+  printf("test_lua_alloc: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,136 @@
+-- Memory stays flat: what a loop keeps does not depend on how long it runs, in either collector
+-- mode, under flame-lua and under the stock interpreter. FLAME_LONG=1: the long runs in full.
+local flame = require "flame"
+local nn, optim = require "flame.nn", require "flame.optim"
+local sanitized = os.getenv "FLAME_SANITIZE"
+local STEPS = sanitized and 600 or 5000
+
+--- Peak bytes of tensors after 50 and after STEPS calls of 'step'.
+local function peaks(step)
+  collectgarbage()
+  collectgarbage()
+  flame.eval()
+  flame.memory("reset_peak")
+  for _ = 1, 50 do step() end
+  local early = flame.memory().peak
+  for _ = 51, STEPS do step() end
+  return early, flame.memory().peak
+end
+
+local function mlp(reads)
+  flame.seed(1)
+  local net = nn.Sequential { nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4) }
+  local opt = optim.AdamW(net:parameters(), { lr = 1e-3 })
+  return function()
+    local x, y = flame.randn(16, 8), flame.randint({ 16 }, 1, 4)
+    local out = net(x)
+    if reads > 1 then out:amax():item() end
+    local loss = flame.cross_entropy(out, y)
+    opt:zero_grad()
+    loss:backward()
+    if reads > 2 then net[1].weight.grad:sum():item() end
+    opt:step()
+    return loss:item()
+  end
+end
+
+--- States live across reads and across steps.
+local function rnn()
+  flame.seed(2)
+  local w, u = flame.randn(8, 8) * 0.3, flame.randn(4, 8)
+  w, u = w:clone(), u:clone()
+  local h = flame.zeros(3, 8)
+  return function()
+    local states = {}
+    for t = 1, 4 do
+      h = (flame.randn(3, 4):matmul(u) + h:matmul(w)):tanh()
+      states[t] = h
+      if t % 2 == 0 then h:sum():item() end
+    end
+    return flame.stack(states):mean():item()
+  end
+end
+
+describe("#smoke memory stays flat", function()
+  local loops = { ["one read a step"] = function() return mlp(1) end, ["three reads a step"] = function() return mlp(3) end,
+    ["states that live across reads"] = rnn }
+  for name, make in pairs(loops) do
+    for _, mode in ipairs { "generational", "incremental" } do
+      it("#slow with " .. name .. ", " .. mode, function()
+        local before = collectgarbage(mode)
+        local early, late = peaks(make())
+        collectgarbage(before)
+        io.write(("memory: %s, %s: peak %d bytes at 50 steps, %d at %d\n"):format(name, mode, early, late, STEPS))
+        assert.is_true(late <= 1.05 * early, ("%d bytes at 50 steps, %d at %d"):format(early, late, STEPS))
+      end)
+    end
+  end
+end)
+
+describe("a loop without reads", function()
+  it("#slow runs a million iterations in bounded memory", function()
+    local n = (os.getenv "FLAME_LONG" or not sanitized) and 1000000 or 20000
+    local x = flame.ones(16)
+    flame.eval(x)
+    flame.memory("reset_peak")
+    local most, start = 0, os.clock()
+    for i = 1, n do
+      x = x * 0.999 + 0.001
+      if i % 5000 == 0 then most = math.max(most, flame.memory().host) end
+    end
+    local y = x:totable()
+    io.write(("memory: %d iterations in %.1f s, %.1f MB of host memory at most, %d bytes in tensors\n"):format(
+      n, os.clock() - start, most / 2^20, flame.memory().peak))
+    assert.is_true(most < 256 * 2^20)
+    assert.is_true(flame.memory().peak < 2^20)
+    assert.close(1, y[1], 1e-3)
+  end)
+end)
+
+describe("a long chain", function()
+  it("of 100,000 ops differentiates", function()
+    local n = sanitized and 20000 or 100000
+    local x = flame.ones({ 4 }, { requires_grad = true })
+    local y = x
+    for _ = 1, n do y = y * 1.0 end
+    y:sum():backward()
+    assert.same({ 1, 1, 1, 1 }, x.grad:totable())
+  end)
+
+  it("of 100,000 ops is evaluated and dropped", function()
+    local x = flame.ones(4)
+    local y = x
+    for _ = 1, 100000 do y = y + 1 end
+    assert.equal(100001, y[1]:item())
+    for _ = 1, 100000 do y = y + 1 end
+    y = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.equal(1, x[1]:item())
+  end)
+end)
+
+describe("a closed loop of work", function()
+  it("leaves no tensor and no byte behind", function()
+    local function work()
+      local x = flame.randn({ 5, 7 }, { requires_grad = true })
+      local y = (x:softmax(2) * x):sum()
+      y:backward()
+      local z = x:detach():clone()
+      z[{ 1 }] = 3
+      pcall(function() return z:matmul(z) end)
+      return x.grad:sum():item() + z:sum():item()
+    end
+    work()
+    collectgarbage()
+    collectgarbage()
+    local before = flame.stats()
+    for _ = 1, 20 do work() end
+    collectgarbage()
+    collectgarbage()
+    local after = flame.stats()
+    assert.equal(before.live_tensors, after.live_tensors)
+    assert.equal(before.live_bytes, after.live_bytes)
+    assert.equal(before.live_nodes, after.live_nodes)
+  end)
+end)

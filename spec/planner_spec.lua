@@ -1,0 +1,167 @@
+-- What a script can rely on in time and traffic: launches, bytes moved, plans, copies. All
+-- through flame.stats(), so the numbers hold on either device.
+local flame = require "flame"
+local nn, optim = require "flame.nn", require "flame.optim"
+
+--- The counters that f moves, after what is pending has been run.
+local function counted(f)
+  flame.eval()
+  local a = flame.stats()
+  f()
+  local b = flame.stats()
+  for k, v in pairs(b) do b[k] = v - (a[k] or 0) end
+  return b
+end
+
+describe("a launch count", function()
+  local R, C = 64, 257
+  local function data(...) local x = flame.randn(...); flame.eval(x); return x end
+
+  it("is one for an elementwise chain that moves each input and each result once", function()
+    local x, y = data(R, C), nil
+    local s = counted(function() y = (x * 2 + 1):relu(); flame.eval(y) end)
+    assert.equal(1, s.launches)
+    assert.equal(8 * R * C, s.bytes_moved)
+  end)
+
+  it("is one for a chain of a hundred ops", function()
+    local x = data(1000)
+    local s = counted(function()
+      local y = x
+      for _ = 1, 50 do y = y * 0.99 + 0.01 end
+      flame.eval(y)
+    end)
+    assert.equal(1, s.launches)
+    assert.equal(8000, s.bytes_moved)
+  end)
+
+  it("is one for softmax over rows, moving 8 bytes an element", function()
+    local x, y = data(R, C), nil
+    local s = counted(function() y = x:softmax(2); flame.eval(y) end)
+    assert.equal(1, s.launches)
+    assert.equal(8 * R * C, s.bytes_moved)
+    s = counted(function() y = x:log_softmax(-1); flame.eval(y) end)
+    assert.equal(1, s.launches)
+    assert.equal(8 * R * C, s.bytes_moved)
+  end)
+
+  it("is one for layer_norm", function()
+    local x, w, b, y = data(R, C), data(C), data(C), nil
+    local s = counted(function() y = x:layer_norm({ C }); flame.eval(y) end)
+    assert.equal(1, s.launches)
+    assert.equal(8 * R * C, s.bytes_moved)
+    s = counted(function() y = x:layer_norm({ C }, w, b); flame.eval(y) end)
+    assert.equal(1, s.launches)
+    assert.equal(8 * R * C + 8 * C, s.bytes_moved)
+  end)
+
+  it("is at most three for layer_norm with all gradients", function()
+    local x, w, b, seed = data(R, C), data(C), data(C), data(R, C)
+    for _, t in ipairs { x, w, b } do t:requires_grad_(true) end
+    local s = counted(function()
+      local y = x:layer_norm({ C }, w, b)
+      y:backward(seed)
+      flame.eval(y, x.grad, w.grad, b.grad)
+    end)
+    assert.is_true(s.launches <= 3, s.launches .. " launches")
+  end)
+
+  it("of cross_entropy reads the logits once", function()
+    local x, ids, loss = data(R, C), flame.randint({ R }, 1, C), nil
+    flame.eval(ids)
+    local s = counted(function() loss = flame.cross_entropy(x, ids, { reduction = "sum" }); flame.eval(loss) end)
+    assert.is_true(s.launches <= 2, s.launches .. " launches")
+    -- logits once; by row the id in either launch and a loss written and read again; one number
+    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 8 * R + 4, s.bytes_moved .. " bytes")
+  end)
+
+  it("of siblings with one expression is one", function()
+    local a, b, c = data(100), data(7, 9), data(33)
+    local s = counted(function()
+      local x, y, z = a * 2 + 1, b * 3 + 4, c * 5 + 6
+      flame.eval(x)
+      assert(y and z)
+    end)
+    assert.equal(1, s.launches)
+  end)
+end)
+
+describe("AdamW", function()
+  it("reads p, g, m, v and writes p, m, v: 28 bytes an element, and copies nothing", function()
+    local n = 4096
+    local p = nn.Parameter(flame.randn(n))
+    local opt = optim.AdamW({ p }, { lr = 1e-3, weight_decay = 0.01 })
+    local g = flame.randn(n)
+    flame.eval(g, p)
+    local function step()
+      p.grad = g:clone()
+      flame.eval(p.grad)
+      return counted(function() opt:step() end)
+    end
+    for _ = 1, 3 do step() end
+    local copies = flame.stats().copies
+    local s = step()
+    assert.equal(1, s.launches)
+    assert.equal(28 * n, s.bytes_moved)
+    for _ = 1, 100 do step() end
+    assert.equal(copies, flame.stats().copies)
+  end)
+end)
+
+describe("a training loop", function()
+  local function trainer(lr)
+    flame.seed(3)
+    local net = nn.Sequential { nn.Linear(12, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 5) }
+    local opt = optim.AdamW(net:parameters(), { lr = lr })
+    return function(n)
+      local x, y = flame.randn(n, 12), flame.randint({ n }, 1, 5)
+      local loss = flame.cross_entropy(net(x), y)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      opt.lr = opt.lr * 0.999
+      return loss:item()
+    end
+  end
+
+  it("makes no plan and no kernel text after its third step, and never copies", function()
+    local step = trainer(1e-2)
+    for _ = 1, 3 do step(8) end
+    collectgarbage()
+    step(8)
+    local a = flame.stats()
+    for _ = 1, 100 do step(8) end
+    local b = flame.stats()
+    assert.equal(a.plans, b.plans)
+    assert.equal(a.texts, b.texts)
+    assert.equal(a.compiles, b.compiles)
+    assert.equal(0, b.copies - a.copies)
+  end)
+
+  it("generates no kernel text for a new batch size", function()
+    local step = trainer(1e-2)
+    for _ = 1, 4 do step(8) end
+    local a = flame.stats()
+    step(11)
+    step(24)
+    local b = flame.stats()
+    assert.equal(a.texts, b.texts)
+    assert.equal(a.compiles, b.compiles)
+  end)
+
+  it("lowers its loss", function()
+    flame.seed(1)
+    local x, y = flame.randn(32, 12), flame.randint({ 32 }, 1, 5)
+    local net = nn.Sequential { nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 5) }
+    local opt = optim.AdamW(net:parameters(), { lr = 1e-2 })
+    local first, last
+    for i = 1, 60 do
+      local loss = flame.cross_entropy(net(x), y)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      if i == 1 then first = loss:item() elseif i == 60 then last = loss:item() end
+    end
+    assert.is_true(last < 0.3 * first)
+  end)
+end)

@@ -1,0 +1,131 @@
+-- Random programs (programs.lua): the same bits under every budget and collector mode, and what
+-- the oracle says within its bounds. A failure prints its seed and the smallest program that
+-- still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s.
+local flame = require "flame"
+local P = dofile("spec/programs.lua")
+local plant = flame.internal.plant
+
+local sanitized = os.getenv "FLAME_SANITIZE"
+local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (sanitized and 300 or 2000)
+local FIRST = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
+local GRADIENTS = COUNT // 8
+local WHOLE = 1 << 20
+local BUDGETS, COLLECTORS = { 1, 7, WHOLE }, { "stop", "generational", "incremental" }
+
+--- Each budget once and each collector mode once, in turn all nine pairs.
+local function modes_of(seed)
+  local modes = {}
+  for i, budget in ipairs(BUDGETS) do modes[i] = { budget = budget, collector = COLLECTORS[(seed + i) % 3 + 1] } end
+  return modes
+end
+
+local function report(program, modes, why)
+  local function fails(p) return P.check(p, modes) end
+  local small = P.shrink(program, fails)
+  error(("seed %d: %s\nsmallest program: %s\n%s"):format(program.seed, why, P.check(small, modes) or why, P.text(small)), 0)
+end
+
+describe("random programs", function()
+  local counts = {}
+
+  it("#slow agree bit for bit between budgets and collector modes, and with the oracle", function()
+    io.write(("random programs: seeds %d to %d, gradients from %d\n"):format(FIRST, FIRST + COUNT - 1, FIRST))
+    for seed = FIRST, FIRST + COUNT - 1 do
+      local program = P.make(seed)
+      P.count(program, counts)
+      local why = P.check(program, modes_of(seed))
+      if why then report(program, modes_of(seed), why) end
+    end
+  end)
+
+  it("hold a hundred of each kind that matters", function()
+    for _, kind in ipairs { "write under a live snapshot", "refused write to a view", "read after the source changed",
+      "dead random op", "budget cut inside a chain", "error in mid-window", "0-d", "empty" } do
+      io.write(("random programs: %s: %d\n"):format(kind, counts[kind] or 0))
+      assert.is_true((counts[kind] or 0) >= 100 * COUNT // 2000, kind .. ": " .. (counts[kind] or 0))
+    end
+  end)
+
+  it("#slow have the gradients of central differences, in the same bits in every mode", function()
+    for seed = FIRST, FIRST + GRADIENTS - 1 do
+      local program = P.make(seed, seed % 3 == 0 and "f32" or "f64")
+      local why = P.check(program, modes_of(seed))
+      if why then report(program, modes_of(seed), why) end
+    end
+    io.write(("random programs: %d gradients compared\n"):format(P.counts.gradients))
+  end)
+
+  it("find their plans again with other numbers", function()
+    local mode, tried = { budget = WHOLE, collector = "stop" }, 0
+    for seed = FIRST, FIRST + 149 do
+      local program = P.make(seed)
+      local branches = false
+      for _, s in ipairs(program.steps) do branches = branches or s.f == "branch" end
+      if not branches then
+        collectgarbage()
+        local before = flame.stats().collections
+        assert(P.run(program, mode))
+        local plans = flame.stats().plans
+        assert(P.run(P.other_numbers(program), mode))
+        if flame.stats().collections == before then
+          tried = tried + 1
+          assert.equal(plans, flame.stats().plans, "seed " .. seed)
+        end
+      end
+    end
+    assert.is_true(tried > 50)
+  end)
+
+  it("do not take each other's plans when only their slices differ", function()
+    local modes, tried = { { budget = WHOLE, collector = "stop" } }, 0
+    for seed = FIRST, FIRST + 299 do
+      local program = P.make(seed)
+      local twin = P.other_slices(program)
+      if twin then
+        tried = tried + 1
+        assert(P.run(program, modes[1]))
+        local why = P.check(twin, modes)
+        if why then error(("seed %d: %s\n%s"):format(seed, why, P.text(twin)), 0) end
+      end
+    end
+    assert.is_true(tried > 30)
+  end)
+end)
+
+-- Each of these is a real mistake a planner can make. A test that can not see it is no test.
+describe("a planted planner bug", function()
+  after_each(function() plant(0) end)
+
+  --- Number of programs until one fails, or nil.
+  local function found(k, most, check)
+    plant(k)
+    for i = 1, most do
+      local ok, why = pcall(check, P.make(FIRST + i - 1, i % 2 == 0 and "f32" or nil))
+      if not ok or why then return i, tostring(why):match("^[^\n]*") end
+    end
+  end
+  local function plain(program)
+    return P.check(program, { { budget = 1, collector = "stop" }, { budget = 7, collector = "stop" }, { budget = WHOLE, collector = "stop" } }, true)
+  end
+  local function against_slices(program)
+    local twin = P.other_slices(program)
+    if not twin or program.float then return nil end
+    assert(P.run(program, { budget = WHOLE, collector = "stop" }))
+    return P.check(twin, { { budget = WHOLE, collector = "stop" } })
+  end
+  local function against_numbers(program)
+    assert(P.run(program, { budget = WHOLE, collector = "stop" }))
+    local plans = flame.stats().plans
+    assert(P.run(P.other_numbers(program), { budget = WHOLE, collector = "stop" }))
+    if flame.stats().plans > plans then return "another plan for other numbers" end
+  end
+  local bugs = { { "dropped anti-dependency", plain }, { "skipped copy", plain }, { "live value taken for dead", plain },
+    { "scalar in the key", against_numbers }, { "two buffers at one address", plain }, { "stale plan", against_slices } }
+  for k, bug in ipairs(bugs) do
+    it("is found: " .. bug[1], function()
+      local n, why = found(k, 500, bug[2])
+      io.write(("planted: %s: %s\n"):format(bug[1], n and "program " .. n .. ": " .. why or "not found"))
+      assert.truthy(n)
+    end)
+  end
+end)
