@@ -7,7 +7,6 @@
 #include "engine/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { DEFAULT_BUDGET = 32768 };
 
@@ -48,20 +47,12 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-int64_t fl_engine_clock(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void fl_engine_collect(flame_context *c) {
   fl_engine *e = c->engine;
   if (!c->collector.full || c->evaluating) return;
   c->stats.collections++;
-  const int64_t start = fl_engine_clock();
   c->collector.full(c->collector.arg);
-  e->full_ended = fl_engine_clock();
-  e->full_took = e->full_ended - start;
+  e->recorded_at_full = c->stats.recorded;
   e->live_after_full = c->tensors.live;
   e->bytes_after_full = fl_engine_live_bytes(c);
 }

@@ -18,7 +18,7 @@ typedef struct fl_engine {
   uint8_t collecting;                             /* a collector step is under way */
   int debug;                                      /* FLAME_DEBUG */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
-  int64_t full_ended, full_took;                  /* the last one, ns */
+  int64_t recorded_at_full;                       /* ops recorded when the last one ended */
 } fl_engine;
 
 fl_device *fl_engine_device(flame_context *c, int index);      /* opens at first use; NULL: error kept */

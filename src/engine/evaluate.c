@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FEW_HANDLES = 64, MIN_HANDLES = 1000, FULL_SHARE = 32 };
+enum { FEW_HANDLES = 64, MIN_HANDLES = 1000 };
 static const int64_t MIN_BYTES = 64LL << 20;
 
 /* What a run binds. All arrays live in one block. */
@@ -299,19 +299,20 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   return run_roots(c, device, roots, nroots, effects);
 }
 
-/* DESIGN 1.11: one collector step right before planning; a full collection once live handles
-** or their bytes have doubled since the last. Small loops drop few handles a step, which a
-** generational collector makes old where a step reads more than once: where a full collection
-** is cheap (1 / FULL_SHARE of the time since the last), a few dead handles are enough. */
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* DESIGN 1.11: one collector step right before planning; a full collection once live handles
+** or their bytes have doubled since the last. Small loops drop few handles a step, which a
+** generational collector makes old where a step reads more than once: there a few dead ones
+** are enough, if an op was recorded for each KB of the host's heap, which pays for the walk. */
 static int full_is_due(flame_context *c) {
-  const fl_engine *e = c->engine;
+  fl_engine *e = c->engine;
   const int64_t live = c->tensors.live;
   if (live > 2 * larger(e->live_after_full, MIN_HANDLES)) return 1;
   if (fl_engine_live_bytes(c) > 2 * larger(e->bytes_after_full, MIN_BYTES)) return 1;
-  if (live <= 2 * larger(e->live_after_full, FEW_HANDLES)) return 0;
-  return fl_engine_clock() - e->full_ended >= FULL_SHARE * e->full_took;
+  if (live <= 2 * larger(e->live_after_full, FEW_HANDLES) || !c->collector.heap) return 0;
+  if (e->recorded_at_full > c->stats.recorded) e->recorded_at_full = 0;      /* counters were reset */
+  return c->stats.recorded - e->recorded_at_full >= c->collector.heap(c->collector.arg);
 }
 
 static void collect_before(flame_context *c) {

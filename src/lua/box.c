@@ -42,9 +42,11 @@ fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
 }
 
 void fl_box_unlink(fl_lua *b, fl_box *x) {
+  if (x->prev == NULL && b->boxes != x) return;      /* by a script through debug.getmetatable */
   if (x->prev != NULL) x->prev->next = x->next;
   else b->boxes = x->next;
   if (x->next != NULL) x->next->prev = x->prev;
+  x->next = x->prev = NULL;
 }
 
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why) {

@@ -2,8 +2,8 @@
 ** luaopen_flame: one context a state, the module's table, the metatable of tensors.
 **
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
-** last to be finalised; boxes before it give their references back, those that come later (a
-** resurrected one) find c == NULL and do nothing. The functions of lua/flame/core.lua are
+** last to be finalised; boxes before it give their references back. Those that finalisers make
+** while the state closes get no finaliser any more: the list of all boxes finds them. The functions of lua/flame/core.lua are
 ** loaded at the first use of a name that C does not know.
 */
 #include "lua/binding.h"
@@ -29,6 +29,8 @@ static void collector_step(void *arg) {
   b->c->site = site;
 }
 
+static int64_t collector_heap(void *arg) { return lua_gc(((fl_lua *)arg)->L, LUA_GCCOUNT); }
+
 /* Twice: what a finaliser of the first lets go is collected by the second. */
 static void collector_full(void *arg) {
   fl_lua *b = (fl_lua *)arg;
@@ -46,7 +48,7 @@ static int state_gc(lua_State *L) {
   flame_context *c = b->c;
   if (c == NULL) return 0;
   b->L = L;
-  c->collector.step = c->collector.full = NULL;
+  c->collector = (fl_collector){ NULL, NULL, NULL, NULL };
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now */
@@ -76,7 +78,7 @@ static fl_lua *state_new(lua_State *L) {
   if (b->c == NULL) luaL_error(L, "flame: no memory for a context");
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
   b->c->host = b;
-  b->c->collector = (fl_collector){ collector_step, collector_full, b };
+  b->c->collector = (fl_collector){ collector_step, collector_full, collector_heap, b };
   fl_grad_init(b);
   return b;
 }

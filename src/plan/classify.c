@@ -30,9 +30,41 @@ static int op_cost(int op) {
   }
 }
 
-/* Which inputs of a step must lie in memory of their own. */
-static int wants_memory(int op, int i) {
-  return op == FL_OP_matmul || (op == FL_OP_gather && i == 0) || (op == FL_OP_scatter && i > 0);
+/* Can a library read the last two axes as they lie? */
+static int library_layout(const fl_layout *l) {
+  const int r = l->rank;
+  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2], sn = l->stride[r - 1];
+  for (int a = 0; a < r; a++) if (l->stride[a] < 0) return 0;
+  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n), cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
+  return rows || cols;
+}
+
+/* Do the batch axes step as one? Broadcast ones are left alone: a copy would expand them. */
+static int one_batch(const fl_layout *l, const fl_layout *out) {
+  const int lead = out->rank - l->rank;
+  int64_t want = -1;
+  for (int a = out->rank - 3; a >= 0; a--) {
+    const int64_t stride = a < lead || l->size[a - lead] == 1 ? 0 : l->stride[a - lead];
+    if (out->size[a] == 1) continue;
+    if (stride == 0 && want != 0 && want != -1) return 1;
+    if (want >= 0 && stride != want) return stride == 0 || want == 0;
+    want = stride * out->size[a];
+  }
+  return 1;
+}
+
+/* On a GPU many small products must be one call, which takes one step between them. */
+int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
+  const fl_layout *l = n->in[i]->layout;
+  if (n->shape->numel == 0) return 1;
+  return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
+}
+
+/* Which inputs of a step must lie in memory of their own. What is copied anyway may stay an
+** expression: the copy computes it. */
+static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
+  if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
+  return (n->op == FL_OP_gather && i == 0) || (n->op == FL_OP_scatter && i > 0);
 }
 
 static void anchor_inputs(fl_planner *P, const fl_node *n) {
@@ -40,7 +72,7 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
     const int32_t t = input_cell(n, i);
     if (t < 0) continue;
     P->cell.at[t].consumers++;
-    if (wants_memory(n->op, i)) P->cell.at[t].anchored = 1;
+    if (wants_memory(P, n, i)) P->cell.at[t].anchored = 1;
   }
 }
 

@@ -240,8 +240,14 @@ typedef struct { fl_place place; int64_t offset, stride[FL_MAX_AXES]; int rank; 
 static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
   seen s = { .rank = q->shape->rank, .size = q->shape->size };
   s.place = fl_plan_place_of(P, ref);
-  if (ref >= 0 && !P->cell.at[ref].node) {                   /* the planner's row-major copy */
-    fl_row_major(s.rank, s.size, s.stride);
+  if (ref >= 0 && !P->cell.at[ref].node) {                   /* the planner's copy */
+    const fl_cell *t = &P->cell.at[ref];
+    fl_row_major(s.rank, t->shape->size, s.stride);
+    if (t->turned) {
+      const int64_t inner = s.stride[s.rank - 1];
+      s.stride[s.rank - 1] = s.stride[s.rank - 2];
+      s.stride[s.rank - 2] = inner;
+    }
     return s;
   }
   memcpy(s.stride, q->layout->stride, sizeof s.stride);

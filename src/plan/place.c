@@ -400,43 +400,58 @@ static int place_scatter(fl_planner *P, int32_t t, int32_t *first) {
   return r;
 }
 
-/* Can a library read the last two axes as they lie, and the leading ones as batches? */
-static int library_layout(const fl_layout *l) {
-  const int r = l->rank;
-  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2], sn = l->stride[r - 1];
-  for (int a = 0; a < r; a++) if (l->stride[a] < 0) return 0;
-  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n) , cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
-  return rows || cols;
+/* The planner's own copy of an input that no library could read: row-major, but columns stay
+** columns, so that the copy moves along the memory. */
+static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t offset) {
+  fl_layouts *table = &P->c->layouts;
+  int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
+  const int r = q->shape->rank, turned = q->layout->stride[r - 2] == 1 && q->layout->stride[r - 1] != 1;
+  for (int a = 0; a < r; a++) {
+    const int from = !turned || a < r - 2 ? a : 2 * r - 3 - a;
+    size[a] = q->shape->size[from];
+    stride[a] = q->layout->stride[from];
+  }
+  fl_layout *shape = fl_layout_of(table, r, size, NULL), *view = fl_layout_of(table, r, size, stride);
+  fl_cell *t = shape && view ? FL_PUSH(P->mem, &P->cell) : NULL;
+  if (!t) {
+    if (shape) fl_layout_release(table, shape);
+    if (view) fl_layout_release(table, view);
+    return -1;
+  }
+  *t = (fl_cell){ .source = ref, .view = view, .view_offset = offset, .shape = shape, .turned = (uint8_t)turned,
+                  .dtype = q->dtype, .anchored = 1, .group = -1, .out = -1, .home = -1, .first = INT32_MAX,
+                  .last = -1, .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
+  return (int32_t)P->cell.n - 1;
 }
 
-/* The planner's own row-major copy of an input that no library could read. */
-static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t offset) {
-  fl_cell *t = FL_PUSH(P->mem, &P->cell);
-  if (!t) return -1;
-  *t = (fl_cell){ .source = ref, .view = q->layout, .view_offset = offset, .shape = q->shape, .dtype = q->dtype,
-                  .anchored = 1, .group = -1, .out = -1, .home = -1, .first = INT32_MAX, .last = -1,
-                  .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
-  return (int32_t)P->cell.n - 1;
+/* Input i of matmul n in memory: in *ref. Same results as own_group. */
+static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int32_t *first) {
+  int64_t off;
+  *ref = fl_plan_target(P->p, n->in[i], &off);
+  if (fl_plan_reads_as_is(P->p, n, i)) {
+    if (*ref < 0 || P->cell.at[*ref].group >= 0) return 1;
+    *first = *ref;
+    return 0;
+  }
+  const int32_t copy = copy_cell(P, *ref, n->in[i], off);
+  const int r = copy < 0 ? -1 : own_group(P, copy, P->cell.at[copy].shape, first);
+  if (r <= 0) {
+    if (copy >= 0) fl_plan_drop_copy(P);            /* made again when the rest is there */
+    return r;
+  }
+  P->cell.at[copy].stored = 1;
+  *ref = copy;
+  return 1;
 }
 
 static int place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   fl_ref reads[2];
   for (int i = 0; i < 2; i++) {
-    int64_t off;
-    reads[i] = fl_plan_target(P->p, n->in[i], &off);
-    if (reads[i] >= 0 && P->cell.at[reads[i]].group < 0) { *first = reads[i]; return 0; }
-  }
-  for (int i = 0; i < 2; i++) {
-    int64_t off;
-    const fl_ref ref = fl_plan_target(P->p, n->in[i], &off);
-    if (library_layout(n->in[i]->layout) || n->shape->numel == 0) continue;
-    if (ref >= 0) P->cell.at[ref].stored = 1;
-    const int32_t copy = copy_cell(P, ref, n->in[i], off);
-    int32_t dummy;
-    if (copy < 0 || own_group(P, copy, P->cell.at[copy].shape, &dummy) != 1) return -1;
-    reads[i] = copy;
-    P->cell.at[copy].stored = 1;
+    const int made = matmul_input(P, n, i, &reads[i], first);
+    if (made > 0) continue;
+    if (i && reads[0] >= 0 && !P->cell.at[reads[0]].node) P->cell.at[reads[0]].stored = 0;
+    return made;
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, 2);
   if (r > 0) {

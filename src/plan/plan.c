@@ -6,7 +6,14 @@
 #include "base/text.h"
 #include <string.h>
 
+void fl_plan_drop_copy(fl_planner *P) {
+  const fl_cell *t = &P->cell.at[--P->cell.n];
+  fl_layout_release(&P->c->layouts, t->view);
+  fl_layout_release(&P->c->layouts, t->shape);
+}
+
 static void close_planner(fl_planner *P) {
+  while (P->cell.n > 0 && !P->cell.at[P->cell.n - 1].node) fl_plan_drop_copy(P);
   for (int64_t g = 0; g < P->group.n; g++) {
     fl_group *G = &P->group.at[g];
     FL_DROP(P->mem, &G->instr);

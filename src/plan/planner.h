@@ -37,8 +37,10 @@ typedef int32_t fl_ref;    /* cell index >= 0, or ~ext slot */
 
 typedef struct fl_cell {
   fl_node *node;           /* NULL: a planner's copy of 'source' */
-  fl_ref source; const fl_layout *view; int64_t view_offset;   /* such a copy: what it copies */
-  const fl_layout *shape;
+  fl_ref source; int64_t view_offset;   /* such a copy: what it copies, seen through 'view' */
+  fl_layout *view;         /* both layouts are references of a copy's own */
+  uint8_t turned;          /* a copy whose last two axes are swapped, because its source lies so */
+  fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
   int32_t cost, leaves, consumers, out, home;
   uint8_t base_home;       /* its old value was not copied: its home holds it already */
@@ -105,6 +107,10 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
 /* The linear map of a row-major array of 'shape' over a group's dims: full, or kept when its
 ** sizes are those of the kept dims only. 0: neither. *level 1: full. */
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
+/* Take back the newest cell, a copy. */
+void fl_plan_drop_copy(fl_planner *P);
+/* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */
+int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
 /* Strides over the input's own axes of a reduction's or step's input i, and its target. */
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* Load of (ref, map) that may be refused when an in-group value is meant (see emit.c). */

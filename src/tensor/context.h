@@ -43,6 +43,7 @@ typedef struct fl_upcalls {
 typedef struct fl_collector {
   void (*step)(void *arg);       /* one collector step right before planning; may run scripts */
   void (*full)(void *arg);       /* full collection, twice */
+  int64_t (*heap)(void *arg);    /* KB of the host language's heap; NULL: full collections are rarer */
   void *arg;
 } fl_collector;
 
