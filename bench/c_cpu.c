@@ -148,6 +148,42 @@ static void rows(bench *b, int64_t rows, int64_t n) {
   report(b, &h, "column sum", 1);
 }
 
+/* y = x transposed; and a draw */
+static void others(bench *b) {
+  hand h;
+  const int64_t n = 2048;
+  space(&h, FL_K_MAP, n, n);
+  h.k.nkept = 2;
+  h.k.size[0] = h.k.size[1] = n;
+  operand(&h, 1, 0);
+  operand(&h, n, 0);
+  h.operand[0].stride[1] = n;
+  h.operand[1].stride[1] = 1;
+  store(&h, ins(&h, FL_I_OP, FL_OP_neg, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 1), 1);
+  report(b, &h, "transposed", 2);
+  for (int op = FL_OP_uniform; op <= FL_OP_normal; op++) {
+    space(&h, FL_K_MAP, 1, 1 << 20);
+    operand(&h, 1, 0);
+    operand(&h, 1, 0);
+    h.operand[1].dtype = FLAME_I64;
+    const int at = ins(&h, FL_I_IOTA, 0, 1, 0, 1), lo = ins(&h, FL_I_SCALAR, 0, 1, 0, 1), hi = ins(&h, FL_I_SCALAR, 0, 0, 0, 1);
+    h.instr[at].dtype = h.instr[at].from = FLAME_I64;
+    const int v = ins(&h, FL_I_RANDOM, op, at, lo, 1);
+    h.instr[v].c = (uint16_t)hi;
+    h.instr[v].arg = 2;
+    h.operand[1].dtype = FLAME_F32;
+    store(&h, v, 0);
+    report(b, &h, fl_ops[op].name, 1);
+  }
+  for (int64_t c = 1; c <= 64; c *= 8) {         /* sum of 'c' long columns */
+    space(&h, FL_K_COL, c, (1 << 20) / c);
+    operand(&h, 1, c);
+    operand(&h, 1, 0);
+    store(&h, ins(&h, FL_I_REDUCE, FL_OP_sum, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 0), 1);
+    report(b, &h, "column sum", 1);
+  }
+}
+
 int main(int argc, char **argv) {
   const int threads = argc > 1 ? atoi(argv[1]) : 1;
   bench b;
@@ -168,6 +204,7 @@ int main(int argc, char **argv) {
   rows(&b, 1024, 1024);
   rows(&b, 128, 8192);
   rows(&b, 32, 65536);
+  others(&b);
   b.d.table->close(&b.d);
   return 0;
 }

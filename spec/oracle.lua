@@ -228,6 +228,7 @@ O.binary = {
   floordiv = { function(a, b)
     if isint(a) then return b == 0 and 0 or a // b end
     if b == 0 then return a / b end
+    if abs(b) == huge and abs(a) < huge then return a ~= 0 and (a < 0) ~= (b < 0) and -1.0 or a / b end
     return math.floor((a - mod(a, b)) / b + 0.5) + 0.0
   end, 1, "N" },
   mod = { mod, 0, "N" },
@@ -609,5 +610,5 @@ function S.inplace(s, x, vars, _, wide)
   vars[s.a] = { x = expand(cast(y, x.dtype, wide), x.shape) }
 end
 function S.del(s, _, vars) vars[s.a] = nil end
-for _, f in ipairs { "read", "gc", "refuse", "error", "backward" } do S[f] = function() end end
+for _, f in ipairs { "read", "gc", "refuse", "error", "late", "backward" } do S[f] = function() end end
 return O

@@ -455,13 +455,21 @@ M["error"] = function(g)
   local a = pick(g)
   return a and { f = "error", a = a, how = g.r.int(1, 4) }
 end
+--- A value that can not be had, since a position is out of range; the rest must not notice.
+function M.late(g)
+  local a = row_of(g)
+  if not a then return nil end
+  local x = x_of(g, a)
+  local d = g.r.int(1, #x.shape)
+  return { f = "late", a = a, d = d, at = g.r.chance(0.5) and 0 or x.shape[d] + g.r.int(1, 3), keep = g.r.chance(0.6) }
+end
 function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
 function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
 function M.del(g) local a = pick(g, function(_, v) return not v.tracked_leaf end); return a and { f = "del", a = a } end
 
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
   gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
-  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, read = 3, gc = 2, del = 3 }
+  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, read = 3, gc = 2, del = 3 }
 local NAMES = {}
 for name, w in pairs(WEIGHTS) do for _ = 1, w do NAMES[#NAMES + 1] = name end end
 table.sort(NAMES)
@@ -574,7 +582,7 @@ function P.count(program, counts)
     elseif s.f == "del" then group[s.a], stale[s.a] = nil, nil
     elseif s.f == "dead" then hit "dead random op"
     elseif s.f == "refuse" then hit "refused write to a view"
-    elseif s.f == "error" and pending then hit "error in mid-window"
+    elseif (s.f == "error" or s.f == "late") and pending then hit "error in mid-window"
     elseif s.f == "read" then read(s.a)
     elseif s.o and s.f ~= "gc" and s.f ~= "backward" then
       group[s.o] = s.f == "view" and group[s.a] or {}
@@ -722,6 +730,13 @@ function R.refuse(_, x)
   if ok then error("a write to a view was not refused", 0) end
   if not tostring(message):find("write to a view", 1, true) then error("refused with: " .. tostring(message), 0) end
 end
+function R.late(s, x, vars)
+  local ok, bad = pcall(function()      -- where the window is cut early, the next op raises
+    return (x:index_select(s.d, flame.tensor({ 1, s.at }, { dtype = "i64" })) * 2):sum()
+  end)
+  if not ok and not tostring(bad):find("out of range", 1, true) then error(bad, 0) end
+  if ok and s.keep then vars.bad[#vars.bad + 1] = bad end
+end
 R["error"] = function(s, x)
   local tries = {
     function() return x + flame.zeros(11, 13) + flame.zeros(12, 13) end,
@@ -742,7 +757,7 @@ end
 
 --- Run the steps; log[key] is what was read: a number in order, or "end k", "grad k".
 function P.run(program, mode, full)
-  local vars, log = {}, { n = 0 }
+  local vars, log = { bad = {} }, { n = 0 }
   local before = internal.budget(mode.budget)
   if mode.collector == "stop" then collectgarbage("stop") else collectgarbage(mode.collector) end
   flame.seed(program.seed)
@@ -759,6 +774,11 @@ function P.run(program, mode, full)
         if y ~= nil then vars[s.o] = y end
       end
     end
+    for _, x in ipairs(vars.bad) do
+      local read, why = pcall(x.item, x)
+      if read or not tostring(why):find("out of range", 1, true) then error("a position out of range: " .. tostring(why), 0) end
+    end
+    vars.bad = nil
     local order = {}
     for k in pairs(vars) do order[#order + 1] = k end
     table.sort(order)

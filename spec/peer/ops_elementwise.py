@@ -17,14 +17,14 @@ UNARY = {   # name: (torch, low, high)
     "acos": (torch.acos, -.95, .95), "atan": (torch.atan, -4, 4), "sinh": (torch.sinh, -3, 3),
     "cosh": (torch.cosh, -3, 3), "tanh": (torch.tanh, -3, 3), "asinh": (torch.asinh, -4, 4),
     "acosh": (torch.acosh, 1.1, 5), "atanh": (torch.atanh, -.95, .95), "erf": (torch.erf, -3, 3),
-    "erfc": (torch.erfc, -3, 3), "erfinv": (torch.erfinv, -.95, .95), "lgamma": (torch.lgamma, .1, 8),
+    "erfc": (torch.erfc, -3, 3), "erfinv": (torch.erfinv, -.95, .95), "lgamma": (lambda x: torch.lgamma(x), .1, 8),
     "digamma": (torch.digamma, .1, 8), "floor": (torch.floor, -4, 4), "ceil": (torch.ceil, -4, 4),
     "round": (torch.round, -4, 4), "trunc": (torch.trunc, -4, 4), "frac": (torch.frac, -4, 4),
     "reciprocal": (torch.reciprocal, .2, 4), "relu": (torch.relu, -3, 3), "relu6": (F.relu6, -3, 9),
     "leaky_relu": (F.leaky_relu, -3, 3), "elu": (F.elu, -3, 3), "selu": (F.selu, -3, 3), "celu": (F.celu, -3, 3),
     "gelu": (F.gelu, -3, 3), "silu": (F.silu, -4, 4), "mish": (F.mish, -4, 4), "sigmoid": (torch.sigmoid, -6, 6),
     "logsigmoid": (F.logsigmoid, -6, 6), "softplus": (F.softplus, -6, 6), "softsign": (F.softsign, -4, 4),
-    "hardtanh": (F.hardtanh, -2, 2), "hardsigmoid": (F.hardsigmoid, -5, 5), "hardswish": (F.hardswish, -5, 5),
+    "hardtanh": (F.hardtanh, -2, 2), "hardsigmoid": (lambda x: F.relu6(x + 3) / 6, -5, 5), "hardswish": (F.hardswish, -5, 5),
     "isnan": (torch.isnan, -3, 3), "isinf": (torch.isinf, -3, 3), "isfinite": (torch.isfinite, -3, 3),
     "logical_not": (torch.logical_not, -2, 2), "nan_to_num": (torch.nan_to_num, -3, 3),
 }
@@ -72,7 +72,7 @@ def unary(scale):
     for _ in range(int(8 * scale)):
         d = R.choice(["f32", "f64"])
         Sample("gelu tanh", 'x:gelu({approximate = "tanh"})', lambda x: F.gelu(x, approximate="tanh"), T(shape(), d))
-        a = R.choice([0.1, 0.3, 1.5])
+        a = R.choice([0.25, 0.5, 1.5])
         Sample("leaky_relu slope", "x:leaky_relu(%r)" % a, lambda x, a=a: F.leaky_relu(x, a), T(shape(), d))
         Sample("elu alpha", "x:elu(%r)" % a, lambda x, a=a: F.elu(x, a), T(shape(), d))
         Sample("celu alpha", "x:celu(%r)" % a, lambda x, a=a: F.celu(x, a), T(shape(), d))

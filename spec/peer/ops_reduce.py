@@ -22,7 +22,7 @@ def joined(fn):
     """A reduction by one axis that torch has, over several: those axes flattened to the last."""
     def f(x, axes, keep):
         rest = [a for a in range(x.dim()) if a not in axes]
-        y = x.permute(rest + sorted(axes)).reshape([x.shape[a] for a in rest] + [-1])
+        y = x.permute(rest + sorted(axes)).reshape([x.shape[a] for a in rest] + [sum_count(x, axes)])
         y = fn(y, -1)
         return y.reshape([1 if a in axes else x.shape[a] for a in range(x.dim())]) if keep else y
     return f
@@ -199,7 +199,7 @@ def ordered(x, d, descending):
     if x.dim() == 0:
         return x.clone(), torch.tensor(1)
     key = torch.where(torch.isnan(x), torch.full_like(x, INF), x.clamp(-1e30, 1e30)) if x.is_floating_point() else x.long()
-    at = torch.sort(key, d, descending=descending, stable=True)[1]
+    at = torch.sort(key, dim=d, descending=descending, stable=True)[1]
     return x.gather(d, at), at + 1
 
 
@@ -232,7 +232,7 @@ def scans(scale):
 
 
 def ordered_nan(x, down):
-    v, i = torch.sort(x, 0, descending=down, stable=True)
+    v, i = torch.sort(x, dim=0, descending=down, stable=True)
     return v, i + 1
 
 

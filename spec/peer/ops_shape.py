@@ -33,9 +33,9 @@ def constructors(scale):
             Sample("constructors", "flame.arange(4, %s)" % o, lambda t=t: torch.arange(1, 5).to(t))
             Sample("constructors", "flame.arange(9, 2, -3, %s)" % o, lambda t=t: torch.tensor([9, 6, 3]).to(t))
             Sample("constructors", "flame.arange(5, 2, %s)" % o, lambda t=t: torch.zeros(0, dtype=t))
-        Sample("constructors", "x:zeros_like()", lambda x: torch.zeros_like(x), T([2, 3], d))
+        Sample("constructors", "flame.zeros_like(x)", lambda x: torch.zeros_like(x), T([2, 3], d))
         Sample("constructors", "flame.ones_like(x)", lambda x: torch.ones_like(x), T([2, 3], d))
-        Sample("constructors", "x:full_like(%s)" % ("true" if d == "bool" else "3"), lambda x: torch.full_like(x, 3), T([2, 3], d))
+        Sample("constructors", "flame.full_like(x, %s)" % ("true" if d == "bool" else "3"), lambda x: torch.full_like(x, 3), T([2, 3], d))
         Sample("constructors", 'flame.zeros_like(x, {dtype = "f64"})', lambda x: torch.zeros_like(x, dtype=torch.float64), T([2, 3], d))
     for a, b, n in ((0, 1, 5), (-3, 3, 7), (2, 2, 3), (1, 9, 1), (1, 9, 0), (0, 10, 101), (5, -5, 11)):
         for d in ("f32", "f64"):
@@ -67,7 +67,6 @@ def views(scale):
         Sample("unsqueeze", "x:unsqueeze(%d)" % R.choice([k + 1, k - n - 1]), lambda x, k=k: x.unsqueeze(k), x())
         Sample("clone", "return x:clone(), x:contiguous(), x:detach()", lambda x: (x.clone(), x.clone(), x.detach()), x())
         Sample("expand", "x:expand(%s)" % args([2] + s), lambda x, s=s: x.expand([2] + s), x())
-        Sample("tile", "x:tile(%s)" % args([2, 3, 1][:R.randint(1, 3)] if n else [2]), None, x()) if False else None
         reps = [R.randint(0 if R.random() < .1 else 1, 3) for _ in range(R.randint(1, 4))]
         Sample("tile", "x:tile(%s)" % R.choice([args(reps), braces(reps)]), lambda x, r=reps: x.tile(r), x())
         if n == 0:

@@ -53,6 +53,7 @@ flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin) {
   for (int i = 0; i < y->nin; i++) gin[i] = NULL;
   if (fl_ops[y->op].form == FL_FORM_SPECIAL) return fl_rule_structural(y, g, gin);
   fl_node *in[3] = { operand(y, 0), operand(y, 1), operand(y, 2) };
+  for (int i = 0; i < y->nin; i++) if (!in[i]) return c->err.code;       /* no memory for a number */
   for (int i = 0; i < y->nin; i++) {
     if (!fl_wants(y, i)) continue;
     gin[i] = rules[y->op][i](c, in[0], in[1], in[2], y, g);

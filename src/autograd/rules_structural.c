@@ -106,6 +106,7 @@ static void cat_rule(fl_node *y, fl_node *g, fl_node **gin) {
 }
 
 static fl_node *turned(fl_node *x) {
+  if (!x) return NULL;
   const int r = x->shape->rank;
   return n_transpose(x, r - 2, r - 1);
 }

@@ -18,8 +18,10 @@
 ** these made full ('fill' of UNI, 'spread' of ROW) and converted inputs of reductions.
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
-**   MAP    tiles of 1024 points in row-major order
-**   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile
+**   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
+**          the last dim, boxes of 32 x 32 points of that dim and the last
+**   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile. COL:
+**          the same for few rows of few columns
 **   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
 **   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
 ** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.
@@ -102,10 +104,12 @@ typedef struct fl_prog {
   void **address;                     /* of each operand, for this run */
   uint8_t *direct;                    /* per store, for this run */
   char *uni;                          /* 8 bytes a register */
-  int64_t batch;                      /* WHOLE: rows a tile; COL: rows of a tile */
+  int64_t batch;                      /* WHOLE: rows a tile; COL, boxes: rows of a tile */
   int64_t full, row;                  /* most elements of a FULL and of a ROW register */
-  int64_t width;                      /* COL: columns of a block; else 1 */
-  int64_t columns, col_blocks;        /* COL: innermost kept size, blocks in it */
+  int64_t width;                      /* COL: columns of a block; boxes: of a tile; else 1 */
+  int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size, blocks in it; else 1 */
+  int64_t boxes;                      /* MAP in boxes: their number; else 0 */
+  int box_dim, box_last;
   int64_t blocks, groups, group;      /* LONG, COL: blocks, groups a block, reduced indices a group */
   int64_t unit, units;                /* points or rows of a unit (MAP, WHOLE); units */
   int64_t full_bytes, row_bytes, state_bytes;   /* a worker's areas; one state of all reductions */

@@ -20,6 +20,8 @@ typedef struct tile {
   int64_t rows, cols;             /* of a tile: FULL = rows x cols */
   int64_t first;                  /* position in the row of its first element */
   char *into;                     /* LONG, COL: the state being made */
+  int64_t corner[FL_MAX_AXES];    /* MAP in boxes: coordinates of the tile's first point */
+  fl_walk box;
   fl_vm_fault *fault;
 } tile;
 
@@ -41,40 +43,64 @@ static void *unit_run(void *base, const fl_walk *w, int64_t at, int64_t n, int s
   return w->size[last] - c.at[last] >= n ? (char *)base + c.off * size : NULL;
 }
 
-static void load(tile *t, const fl_vop *x) {
+/* An operand as the tile sees it: walk, first point in it, elements before the walk's origin. */
+typedef struct view { const fl_walk *w; int64_t at, shift; } view;
+
+static view view_of(tile *t, int operand, int level) {
   const fl_prog *g = t->g;
-  const fl_walk *w = x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0;
-  const int64_t at = x->level ? t->pt1 : t->pt0, n = x->level ? t->n1 : t->n0;
-  void *base = g->address[x->arg];
+  const fl_operand *o = &g->k->operand[operand];
+  if (!level) return (view){ &g->access[operand].w0, t->pt0, 0 };
+  if (!g->boxes) return (view){ &g->access[operand].w1, t->pt1, 0 };
+  int64_t shift = 0;
+  for (int d = 0; d < g->k->nkept; d++) shift += t->corner[d] * o->stride[d];
+  t->box.rank = 2;
+  t->box.size[0] = t->rows;
+  t->box.size[1] = t->cols;
+  t->box.stride[0] = o->stride[g->box_dim];
+  t->box.stride[1] = o->stride[g->box_last];
+  t->box.box = (o->stride[g->box_dim] == 1 || o->stride[g->box_dim] == -1) && t->box.stride[1] != 1;
+  return (view){ &t->box, 0, shift };
+}
+
+static char *origin(const tile *t, int operand, const view *v) {
+  return (char *)t->g->address[operand] + v->shift * fl_dtype_size(t->g->k->operand[operand].dtype);
+}
+
+static void load(tile *t, const fl_vop *x) {
+  const view v = view_of(t, x->arg, x->level);
+  const int64_t n = x->level ? t->n1 : t->n0;
+  void *base = origin(t, x->arg, &v);
   if (x->flags) {
-    void *p = unit_run(base, w, at, n, fl_dtype_size(x->reg));
+    void *p = unit_run(base, v.w, v.at, n, fl_dtype_size(x->reg));
     if (p) {
       t->reg[x->v] = p;
       return;
     }
   }
   t->reg[x->v] = own(t, x->v);
-  x->fn.load(t->reg[x->v], base, w, at, n);
+  x->fn.load(t->reg[x->v], base, v.w, v.at, n);
+}
+
+/* Where a direct store of FULL registers goes at once: the address, or NULL. */
+static void *direct_to(tile *t, int s) {
+  const fl_prog *g = t->g;
+  const int o = g->k->store[s].operand;
+  if (!g->direct[s]) return NULL;
+  const view v = view_of(t, o, 1);
+  return unit_run(origin(t, o, &v), v.w, v.at, t->n1, fl_dtype_size(g->k->operand[o].dtype));
 }
 
 /* v is made in the memory of its store where that is allowed and unbroken. */
 static void aim(tile *t, const fl_vop *x) {
-  const fl_prog *g = t->g;
-  const int s = x->target - 1, o = g->k->store[s].operand;
-  void *p = NULL;
-  if (g->direct[s])
-    p = unit_run(g->address[o], &g->access[o].w1, t->pt1, t->n1, fl_dtype_size(g->k->operand[o].dtype));
+  void *p = direct_to(t, x->target - 1);
   t->reg[x->v] = p ? p : own(t, x->v);
 }
 
 static void store(tile *t, const fl_vop *x) {
-  const fl_prog *g = t->g;
-  const int o = g->k->store[x->arg].operand;
-  const fl_walk *w = x->level ? &g->access[o].w1 : &g->access[o].w0;
-  const int64_t at = x->level ? t->pt1 : t->pt0, n = x->level ? t->n1 : t->n0;
-  if (x->level && g->direct[x->arg] && t->reg[x->a] ==
-      unit_run(g->address[o], w, at, n, fl_dtype_size(g->k->operand[o].dtype))) return;
-  x->fn.store(g->address[o], t->reg[x->a], w, at, n);
+  const int o = t->g->k->store[x->arg].operand;
+  if (x->level && t->reg[x->a] == direct_to(t, x->arg)) return;
+  const view v = view_of(t, o, x->level);
+  x->fn.store(origin(t, o, &v), t->reg[x->a], v.w, v.at, x->level ? t->n1 : t->n0);
 }
 
 /* A state's value as a ROW register: positions 1-based, half types rounded. */
@@ -89,26 +115,52 @@ static void finish_value(const fl_prog *g, const fl_red *r, void *out, const voi
   if (g->vm->round[r->dtype]) g->vm->round[r->dtype](out, out, n);
 }
 
+/* All rows of a tile, or all blocks of columns (then n rows of 'columns' each). */
+static void reduce_whole(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const fl_red *r = &g->red.at[x->arg];
+  const int size = fl_reg_size(r->reg);
+  char *val = fl_ops[r->op].kind == FL_KIND_POSITION ? t->state : t->reg[x->v];
+  if (g->k->kind == FL_K_ROW) {
+    r->fn->rows(val, t->pos, t->reg[x->a], t->rows, t->cols, 0);
+  } else {
+    r->fn->start(val, t->pos, t->n0);
+    for (int64_t i = 0; i < t->rows; i++)
+      r->fn->cols(val + i * g->columns * size, t->pos + i * g->columns,
+                  (char *)t->reg[x->a] + i * t->cols * size, g->k->n, g->columns, 0);
+  }
+  finish_value(g, r, t->reg[x->v], val, t->pos, t->n0);
+}
+
 static void reduce(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   const fl_red *r = &g->red.at[x->arg];
-  if (g->mode == FL_MODE_WHOLE) {
-    void *val = fl_ops[r->op].kind == FL_KIND_POSITION ? (void *)t->state : t->reg[x->v];
-    r->fn->rows(val, t->pos, t->reg[x->a], t->rows, t->cols, 0);
-    finish_value(g, r, t->reg[x->v], val, t->pos, t->rows);
-    return;
-  }
   char *val = t->into + x->arg * 16 * g->row;
   int64_t *pos = (int64_t *)(void *)(val + 8 * g->row);
   if (g->mode == FL_MODE_LONG) r->fn->rows(val, pos, t->reg[x->a], 1, t->n1, t->first);
   else r->fn->cols(val, pos, t->reg[x->a], t->rows, t->cols, t->first);
 }
 
-static void gather(tile *t, const fl_vop *x, int64_t n) {
+static void spread(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
-  const fl_walk *w = x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0;
-  x->fn.gather(t->reg[x->v], g->address[x->arg], t->reg[x->a], g->k->operand[x->arg].gstride,
-               w, x->level ? t->pt1 : t->pt0, n);
+  const int64_t size = fl_reg_size(x->reg), columns = g->columns;
+  if (g->mode != FL_MODE_WHOLE || g->k->kind == FL_K_ROW) {
+    x->fn.spread(t->reg[x->v], t->reg[x->a], t->rows, t->cols);
+    return;
+  }
+  for (int64_t i = 0; i < t->rows; i++)
+    x->fn.spread((char *)t->reg[x->v] + i * t->cols * size, (char *)t->reg[x->a] + i * columns * size,
+                 g->k->n, columns);
+}
+
+static void gather(tile *t, const fl_vop *x, int64_t n) {
+  const view v = view_of(t, x->arg, x->level);
+  x->fn.gather(t->reg[x->v], origin(t, x->arg, &v), t->reg[x->a], t->g->k->operand[x->arg].gstride, v.w, v.at, n);
+}
+
+static void iota(tile *t, const fl_vop *x, int64_t n) {
+  const view v = view_of(t, x->arg, x->level);
+  t->g->vm->iota(t->reg[x->v], v.w, t->g->k->operand[x->arg].offset + v.shift, v.at, n);
 }
 
 static void run(tile *t, const fl_section *s) {
@@ -121,18 +173,15 @@ static void run(tile *t, const fl_section *s) {
       case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
       case FL_V_MOVE: x->fn.move(r[x->v], r[x->a], n); break;
       case FL_V_LOAD: load(t, x); break;
-      case FL_V_IOTA:
-        g->vm->iota(r[x->v], x->level ? &g->access[x->arg].w1 : &g->access[x->arg].w0,
-                    g->k->operand[x->arg].offset, x->level ? t->pt1 : t->pt0, n);
-        break;
+      case FL_V_IOTA: iota(t, x, n); break;
       case FL_V_GATHER: gather(t, x, n); break;
       case FL_V_INDEX:
         g->vm->index(r[x->v], r[x->a], *(int64_t *)r[x->b], r[x->c], n, x->uni, x->flags, x->arg, t->fault);
         break;
       case FL_V_DRAW: x->fn.draw(r[x->v], r[x->a], &g->draw.at[x->arg].q, n); break;
       case FL_V_FILL: x->fn.fill(r[x->v], r[x->a], n); break;
-      case FL_V_SPREAD: x->fn.spread(r[x->v], r[x->a], t->rows, t->cols); break;
-      case FL_V_REDUCE: reduce(t, x); break;
+      case FL_V_SPREAD: spread(t, x); break;
+      case FL_V_REDUCE: (g->mode == FL_MODE_WHOLE ? reduce_whole : reduce)(t, x); break;
       case FL_V_STORE: store(t, x); break;
       default: break;
     }
@@ -195,14 +244,39 @@ static void map_unit(tile *t, int64_t unit) {
   }
 }
 
+/* Tiles of a box of two dims: as many along the last dim, then along the other, then the rest. */
+static void box_unit(tile *t, int64_t unit) {
+  const fl_prog *g = t->g;
+  const fl_kernel *k = g->k;
+  const int a = g->box_dim, b = g->box_last;
+  const int64_t across = (k->size[b] + g->width - 1) / g->width, down = (k->size[a] + g->batch - 1) / g->batch;
+  const int64_t end = least(g->boxes, (unit + 1) * g->unit);
+  for (int64_t i = unit * g->unit; i < end; i++) {
+    int64_t rest = i / (across * down);
+    for (int d = k->nkept - 1; d >= 0; d--) {
+      if (d == a || d == b) continue;
+      t->corner[d] = rest % k->size[d];
+      rest /= k->size[d];
+    }
+    t->corner[b] = i % across * g->width;
+    t->corner[a] = i / across % down * g->batch;
+    t->rows = least(g->batch, k->size[a] - t->corner[a]);
+    t->cols = least(g->width, k->size[b] - t->corner[b]);
+    t->n1 = t->rows * t->cols;
+    run(t, &g->sec[FL_SEC_FULL(0)]);
+  }
+}
+
+/* A tile's rows are kept indices (ROW) or outer ones, of 'columns' kept indices each (COL). */
 static void whole_unit(tile *t, int64_t unit) {
   const fl_prog *g = t->g;
-  const int64_t end = least(g->k->rows, (unit + 1) * g->unit);
-  t->cols = g->k->n;
+  const int64_t end = least(g->k->rows / g->columns, (unit + 1) * g->unit);
+  t->cols = g->k->n * g->columns;
   for (int64_t r = unit * g->unit; r < end; r += t->rows) {
-    t->rows = t->n0 = least(g->batch, end - r);
+    t->rows = least(g->batch, end - r);
+    t->n0 = t->rows * g->columns;
     t->n1 = t->rows * t->cols;
-    t->pt0 = r;
+    t->pt0 = r * g->columns;
     t->pt1 = r * t->cols;
     run(t, &g->sec[FL_SEC_FULL(0)]);
   }
@@ -312,7 +386,8 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
   tile t;
   set_up(&t, g, scratch, fault);
   run(&t, &g->sec[FL_SEC_UNIT]);
-  if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
+  if (g->boxes) box_unit(&t, unit);
+  else if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
   else if (g->mode == FL_MODE_WHOLE) whole_unit(&t, unit);
   else block_unit(&t, unit);
 }

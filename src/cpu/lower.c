@@ -22,7 +22,7 @@ typedef struct lower {
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
-       UNIT_POINTS = 16384 };
+       UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
 /* ---- kinds and rounds ------------------------------------------------------------------ */
 
@@ -97,8 +97,18 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, int trips) {
 }
 
 static void choose_cols(fl_prog *g, const fl_kernel *k) {
-  g->mode = FL_MODE_COL;
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
+  if (k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK && k->n * g->columns <= FL_VM_BLOCK && k->rows) {
+    g->mode = FL_MODE_WHOLE;
+    g->batch = FL_VM_BLOCK / (g->columns * (k->n ? k->n : 1));
+    g->batch = least(g->batch, k->rows / g->columns);
+    g->full = g->batch * k->n * g->columns;
+    g->row = g->batch * g->columns;
+    g->unit = g->batch * (UNIT_POINTS / FL_VM_BLOCK);
+    g->units = parts(k->rows / g->columns, g->unit);
+    return;
+  }
+  g->mode = FL_MODE_COL;
   g->width = least(g->columns, COL_BLOCK);
   if (g->width < 1) g->width = 1;
   g->col_blocks = parts(g->columns, g->width);
@@ -110,16 +120,42 @@ static void choose_cols(fl_prog *g, const fl_kernel *k) {
   g->slots = 6;
 }
 
+/* A dim in which some operand has unit stride while it jumps in the last one; -1: none. */
+static int jumping_dim(const fl_kernel *k, int last) {
+  for (int i = 0; i < k->noperand; i++) {
+    const int64_t *s = k->operand[i].stride;
+    if (s[last] < JUMP && s[last] > -JUMP) continue;
+    for (int d = 0; d < last; d++)
+      if ((s[d] == 1 || s[d] == -1) && k->size[d] >= JUMP) return d;
+  }
+  return -1;
+}
+
+static void choose_map(fl_prog *g, const fl_kernel *k) {
+  int last = k->nkept - 1;
+  while (last > 0 && k->size[last] == 1) last--;
+  const int d = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK ? jumping_dim(k, last) : -1;
+  g->mode = FL_MODE_MAP;
+  g->full = least(k->points, FL_VM_BLOCK);
+  g->unit = UNIT_POINTS;
+  g->units = parts(k->points, g->unit);
+  if (d < 0) return;
+  g->box_dim = d;
+  g->box_last = last;
+  g->batch = least(BOX, k->size[d]);
+  g->width = least(FL_VM_BLOCK / g->batch, k->size[last]);
+  g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch) * parts(k->size[last], g->width);
+  g->unit = UNIT_POINTS / FL_VM_BLOCK;
+  g->units = parts(g->boxes, g->unit);
+}
+
 static void choose_mode(fl_prog *g, const uint8_t *kind) {
   const fl_kernel *k = g->k;
   int full = 0;
   for (int s = 0; s < k->nstore; s++) full |= kind[k->store[s].value] == FL_KIND_FULL;
-  g->width = g->batch = g->row = 1;
+  g->width = g->batch = g->row = g->columns = 1;
   if (k->kind == FL_K_MAP) {
-    g->mode = FL_MODE_MAP;
-    g->full = least(k->points, FL_VM_BLOCK);
-    g->unit = UNIT_POINTS;
-    g->units = parts(k->points, g->unit);
+    choose_map(g, k);
     return;
   }
   if (k->kind == FL_K_ROW) choose_rows(g, k, g->rounds + full);
@@ -159,7 +195,7 @@ static void make_access(fl_prog *g, int i) {
   const fl_operand *o = &k->operand[i];
   fl_access_info *a = &g->access[i];
   int order[FL_MAX_AXES], n = 0;
-  const int outer = g->mode == FL_MODE_COL && k->nkept ? k->nkept - 1 : k->nkept;
+  const int outer = k->kind == FL_K_COL && k->nkept ? k->nkept - 1 : k->nkept;
   for (int d = 0; d < outer; d++) order[n++] = d;
   for (int d = 0; d < k->nred; d++) order[n++] = k->nkept + d;
   if (outer < k->nkept) order[n++] = outer;
@@ -208,7 +244,7 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
   const int reg = b->g->reg.at[v].reg;
   const uint16_t f = new_reg(b, FL_KIND_FULL, reg);
   fl_vop x = { .code = FL_V_SPREAD, .level = 1, .reg = (uint8_t)reg, .v = f, .a = v };
-  x.fn.spread = b->g->mode == FL_MODE_COL ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
+  x.fn.spread = b->k->kind == FL_K_COL ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
   push(b, sec, x);
   return b->spread[v] = f;
 }
@@ -217,7 +253,7 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
 ** all: then that bit is set. */
 static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
   const int kind = b->g->reg.at[v].kind;
-  const int single = b->g->mode == FL_MODE_LONG || (b->g->mode == FL_MODE_WHOLE && b->g->batch == 1);
+  const int single = b->g->mode == FL_MODE_LONG || (b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && b->g->batch == 1);
   if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
   if (uni && (kind == FL_KIND_UNI || single)) {
     *uni |= (uint8_t)(1 << bit);

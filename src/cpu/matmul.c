@@ -185,6 +185,7 @@ static way choose(const fl_cpu *d, const fl_matmul *m, form *fa, form *fb, const
   if (m->m == 0 || m->n == 0 || batches(m) == 0) return NOTHING;
   if (m->k == 0) return ZERO;
   if (!fl_is_float(m->dtype) || work(m) <= TINY) return DIRECT;
+  if (m->m <= 2 && m->bs[1] == 1 && work(m) <= SMALL) return DIRECT;      /* rows of B, summed */
   const int many = batches(m) >= 8 && work(m) <= SMALL;
   if (!is_native(m) || many || m->n > INT_MAX) return GEMM;
   if (!library_form(m->m, m->k, m->as, fa) || !library_form(m->k, m->n, m->bs, fb)) return GEMM;

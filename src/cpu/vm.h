@@ -21,7 +21,8 @@ enum { FL_VM_BLOCK = 1024, FL_VM_LANES = 16, FL_VM_CHUNK = 256 };
 /* A strided walk over points in row-major order: sizes > 1, at least one dim. */
 typedef struct fl_walk {
   int32_t rank;
-  uint8_t zero, linear;     /* all strides 0; one dim of stride 1 */
+  uint8_t linear;           /* one dim of stride 1 */
+  uint8_t box;              /* two dims, all points wanted, the steps of the first the shorter */
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
 } fl_walk;
 

@@ -289,13 +289,28 @@ CAST(f64, double) CAST(f32, float) CAST(f16, float) CAST(bf16, float) CAST(i64, 
 CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(bool, int32_t)
 #undef CAST
 
-/* name: draw, out: how the result is rounded, P: member of the scalars. */
+/* name: draw, out: how the result is rounded, P: member of the scalars. Consecutive indices,
+** which is what fills have, are taken by four: the four share the generator's block, and the
+** compiler sees it because q << 2 | j is written so. */
 #define DRAW(name, f, out, P) \
-  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \
     T *y = y_; \
-    const T a = (T)q->a.P, b = (T)q->b.P; \
-    const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
-    EACH y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+    const T a = (T)q_->a.P, b = (T)q_->b.P; \
+    const uint64_t base = (uint64_t)q_->base, seed = (uint64_t)q_->seed; \
+    int64_t i = 0, apart = n > 0 && idx[0] < 0; \
+    for (int64_t j = 0; j < n; j++) apart |= idx[j] - idx[0] - j; \
+    for (; i < n && (apart || (idx[i] & 3)); i++) \
+      y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+    const int64_t first = i < n ? idx[i] >> 2 : 0, blocks = (n - i) / 4; \
+    T *z = y + i; \
+    _Pragma("GCC ivdep") for (int64_t k = 0; k < blocks; k++) { \
+      const int64_t q = first + k; \
+      z[4 * k] = fl_round_##out(f(q << 2, base, seed, a, b)); \
+      z[4 * k + 1] = fl_round_##out(f(q << 2 | 1, base, seed, a, b)); \
+      z[4 * k + 2] = fl_round_##out(f(q << 2 | 2, base, seed, a, b)); \
+      z[4 * k + 3] = fl_round_##out(f(q << 2 | 3, base, seed, a, b)); \
+    } \
+    for (i += 4 * blocks; i < n; i++) y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
   }
 DRAWS
 #undef DRAW

@@ -8,11 +8,28 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define FN(name) JOIN(name, NAME)
 
+/* A box with the short steps along its first dim: those inside, so that each line is met once. */
+static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
+  const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t i = 0; i < rows; i++) y[i * cols + j] = (T)FROM(s[i * a + j * b]);
+}
+
+static void FN(store_box)(S *s, const T *x, const fl_walk *w) {
+  const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t i = 0; i < rows; i++) s[i * a + j * b] = (S)TO(x[i * cols + j]);
+}
+
 static void FN(load)(void *y_, const void *p, const fl_walk *w, int64_t point, int64_t n) {
   T *y = y_;
   const S *base = p;
   const int64_t size = w->size[w->rank - 1], stride = w->stride[w->rank - 1];
   fl_cursor c;
+  if (w->box) {
+    FN(load_box)(y, base, w);
+    return;
+  }
   fl_walk_seek(w, point, &c);
   while (n > 0) {
     const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
@@ -37,6 +54,10 @@ static void FN(store)(void *p, const void *x_, const fl_walk *w, int64_t point, 
   S *base = p;
   const int64_t size = w->size[w->rank - 1], stride = w->stride[w->rank - 1];
   fl_cursor c;
+  if (w->box) {
+    FN(store_box)(base, x, w);
+    return;
+  }
   fl_walk_seek(w, point, &c);
   while (n > 0) {
     const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;

@@ -16,6 +16,8 @@ typedef struct fl_engine {
   int threads;
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of kernel structures that have a text */
   uint8_t collecting;                             /* a collector step is under way */
+  uint8_t untold;                                 /* a write was refused for a value out of range, and */
+  fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
   int64_t recorded_at_full;                       /* ops recorded when the last one ended */

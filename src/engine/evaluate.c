@@ -191,12 +191,20 @@ static uint8_t *tainted_by(flame_context *c, const run *r, const fl_fault *f) {
   return t;
 }
 
+/* Nothing was written to a home yet: what was not run can still be run. */
+static int intact(const fl_plan *p, int32_t done) {
+  for (int32_t i = 0; i < done; i++) if (p->step[i].commits) return 0;
+  return 1;
+}
+
 /* Store what steps below 'done' have completed and 'tainted' does not touch, in recorded
-** order, so that inputs outlive their consumers; the rest fails with 'why', but a write that
-** was not run leaves its target with the old bytes. The program's nodes may be gone
+** order, so that inputs outlive their consumers. The rest fails with 'why', but for two: a
+** write that was not run leaves its target with the old bytes, and where a check failed before
+** any effect, values that do not rest on it stay PENDING. The program's nodes may be gone
 ** afterwards. */
 static void settle_run(run *r, int32_t done, const char *why, uint32_t site, const uint8_t *tainted) {
   fl_program *p = &r->program;
+  const int later = tainted && intact(r->plan, done);
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
     fl_node *n = p->nodes.at[i];
@@ -204,13 +212,25 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, con
     if (n->base) {
       if (!p->live.at[i] && !r->plan->live[i]) continue;
       if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
-      else if (why) fl_node_fail(n, why, site);
+      else if (why && (!later || tainted[i])) fl_node_fail(n, why, site);
       continue;
     }
     const int have = is_out && r->plan->out[k].step < done && !(tainted && tainted[i]);
-    if (have || (is_out && r->plan->out[k].home >= 0)) store_out(r, k);
-    else if (is_out && why) fl_node_fail(n, why, site);
+    const int wait = later && !tainted[i];
+    if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
+    else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
+  }
+}
+
+/* A write rests on the failed check: its target keeps the old value, and whatever is read next
+** raises the error, lest it be lost. */
+static void note_refused(flame_context *c, const run *r, const uint8_t *tainted) {
+  fl_engine *e = c->engine;
+  for (int32_t i = 0; tainted && i < r->plan->nout && !e->untold; i++) {
+    if (r->plan->out[i].home < 0 || !tainted[r->plan->out[i].node]) continue;
+    e->untold = 1;
+    e->untold_error = c->err;
   }
 }
 
@@ -238,6 +258,7 @@ static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
 }
 
 static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
+  static const char stopped[] = "evaluate: interrupted before the value was computed";
   const fl_engine *e = c->engine;
   fl_fault fault = { .site = -1 };
   int32_t done = 0;
@@ -250,10 +271,12 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
   char why[600];
-  if (s != FLAME_OK) snprintf(why, sizeof why, "%s: %s", c->err.op, c->err.message);
+  if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
+  else if (s != FLAME_OK) snprintf(why, sizeof why, "%s: %s", c->err.op, c->err.message);
   uint8_t *tainted = fault.site >= 0 ? tainted_by(c, r, &fault) : NULL;
   if (fault.site >= 0 && !tainted) done = 0;
   const size_t tainted_bytes = (size_t)r->program.nodes.n + 1;
+  note_refused(c, r, tainted);
   settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, tainted);
   fl_free(&c->mem, tainted, tainted ? tainted_bytes : 0);
   return s;
@@ -334,6 +357,19 @@ static flame_status check_alive(flame_context *c) {
   return c->dead ? (c->err.code ? c->err.code : FLAME_DEVICE_LOST) : FLAME_OK;
 }
 
+/* After a failed check the values that do not rest on it are still to be run. */
+static flame_status run_window(flame_context *c, int device, int *effects) {
+  const fl_error before = c->err;
+  flame_status first = FLAME_OK;
+  for (;;) {
+    const int64_t live = c->win.live;
+    const flame_status s = run_with_retry(c, device, NULL, 0, effects);
+    if (first == FLAME_OK) first = s;
+    if (s != FLAME_BAD_VALUE || !*effects || c->win.live >= live || !pending_on(c, device)) return first;
+    if (first != s) c->err = before;
+  }
+}
+
 flame_status fl_evaluate_all(flame_context *c) {
   flame_status s = check_alive(c);
   if (s != FLAME_OK || c->win.live == 0) return s;
@@ -341,7 +377,7 @@ flame_status fl_evaluate_all(flame_context *c) {
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
     if (!pending_on(c, d)) continue;
-    const flame_status e = run_with_retry(c, d, NULL, 0, &effects);
+    const flame_status e = run_window(c, d, &effects);
     if (s == FLAME_OK) s = e;
   }
   fl_window_compact(c);
@@ -349,8 +385,12 @@ flame_status fl_evaluate_all(flame_context *c) {
 }
 
 static flame_status state_of(flame_context *c, const fl_node *n) {
-  if (n->state == FL_STORED) return FLAME_OK;
+  fl_engine *e = c->engine;
+  const int untold = e->untold;
+  e->untold = 0;
   if (n->state == FL_FAILED) return fl_node_raise(n);
+  if (n->state == FL_STORED && !untold) return FLAME_OK;
+  if (untold && c->err.code == FLAME_OK) c->err = e->untold_error;
   return c->err.code != FLAME_OK ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
 }
 
@@ -362,7 +402,7 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   const fl_error before = c->err;
   int effects = 0;
   collect_before(c);
-  s = n->state == FL_PENDING ? run_with_retry(c, n->device, NULL, 0, &effects) : FLAME_OK;
+  s = n->state == FL_PENDING ? run_window(c, n->device, &effects) : FLAME_OK;
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && s != FLAME_INTERRUPTED && !c->dead) {
     c->err = before;                       /* the rest may be impossible: this alone, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);

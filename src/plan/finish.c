@@ -86,6 +86,7 @@ static int in_place(fl_planner *P, int32_t t) {
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *H = &P->group.at[g];
     int same;
+    if (H->faulty && H->stage > last_read) last_read = H->stage;    /* checks come before effects */
     if (!reads_home(P, H, home, t, &same)) continue;
     if (writes_cell(H, t)) {
       if (!same || writers > 1) return 0;

@@ -198,9 +198,9 @@ void fl_entry_spend(fl_node *n) {
 }
 
 int fl_entry_leaf(fl_node *n, struct flame_tensor *handle) {
-  if (n->entry) fl_entry_drop(n);
   fl_entry *e = entry_new(n->ctx);
   if (!e) return 0;
+  if (n->entry) fl_entry_drop(n);
   e->leaf = 1;
   e->handle = handle;
   n->entry = e;

@@ -1,0 +1,138 @@
+-- Ctrl-C: a child interpreter at its prompt is sent SIGINT in the middle of something long. It
+-- must be back at the prompt soon, with its variables and tensors as they were.
+local flame = require "flame"
+
+local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
+local LIMIT = sanitized and 8 or 1            -- seconds; 0.2 is the aim, the machine may be busy
+
+local program
+do                                             -- the interpreter that runs this spec
+  local i = 0
+  while arg[i - 1] do i = i - 1 end
+  program = arg[i]
+end
+
+local function seconds()
+  local f <close> = assert(io.open("/proc/uptime"))
+  return f:read("n")
+end
+
+-- Feeds lines to a child's prompt through a pipe; the child says when the long one starts, by
+-- making a file, and is then interrupted. Returns its output, and the time it needed to say
+-- (through another file) that the next command runs.
+local function session(before, long, after, environment)
+  local base = os.tmpname()
+  local started, back, out = base .. ".started", base .. ".back", base .. ".out"
+  local lines = {
+    ("function touch(f) io.open(f, 'w'):close() end started, back = %q, %q"):format(started, back),
+    before,
+    ("touch(started) " .. long),
+    "touch(back)",
+    after,
+    "print('the end')",
+  }
+  local f = assert(io.open(base, "w"))
+  f:write(table.concat(lines, "\n"), "\n")
+  f:close()
+  -- the child's id is its own: exec keeps it
+  local command = ("sh -c 'echo $$ >%s.pid; exec env %s %s -i <%s >%s 2>&1' &"):format(base, environment or "",
+    program, base, out)
+  os.execute(command)
+  local function wait(path, limit)
+    local till = seconds() + limit
+    repeat
+      local file = io.open(path)
+      if file then file:close() return true end
+      os.execute("sleep 0.01")
+    until seconds() > till
+    return false
+  end
+  local began = wait(started, 60)
+  os.execute("sleep 0.3")                     -- well inside the long one
+  local at = seconds()
+  os.execute(("kill -INT $(cat %s.pid)"):format(base))
+  local returned = wait(back, 60)
+  local took = seconds() - at
+  os.execute("sleep 0.1")
+  for _ = 1, 300 do
+    local file = assert(io.open(out))
+    local text = file:read("a")
+    file:close()
+    if text:find("the end", 1, true) then break end
+    os.execute("sleep 0.02")
+  end
+  os.execute(("kill -9 $(cat %s.pid) 2>/dev/null"):format(base))
+  local file = assert(io.open(out))
+  local text = file:read("a")
+  file:close()
+  for _, suffix in ipairs({ "", ".started", ".back", ".out", ".pid" }) do os.remove(base .. suffix) end
+  assert(began, "the child did not start: " .. text)
+  assert(returned, "the child did not come back: " .. text)
+  return text, took
+end
+
+describe("Ctrl-C", function()
+  local took = {}
+  local function comes_back(name, before, long, after, expected, environment)
+    it("comes back to the prompt from " .. name, function()
+      local text, t = session(before, long, after, environment)
+      took[#took + 1] = ("%s %.2f s"):format(name, t)
+      assert.truthy(text:find("interrupted!", 1, true), text)
+      assert.truthy(text:find(expected, 1, true), text)
+      assert.truthy(text:find("the end", 1, true), text)
+      assert(t < LIMIT, ("it took %.2f s"):format(t))
+    end)
+  end
+  teardown(function() if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end end)
+
+  local keep = "x = flame.arange(5) * 2 y = 7"
+  local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
+  comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
+  comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look, "kept 30.0 7")
+  comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look, "kept 30.0 7")
+  comes_back("a long product of matrices", keep .. " a = flame.eval(flame.rand(6000, 6000))",
+    "for i = 1, 50 do a:matmul(a):sum():item() end", look .. " print('a ' .. tostring(a:max():item() < 1))", "kept 30.0 7\na true")
+  comes_back("a long product by our own kernel", keep .. " a = flame.eval(flame.rand(3000, 3000))",
+    "for i = 1, 50 do a:matmul(a):sum():item() end", look, "kept 30.0 7", "FLAME_BLAS=off")
+  comes_back("a product written into a tensor", keep .. " a = flame.rand(4000, 4000) b = flame.full({4000, 4000}, 5) flame.eval(a, b)",
+    "for i = 1, 50 do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look, "kept 30.0 7")
+  comes_back("long elementwise work", keep .. " a = flame.eval(flame.rand(30000000))",
+    "for i = 1, 50 do (a:exp():sin():tanh():lgamma() + a):sum():item() end", look, "kept 30.0 7")
+  comes_back("a long reduction", keep .. " a = flame.eval(flame.rand(20000000))",
+    "for i = 1, 1000 do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
+  comes_back("a sort", keep .. " a = flame.eval(flame.rand(3000000))", "for i = 1, 100 do a:sort():sum():item() end", look, "kept 30.0 7")
+  comes_back("training", keep .. " local nn, optim = require 'flame.nn', require 'flame.optim' net = nn.Linear(200, 200)"
+    .. " opt = optim.AdamW(net:parameters(), {lr = 1e-3}) inp = flame.rand(500, 200)",
+    "while true do opt:zero_grad() net(inp):square():mean():backward() opt:step() end",
+    look .. " opt:zero_grad() net(inp):square():mean():backward() opt:step() print(net.weight:isnan():any():item())",
+    "kept 30.0 7\nfalse")
+end)
+
+describe("an interrupt", function()
+  it("during a write leaves the old or the new value, never a part", function()
+    -- the flag is up before the run: what was recorded fails or stays, the target is whole
+    local x = flame.ones(100000)
+    flame.eval(x)
+    flame.internal.interrupt()
+    pcall(function() flame.eval(x:mul_(3)) end)
+    local first, last = x:min():item(), x:max():item()
+    assert.equal(first, last)
+    assert.is_true(first == 1 or first == 3)
+    x:fill_(4)
+    assert.equal(4, x:max():item())
+  end)
+  it("fails what was not computed yet, and says so when that is read", function()
+    local x = flame.ones(10)
+    flame.eval(x)
+    local y = x * 2
+    flame.internal.interrupt()
+    local ok, e = pcall(y.item, y:sum())
+    assert.is_false(ok)
+    assert.matches("interrupted!$", e)
+    ok, e = pcall(y.totable, y)
+    assert.is_false(ok)
+    assert.matches("interrupted before the value was computed", e)
+    assert.equal(10, x:sum():item())
+    assert.equal(20, (x * 2):sum():item())
+  end)
+end)
