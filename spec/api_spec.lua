@@ -568,3 +568,221 @@ describe("API.md, shapes:", function()
     raises("reshape", x.reshape, x, 4) raises("reshape", x.reshape, x, -1, -1) raises("cat", flame.cat, { x, T { 1 } }, 1)
   end)
 end)
+
+describe("API.md, ops:", function()
+  check("values of the unary ops", function()
+    local e = math.exp(1)
+    local cases = { neg = { 2, -2 }, abs = { -2, 2 }, sign = { -3, -1 }, sqrt = { 4, 2 }, rsqrt = { 4, 0.5 }, square = { 3, 9 }, cbrt = { 8, 2 }, exp = { 1, e }, exp2 = { 3, 8 },
+      expm1 = { 0, 0 }, log = { e, 1 }, log2 = { 8, 3 }, log10 = { 100, 2 }, log1p = { 0, 0 }, floor = { 1.5, 1 }, ceil = { 1.5, 2 }, round = { 2.5, 2 }, trunc = { -1.5, -1 }, frac = { 1.25, 0.25 },
+      reciprocal = { 4, 0.25 }, relu = { -1, 0 }, relu6 = { 8, 6 }, leaky_relu = { -1, -0.01 }, elu = { -1, math.exp(-1) - 1 }, celu = { -1, math.exp(-1) - 1 }, selu = { 1, 1.0507009873554805 },
+      gelu = { 1, 0.8413447460685429 }, silu = { 1, 0.7310585786300049 }, sigmoid = { 0, 0.5 }, softplus = { 0, math.log(2) }, logsigmoid = { 0, -math.log(2) }, softsign = { 1, 0.5 },
+      mish = { 1, 0.8650983882673103 }, hardtanh = { 3, 1 }, hardsigmoid = { 0, 0.5 }, hardswish = { 3, 3 }, erf = { 1, 0.8427007929497149 }, erfc = { 1, 0.1572992070502851 }, erfinv = { 0.5, 0.4769362762044699 },
+      lgamma = { 5, math.log(24) }, digamma = { 1, -0.5772156649015329 }, asinh = { 1, 0.881373587019543 }, acosh = { 2, 1.3169578969248166 }, atanh = { 0.5, 0.5493061443340548 }, tanh = { 1, 0.7615941559557649 } }
+    for name, c in pairs(cases) do
+      part(function()
+        near(c[2], f64({ c[1] })[name](f64 { c[1] })[1]:item(), 1e-9)
+        local y = f64 { c[1] }
+        yes(y[name .. "_"](y) == y, name .. "_") near({ c[2] }, y, 1e-9)
+      end)
+    end
+    near({ 0.841192 }, T({ 1 }):gelu({ approximate = "tanh" }))
+    eq({ true, false, false }, T({ 0 / 0, math.huge, 1 }):isnan()) eq({ false, true, false }, T({ 0 / 0, -math.huge, 1 }):isinf()) eq({ true, false }, T({ 0, 2 }):logical_not())
+    eq({ 0, 1 }, T({ 0 / 0, 1 }):nan_to_num()) eq({ 5, 1, 9 }, T({ 0 / 0, 1, math.huge }):nan_to_num({ nan = 5, posinf = 9 })) eq({ 5, 1, 9 }, T({ 0 / 0, 1, math.huge }):nan_to_num(5, 9))
+    near({ -0.2 }, T({ -1 }):leaky_relu(0.2)) near({ -0.2 }, T({ -1 }):leaky_relu({ negative_slope = 0.2 })) near({ 2 * (math.exp(-1) - 1) }, T({ -1 }):elu({ alpha = 2 })) eq({ 2 }, T({ 5 }):hardtanh(-2, 2)) eq({ 2 }, T({ 5 }):hardtanh({ min_val = -2, max_val = 2 }))
+    near({ 0.5 * math.log(1 + math.exp(2)) }, T({ 1 }):softplus({ beta = 2 })) near({ 1.23 }, T({ 1.2345 }):round({ decimals = 2 }))
+  end)
+  check("binary ops", function()
+    local a, b = T { -7, 7 }, T { 2, -2 }
+    eq({ -4, -4 }, a:floordiv(b)) eq({ 1, -1 }, a:mod(b)) eq({ -1, 1 }, a:fmod(b)) eq({ 2, 7 }, a:maximum(b)) eq({ -7, -2 }, a:minimum(b)) near({ math.atan(-7, 2), math.atan(7, -2) }, a:atan2(b))
+    near({ 5 }, T({ 3 }):hypot(T { 4 })) near({ math.log(2) }, T({ 0 }):logaddexp(T { 0 })) eq({ 7, -7 }, a:copysign(b)) eq({ false, false }, a:eq(b)) eq({ true, false }, a:lt(b)) eq({ true, true }, a:ne(0))
+    eq({ true }, T({ 1 }):logical_and(T { 2 })) eq({ true }, T({ 1 }):logical_or(T { 0 })) eq({ false }, T({ 1 }):logical_xor(T { 2 })) eq({ 2 }, i64({ 6 }):bitwise_and(i64 { 3 })) eq({ 5 }, i64({ 6 }):bitwise_xor(3))
+    near({ 1.5 }, T({ 1 }):lerp(T { 2 }, 0.5)) near({ 1.5 }, T({ 1 }):lerp(T { 2 }, T { 0.5 })) eq({ -1, 1 }, a:clamp(-1, 1)) eq({ -1, 7 }, a:clamp(-1)) eq({ -7, 1 }, a:clamp(nil, 1)) eq({ -1, 7 }, a:clamp({ min = -1 })) eq({ 2, -2 }, a:clamp(b, b))
+    eq({ 7 }, T({ 1 }):addcmul(T { 2 }, T { 3 })) eq({ 13 }, T({ 1 }):addcmul(T { 2 }, T { 3 }, { value = 2 })) near({ 1.5 }, T({ 1 }):addcdiv(T { 1 }, T { 2 }))
+    eq({ 5 }, T({ 1 }):add(T { 2 }, { alpha = 2 })) eq({ -3 }, T({ -7 }):div(T { 2 }, { rounding_mode = "trunc" })) eq({ -4 }, T({ -7 }):div(2, { rounding_mode = "floor" }))
+    eq({ 1, 8 }, T({ 1, 2 }):pow(3)) eq({ 2, 4 }, flame.pow(2, T { 1, 2 })) eq({ 0, -1 }, flame.sub(1, T { 1, 2 }))
+    local x = T { 1, 2 }
+    for _, n in ipairs { "add_", "sub_", "mul_", "div_", "pow_", "maximum_", "clamp_", "lerp_", "addcmul_", "fmod_" } do yes(x[n], n) end
+    eq({ 3, 6 }, x:mul_(3))
+    raises("number", flame.add, 1, 2) raises("string", x.add, x, "1") raises("shapes", x.add, x, T { 1, 2, 3 })
+  end)
+  check("reductions", function()
+    local x = T { { 1, 2, 3 }, { 4, 5, 6 } }
+    eq(21, x:sum()) eq({ 5, 7, 9 }, x:sum(1)) eq({ { 6 }, { 15 } }, x:sum(2, { keepdim = true })) eq(21, x:sum({ 1, 2 })) eq(3.5, x:mean()) eq(720, x:prod()) eq({ 6, 120 }, x:prod(2)) eq(6, x:max()) eq(1, x:min())
+    eq(6, x:argmax()) eq({ 3, 3 }, x:argmax(2)) eq(1, x:argmin()) eq({ 4, 5, 6 }, x:amax(1)) eq(1, x:amin({ 1, 2 })) eq(true, x:gt(0):all()) eq(false, x:gt(6):any()) eq({ false, true }, x:gt(3):all(2))
+    near(3.5, x:var()) near({ 1, 1 }, x:var(2)) near({ 2 / 3, 2 / 3 }, x:var(2, { correction = 0 })) near({ 1, 1 }, x:std(2)) near(math.sqrt(91), x:norm()) near(21, x:norm(1)) near({ 3, 6 }, x:norm(math.huge, 2)) near({ { 6 }, { 15 } }, x:norm(1, 2, { keepdim = true }))
+    near(math.log(math.exp(1) + math.exp(2) + math.exp(3)), x[1]:logsumexp()) near({ 3.4076059, 6.4076059 }, x:logsumexp(2)) eq(6, x:count_nonzero()) eq(3, x:median()) eq({ 2, 5 }, (x:median(2)))
+    eq({ { 1, 3, 6 }, { 4, 9, 15 } }, x:cumsum(2)) eq({ { 1, 2, 3 }, { 4, 10, 18 } }, x:cumprod(1)) near({ { 1 }, { 4 } }, x:logcumsumexp(2):narrow(2, 1, 1))
+    eq({ { 1, 2, 3 }, { 5, 7, 9 } }, x:cumsum(1))
+    eq({ 1, 3, 2 }, T({ 1, 3, 2 }):argsort()) eq({ 3, 2, 1 }, (T({ 1, 3, 2 }):sort(1, { descending = true }))) eq({ 1, 2 }, (T({ 2, 1, 3 }):topk(2, 1, { largest = false })))
+    local u = T({ 3, 1, 3, 2 }):unique() eq({ 1, 2, 3 }, u)
+    local v, inv, n = T({ 3, 1, 3, 2 }):unique({ return_inverse = true, return_counts = true })
+    eq({ 1, 2, 3 }, v) eq({ 3, 1, 3, 2 }, inv) eq({ 1, 1, 2 }, n) eq("i64", inv.dtype)
+    eq({ 1, 0, 2 }, i64({ 1, 3, 3 }):bincount()) eq({ 1, 0, 2, 0, 0 }, i64({ 1, 3, 3 }):bincount({ minlength = 5 })) eq({ 0.5, 0, 2 }, i64({ 1, 3, 3 }):bincount(T { 0.5, 1, 1 })) eq("i64", i64({ 1 }):bincount().dtype)
+    raises("bincount", function() return i64({ 0 }):bincount() end)
+    eq({ 2, 1, 1 }, T({ 1, 1.5, 2, 4 }):histc(3)) eq({ 1, 2 }, T({ 1, 2, 3, 9 }):histc(2, 1, 3)) eq({ 1, 2 }, T({ 1, 2, 3, 9 }):histc({ bins = 2, min = 1, max = 3 }))
+    eq({ 1, 3, 4 }, T({ 1, 3, 5 }):searchsorted(T { 0, 4, 9 })) eq({ 2, 3 }, T({ 1, 3, 5 }):searchsorted(T { 3, 3.5 })) eq({ 3 }, T({ 1, 3, 5 }):searchsorted(T { 3 }, { right = true }))
+    eq(0, flame.zeros(0):sum()) eq(1, flame.zeros(0):prod()) yes(flame.zeros(0):mean():item() ~= flame.zeros(0):mean():item()) raises("", function() return flame.zeros(0):amax():item() end) eq({ 0, 0 }, flame.zeros(2, 0):sum(2))
+  end)
+  check("NaN goes through max, min, clamp and sort as in PyTorch", function()
+    local n = 0 / 0
+    local x = T { 1, n, 3 }
+    for _, v in ipairs { x:max(), x:min(), x:amax(), (x:max(1)), T({ n }):maximum(1)[1], T({ 1 }):minimum(T { n })[1], T({ n }):clamp(0, 1)[1], T({ n }):relu()[1] } do yes(v:item() ~= v:item()) end
+    eq(2, x:argmax()) eq({ 1, 3, n }, (x:sort(1))) eq({ n, 3, 1 }, (x:sort(1, { descending = true }))) eq(n, (x:topk(1, 1))[1]:item()) eq({ 1, n, n }, (x:cummax(1))) eq({ 1, n, n }, (x:cummin(1)))
+    eq({ 1, 2, 2 }, (select(2, x:cummax(1))))
+  end)
+  check("products", function()
+    local a, b = T { { 1, 2 }, { 3, 4 } }, T { { 5, 6 }, { 7, 8 } }
+    eq({ { 19, 22 }, { 43, 50 } }, a:matmul(b)) eq({ { 19, 22 }, { 43, 50 } }, a:mm(b)) eq({ 5, 11 }, a:matmul(T { 1, 2 })) eq({ 7, 10 }, T({ 1, 2 }):matmul(a)) eq(5, T({ 1, 2 }):matmul(T { 1, 2 })) eq({ 5, 11 }, a:mv(T { 1, 2 })) eq(5, T({ 1, 2 }):dot(T { 1, 2 }))
+    eq({ 3, 2, 2 }, flame.ones(3, 2, 4):matmul(flame.ones(4, 2)).shape) eq({ 5, 3, 2, 2 }, flame.ones(5, 1, 2, 4):matmul(flame.ones(3, 4, 2)).shape) eq({ 2, 2, 2 }, flame.ones(2, 2, 3):bmm(flame.ones(2, 3, 2)).shape)
+    eq({ { 3, 4 }, { 6, 8 } }, T({ 1, 2 }):outer(T { 3, 4 })) eq({ { 20, 23 }, { 44, 51 } }, flame.ones(2, 2):addmm(a, b)) eq({ 2, 2, 2 }, flame.ones(2, 2, 2):baddbmm(flame.ones(2, 2, 3), flame.ones(2, 3, 2)).shape)
+    eq({ { 19, 22 }, { 43, 50 } }, flame.einsum("ij,jk->ik", a, b)) eq(5, flame.einsum("ii->", a)) eq({ 1, 4 }, flame.einsum("ii->i", a)) eq(70, flame.einsum("ij,ij->", a, b)) eq({ { 1, 3 }, { 2, 4 } }, flame.einsum("ij->ji", a)) eq({ { 19, 22 }, { 43, 50 } }, flame.einsum("ij,jk", a, b))
+    eq({ 2, 3, 5 }, flame.einsum("bij,bjk->bik", flame.ones(2, 3, 4), flame.ones(2, 4, 5)).shape)
+    part(function() eq({ 2, 3, 5 }, flame.einsum("...ij,...jk->...ik", flame.ones(2, 3, 4), flame.ones(2, 4, 5)).shape) end)
+    eq(5, a:trace()) eq({ { 1, 2 }, { 2, 4 } }, T({ { 1, 2 } }):kron(T { { 1 }, { 2 } }):reshape(2, 2)) eq({ 0, 0, 1 }, T({ 1, 0, 0 }):cross(T { 0, 1, 0 })) near({ { 5 } }, T({ { 0, 0 } }):cdist(T { { 3, 4 } }))
+    raises("matmul: inner sizes differ, (4, 3) and (5, 2)", flame.matmul, flame.ones(4, 3), flame.ones(5, 2))
+    raises("mm", flame.mm, T { 1 }, T { 1 })
+    for _, n in ipairs { "inverse", "svd", "qr", "fft", "conv2d", "max_pool2d", "kernel", "map" } do
+      if flame[n] ~= nil then raises("", flame[n], a) end
+    end
+  end)
+  check("neural functions", function()
+    local x = T { { 1, 2, 3 }, { 1, 2, 4 } }
+    near({ 1, 1 }, x:softmax(2):sum(2)) near(x:softmax(2):log():totable(), x:log_softmax(2)) near((-x):softmax(2):totable(), x:softmin(2))
+    near({ -1.2247357, 0, 1.2247357 }, x:layer_norm(3)[1], 1e-4) near({ -1.2247357, 0, 1.2247357 }, x:layer_norm({ 3 }, flame.ones(3), flame.zeros(3), { eps = 1e-5 })[1], 1e-4) near(x:layer_norm(3):totable(), x:layer_norm(3, nil, nil, { eps = 1e-5 })) near(x:layer_norm(3):totable(), x:layer_norm(3, { eps = 1e-5 }))
+    near({ 0.46290955, 0.9258191, 1.3887286 }, x:rms_norm(3)[1], 1e-4) near({ 0.46290955, 0.9258191, 1.3887286 }, x:rms_norm({ 3 }, flame.ones(3))[1], 1e-4)
+    eq({ 2, 4, 5 }, flame.randn(2, 4, 5):group_norm(2).shape) eq({ 2, 4, 5 }, flame.randn(2, 4, 5):group_norm(2, flame.ones(4), flame.zeros(4), { eps = 1e-5 }).shape)
+    local rm, rv = flame.zeros(3), flame.ones(3)
+    local y = x:batch_norm(rm, rv, nil, nil, { training = true })
+    near({ 0.1, 0.2, 0.35 }, rm) near({ 0, 0, 0 }, y:sum(1), 1e-4) eq({ 2, 3 }, x:batch_norm(rm, rv).shape) eq({ 2, 3 }, x:batch_norm(rm, rv, flame.ones(3), flame.zeros(3), { training = false, momentum = 0.1, eps = 1e-5 }).shape)
+    near({ 0, 0 }, flame.randn(2, 2, 50):instance_norm():mean(3)[1], 1e-5)
+    near({ { 1 * 1 + 2 * 2 + 3 * 3 + 1 } }, flame.linear(T { { 1, 2, 3 } }, T { { 1, 2, 3 } }, T { 1 })) near({ { 14 } }, flame.linear(T { { 1, 2, 3 } }, T { { 1, 2, 3 } })) near({ { 14 } }, flame.linear(T { { 1, 2, 3 } }, T { { 1, 2, 3 } }, nil))
+    eq({ { 1, 2, 4 }, { 1, 2, 3 } }, flame.embedding(i64 { 2, 1 }, x)) eq({ { 0, 1, 0 } }, flame.one_hot(i64 { 2 }, 3)) eq("i64", flame.one_hot(i64 { 2 }, 3).dtype) eq({ 1, 2 }, flame.one_hot(i64 { 2 }).shape)
+    local d = flame.ones(1000):dropout(0.5)
+    eq(true, d:eq(0):logical_or(d:eq(2)):all():item()) eq(1000, flame.ones(1000):dropout(0.5, { training = false }):sum()) eq(0, flame.ones(10):dropout(1):sum()) raises("dropout", function() return x:dropout(1.5) end)
+    local q = flame.randn(1, 2, 3, 4)
+    local o = flame.scaled_dot_product_attention(q, q, q, { is_causal = true })
+    eq({ 1, 2, 3, 4 }, o.shape) near(q[{ 1, 1, 1 }]:totable(), o[{ 1, 1, 1 }]) eq({ 1, 2, 3, 4 }, flame.scaled_dot_product_attention(q, q, q, { attn_mask = flame.zeros(3, 3), scale = 0.1 }).shape) eq({ 1, 2, 3, 4 }, flame.scaled_dot_product_attention(q, q, q).shape)
+  end)
+  check("losses", function()
+    local a, b = T { 1, 2 }, T { 2, 4 }
+    near(2.5, flame.mse_loss(a, b)) near(5, flame.mse_loss(a, b, { reduction = "sum" })) near({ 1, 4 }, flame.mse_loss(a, b, { reduction = "none" })) near(1.5, flame.l1_loss(a, b)) near(1, flame.huber_loss(a, b)) near(1, flame.smooth_l1_loss(a, b)) near(1.5, a:l1_loss(b))
+    raises("reduction", flame.mse_loss, a, b, { reduction = "avg" }) raises("reduction", flame.cross_entropy, T { { 1, 2 } }, i64 { 1 }, { reduction = "avg" })
+    local x = T { { 1, 2, 3 }, { 3, 2, 1 } }
+    local lp = x:log_softmax(2)
+    near(0.40760595, flame.cross_entropy(x, i64 { 3, 1 })) near({ 0.40760595, 0.40760595 }, flame.cross_entropy(x, i64 { 3, 1 }, { reduction = "none" })) near(0.40760595, flame.nll_loss(lp, i64 { 3, 1 })) near(0.40760595, flame.cross_entropy(x, flame.one_hot(i64 { 3, 1 }, 3):float()))
+    near(0.50760597, flame.cross_entropy(x, i64 { 3, 1 }, { label_smoothing = 0.1 }), 1e-5) near(0.40760595, flame.cross_entropy(x, i64 { 3, 1 }, { weight = T { 1, 2, 3 } })) near(0.40760595, flame.cross_entropy(x, i64 { 3, -100 })) near(0.40760595, flame.cross_entropy(x, i64 { 3, 2 }, { ignore_index = 2 }))
+    near(0.40760595, flame.cross_entropy(T { 1, 2, 3 }, T(3, { dtype = "i64" }))) eq({ 2, 5 }, flame.cross_entropy(flame.zeros(2, 3, 5), flame.ones({ 2, 5 }, { dtype = "i64" }), { reduction = "none" }).shape)
+    near(math.log(2), flame.binary_cross_entropy(T { 0.5 }, T { 1 })) near(math.log(2), flame.binary_cross_entropy_with_logits(T { 0 }, T { 1 })) near(0, flame.kl_div(T({ 0.5 }):log(), T { 0.5 }))
+    near({ 1 }, flame.cosine_similarity(T { { 1, 2 } }, T { { 2, 4 } })) near(0.5, flame.hinge_loss(T { 0.5 }, T { 1 })) yes(flame.triplet_margin_loss(T { { 0, 0 } }, T { { 0, 1 } }, T { { 3, 4 } }):item() == 0)
+  end)
+  check("views, empty and 0-d tensors work; a dtype without a meaning is named", function()
+    for _, n in ipairs { "exp", "relu", "sqrt", "softplus", "mish", "elu", "abs", "isnan", "neg" } do
+      eq({ 0 }, flame.zeros(0)[n](flame.zeros(0)).shape) eq({}, T(1)[n](T(1)).shape) eq({ 3, 2 }, flame.ones(2, 3):t()[n](flame.ones(2, 3):t()).shape)
+    end
+    for _, n in ipairs { "softmax", "log_softmax", "cumsum", "cumprod", "flip" } do eq({ 2, 0 }, flame.zeros(2, 0)[n](flame.zeros(2, 0), 2).shape) eq({}, T(1)[n](T(1), 1).shape) end
+    eq({ 0 }, (flame.zeros(0):sort(1)).shape) eq({ 2, 0 }, (flame.zeros(2, 0):cummax(2)).shape) eq({ 0, 0 }, flame.zeros(0, 3):matmul(flame.zeros(3, 0)).shape) eq({ { 0, 0 }, { 0, 0 } }, flame.zeros(2, 0):matmul(flame.zeros(0, 2)))
+    raises("bool", function() return -T { true } end) raises("f32", function() return T({ 1 }):bitwise_and(1) end) raises("i64", function() return i64({ 1, 2 }):softmax(1) end) raises("bool", function() return T({ true }):relu() end)
+    raises("i64", function() return i64({ 1 }):layer_norm(1) end)
+  end)
+end)
+
+describe("API.md, autograd:", function()
+  check("backward, accumulation, gradients", function()
+    local x = T({ 2, 3 }, { requires_grad = true })
+    local y = (x * x):sum()
+    y:backward() eq({ 4, 6 }, x.grad)
+    yes(x.grad == x.grad) local g = x.grad
+    ;(x * 1):sum():backward() eq({ 5, 7 }, x.grad) yes(g == x.grad)
+    g:mul_(2) eq({ 10, 14 }, x.grad)
+    x.grad = nil eq(nil, x.grad)
+    ;(x * x):backward(T { 1, 10 }) eq({ 4, 60 }, x.grad)
+    eq(true, T({ 1 }):requires_grad_(true).requires_grad)
+    local z = (x * x * x):sum()
+    local m = z:gradients({ x }, { create_graph = true })
+    x.grad = nil
+    eq({ 12, 27 }, m[x]) eq(nil, x.grad)
+    local h = m[x]:sum():gradients({ x }) eq({ 12, 18 }, h[x])
+    near(math.sqrt(144 + 324), h:norm()) local before = h:clip(1) near(math.sqrt(144 + 324), before, 1e-4) near(1, h:norm(), 1e-4)
+    local n = 0
+    for k, v in h:items() do n = n + 1 yes(k == x) eq({ 2 }, v.shape) end eq(1, n)
+    raises("not asked for in this call", function() return h[T { 1 }] end)
+    raises("path", function() return (x * 2):sum():gradients({ T({ 1 }, { requires_grad = true }) }) end)
+    raises("tracked", function() return (x * 2):sum():gradients({ T { 1 } }) end)
+    local other = T({ 1 }, { requires_grad = true })
+    eq(nil, (x * 2):sum():gradients({ x, other }, { allow_unused = true })[other])
+    raises("detached", function() local d = x:detach() local _ = d * 2 return (x * 2):sum():gradients({ other }) end)
+  end)
+  check("refusals of backward say what to do", function()
+    local x = T({ 2, 3 }, { requires_grad = true })
+    local m = raises("backward", function() (x * 2):backward() end) yes(tostring(m):find("seed", 1, true) or tostring(m):find("sum", 1, true), tostring(m))
+    m = raises("backward", function() T(1):backward() end) yes(tostring(m):find("requires_grad", 1, true), tostring(m))
+    local y = (x * x):sum()
+    y:backward()
+    m = raises("retain_graph", function() y:backward() end)
+    local z = (x * x):sum() z:backward(nil, { retain_graph = true }) part(z.backward, z)
+    raises("float", function() T({ 1 }, { dtype = "i64", requires_grad = true }) end) raises("float", function() i64({ 1 }).requires_grad = true end)
+    raises("shape", function() (x * 2):backward(T { 1, 2, 3 }) end)
+  end)
+  check("functions of functions", function()
+    near({ 4, 6 }, flame.grad(function(x) return (x * x):sum() end)(T { 2, 3 }))
+    local a, b = flame.grad(function(x, y) return (x * y):sum() end, 1, 2)(T { 2 }, T { 3 }) eq({ 3 }, a) eq({ 2 }, b)
+    local only = flame.grad(function(x, y) return (x * y):sum() end, 2)(T { 2 }, T { 3 }) eq({ 2 }, only)
+    near(24, flame.grad(flame.grad(function(x) return x ^ 4 end))(T(math.sqrt(2))), 1e-4)
+    local v, g, extra = flame.value_and_grad(function(p, k) return (p.w * p.layers[1].b * k):sum(), "extra" end)({ w = T { 2 }, layers = { { b = T { 3 } } } }, 10)
+    eq(60, v) eq({ 30 }, g.w) eq({ 20 }, g.layers[1].b) eq("extra", extra)
+    local v2, g2 = flame.value_and_grad(function(x) return (x * x):sum() end)(T { 3 }) eq(9, v2) eq({ 6 }, g2)
+    local y, dx = flame.vjp(function(x) return x * x end, T { 2, 3 }, T { 1, 10 }) eq({ 4, 9 }, y) eq({ 4, 60 }, dx)
+    local y2, dy = flame.jvp(function(x) return x * x end, T { 2, 3 }, T { 1, 10 }) eq({ 4, 9 }, y2) eq({ 4, 60 }, dy)
+    eq({ { 4, 0 }, { 0, 6 } }, flame.jacobian(function(x) return x * x end, T { 2, 3 })) near({ { 12, 0 }, { 0, 18 } }, flame.hessian(function(x) return (x ^ 3):sum() end, T { 2, 3 }), 1e-4)
+    near({ { 0, 1 }, { 1, 0 } }, flame.hessian(function(x) return x[1] * x[2] end, T { 2, 3 }))
+    raises("one element", function() flame.grad(function(x) return x end)(T { 1, 2 }) end)
+  end)
+  check("no_grad, enable_grad, checkpoint, hooks, retain_grad", function()
+    local x = T({ 2 }, { requires_grad = true })
+    local r, s = flame.no_grad(function(a, b) return a * x, b end, 3, "s") eq(false, r.requires_grad) eq("s", s)
+    do
+      local _ <close> = flame.no_grad()
+      eq(false, (x * 2).requires_grad)
+      do local _ <close> = flame.enable_grad() eq(true, (x * 2).requires_grad) end
+      eq(false, (x * 2).requires_grad) eq(true, flame.enable_grad(function() return (x * 2).requires_grad end))
+      local co = coroutine.wrap(function() return (x * 2).requires_grad end) eq(false, co())
+    end
+    eq(true, (x * 2).requires_grad)
+    pcall(flame.no_grad, function() error("x") end) eq(true, (x * 2).requires_grad)
+    local c = flame.checkpoint(function(a) return a:exp() * a end, x) c:sum():backward() near({ math.exp(2) * 3 }, x.grad, 1e-4)
+    x.grad = nil
+    local seen
+    local y = x * 3
+    y:register_hook(function(g) seen = g:item() return g * 2 end) y:retain_grad()
+    y:sum():backward() eq(1, seen) eq({ 6 }, x.grad) eq({ 2 }, y.grad)
+    x.grad = nil
+    local h = x:register_hook(function(g) return g * 100 end) (x * 1):sum():backward() eq({ 100 }, x.grad) h:remove() x.grad = nil ; (x * 1):sum():backward() eq({ 1 }, x.grad)
+    eq(false, x:detach().requires_grad) eq(true, x.is_leaf) eq(false, y.is_leaf)
+  end)
+  check("flame.func and gradcheck", function()
+    local f = flame.func { name = "cube", forward = function(ctx, x) ctx:save(x) return x * x * x end, backward = function(ctx, gy) local x = ctx:saved() return gy * 3 * x * x end }
+    local x = f64 { 2 }
+    x.requires_grad = true f(x):sum():backward() eq({ 12 }, x.grad) eq({ 8 }, f(T { 2 }))
+    eq(true, flame.gradcheck(f, { f64 { 1, 2 } })) eq(true, flame.gradcheck(f, { f64 { 1, 2 } }, { order = 2 })) eq(true, flame.gradcheck(function(a, b) return a:matmul(b):tanh() end, { flame.randn(2, 3, { dtype = "f64" }), flame.randn(3, 2, { dtype = "f64" }) }, { eps = 1e-6, atol = 1e-4, rtol = 1e-3 }))
+    eq(true, flame.gradcheck(function(a) return a:sigmoid() end, { T { 0.5, 1 } }))
+    local bad = flame.func { name = "bad", forward = function(_, a) return a * a end, backward = function(_, g) return g end }
+    local m = raises("input 1", flame.gradcheck, bad, { f64 { 1, 2 } }) yes(tostring(m):find("analytic") and tostring(m):find("numeric") and tostring(m):find("(2)", 1, true), tostring(m))
+    local two = flame.func { name = "two", forward = function(_, a, b) return a + b, a * 2 end, backward = function(_, g1, g2) return g1 + g2 * 2, g1 end }
+    local p, q = T({ 1 }, { requires_grad = true }), T({ 1 }, { requires_grad = true })
+    local u, w = two(p, q) ; (u + w):sum():backward() eq({ 3 }, p.grad) eq({ 1 }, q.grad)
+  end)
+  check("anomaly names the first op that made a NaN or Inf, with its line", function()
+    flame.autograd.anomaly(true)
+    local line = debug.getinfo(1, "l").currentline + 1
+    local ok, why = pcall(function() local y = T({ -1, 4 }):sqrt() return (y * 2):sum():item() end)
+    yes(not ok and tostring(why):find("sqrt", 1, true) and tostring(why):find("api_spec.lua:" .. line, 1, true) and tostring(why):lower():find("nan", 1, true), tostring(why))
+    local x = T({ 0 }, { requires_grad = true })
+    line = debug.getinfo(1, "l").currentline + 1
+    local y = x:sqrt()
+    ok, why = pcall(function() y:sum():backward() return x.grad:item() end)
+    yes(not ok and tostring(why):find("api_spec.lua:" .. line, 1, true), tostring(why))
+    flame.autograd.anomaly(false)
+    part(function() eq(true, T({ -1 }):sqrt():isnan():any()) end)
+    eq("table", type(flame.autograd.stats())) flame.autograd.reset()
+  end)
+end)

@@ -1,8 +1,8 @@
--- Random programs (programs.lua): the same bits under every budget and collector mode, and what
+-- Random programs (programs.lua, program_run.lua): the same bits under every budget and collector mode, and what
 -- the oracle says within its bounds. A failure prints its seed and the smallest program that
 -- still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s.
 local flame = require "flame"
-local P = dofile("spec/programs.lua")
+local P = dofile("spec/program_run.lua")
 local plant = flame.internal.plant
 
 local sanitized = os.getenv "FLAME_SANITIZE"

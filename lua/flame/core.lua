@@ -79,30 +79,48 @@ internal.axis_of = axis_of
 local where = flame.where
 local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
 
-unary("relu6", function(x) return x:clamp(0, 6) end)
+--- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it.
+local function inside(x, low, high)
+  return where(x:gt(low):logical_and(x:lt(high)), x, x:detach():clamp(low, high))
+end
+--- alpha * (exp(x / scale) - 1) up to 0, x above; at 0 the gradient is that of the first.
+local function bent(x, alpha, scale)
+  local above = x:gt(0)
+  local below = where(above, 0, x)
+  return where(above, x, (scale == 1 and below or below / scale):expm1() * alpha)
+end
+
+unary("relu6", function(x) return inside(x, 0, 6) end)
 unary("mish", function(x) return x * x:softplus():tanh() end)
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
 unary("softsign", function(x) return x / (x:abs() + 1) end)
-unary("hardsigmoid", function(x) return (x + 3):clamp(0, 6) / 6 end)
-unary("hardswish", function(x) return x * (x + 3):clamp(0, 6) / 6 end)
-unary("selu", function(x)
-  local scale, alpha = 1.0507009873554805, 1.6732632423543772
-  return scale * where(x:gt(0), x, alpha * x:minimum(0):expm1())
-end)
+unary("hardsigmoid", function(x) return inside(x + 3, 0, 6) / 6 end)
+unary("hardswish", function(x) return x * inside(x + 3, 0, 6) / 6 end)
+unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
 def("leaky_relu", 2, function(x, slope)
   return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * (slope or 0.01))
 end, "e")
-def("elu", 2, function(x, alpha)
-  return where(need_tensor("elu", "x", x):gt(0), x, (alpha or 1) * x:minimum(0):expm1())
-end, "e")
-def("celu", 2, function(x, alpha)
-  alpha = alpha or 1
-  return where(need_tensor("celu", "x", x):gt(0), x, alpha * (x:minimum(0) / alpha):expm1())
-end, "e")
+def("elu", 2, function(x, alpha) return bent(need_tensor("elu", "x", x), alpha or 1, 1) end, "e")
+def("celu", 2, function(x, alpha) return bent(need_tensor("celu", "x", x), alpha or 1, alpha or 1) end, "e")
 def("hardtanh", 3, function(x, low, high)
-  return need_tensor("hardtanh", "x", x):clamp(low or -1, high or 1)
+  return inside(need_tensor("hardtanh", "x", x), low or -1, high or 1)
 end, "e")
+
+--- The forms with parameters of functions that C has without: called from there.
+function internal.softplus(x, beta, threshold, o)
+  need_tensor("softplus", "x", x)
+  if type(beta) == "table" then beta, o = nil, beta end
+  o = options("softplus", o, { beta = beta or 1, threshold = threshold or 20 })
+  local z = x * o.beta
+  return where(z:gt(o.threshold), x, where(z:gt(o.threshold), 0, z):softplus() / o.beta)
+end
+function internal.round(x, o)
+  need_tensor("round", "x", x)
+  o = options("round", o, { decimals = 0 })
+  local scale = 10.0 ^ need_int("round", "decimals", o.decimals)
+  return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
+end
 def("nan_to_num", 2, function(x, o)
   need_tensor("nan_to_num", "x", x)
   if not is_float(x) then return x:clone() end
@@ -174,23 +192,42 @@ def("tile", 9, function(x, ...)
 end)
 def("repeat_interleave", 3, function(x, n, d)
   need_tensor("repeat_interleave", "x", x)
-  n = need_int("repeat_interleave", "n", n)
   if d == nil then x, d = x:reshape(-1), 1 end
   d = axis_of("repeat_interleave", x, d)
+  if is_tensor(n) then                       -- a count for each position: read here
+    local counts, at = n:detach():reshape(-1):totable(), {}
+    if #counts ~= x.shape[d] then fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d]) end
+    for i, count in ipairs(counts) do
+      if need_int("repeat_interleave", "count " .. i, count) < 0 then fail("repeat_interleave", "count %d is %d", i, count) end
+      for _ = 1, count do at[#at + 1] = i end
+    end
+    return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
+  end
+  n = need_int("repeat_interleave", "n", n)
   local wide, last = x:unsqueeze(d + 1).shape, x.shape
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
 end)
-def("roll", 3, function(x, n, d)
-  need_tensor("roll", "x", x)
-  n = need_int("roll", "n", n)
-  if d == nil then return x:reshape(-1):roll(n, 1):reshape(x.shape):clone() end
+local function roll_one(x, n, d)
   d = axis_of("roll", x, d)
-  local size = x.shape[d]
-  if size == 0 then return x:clone() end
-  n = n % size
+  local size = x.shape[d] or 0
+  n = need_int("roll", "n", n)
+  n = size > 0 and n % size or 0
   if n == 0 then return x:clone() end
   return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
+end
+def("roll", 3, function(x, n, d)
+  need_tensor("roll", "x", x)
+  if d == nil then
+    if type(n) == "table" then fail("roll", "several n need as many axes") end
+    return roll_one(x:reshape(-1), n, 1):reshape(x.shape):clone()
+  end
+  if type(n) ~= "table" and type(d) ~= "table" then return roll_one(x, n, d) end
+  if type(n) ~= "table" or type(d) ~= "table" or #n ~= #d then
+    fail("roll", "n and d must be two numbers, or two tables of one length")
+  end
+  for i = 1, #n do x = roll_one(x, n[i], d[i]) end
+  return #n == 0 and x:clone() or x
 end)
 
 --- Common shape of the tensors, or raise.
@@ -230,6 +267,15 @@ def("meshgrid", 64, function(...)
 end, "module")
 
 -- ---- reductions and scans ----------------------------------------------------------------------
+--- f(x) with gradient 0 where x is 0: for roots, whose slope is infinite there.
+local function flat_at_0(x, f)
+  if not x.requires_grad then return f(x) end
+  local zero = x:eq(0)
+  return where(zero, f(x:detach()), f(where(zero, 1, x)))
+end
+local function root(x) return flat_at_0(x, flame.sqrt) end
+internal.root = root
+
 def("norm", 4, function(x, p, d, o)
   need_tensor("norm", "x", x)
   if not is_float(x) then fail("norm", "x is %s, need a float", x.dtype) end
@@ -239,12 +285,14 @@ def("norm", 4, function(x, p, d, o)
   local k = { keepdim = o.keepdim }
   p = p or 2
   local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
-  if p == 2 then return reduce(x * x, "sum"):sqrt() end
+  if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end
   if p == math.huge then return reduce(x:abs(), "amax") end
   if p == -math.huge then return reduce(x:abs(), "amin") end
   if p == 0 then return reduce(x:ne(0):to(x.dtype), "sum") end
-  return reduce(x:abs() ^ p, "sum") ^ (1 / p)
+  local function power(a) return a ^ p end
+  local a = x:abs()
+  return flat_at_0(reduce(p < 1 and p > 0 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
 end)
 
 --- Inclusive scan along d by doubling: log2(n) passes of op.
@@ -384,79 +432,8 @@ def("kron", 2, function(x, y)
 end)
 def("cdist", 2, function(x, y)
   local d = need_tensor("cdist", "x", x):unsqueeze(-2) - need_tensor("cdist", "y", y):unsqueeze(-3)
-  return (d * d):sum(-1):sqrt()
+  return root((d * d):sum(-1))
 end)
-
---- "ij,jk->ik": products of two at a time over one batched matmul.
-local function parse_einsum(spec, n)
-  local left, right = spec:gsub("%s", ""):match("^([%a,]*)%->(%a*)$")
-  if not left then fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec) end
-  local terms = {}
-  for term in (left .. ","):gmatch("(%a*),") do terms[#terms + 1] = term end
-  if #terms ~= n then fail("einsum", "'%s' names %d tensors, got %d", spec, #terms, n) end
-  return terms, right
-end
---- x with axes named by 'have' as axes 'want' (those missing become size 1); others are summed.
-local function arrange(x, have, want)
-  local seen, keep = {}, {}
-  for i = 1, #have do
-    local c = have:sub(i, i)
-    if seen[c] then fail("einsum", "'%s' repeats '%s'", have, c) end
-    seen[c] = i
-  end
-  local gone, left = {}, ""
-  for i = 1, #have do
-    local c = have:sub(i, i)
-    if want:find(c, 1, true) then left = left .. c else gone[#gone + 1] = i end
-  end
-  if #gone > 0 then x = x:sum(gone) end
-  local order, shape = {}, {}
-  for i = 1, #want do
-    local at = left:find(want:sub(i, i), 1, true)
-    if at then order[#order + 1] = at end
-    keep[i] = at or false
-  end
-  if #order > 0 then x = x:permute(order) end
-  local sizes, k = x.shape, 0
-  for i = 1, #want do
-    if keep[i] then k = k + 1; shape[i] = sizes[k] else shape[i] = 1 end
-  end
-  return x:reshape(shape)
-end
-local function product_of(sizes, first, last)
-  local p = 1
-  for i = first, last do p = p * sizes[i] end
-  return p
-end
-local function einsum_pair(a, ta, b, tb, want)
-  local batch, m, n, k = "", "", "", ""
-  for c in ta:gmatch(".") do
-    local in_b, out = tb:find(c, 1, true), want:find(c, 1, true)
-    if in_b and out then batch = batch .. c elseif in_b then k = k .. c elseif out then m = m .. c end
-  end
-  for c in tb:gmatch(".") do
-    if not ta:find(c, 1, true) and want:find(c, 1, true) then n = n .. c end
-  end
-  local x, y = arrange(a, ta, batch .. m .. k), arrange(b, tb, batch .. k .. n)
-  local xs, ys, shape = x.shape, y.shape, {}
-  local nb, nm, nk = #batch, #m, #k
-  for i = 1, nb + nm do shape[i] = xs[i] end
-  for i = 1, #n do shape[nb + nm + i] = ys[nb + nk + i] end
-  local rows, inner = product_of(xs, nb + 1, nb + nm), product_of(xs, nb + nm + 1, #xs)
-  local z = x:reshape(product_of(xs, 1, nb), rows, inner):matmul(y:reshape(product_of(ys, 1, nb), inner,
-    product_of(ys, nb + nk + 1, #ys)))
-  return z:reshape(shape), batch .. m .. n
-end
-def("einsum", 16, function(spec, ...)
-  local xs = { ... }
-  local terms, right = parse_einsum(spec, #xs)
-  local x, t = need_tensor("einsum", "tensor 1", xs[1]), terms[1]
-  for i = 2, #xs do
-    local later = right .. table.concat(terms, "", i + 1)
-    x, t = einsum_pair(x, t, need_tensor("einsum", "tensor " .. i, xs[i]), terms[i], later)
-  end
-  return arrange(x, t, right):clone()
-end, "module")
 
 -- ---- comparing and telling --------------------------------------------------------------------------
 def("equal", 2, function(a, b)
@@ -483,6 +460,8 @@ def("summary", 2, function(x, name)
   if x:numel() == 0 then return text .. " empty" end
   local v = x:detach():double()
   local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
+  if nan + inf > 0 then v = v:masked_select(v:isfinite()) end      -- the other numbers are of the finite values
+  if v:numel() == 0 then return ("%s nan %d inf %d"):format(text, nan, inf) end
   return ("%s min %.6g max %.6g mean %.6g std %.6g nan %d inf %d"):format(text, v:amin():item(), v:amax():item(),
     v:mean():item(), v:std({ correction = 0 }):item(), nan, inf)
 end)

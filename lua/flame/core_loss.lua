@@ -38,13 +38,8 @@ loss("binary_cross_entropy", { weight = false }, function(x, y, o)
   return o.weight and e * o.weight or e
 end)
 loss("binary_cross_entropy_with_logits", { weight = false, pos_weight = false }, function(x, y, o)
-  local e
-  if o.pos_weight then
-    local w = (o.pos_weight - 1) * y + 1
-    e = (1 - y) * x + w * ((-x:abs()):exp():log1p() + (-x):relu())
-  else
-    e = x:relu() - x * y + (-x:abs()):exp():log1p()
-  end
+  local hit = (-x):softplus() * y
+  local e = x:softplus() * (1 - y) + (o.pos_weight and hit * o.pos_weight or hit)
   return o.weight and e * o.weight or e
 end)
 
@@ -66,11 +61,11 @@ def("nll_loss", 3, function(x, y, o)
   o = options("nll_loss", o, { reduction = "mean", weight = false, ignore_index = -100 })
   local d = x.ndim == 1 and 1 or 2
   local ignored = y:eq(o.ignore_index)
-  local ids = flame.where(ignored, 1, y)
+  local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
   local picked = -x:gather(d, ids:unsqueeze(d)):squeeze(d)
   local w = o.weight and o.weight:take(ids) or flame.ones_like(picked)
   w = flame.where(ignored, 0, w)
-  local e = picked * w
+  local e = flame.where(ignored, 0, picked * w)
   if o.reduction == "mean" then return e:sum() / w:sum() end
   return reduce("nll_loss", e, o.reduction)
 end)
@@ -81,8 +76,9 @@ def("cosine_similarity", 4, function(x, y, d, o)
   if type(d) == "table" then d, o = nil, d end
   o = options("cosine_similarity", o, { eps = 1e-8 })
   d = d or (x.ndim > 1 and 2 or 1)
-  local length = (x * x):sum(d):sqrt():clamp({ min = o.eps }) * (y * y):sum(d):sqrt():clamp({ min = o.eps })
-  return (x * y):sum(d) / length
+  local keep = { keepdim = true }
+  local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
+  return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
 end)
 def("triplet_margin_loss", 4, function(a, p, n, o)
   o = options("triplet_margin_loss", o, { margin = 1.0, p = 2, eps = 1e-6, reduction = "mean" })
@@ -91,6 +87,8 @@ def("triplet_margin_loss", 4, function(a, p, n, o)
 end)
 
 -- ---- norms ----------------------------------------------------------------------------------------
+local half = { f16 = true, bf16 = true }
+
 def("rms_norm", 4, function(x, shape, w, o)
   need_tensor("rms_norm", "x", x)
   if type(w) == "table" and not flame.is_tensor(w) then w, o = nil, w end
@@ -103,25 +101,29 @@ def("rms_norm", 4, function(x, shape, w, o)
       fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "), table.concat(shape, ", "))
     end
   end
-  local y = x * ((x * x):mean(axes, { keepdim = true }) + o.eps):rsqrt()
-  return w and y * w or y
+  local v = half[x.dtype] and x:float() or x
+  local y = v * ((v * v):mean(axes, { keepdim = true }) + o.eps):rsqrt()
+  if w then y = y * w end
+  return half[x.dtype] and y:to(x.dtype) or y
 end)
 def("group_norm", 5, function(x, groups, w, b, o)
   need_tensor("group_norm", "x", x)
   for _, v in ipairs({ w or false, b or false }) do if type(v) == "table" then o = v end end
   if type(w) == "table" then w, b = nil, nil elseif type(b) == "table" then b = nil end
   o = options("group_norm", o, { eps = 1e-5 })
-  local shape = x.shape
-  if shape[2] % groups ~= 0 then fail("group_norm", "%d channels do not divide into %d groups", shape[2],
-    groups) end
+  local shape, dtype, per_channel = x.shape, x.dtype, {}
+  groups = internal.need_int("group_norm", "groups", groups)
+  if x.ndim < 2 or groups < 1 or shape[2] % groups ~= 0 then
+    fail("group_norm", "shape (%s) has no channels that divide into %d groups", table.concat(shape, ", "), groups)
+  end
   local flat = x:reshape(shape[1], groups, -1)
+  if half[dtype] then flat = flat:float() end
   local centred = flat - flat:mean(3, { keepdim = true })
   local y = (centred * (flat:var(3, { correction = 0, keepdim = true }) + o.eps):rsqrt()):reshape(shape)
-  local per_channel = {}
   for d = 1, #shape do per_channel[d] = d == 2 and shape[2] or 1 end
   if w then y = y * w:reshape(per_channel) end
   if b then y = y + b:reshape(per_channel) end
-  return y
+  return half[dtype] and y:to(dtype) or y
 end)
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.

@@ -7,6 +7,9 @@ local flame = require "flame"
 
 local nn = {}
 
+--- Raises with the script's line, however deep in the library it is called.
+local function fail(message, ...) flame.internal.fail("", message:format(...)) end
+
 local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys as first assigned
 local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer"
 
@@ -71,8 +74,8 @@ function Module.extend(name, parent)
 end
 
 function Module:forward()
-  error(("%s has no forward: define function %s:forward(…)"):format(getmetatable(self).__name,
-        getmetatable(self).__name), 3)
+  fail("%s has no forward: define function %s:forward(…)", getmetatable(self).__name,
+        getmetatable(self).__name)
 end
 
 -- Visits every (path, key, owner, value) below a module in order; shared things once.
@@ -181,7 +184,7 @@ function Module:load_state_dict(state, options)
     else
       local want, have = table.concat(entry[2].shape, ", "), table.concat(value.shape, ", ")
       if want ~= have then
-        error(("load_state_dict: %s is (%s) in the file and (%s) in the module"):format(entry[1], have, want), 2)
+        fail("load_state_dict: %s is (%s) in the file and (%s) in the module", entry[1], have, want)
       end
     end
   end
@@ -190,7 +193,7 @@ function Module:load_state_dict(state, options)
   for name in pairs(given) do if not known[name] then surplus[#surplus + 1] = name end end
   table.sort(surplus)
   if options.strict ~= false and (#missing > 0 or #surplus > 0) then
-    error("load_state_dict: " .. nearest_names(missing, surplus), 2)
+    fail("load_state_dict: %s", nearest_names(missing, surplus))
   end
   flame.no_grad(function()
     for _, entry in ipairs(entries) do
@@ -259,15 +262,15 @@ end
 
 local function positive(what, name, value)
   if math.type(value) ~= "integer" or value < 1 then
-    error(("%s: %s is %s, need a positive integer"):format(what, name, tostring(value)), 3)
+    fail("%s: %s is %s, need a positive integer", what, name, tostring(value))
   end
 end
 
 local function options_of(what, t, known)
   if t == nil then return {} end
-  if type(t) ~= "table" then error(("%s: options are a table, got %s"):format(what, type(t)), 3) end
+  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, type(t)) end
   for key in pairs(t) do
-    if not known[key] then error(("%s: no option %s"):format(what, tostring(key)), 3) end
+    if not known[key] then fail("%s: no option %s", what, tostring(key)) end
   end
   return t
 end
@@ -275,10 +278,10 @@ end
 --- Runs its modules in order: nn.Sequential{ a, b, c }. Functions may stand among them.
 nn.Sequential = Module.extend("Sequential")
 function nn.Sequential:init(list)
-  if type(list) ~= "table" then error("Sequential: need a list of modules", 3) end
+  if type(list) ~= "table" then fail("Sequential: need a list of modules") end
   for i, module in ipairs(list) do
     if not is_module(module) and type(module) ~= "function" then
-      error(("Sequential: item %d is a %s, need a module or a function"):format(i, type(module)), 3)
+      fail("Sequential: item %d is a %s, need a module or a function", i, type(module))
     end
     self[i] = module
   end
@@ -348,7 +351,7 @@ nn.Dropout = Module.extend("Dropout")
 function nn.Dropout:init(p)
   p = p or 0.5
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-    error(("Dropout: p = %s, need 0 <= p <= 1"):format(tostring(p)), 3)
+    fail("Dropout: p = %s, need 0 <= p <= 1", tostring(p))
   end
   self.p = p
 end
@@ -384,7 +387,7 @@ function nn.CausalSelfAttention:init(d, heads, options)
   positive("CausalSelfAttention", "d", d)
   positive("CausalSelfAttention", "heads", heads)
   if d % heads ~= 0 then
-    error(("CausalSelfAttention: %d features do not split into %d heads"):format(d, heads), 3)
+    fail("CausalSelfAttention: %d features do not split into %d heads", d, heads)
   end
   self.d, self.heads = d, heads
   self.qkv = nn.Linear(d, 3 * d, { bias = options.bias })
@@ -439,7 +442,7 @@ function init.zeros(x) return init.constant(x, 0) end
 function init.ones(x) return init.constant(x, 1) end
 local function fans(x)
   local s, field = x.shape, 1
-  if #s < 2 then error("init: fan in and fan out need at least two axes", 3) end
+  if #s < 2 then fail("init: fan in and fan out need at least two axes") end
   for i = 3, #s do field = field * s[i] end
   return s[2] * field, s[1] * field
 end

@@ -5,12 +5,22 @@ local flame = require "flame"
 
 local optim = {}
 
+--- Raises with the script's line, however deep in the library it is called.
+local function fail(message, ...) flame.internal.fail("", message:format(...)) end
+
+-- The ops of a step all belong to the script's line that asked for it: look it up once.
+local unpin = setmetatable({}, { __close = function() flame.internal.unpin() end })
+local function pin()
+  flame.internal.pin()
+  return unpin
+end
+
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
 local function number(what, name, value, low)
   if type(value) ~= "number" or value ~= value or value < low then
-    error(("%s: %s is %s, need a number of at least %g"):format(what, name, tostring(value), low), 4)
+    fail("%s: %s is %s, need a number of at least %g", what, name, tostring(value), low)
   end
 end
 
@@ -19,15 +29,15 @@ local function group_of(what, params, options, defaults)
   for key, value in pairs(defaults) do group[key] = value end
   for key, value in pairs(options) do
     if key ~= "params" then
-      if defaults[key] == nil then error(("%s: no option %s"):format(what, tostring(key)), 4) end
+      if defaults[key] == nil then fail("%s: no option %s", what, tostring(key)) end
       group[key] = value
     end
   end
   number(what, "lr", group.lr, 0)
   number(what, "weight_decay", group.weight_decay or 0, 0)
   for i, p in ipairs(params) do
-    if type(p) ~= "userdata" then error(("%s: parameter %d is a %s"):format(what, i, type(p)), 4) end
-    if not p.is_leaf then error(("%s: parameter %d is no leaf: optimise what you made, not what you computed"):format(what, i), 4) end
+    if type(p) ~= "userdata" then fail("%s: parameter %d is a %s", what, i, type(p)) end
+    if not p.is_leaf then fail("%s: parameter %d is no leaf: optimise what you made, not what you computed", what, i) end
   end
   return group
 end
@@ -36,7 +46,7 @@ end
 local function new(class, what, params, options, defaults)
   options = options or {}
   if type(params) ~= "table" or #params == 0 then
-    error(what .. ": the parameters are a list of tensors or of groups, and not empty", 3)
+    fail("%s: the parameters are a list of tensors or of groups, and not empty", what)
   end
   local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what }, class)
   if type(params[1]) == "table" then
@@ -76,6 +86,7 @@ end
 
 --- One update from the parameters' gradients; those without one are left alone.
 function Optimizer:step()
+  local _ <close> = pin()
   self.steps = self.steps + 1
   local changed = {}
   flame.no_grad(function()
@@ -125,7 +136,7 @@ end
 --- Takes back what state_dict gave; the parameters must be as many.
 function Optimizer:load_state_dict(saved)
   if #saved.groups ~= #self.groups then
-    error(("load_state_dict: %d groups saved, %d here"):format(#saved.groups, #self.groups), 2)
+    fail("load_state_dict: %d groups saved, %d here", #saved.groups, #self.groups)
   end
   local i = 0
   self.steps = saved.steps
@@ -189,6 +200,7 @@ end)
 ---@return flame.Tensor  the norm before, 0-d
 function optim.clip_grad_norm(params, max_norm)
   number("clip_grad_norm", "max_norm", max_norm, 0)
+  local _ <close> = pin()
   return flame.no_grad(function()
     local total
     for _, p in ipairs(params) do

@@ -13,7 +13,7 @@ static const struct { const char *name, *value; } switches[] = {
 
 const char *fl_env(int which) {
   const char *s = getenv(switches[which].name);
-  return s ? s : switches[which].value;
+  return s && *s ? s : switches[which].value;
 }
 
 int fl_env_int(int which) {

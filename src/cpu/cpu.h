@@ -33,6 +33,7 @@
 #include "cpu/vm.h"
 #include "device/device.h"
 
+enum { FL_BOX_TILES = 8 };
 typedef enum { FL_MODE_MAP, FL_MODE_WHOLE, FL_MODE_LONG, FL_MODE_COL } fl_mode;
 typedef enum { FL_KIND_UNI, FL_KIND_ROW, FL_KIND_FULL } fl_value_kind;
 
@@ -108,7 +109,7 @@ typedef struct fl_prog {
   int64_t full, row;                  /* most elements of a FULL and of a ROW register */
   int64_t width;                      /* COL: columns of a block; boxes: of a tile; else 1 */
   int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size, blocks in it; else 1 */
-  int64_t boxes;                      /* MAP in boxes: their number; else 0 */
+  int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
   int64_t blocks, groups, group;      /* LONG, COL: blocks, groups a block, reduced indices a group */
   int64_t unit, units;                /* points or rows of a unit (MAP, WHOLE); units */

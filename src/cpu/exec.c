@@ -244,27 +244,28 @@ static void map_unit(tile *t, int64_t unit) {
   }
 }
 
-/* Tiles of a box of two dims: as many along the last dim, then along the other, then the rest. */
+/* A unit is FL_BOX_TILES x FL_BOX_TILES tiles of two dims: few pages, each well used. */
 static void box_unit(tile *t, int64_t unit) {
   const fl_prog *g = t->g;
   const fl_kernel *k = g->k;
   const int a = g->box_dim, b = g->box_last;
-  const int64_t across = (k->size[b] + g->width - 1) / g->width, down = (k->size[a] + g->batch - 1) / g->batch;
-  const int64_t end = least(g->boxes, (unit + 1) * g->unit);
-  for (int64_t i = unit * g->unit; i < end; i++) {
-    int64_t rest = i / (across * down);
-    for (int d = k->nkept - 1; d >= 0; d--) {
-      if (d == a || d == b) continue;
-      t->corner[d] = rest % k->size[d];
-      rest /= k->size[d];
-    }
-    t->corner[b] = i % across * g->width;
-    t->corner[a] = i / across % down * g->batch;
-    t->rows = least(g->batch, k->size[a] - t->corner[a]);
-    t->cols = least(g->width, k->size[b] - t->corner[b]);
-    t->n1 = t->rows * t->cols;
-    run(t, &g->sec[FL_SEC_FULL(0)]);
+  const int64_t high = g->batch * FL_BOX_TILES, wide = g->width * FL_BOX_TILES;
+  const int64_t across = (k->size[b] + wide - 1) / wide, down = (k->size[a] + high - 1) / high;
+  int64_t rest = unit / (across * down);
+  for (int d = k->nkept - 1; d >= 0; d--) {
+    if (d == a || d == b) continue;
+    t->corner[d] = rest % k->size[d];
+    rest /= k->size[d];
   }
+  const int64_t a0 = unit / across % down * high, b0 = unit % across * wide;
+  const int64_t a1 = least(a0 + high, k->size[a]), b1 = least(b0 + wide, k->size[b]);
+  for (t->corner[a] = a0; t->corner[a] < a1; t->corner[a] += g->batch)
+    for (t->corner[b] = b0; t->corner[b] < b1; t->corner[b] += g->width) {
+      t->rows = least(g->batch, a1 - t->corner[a]);
+      t->cols = least(g->width, b1 - t->corner[b]);
+      t->n1 = t->rows * t->cols;
+      run(t, &g->sec[FL_SEC_FULL(0)]);
+    }
 }
 
 /* A tile's rows are kept indices (ROW) or outer ones, of 'columns' kept indices each (COL). */

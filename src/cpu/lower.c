@@ -144,9 +144,9 @@ static void choose_map(fl_prog *g, const fl_kernel *k) {
   g->box_last = last;
   g->batch = least(BOX, k->size[d]);
   g->width = least(FL_VM_BLOCK / g->batch, k->size[last]);
-  g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch) * parts(k->size[last], g->width);
-  g->unit = UNIT_POINTS / FL_VM_BLOCK;
-  g->units = parts(g->boxes, g->unit);
+  g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch * FL_BOX_TILES) *
+             parts(k->size[last], g->width * FL_BOX_TILES);
+  g->units = g->boxes;
 }
 
 static void choose_mode(fl_prog *g, const uint8_t *kind) {

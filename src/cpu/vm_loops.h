@@ -289,10 +289,17 @@ CAST(f64, double) CAST(f32, float) CAST(f16, float) CAST(bf16, float) CAST(i64, 
 CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(bool, int32_t)
 #undef CAST
 
-/* name: draw, out: how the result is rounded, P: member of the scalars. Consecutive indices,
+/* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
 ** which is what fills have, are taken by four: the four share the generator's block, and the
 ** compiler sees it because q << 2 | j is written so. */
 #define DRAW(name, f, out, P) \
+  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    const T a = (T)q->a.P, b = (T)q->b.P; \
+    const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
+    EACH y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+  }
+#define DRAW4(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \
     T *y = y_; \
     const T a = (T)q_->a.P, b = (T)q_->b.P; \
@@ -314,6 +321,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
   }
 DRAWS
 #undef DRAW
+#undef DRAW4
 #undef DRAWS
 
 #undef T

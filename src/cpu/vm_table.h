@@ -29,15 +29,15 @@
 #define T double
 #define SUFFIX f64
 #define IS_FLOAT 1
-#define DRAWS DRAW(uniform_f64, fl_random_uniform_f64, f64, d) \
+#define DRAWS DRAW4(uniform_f64, fl_random_uniform_f64, f64, d) \
   DRAW(normal_f64, fl_random_normal_f64, f64, d)
 #include "cpu/vm_loops.h"
 #define T float
 #define SUFFIX f32
 #define IS_FLOAT 1
-#define DRAWS DRAW(uniform_f32, fl_random_uniform_f32, f32, d) \
-  DRAW(uniform_f16, fl_random_uniform_f16, f16, d) \
-  DRAW(uniform_bf16, fl_random_uniform_bf16, bf16, d) \
+#define DRAWS DRAW4(uniform_f32, fl_random_uniform_f32, f32, d) \
+  DRAW4(uniform_f16, fl_random_uniform_f16, f16, d) \
+  DRAW4(uniform_bf16, fl_random_uniform_bf16, bf16, d) \
   DRAW(normal_f32, fl_random_normal_f32, f32, d) \
   DRAW(normal_f16, fl_random_normal_f32, f16, d) \
   DRAW(normal_bf16, fl_random_normal_f32, bf16, d)
@@ -45,16 +45,16 @@
 #define T int64_t
 #define SUFFIX i64
 #define IS_FLOAT 0
-#define DRAWS DRAW(randint_i64, fl_random_randint_i64, i64, i)
+#define DRAWS DRAW4(randint_i64, fl_random_randint_i64, i64, i)
 #include "cpu/vm_loops.h"
 #define T int32_t
 #define SUFFIX i32
 #define IS_FLOAT 0
-#define DRAWS DRAW(randint_i32, fl_random_randint_i32, i32, i) \
-  DRAW(randint_i16, fl_random_randint_i32, i16, i) \
-  DRAW(randint_i8, fl_random_randint_i32, i8, i) \
-  DRAW(randint_u8, fl_random_randint_i32, u8, i) \
-  DRAW(randint_bool, fl_random_randint_i32, bool, i)
+#define DRAWS DRAW4(randint_i32, fl_random_randint_i32, i32, i) \
+  DRAW4(randint_i16, fl_random_randint_i32, i16, i) \
+  DRAW4(randint_i8, fl_random_randint_i32, i8, i) \
+  DRAW4(randint_u8, fl_random_randint_i32, u8, i) \
+  DRAW4(randint_bool, fl_random_randint_i32, bool, i)
 #include "cpu/vm_loops.h"
 
 #define S double

@@ -334,13 +334,14 @@ int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, 
   if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op,
       "%s must be a list of tensors, got %s", name, found(L, i));
   const int n = (int)lua_rawlen(L, i);
+  i = lua_absindex(L, i);
   if (n > max) fl_lua_fail(L, op, "%s has %d tensors, at most %d", name, n, max);
+  luaL_checkstack(L, n + 8, "too many tensors");
   for (int k = 0; k < n; k++) {
     char which[48];
     lua_rawgeti(L, i, k + 1);
     snprintf(which, sizeof which, "%s[%d]", name, k + 1);
     out[k] = fl_arg_tensor(L, lua_gettop(L), op, which);
-    lua_pop(L, 1);
   }
   return n;
 }

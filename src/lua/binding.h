@@ -183,7 +183,8 @@ void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
 /* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
-/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. */
+/* List of tensors in the table at i: boxes into an array of 'max'; returns the count. They stay
+** on the stack, since a finaliser may take them out of the table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);
 
 /* ---- what the other files register ---------------------------------------------------------------- */
@@ -201,6 +202,7 @@ int fl_property_get(lua_State *L, int which);
 int fl_property_set(lua_State *L);     /* key at 2 (a string), value at 3 */
 int fl_print_tostring(lua_State *L);
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
+int fl_core_call(lua_State *L, fl_lua *b, const char *name);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);     /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);

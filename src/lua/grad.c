@@ -33,13 +33,14 @@ static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
   const fl_backward how = how_of(L, 4, op);
-  const int nr = (int)luaL_len(L, 1), nw = (int)luaL_len(L, 3), has_seeds = !lua_isnil(L, 2);
+  const int nr = (int)lua_rawlen(L, 1), nw = (int)lua_rawlen(L, 3), has_seeds = !lua_isnil(L, 2);
   fl_box **boxes = (fl_box **)lua_newuserdatauv(L,
       (size_t)(2 * nr + 2 * nw + 1) * 2 * sizeof(void *), 0);
   fl_box **seeds = boxes + nr, **wrt = seeds + nr, **outs = wrt + nw;
   fl_node **nodes = (fl_node **)(void *)(outs + nw);
   fl_arg_list(L, 1, op, "roots", nr, boxes);
-  if (has_seeds) fl_arg_list(L, 2, op, "seeds", nr, seeds);
+  if (has_seeds && fl_arg_list(L, 2, op, "seeds", nr, seeds) != nr)
+    return fl_lua_fail(L, op, "%d seeds for %d roots", (int)lua_rawlen(L, 2), nr);
   fl_arg_list(L, 3, op, "inputs", nw, wrt);
   lua_createtable(L, nw, 0);
   for (int i = 0; i < nw; i++) {
@@ -211,7 +212,7 @@ static fl_custom *custom_new(fl_lua *b, int ref) {
 ** gives, one for each input. For core.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
-  const int nv = (int)luaL_len(L, 1), ni = (int)luaL_len(L, 2);
+  const int nv = (int)lua_rawlen(L, 1), ni = (int)lua_rawlen(L, 2);
   fl_box **values = (fl_box **)lua_newuserdatauv(L,
       (size_t)(2 * nv + 2 * ni + 1) * sizeof(void *), 0);
   fl_box **inputs = values + nv, **outs = inputs + ni;
@@ -264,7 +265,8 @@ static int hook_trampoline(lua_State *L) {
     }
     lua_settop(L, 3);
   }
-  fl_box *last = box_at(L, 3);
+  const fl_box *last = box_at(L, 3);
+  if (last->t == NULL || last->t->node == NULL) return 0;           /* a hook freed what it got */
   if (last->t->node != call->g) call->changed = n_alias(last->t->node);
   return 0;
 }
@@ -272,10 +274,9 @@ static int hook_trampoline(lua_State *L) {
 static flame_status run_hooks(flame_context *c, void *hooks, fl_node **g) {
   script_function *f = (script_function *)hooks;
   hook_call call = { f, *g, NULL };
-  (void)c;
   const flame_status e = fl_lua_callback(f->b, hook_trampoline, &call, "register_hook");
   if (e == FLAME_OK && call.changed != NULL) *g = call.changed;
-  return e;
+  return e == FLAME_OK ? c->err.code : e;
 }
 
 static void drop_hooks(flame_context *c, void *hooks) {

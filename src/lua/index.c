@@ -138,15 +138,16 @@ static void read_key(lua_State *L, key *k, const fl_layout *l) {
       l->rank, l->rank == 1 ? "axis" : "axes");
   luaL_checkstack(L, n + 4, "too many positions");
   for (int i = 1; i <= n; i++) lua_rawgeti(L, 2, i);
-  read_items(L, base + 1, base + n, k, l);
-  lua_settop(L, base);
+  read_items(L, base + 1, base + n, k, l);      /* they stay: a finaliser may change the table */
 }
 
 /* ---- masks on the host --------------------------------------------------------------------- */
 /* 1-based positions of the true elements, one i64 tensor an axis (axes = 1: of the flattened
-** mask), each of 'count' elements. Evaluates. 0 with the error kept. */
+** mask), each of 'count' elements. Evaluates, and so may run scripts: the caller's nodes are held
+** by its scope. 0 with the error kept. */
 static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
   flame_context *c = b->c;
+  if (!fl_scope_hold(c, mask)) return 0;
   const int64_t n = mask->shape->numel;
   uint8_t *bits = (uint8_t *)fl_alloc(&c->mem, (size_t)n + 1);
   if (bits == NULL) return FL_FAIL(c, FLAME_NO_MEMORY, "nonzero", "no host memory for a mask"), 0;
@@ -187,7 +188,7 @@ typedef struct address {
 static int gather_items(fl_lua *b, const key *k, address *a) {
   a->n = 0;
   for (int i = 0; i < k->nitem; i++) {
-    fl_node *idx = node_of(b, k->items[i].box);
+    fl_node *idx = fl_scope_hold(b->c, node_of(b, k->items[i].box));
     if (idx == NULL) return 0;
     const int axes = idx->dtype == FLAME_BOOL ? idx->shape->rank : 1;
     if (idx->dtype != FLAME_BOOL) a->idx[a->n] = idx;
@@ -250,6 +251,7 @@ static int get(lua_State *L, key *k) {
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
+  if (k->nitem > 0) n = fl_scope_hold(b->c, n);
   return fl_lua_leave_view(L, b, m, out, n ? get_node(b, n, k) : NULL, op_name);
 }
 
@@ -301,7 +303,8 @@ static fl_node *put(fl_lua *b, fl_node *x, const key *k, fl_node *v) {
 
 static fl_node *set_node(fl_lua *b, fl_node *x, const key *k, const fl_operand_arg *value) {
   fl_node *v = fl_stored_value(b, value, x, op_name);
-  if (v == NULL) return NULL;
+  if (k->nitem > 0) v = fl_scope_hold(b->c, v);
+  if (v == NULL || (k->nitem > 0 && !fl_scope_hold(b->c, x))) return NULL;
   if (k->nitem == 0)
     return n_setslice(x, k->start, k->step, k->count, with_dropped(v, k->drop, x->shape->rank));
   fl_node *mask = v->shape->numel == 1 && v->shape->rank == 0 ? lone_mask(b, k, x) : NULL;
@@ -472,7 +475,7 @@ static int i_masked_select(lua_State *L) {
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *k = node_of(b, mask), *at = NULL;
-  if (n && k) n = n_expand(n, s.n, s.at), k = n_expand(k, s.n, s.at);
+  if (n && k) n = fl_scope_hold(b->c, n_expand(n, s.n, s.at)), k = n_expand(k, s.n, s.at);
   const int ok = n && k && host_nonzero(b, k, 1, &at);
   if (ok) n = n_reshape(n, 1, &n->shape->numel);
   at = ok && n ? n_index(at, n->shape->numel, 0, "masked_select") : NULL;

@@ -313,6 +313,78 @@ static int forget_plans(lua_State *L) {
   return 0;
 }
 
+/* ---- core.graph(x): the recorded nodes behind x --------------------------------------------- */
+/* Table at 'at': node (light userdata) -> its number. 0 when it has none yet. */
+static lua_Integer number_of(lua_State *L, int at, const fl_node *n) {
+  lua_rawgetp(L, at, n);
+  const lua_Integer k = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return k;
+}
+
+/* Push {op =, shape =, dtype =, state =, site =, inputs = {numbers}}. */
+static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int numbers) {
+  static const char *const states[] = { "number", "pending", "stored", "failed" };
+  char place[96];
+  const char *state = n->state == FL_PENDING ? states[1] : n->state == FL_STORED ? states[2]
+      : n->state == FL_FAILED ? states[3] : states[0];
+  lua_createtable(L, 0, 6);
+  lua_pushstring(L, fl_ops[n->op].name);
+  lua_setfield(L, -2, "op");
+  lua_createtable(L, n->shape->rank, 0);
+  for (int a = 0; a < n->shape->rank; a++) {
+    lua_pushinteger(L, n->shape->size[a]);
+    lua_rawseti(L, -2, a + 1);
+  }
+  lua_setfield(L, -2, "shape");
+  lua_pushstring(L, fl_dtype_name(n->dtype));
+  lua_setfield(L, -2, "dtype");
+  lua_pushstring(L, state);
+  lua_setfield(L, -2, "state");
+  lua_pushstring(L, fl_site_text(b, n->site, place));
+  lua_setfield(L, -2, "site");
+  lua_newtable(L);
+  for (int k = 0, i = 0; i < (n->state == FL_PENDING ? n->nin : 0); i++) {
+    if (n->in[i] == NULL) continue;
+    lua_pushinteger(L, number_of(L, numbers, n->in[i]));
+    lua_rawseti(L, -2, ++k);
+  }
+  lua_setfield(L, -2, "inputs");
+}
+
+/* Inputs before their users; the way back is a Lua table, not the C stack. */
+static int recorded(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, "graph", "x");
+  lua_settop(L, 1);
+  lua_newtable(L);                                  /* 2: the answer */
+  lua_newtable(L);                                  /* 3: node -> number */
+  lua_newtable(L);                                  /* 4: nodes to do, the last first */
+  lua_pushlightuserdata(L, x->t->node);
+  lua_rawseti(L, 4, 1);
+  for (lua_Integer todo = 1, done = 0; todo > 0;) {
+    lua_rawgeti(L, 4, todo);
+    const fl_node *n = (const fl_node *)lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    const lua_Integer before = todo;
+    const int inputs = n->state == FL_PENDING && number_of(L, 3, n) == 0 ? n->nin : 0;
+    for (int i = inputs - 1; i >= 0; i--) {
+      if (n->in[i] == NULL || number_of(L, 3, n->in[i]) != 0) continue;
+      lua_pushlightuserdata(L, n->in[i]);
+      lua_rawseti(L, 4, ++todo);
+    }
+    if (todo > before) continue;
+    todo--;
+    if (number_of(L, 3, n) != 0) continue;
+    push_recorded(L, b, n, 3);
+    lua_rawseti(L, 2, ++done);
+    lua_pushinteger(L, done);
+    lua_rawsetp(L, 3, n);
+  }
+  lua_settop(L, 2);
+  return 1;
+}
+
 /* core.interrupt(): as Ctrl-C does. */
 static int interrupt(lua_State *L) {
   flame_interrupt(context(L));
@@ -375,5 +447,5 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
   { "forget_plans", forget_plans, 0 },
-  { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
+  { "graph", recorded, 0 }, { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
 };

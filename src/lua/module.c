@@ -243,6 +243,21 @@ int fl_core_load(lua_State *L, fl_lua *b) {
   return 1;
 }
 
+/* The call's arguments go to internal[name], written in Lua; all its results are the call's. */
+int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
+  fl_core_load(L, b);
+  const int n = lua_gettop(L);
+  luaL_checkstack(L, 4, name);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
+  lua_getiuservalue(L, -1, 1);
+  lua_rawgeti(L, -1, 3);
+  lua_getfield(L, -1, name);
+  lua_insert(L, 1);
+  lua_settop(L, n + 1);
+  lua_call(L, n, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
 /* flame.name that is not there: it may be written in Lua. Unknown names are nil. */
 static int module_index(lua_State *L) {
   if (!fl_core_load(L, self_of(L))) return 0;

@@ -202,6 +202,18 @@ static int l_cross_entropy(lua_State *L) {
       a.ignore, a.smoothing) : NULL);
 }
 
+/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. */
+static int l_classes(lua_State *L) {
+  fl_lua *b = self_of(L);
+  static const char op[] = "nll_loss";
+  fl_box *x = fl_arg_tensor(L, 1, op, "target");
+  const int64_t n = luaL_checkinteger(L, 2);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *ids = node_of(b, x), *at = ids ? n_index(ids, n, FL_INDEX_CLASS, op) : NULL;
+  return fl_lua_leave(L, b, m, out, at ? n_add(at, n_int(b->c, 1)) : NULL);
+}
+
 const fl_lua_reg fl_reg_neural[] = {
   { "matmul", l_matmul, FL_IN_BOTH }, { "mm", l_mm, FL_IN_BOTH }, { "bmm", l_bmm, FL_IN_BOTH },
   { "mv", l_mv, FL_IN_BOTH }, { "dot", l_dot, FL_IN_BOTH }, { "linear", l_linear, FL_IN_BOTH },
@@ -210,5 +222,5 @@ const fl_lua_reg fl_reg_neural[] = {
   { "gelu", l_gelu, FL_IN_BOTH }, { "silu", l_silu, FL_IN_BOTH }, { "dropout", l_dropout,
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
-  { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { NULL, NULL, 0 }
+  { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 }, { NULL, NULL, 0 }
 };

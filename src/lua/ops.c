@@ -34,6 +34,8 @@ static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e) 
 static int op_unary(lua_State *L) {
   fl_lua *b = self_of(L);
   const int op = op_of(L);
+  if (lua_gettop(L) > 1 && (op == FL_OP_softplus || op == FL_OP_round))
+    return fl_core_call(L, b, fl_ops[op].name);          /* with parameters: written in Lua */
   fl_arg_count(L, 1, fl_ops[op].name);
   fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
   fl_box *out = fl_box_new(L);
@@ -89,6 +91,14 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
       "x or y must be a tensor, both are numbers");
 }
 
+/* x / y towards 0; of integers exact: what the remainder leaves has no fraction. */
+static fl_node *truncated(fl_node *x, fl_node *y) {
+  fl_node *rest = n_fmod(x, y);
+  if (rest == NULL) return NULL;
+  if (fl_is_float(rest->dtype)) return n_trunc(n_div(x, y));
+  return n_floordiv(n_sub(x, rest), y);
+}
+
 static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
   fl_node *x = fl_operand_node(b, &a->x), *y = fl_operand_node(b, &a->y);
   if (x == NULL || y == NULL) return NULL;
@@ -98,7 +108,7 @@ static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
     else y = n_mul(y, whole ? n_int(b->c, (int64_t)a->alpha) : n_num(b->c, a->alpha));
   }
   if (a->rounding == 1) return n_floordiv(x, y);
-  if (a->rounding == 2) return n_trunc(n_div(x, y));
+  if (a->rounding == 2) return truncated(x, y);
   return fl_build_binary(op, x, y);
 }
 
@@ -154,14 +164,9 @@ static int negated(lua_State *L, int op) {
 static int mm_unm(lua_State *L) { return negated(L, FL_OP_neg); }
 static int mm_bnot(lua_State *L) { return negated(L, FL_OP_bitwise_not); }
 
-static int mm_lt(lua_State *L) {
-  return fl_lua_fail(L, "<",
-      "comparing gives true or false in Lua, not a tensor: use x:lt(y) or x:gt(y)");
-}
-static int mm_le(lua_State *L) {
-  return fl_lua_fail(L, "<=",
-      "comparing gives true or false in Lua, not a tensor: use x:le(y) or x:ge(y)");
-}
+#define COMPARED "a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne"
+static int mm_lt(lua_State *L) { return fl_lua_fail(L, "<", COMPARED); }
+static int mm_le(lua_State *L) { return fl_lua_fail(L, "<=", COMPARED); }
 static int mm_concat(lua_State *L) {
   for (int i = 1; i <= 2; i++) {
     if (box_at(L, i) == NULL && !lua_isstring(L, i))
@@ -272,7 +277,9 @@ static int op_reduce(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
   if (x != NULL && dtype >= 0) x = n_cast(x, dtype);
-  return fl_lua_leave(L, b, m, out, x ? fl_build_reduce(op, x, a.axes, a.keepdim) : NULL);
+  if (x != NULL) x = fl_build_reduce(op, x, a.axes, a.keepdim);
+  if (x != NULL && dtype >= 0) x = n_cast(x, dtype);
+  return fl_lua_leave(L, b, m, out, x);
 }
 
 /* max, min: all -> value; one axis -> values, positions; another tensor -> maximum. */
@@ -330,7 +337,7 @@ static int var_std(lua_State *L, const char *name, int root) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
   fl_node *v = x ? n_var(x, a.axes, correction, a.keepdim) : NULL;
-  return fl_lua_leave(L, b, m, out, v && root ? n_sqrt(v) : v);
+  return fl_lua_leave(L, b, m, out, v && root ? n_root(v) : v);
 }
 static int op_var(lua_State *L) { return var_std(L, "var", 0); }
 static int op_std(lua_State *L) { return var_std(L, "std", 1); }

@@ -285,7 +285,12 @@ static int s_chunk(lua_State *L) {
   if (l->rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
   if (n < 1) fl_lua_fail(L, "chunk", "n = %lld must be positive", (long long)n);
   const int64_t step = (l->size[axis] + n - 1) / n;
-  return parts(L, "chunk", axis, l->size[axis], step > 0 ? step : 1);
+  if (step > 0) return parts(L, "chunk", axis, l->size[axis], step);
+  luaL_checkstack(L, 8, "chunk");
+  lua_newtable(L);                                    /* an empty axis: n empty parts */
+  const int table = lua_gettop(L);
+  for (int64_t k = 1; k <= n; k++) push_part(L, table, (int)k, axis, 0, 0, "chunk");
+  return 1;
 }
 
 static int s_unbind(lua_State *L) {
@@ -348,7 +353,8 @@ static int join(lua_State *L, const char *op, int stack) {
 static int s_cat(lua_State *L) { return join(L, "cat", 0); }
 static int s_stack(lua_State *L) { return join(L, "stack", 1); }
 
-/* x:pad({before, after, …}): pairs from the last axis backwards; constant mode. */
+/* x:pad({before, after, …}): pairs from the last axis backwards; constant mode. For core_shape.lua,
+** which has the other modes. */
 static int pad_constant(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };
@@ -443,5 +449,5 @@ const fl_lua_reg fl_reg_shape[] = {
       FL_IN_MODULE },
   { "stack", s_stack, FL_IN_MODULE }, { "tril", s_tril, FL_IN_BOTH }, { "triu", s_triu,
       FL_IN_BOTH },
-  { "pad", pad_constant, FL_IN_BOTH }, { "__pairs", s_pairs, 0 }, { NULL, NULL, 0 }
+  { "pad_constant", pad_constant, 0 }, { "__pairs", s_pairs, 0 }, { NULL, NULL, 0 }
 };

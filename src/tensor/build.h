@@ -80,6 +80,7 @@ fl_node *n_matmul(fl_node *a, fl_node *b);
 /* Composites that fuse (all in terms of the above). Axis 0-based. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim);
+fl_node *n_root(fl_node *x);                                          /* sqrt whose gradient at 0 is 0, of x >= 0 */
 fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_softmax(fl_node *x, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);

@@ -70,6 +70,14 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
                  dtype);
 }
 
+/* The same values as sqrt; the other form is recorded where a gradient may be asked for. */
+fl_node *n_root(fl_node *x) {
+  if (!x || !need_float(x, "sqrt")) return NULL;
+  if (!x->entry || !x->ctx->grad_mode) return n_sqrt(x);
+  fl_node *zero = n_eq(x, n_num(x->ctx, 0));
+  return n_where(zero, n_num(x->ctx, 0), n_sqrt(n_where(zero, n_num(x->ctx, 1), x)));
+}
+
 /* Drop the axes of a keepdim result. */
 static fl_node *drop_axes(fl_node *y, uint32_t axes) {
   int64_t size[FL_MAX_AXES];

@@ -24,6 +24,18 @@ void fl_scope_end(flame_context *c, int64_t mark) {
   while (c->borrowed.n > keep) fl_node_drop(c->borrowed.at[--c->borrowed.n]);
 }
 
+fl_node *fl_scope_hold(flame_context *c, fl_node *n) {
+  if (!n) return NULL;
+  fl_node **at = FL_PUSH(&c->mem, &c->borrowed);
+  if (!at) {
+    FL_FAIL(c, FLAME_NO_MEMORY, "memory", "no host memory for a recorded value");
+    return NULL;
+  }
+  *at = n;
+  n->held++;
+  return n;
+}
+
 fl_node *fl_scope_pass(flame_context *c, int64_t mark, fl_node *n) {
   if (!n) return NULL;
   for (int64_t i = c->borrowed.n - 1; i >= mark; i--) {

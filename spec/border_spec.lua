@@ -1,0 +1,486 @@
+-- The border between scripts and C: whatever a script passes, it gets a clean error that names
+-- its line, and the session goes on. Nothing here may read foreign memory or leave a trace.
+local flame = require "flame"
+
+local here = debug.getinfo(1, "S").short_src
+
+-- The error of f(…), which must be a string without a C address or a stray format.
+local function error_of(f, ...)
+  local ok, e = pcall(f, ...)
+  assert(not ok, "no error was raised")
+  assert(type(e) == "string", "the error is a " .. type(e))
+  assert(not e:find("bad argument #", 1, true) or e:find(here, 1, true), e)
+  assert(not e:find("0x%x%x%x%x%x"), e)
+  return e
+end
+
+local function survives()
+  assert.equal(10, flame.arange(4):sum():item())
+end
+
+-- Every function that takes a tensor, by name.
+local function functions()
+  local out = {}
+  for name, f in pairs(flame) do
+    if type(f) == "function" then out[#out + 1] = { name, f } end
+  end
+  table.sort(out, function(a, b) return a[1] < b[1] end)
+  return out
+end
+
+-- Values that are no tensors; functions that take one of them otherwise are left to decide.
+local function strangers()
+  local bad_index = setmetatable({}, { __index = function() error("in __index") end, __len = function() error("in __len") end })
+  local looped = {}
+  looped[1] = looped
+  local deep = 1
+  for _ = 1, 200 do deep = { deep } end
+  return {
+    io.stdout, coroutine.create(function() end), bad_index, looped, deep, "%s%n%d", "", "\0", 0 / 0, math.huge, -math.huge, 2 ^ 53,
+    math.mininteger, math.maxinteger, -1, 0, 1.5, true, {}, { {} }, { 1, { 2 } }, print, function() error("called") end,
+    setmetatable({}, { __tostring = function() error("in __tostring") end }), { x = 1 }, { 1, nil, 3 },
+    setmetatable({ 1, 2 }, { __index = function() return 7 end, __len = function() return 1 << 40 end }),
+  }
+end
+
+-- Not called with nonsense: they end the process, read files, ask for input or change the session.
+local skip = { load = true, save = true, debug = true, default_device = true, seed = true, rng_state = true, deterministic = true,
+  budget = true, scope = true, no_grad = true, enable_grad = true, timer = true, info = true }
+
+describe("a call with strange arguments", function()
+  it("raises or works, and the session goes on", function()
+    local calls, errors = 0, 0
+    local tensor = flame.arange(6):reshape(2, 3):clone()
+    local odd = strangers()
+    for _, nf in ipairs(functions()) do
+      local name, f = nf[1], nf[2]
+      if not skip[name] then
+        for i = 1, #odd do
+          for form = 1, 3 do
+            local ok, e
+            if form == 1 then ok, e = pcall(f, odd[i])
+            elseif form == 2 then ok, e = pcall(f, tensor, odd[i])
+            else ok, e = pcall(f, tensor, odd[i], odd[i % #odd + 1]) end
+            calls = calls + 1
+            if not ok then
+              errors = errors + 1
+              assert(type(e) == "string" or form, name)
+            end
+            e = nil
+          end
+        end
+        collectgarbage()
+      end
+    end
+    assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, tensor:totable())
+    assert.is_true(calls > 5000 and errors > calls / 2)
+    survives()
+  end)
+  it("of another type says what it got, not a C address", function()
+    for _, v in ipairs({ io.stdout, "text", {}, print, true }) do
+      local e = error_of(flame.exp, v)
+      assert.matches("^" .. here:gsub("%p", "%%%0") .. ":%d+: exp: x must be a tensor, got ", e)
+    end
+    assert.matches("got nil", error_of(flame.exp, nil))
+    assert.matches("got userdata", error_of(flame.exp, io.stdout))
+  end)
+  it("keeps percent signs and zero bytes of strings as they are", function()
+    assert.matches("%%s%%n", error_of(flame.zeros, 2, { device = "%s%n" }))
+    assert.matches("%%d", error_of(function() return flame.ones(2)["%d"] end))
+    assert.matches("%%x", error_of(function() flame.ones(2)["%x"] = 1 end))
+    assert.matches("%%s", error_of(flame.einsum, "%s", flame.ones(2)))
+    error_of(flame.zeros, 2, { dtype = "f32\0x" })
+    error_of(flame.zeros, 2, { ["%n"] = 1 })
+    survives()
+  end)
+end)
+
+describe("sizes", function()
+  it("out of any range raise", function()
+    local sizes = { -1, math.mininteger, 0 / 0, math.huge, -math.huge, 1.5, "3x", {}, true, io.stdout }
+    for _, make in ipairs({ flame.zeros, flame.ones, flame.empty, flame.rand, flame.randn }) do
+      for i = 1, #sizes do
+        if type(sizes[i]) ~= "table" then error_of(make, 2, sizes[i]) end
+      end
+      error_of(make, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+      error_of(make, { 1, 1, 1, 1, 1, 1, 1, 1, 1 })
+      error_of(make, math.maxinteger, math.maxinteger)
+      error_of(make, 1 << 40, 1 << 40)
+    end
+    error_of(flame.eye, -1)
+    error_of(flame.arange, 0 / 0)
+    error_of(flame.arange, math.huge)
+    error_of(flame.arange, 1, 2, 0)
+    error_of(flame.linspace, 0, 1, -1)
+    error_of(flame.randperm, -1)
+    survives()
+  end)
+  it("that no memory holds raise when they are read, and nothing else is lost", function()
+    local x = flame.ones(3)
+    for _, n in ipairs({ 1 << 45, 1 << 59, 1 << 60 }) do
+      local ok, big = pcall(flame.zeros, n)
+      if ok then
+        error_of(function() flame.eval(big + 1) end)
+        big:free()
+      end
+    end
+    assert.equal(3, x:sum():item())
+    survives()
+  end)
+  it("of reshape, views and windows raise where they do not fit", function()
+    local x = flame.arange(12):reshape(3, 4)
+    for _, f in ipairs({
+      function() return x:reshape(5) end, function() return x:reshape(-1, -1) end, function() return x:reshape(0, -1) end,
+      function() return x:reshape(-2, 6) end, function() return x:reshape(math.mininteger) end,
+      function() return x:reshape(1 << 62, 1 << 62) end, function() return x:permute(1, 1) end, function() return x:permute(1) end,
+      function() return x:permute(0, 1) end, function() return x:transpose(1, 3) end, function() return x:narrow(1, 3, 2) end,
+      function() return x:narrow(1, 1, math.maxinteger) end, function() return x:narrow(1, math.maxinteger, 2) end,
+      function() return x:narrow(1, math.mininteger, 1) end, function() return x:select(3, 1) end, function() return x:select(1, 4) end,
+      function() return x:expand(3, 5) end, function() return x:expand(4) end, function() return x:unfold(1, 0, 1) end,
+      function() return x:unfold(1, 2, 0) end, function() return x:unfold(1, 9, 1) end, function() return x:split(0, 1) end,
+      function() return x:chunk(0, 1) end, function() return x:squeeze(5) end, function() return x:unsqueeze(9) end,
+      function() return x:sum(0) end, function() return x:sum(3) end, function() return x:sum({ 1, 1 }) end,
+      function() return x:tile(-1) end, function() return x:flip(7) end, function() return x:movedim(1, 9) end,
+    }) do
+      error_of(f)
+    end
+    survives()
+  end)
+end)
+
+describe("a key", function()
+  it("with positions of any size raises or clips, and never reads elsewhere", function()
+    local x = flame.arange(12):reshape(3, 4):clone()
+    local odd = { 0, 4, -4, 5, math.maxinteger, math.mininteger, 1.5, 0 / 0, math.huge, "1", true, io.stdout, print }
+    for i = 1, #odd do
+      error_of(function() return x[odd[i]] end)
+      error_of(function() x[odd[i]] = 1 end)
+      error_of(function() return x[{ odd[i], 1 }] end)
+      error_of(function() return x(1, 2, odd[i]) end)
+    end
+    for _, r in ipairs({ { 1, 99 }, { -99, 2 }, { 1, 2, 0 }, { 1, 2, 3, 4 }, { 1.5, 2 }, { 0, 3 }, { 1, math.maxinteger },
+      { math.mininteger, 1 }, { first = 1 } }) do
+      error_of(function() return x[{ r }] end)
+      error_of(function() x[{ r }] = 0 end)
+    end
+    error_of(function() return x[{ 1, 2, 3 }] end)
+    error_of(function() return x[nil] end)
+    assert.same({ { 1, 2, 3, 4 } }, x[{ { 1, 1, math.maxinteger } }]:totable())
+    assert.same({ { 1, 2, 3, 4 } }, x[{ { 1, 3, math.maxinteger } }]:totable())
+    assert.same({ { 9, 10, 11, 12 } }, x[{ { 3, 1, math.mininteger } }]:totable())
+    assert.same({ { 1, 2, 3, 4 }, { 5, 6, 7, 8 }, { 9, 10, 11, 12 } }, x:totable())
+  end)
+  it("with index tensors out of range raises at the latest when it is read", function()
+    local x = flame.arange(12):reshape(3, 4):clone()
+    for _, v in ipairs({ 0, 4, -4, math.maxinteger, math.mininteger }) do
+      local i = flame.tensor({ 1, v }, { dtype = "i64" })
+      error_of(function() return x[i]:totable() end)
+      error_of(function() return x:index_select(1, i):totable() end)
+      error_of(function() return x:gather(1, i:reshape(2, 1)):totable() end)
+      error_of(function() return flame.embedding(i, x):totable() end)
+      error_of(function() return flame.one_hot(i, 3):totable() end)
+      local y = x:clone()
+      error_of(function() y[i] = 0 flame.eval(y) y:totable() end)
+      error_of(function() return x:scatter_add(1, i:reshape(2, 1), flame.ones(2, 1)):totable() end)
+    end
+    error_of(function() return x[flame.ones(2)] end)
+    error_of(function() return x[flame.ones(2, { dtype = "bool" })] end)
+    assert.equal(78, x:sum():item())
+  end)
+  it("whose table a finaliser empties in mid-call is still safe", function()
+    for _ = 1, 20 do
+      local x = flame.arange(12):reshape(3, 4):clone()
+      local key = { flame.tensor({ 1, 2 }, { dtype = "i64" }), flame.tensor({ true, false, true, true }) }
+      local list = { flame.ones(2), flame.ones(2) }
+      local keep = {}
+      for i = 1, 50 do keep[i] = x + i end
+      setmetatable({}, { __gc = function()
+        key[1], key[2], list[1], list[2] = nil, nil, nil, nil
+        collectgarbage()
+        x:free()
+      end })
+      local before = flame.internal.budget(1)
+      pcall(function() return x[key]:sum():item() end)
+      pcall(function() return flame.cat(list, 1):sum():item() end)
+      flame.internal.budget(before)
+      collectgarbage()
+    end
+    survives()
+  end)
+end)
+
+describe("nested tables", function()
+  it("with holes, strings, loops or too many levels raise with the position", function()
+    local deep = 1
+    for _ = 1, 200 do deep = { deep } end
+    local loop = {}
+    loop[1] = loop
+    assert.matches("deeper than 8 axes", error_of(flame.tensor, deep))
+    assert.matches("deeper than 8 axes", error_of(flame.tensor, loop))
+    assert.matches("position %(2%)", error_of(flame.tensor, { 1, "x" }))
+    assert.matches("ragged", error_of(flame.tensor, { { 1, 2 }, { 3 } }))
+    assert.matches("ragged", error_of(flame.tensor, { { 1, 2 }, 3 }))
+    assert.matches("ragged", error_of(flame.tensor, { 1, { 2 } }))
+    error_of(flame.tensor, { 1, nil, 3 })
+    error_of(flame.tensor, { 1, 2, x = 3 })
+    error_of(flame.tensor, { io.stdout })
+    error_of(flame.tensor, { flame.ones(1) })
+    error_of(flame.tensor, { { 1, 2 }, flame.ones(2) })
+    survives()
+  end)
+  it("with metatables are read raw", function()
+    local t = setmetatable({ 1, 2, 3 }, { __index = function() error("no") end, __len = function() return 1 << 50 end,
+      __pairs = function() error("no") end })
+    assert.same({ 1, 2, 3 }, flame.tensor(t):totable())
+  end)
+  it("refuse integers and floats that do not fit", function()
+    error_of(flame.tensor, { 256 }, { dtype = "u8" })
+    error_of(flame.tensor, { -1 }, { dtype = "u8" })
+    error_of(flame.tensor, { 0 / 0 }, { dtype = "i64" })
+    error_of(flame.tensor, { math.huge }, { dtype = "i32" })
+    error_of(flame.tensor, { 2 ^ 63 }, { dtype = "i64" })
+    error_of(flame.tensor, { 1.5 }, { dtype = "i8" })
+    assert.same({ math.mininteger }, flame.tensor({ math.mininteger }, { dtype = "i64" }):totable())
+  end)
+end)
+
+describe("a closed tensor", function()
+  it("raises at every use and says where it was freed", function()
+    local x = flame.ones(2, 2)
+    x:free()
+    local y = flame.ones(2, 2)
+    for _, f in ipairs({
+      function() return x + 1 end, function() return y + x end, function() return x[1] end, function() x[1] = 2 end,
+      function() y[1] = x end, function() return y[x] end, function() return x:sum() end, function() return x.shape end,
+      function() return x.grad end, function() return x.dtype end, function() return #x end, function() return x:item() end,
+      function() return x:totable() end, function() x:backward() end, function() return flame.cat({ y, x }, 1) end,
+      function() return x:clone() end, function() x.requires_grad = true end, function() x.grad = y end, function() y.grad = x end,
+      function() return x:bytes() end, function() x:zero_() end, function() return y:copy_(x) end, function() flame.eval(x) end,
+      function() return x:to("f64") end, function() return flame.equal(x, y) end, function() return x(1) end,
+      function() return flame.where(x, y, y) end, function() return x:register_hook(print) end, function() return x:detach() end,
+    }) do
+      local e = error_of(f)
+      assert.matches("freed at ", e)
+    end
+    x:free()                                  -- a second time is fine
+    assert.equal("string", type(tostring(x)))
+    assert.is_false(x == y)
+    assert.equal(4, y:sum():item())
+  end)
+  it("may be freed while others share its value, its history or its gradient", function()
+    local x = flame.ones(3):requires_grad_(true)
+    local y = x * 2
+    local v = y[{ { 1, 2 } }]
+    local g
+    y:register_hook(function(d) g = d end)
+    y:free()
+    local loss = (v * v):sum()
+    v:free()
+    loss:backward()
+    assert.same({ 8, 8, 0 }, x.grad:totable())
+    local grad = x.grad
+    x:free()
+    assert.same({ 8, 8, 0 }, grad:totable())
+  end)
+end)
+
+describe("scopes and guards", function()
+  it("closed twice, out of order or from elsewhere do no harm", function()
+    local a = flame.scope()
+    local t = flame.ones(2)
+    local b = flame.scope()
+    local u = flame.ones(3)
+    a:close()
+    a:close()
+    b:close()
+    error_of(function() return t + 1 end)
+    error_of(function() return u + 1 end)
+    error_of(function() a:keep(t) end)
+    for _, v in ipairs({ io.stdout, "x", {}, flame.ones(1), 1 }) do
+      pcall(a.close, v)
+      pcall(a.keep, v, v)
+    end
+    local g = flame.no_grad()
+    for _, v in ipairs({ io.stdout, "x", {}, flame.ones(1), a, 1 }) do
+      if type(g) == "userdata" then pcall(getmetatable(g) and g.close or function() end, v) end
+    end
+    g = nil
+    collectgarbage()
+    collectgarbage()
+    assert.equal(6, (flame.ones(3) * 2):sum():item())
+  end)
+  it("keep what is nested deeply and what is nested in itself", function()
+    local deep = { flame.ones(1) }
+    for _ = 1, 500 do deep = { deep } end
+    local loop = { flame.ones(2) }
+    loop.self = loop
+    local r = flame.scope(function() local t = { flame.ones(3) } t.t = t return t end)
+    assert.equal(3, r[1]:sum():item())
+    pcall(flame.scope, function() return deep end)
+    assert.equal(2, loop[1]:sum():item())
+  end)
+end)
+
+describe("a failed value", function()
+  local function failed()
+    local i = flame.tensor({ 9 }, { dtype = "i64" })
+    local x = flame.arange(3)[i]
+    pcall(x.totable, x)
+    return x
+  end
+  it("raises the first cause at every use", function()
+    local x = failed()
+    for _, f in ipairs({
+      function() return x:totable() end, function() return (x + 1):totable() end, function() return x:sum():item() end,
+      function() return tostring(x) end, function() return x:bytes() end, function() flame.eval(x) end,
+      function() local y = x:clone() y[1] = 3 return y:totable() end, function() return flame.cat({ x, x }, 1):totable() end,
+    }) do
+      assert.matches("index 9", error_of(f))
+    end
+    survives()
+  end)
+  it("can be written over, or a target that was to get it keeps its value", function()
+    local x = failed()
+    local y = flame.ones(1)
+    pcall(function() y:copy_(x) flame.eval(y) end)
+    assert.is_true(pcall(y.totable, y) or true)
+    y = flame.ones(3)
+    flame.eval(y)
+    local bad = flame.arange(3)[flame.tensor({ 1, 2, 8 }, { dtype = "i64" })]
+    pcall(function() y:add_(bad) flame.eval(y) end)
+    survives()
+  end)
+end)
+
+describe("callbacks", function()
+  it("of backward may free, fail, recurse and return nonsense", function()
+    local function net(hook)
+      local x = flame.ones(3):requires_grad_(true)
+      local y = x * 2
+      y:register_hook(hook)
+      return x, (y * y):sum(), y
+    end
+    local x, loss, y = net(function(g) g:free() end)
+    pcall(loss.backward, loss)
+    x, loss = net(function() error({ 1 }) end)
+    local ok, e = pcall(loss.backward, loss)
+    assert.is_false(ok)
+    assert.same({ 1 }, e)
+    x, loss = net(function() return "no tensor" end)
+    assert.matches("hook", error_of(loss.backward, loss))
+    x, loss = net(function() return flame.ones(7) end)
+    pcall(loss.backward, loss)
+    x, loss, y = net(function() x:free() loss:free() y:free() collectgarbage() end)
+    pcall(loss.backward, loss)
+    x, loss = net(function(g) (flame.ones(2):requires_grad_(true) * 3):sum():backward() return g * 2 end)
+    loss:backward()
+    assert.same({ 16, 16, 16 }, x.grad:totable())
+    x, loss = net(function() loss:backward() end)
+    pcall(loss.backward, loss)
+    survives()
+  end)
+  it("of a custom function may do the same", function()
+    for _, backward in ipairs({
+      function() end, function() return 1 end, function() return flame.ones(9) end, function() error("x") end,
+      function(ctx, g) g:free() return ctx:saved() end, function(ctx) return ctx:saved(), ctx:saved() end,
+      function(_, g) coroutine.yield(g) end,
+    }) do
+      local f = flame.func { name = "f", forward = function(ctx, v) ctx:save(v) return v * 2 end, backward = backward }
+      local x = flame.ones(3):requires_grad_(true)
+      local y = f(x):sum()
+      pcall(y.backward, y)
+    end
+    survives()
+  end)
+  it("that yield raise instead of hanging", function()
+    local co = coroutine.wrap(function()
+      return pcall(function()
+        local x = flame.ones(1):requires_grad_(true)
+        x:register_hook(function() coroutine.yield(1) end)
+        x:sum():backward()
+      end)
+    end)
+    local ok, e = co()
+    assert.is_false(ok)
+    assert.matches("yield", tostring(e))
+  end)
+end)
+
+describe("the library's own tables", function()
+  it("take internal functions with nonsense", function()
+    local odd = strangers()
+    local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true, plant = true }
+    for name, f in pairs(flame.internal) do
+      if type(f) == "function" and not risky[name] then
+        for i = 1, #odd do
+          pcall(f, odd[i])
+          pcall(f, flame.ones(2), odd[i])
+          pcall(f, odd[i], odd[i], odd[i], odd[i])
+          pcall(f, { flame.ones(1) }, { flame.ones(1), flame.ones(1) }, odd[i], {})
+        end
+      end
+    end
+    survives()
+  end)
+  it("do not let a script reach a tensor's metatable", function()
+    local x = flame.ones(1)
+    assert.is_false(getmetatable(x))
+    error_of(setmetatable, x, {})
+    local meta = debug.getmetatable(x)
+    meta.__gc(x)                              -- by the debug library alone
+    meta.__gc(x)
+    meta.__gc(io.stdout)
+    meta.__close(io.stdout)
+    assert.is_false(meta.__eq(io.stdout, x))
+    error_of(function() return x + 1 end)
+    survives()
+  end)
+end)
+
+describe("an error", function()
+  it("in a module called from a script names the script's line", function()
+    local nn, optim = require "flame.nn", require "flame.optim"
+    local layer = nn.Linear(4, 2)
+    local at = debug.getinfo(1, "l").currentline + 1
+    local e = error_of(function() return layer(flame.ones(3, 5)) end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
+    at = debug.getinfo(1, "l").currentline + 1
+    e = error_of(function() return nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4)) end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
+    at = debug.getinfo(1, "l").currentline + 1
+    e = error_of(function() return optim.SGD({ 1 }, { lr = 0.1 }) end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
+    at = debug.getinfo(1, "l").currentline + 1
+    e = error_of(function() return flame.load("/nonexistent/file.safetensors") end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
+  end)
+  it("in a user's module names the module's line", function()
+    package.preload["spec.border.user"] = function()
+      return load("return function(a, b)\n  return a:matmul(b)\nend", "=user.lua")()
+    end
+    local f = require "spec.border.user"
+    assert.matches("^user.lua:2: matmul: ", error_of(f, flame.ones(2, 3), flame.ones(2, 3)))
+    package.loaded["spec.border.user"], package.preload["spec.border.user"] = nil, nil
+  end)
+  it("thrown through coroutines keeps its line", function()
+    local at = debug.getinfo(1, "l").currentline + 2
+    local co = coroutine.wrap(function()
+      return flame.ones(2) + flame.ones(3)
+    end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": add: ", error_of(co))
+    local outer = coroutine.wrap(function() return coroutine.wrap(function() return flame.ones(1):reshape(7) end)() end)
+    assert.matches(here:gsub("%p", "%%%0") .. ":%d+: reshape: ", error_of(outer))
+  end)
+  it("of a pcall of the function itself names the pcall's line", function()
+    local at = debug.getinfo(1, "l").currentline + 1
+    local _, e = pcall(flame.matmul, flame.ones(4, 3), flame.ones(5, 2))
+    assert.equal(("%s:%d: matmul: inner sizes differ, (4, 3) and (5, 2)"):format(here, at), e)
+  end)
+  it("found when a value is read names the line that recorded it and the line that read it", function()
+    local at = debug.getinfo(1, "l").currentline + 1
+    local x = flame.arange(3)[flame.tensor({ 7 }, { dtype = "i64" })]
+    local e = error_of(function() return x:totable() end)
+    assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
+    assert.matches("read at " .. (here .. ":" .. (at + 1)):gsub("%p", "%%%0"), e)
+  end)
+end)

@@ -1,0 +1,151 @@
+/*
+** The planner's hazards, one small program each: order of a write and of who reads the old
+** value, copies for snapshots, values that are kept, scalars outside the key, addresses of
+** intermediates, and indexing inside the key. Each program is right on a sound planner and is
+** then run with the planted bug (FL_PLANT_*) that breaks just this: the check must see it.
+*/
+#include "engine/engine.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int passed, failed;
+static const char *now = "";
+
+#define CHECK(x) check((x) != 0, #x, __LINE__)
+static void check(int ok, const char *text, int line) {
+  if (ok) passed++; else failed++;
+  if (!ok) printf("test_plan.c:%d: %s: %s\n", line, now, text);
+}
+
+enum { N = 6 };
+
+static flame_context *open_with(int bug) {
+  flame_context *c = flame_open(NULL);
+  if (c) {
+    c->planted = (uint8_t)bug;
+    c->budget = 1 << 20;
+  }
+  return c;
+}
+
+static flame_tensor *count(flame_context *c) {                  /* 1, 2, … N */
+  float v[N];
+  for (int i = 0; i < N; i++) v[i] = (float)(i + 1);
+  return flame_from_data(c, FLAME_F32, 1, (int64_t[]){ N }, v);
+}
+
+static flame_tensor *free_first(flame_tensor *y, flame_tensor *x) {
+  flame_free(x);
+  return y;
+}
+
+static flame_tensor *times(flame_tensor *x, double k) {
+  flame_tensor *n = flame_number(flame_context_of(x), k);
+  return free_first(flame_mul(x, n), n);
+}
+
+static flame_tensor *plus(flame_tensor *x, double k) {
+  flame_tensor *n = flame_number(flame_context_of(x), k);
+  return free_first(flame_add(x, n), n);
+}
+
+/* Is x what is expected, after evaluation? Frees x. */
+static int is(flame_tensor *x, const float *want, int n) {
+  float got[64];
+  if (!x || n > 64 || flame_numel(x) != n) return 0;
+  const flame_status s = flame_read(x, got, sizeof got[0] * (size_t)n);
+  int ok = s == FLAME_OK;
+  for (int i = 0; ok && i < n; i++) ok = fabsf(got[i] - want[i]) < 1e-4f;
+  flame_free(x);
+  return ok;
+}
+
+/* A reader of the old value, in another order of elements, must wait for a sum first. */
+static int order_of_writes(flame_context *c) {
+  flame_tensor *x = count(c), *back = flame_slice(x, 0, N - 1, N, -1), *sum = flame_sum_all(x);
+  flame_tensor *r = flame_mul(back, sum), *w = plus(x, 10);
+  flame_write(x, w);
+  flame_tensor *all[] = { back, sum, w };
+  for (int i = 0; i < 3; i++) flame_free(all[i]);
+  const int ok = is(r, (float[]){ 126, 105, 84, 63, 42, 21 }, N);
+  return is(x, (float[]){ 11, 12, 13, 14, 15, 16 }, N) && ok;
+}
+
+static int snapshots(flame_context *c) {
+  flame_tensor *x = count(c), *old = flame_detach(x), *w = plus(x, 10);
+  flame_write(x, w);
+  flame_free(w);
+  const int now_right = is(x, (float[]){ 11, 12, 13, 14, 15, 16 }, N);
+  return is(old, (float[]){ 1, 2, 3, 4, 5, 6 }, N) && now_right;
+}
+
+/* y is held and another result is made of it: one run gives both. */
+static int kept_values(flame_context *c) {
+  flame_tensor *x = count(c), *y = times(x, 2), *z = plus(y, 1);
+  int ok = flame_eval(c) == FLAME_OK && c->win.live == 0;
+  ok = is(z, (float[]){ 3, 5, 7, 9, 11, 13 }, N) && ok;
+  ok = is(y, (float[]){ 2, 4, 6, 8, 10, 12 }, N) && ok;
+  flame_free(x);
+  return ok;
+}
+
+static int scalars(flame_context *c) {
+  flame_tensor *x = count(c);
+  int ok = 1;
+  for (int k = 1; k <= 3; k++) {
+    flame_tensor *y = times(x, k);
+    ok = is(y, (float[]){ 1.f * k, 2.f * k, 3.f * k, 4.f * k, 5.f * k, 6.f * k }, N) && ok;
+  }
+  flame_free(x);
+  return ok && c->stats.plans == 1 && c->stats.hits == 2;
+}
+
+/* Two intermediates that products need in memory, alive at once. */
+static int addresses(flame_context *c) {
+  flame_tensor *x = count(c), *p = plus(x, 1), *q = times(x, -1);
+  flame_tensor *m = flame_reshape(p, 2, (int64_t[]){ 2, 3 }), *n = flame_reshape(q, 2, (int64_t[]){ 3, 2 });
+  flame_tensor *y = flame_matmul(m, n);
+  flame_tensor *all[] = { x, p, q, m, n };
+  for (int i = 0; i < 5; i++) flame_free(all[i]);
+  return is(y, (float[]){ -31, -40, -58, -76 }, 4);
+}
+
+/* The same ops and shapes, another part of the value. */
+static int indexing(flame_context *c) {
+  flame_tensor *x = count(c);
+  int ok = 1;
+  for (int k = 0; k < 3; k++) {
+    flame_tensor *y = times(x, 2), *part = flame_slice(y, 0, k, 2, 1);
+    flame_tensor *z = plus(part, 1);
+    flame_free(y);
+    flame_free(part);
+    ok = is(z, (float[]){ 2.f * (float)k + 3, 2.f * (float)k + 5 }, 2) && ok;
+  }
+  flame_free(x);
+  return ok;
+}
+
+typedef struct hazard { const char *name; int (*run)(flame_context *c); int bug; } hazard;
+static const hazard hazards[] = {
+  { "a write waits for readers of the old value", order_of_writes, FL_PLANT_ORDER },
+  { "a snapshot is copied before the write", snapshots, FL_PLANT_COPY },
+  { "a held value is kept", kept_values, FL_PLANT_DEAD },
+  { "scalars are no part of the key", scalars, FL_PLANT_SCALAR },
+  { "live intermediates have addresses of their own", addresses, FL_PLANT_ADDRESS },
+  { "indexing is part of the key", indexing, FL_PLANT_STALE }
+};
+
+int main(void) {
+  for (size_t i = 0; i < sizeof hazards / sizeof *hazards; i++) {
+    for (int planted = 0; planted <= 1; planted++) {
+      flame_context *c = open_with(planted ? hazards[i].bug : FL_PLANT_NONE);
+      now = hazards[i].name;
+      if (planted) CHECK(!hazards[i].run(c));
+      else CHECK(hazards[i].run(c));
+      flame_close(c);
+    }
+  }
+  printf("plan: %d passed, %d failed\n", passed, failed);
+  return failed > 0;
+}

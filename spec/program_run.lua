@@ -1,0 +1,359 @@
+--- Random programs (programs.lua): run, compared, made smaller.
+--
+-- run(program, mode) runs one on the library under a budget and a collector mode, and gives the
+-- values read. check(program, modes) runs all modes, wants the same bits from each, and values
+-- within the oracle's bounds. shrink(program, fails) drops steps while it fails.
+local flame = require "flame"
+local P = dofile("spec/programs.lua")
+local O, generator, internal = P.oracle, P.generator, flame.internal
+
+-- ---- running ----------------------------------------------------------------------------------------
+local R = {}
+local function take(vars, k)
+  local x = vars[k]
+  if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
+  return x
+end
+local ARITH = { add = function(a, b) return a + b end, sub = function(a, b) return a - b end, mul = function(a, b) return a * b end,
+  div = function(a, b) return a / b end, mod = function(a, b) return a % b end, floordiv = function(a, b) return a // b end,
+  bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end, bitwise_xor = function(a, b) return a ~ b end }
+function R.leaf(s)
+  local data = s.data
+  if s.dtype == "bool" then
+    local function truth(t) if type(t) ~= "table" then return t == 1 end local u = {}; for i, v in ipairs(t) do u[i] = truth(v) end return u end
+    data = truth(data)
+  end
+  local n = O.numel(s.shape)
+  local x = n == 0 and flame.zeros(s.shape, { dtype = s.dtype }) or flame.tensor(data, { dtype = s.dtype })
+  if s.grad then x:requires_grad_(true) end
+  return x
+end
+function R.un(s, x)
+  if s.op == "neg" and s.o % 2 == 0 then return -x end
+  return x[s.op](x)
+end
+function R.bin(s, x, vars)
+  local y = s.b and take(vars, s.b) or s.n
+  if s.rev then x, y = y, x end
+  if ARITH[s.op] then return ARITH[s.op](x, y) end
+  return flame[s.op](x, y)
+end
+function R.where(s, x, vars) return flame.where(x, take(vars, s.b), s.c and take(vars, s.c) or s.n) end
+function R.clamp(s, x) return x:clamp(s.lo, s.hi) end
+function R.red(s, x)
+  if s.op:find "^arg" and s.axes then return x[s.op](x, s.axes[1], { keepdim = s.keep }) end
+  if s.axes then return x[s.op](x, s.axes, { keepdim = s.keep }) end
+  return x[s.op](x, { keepdim = s.keep })
+end
+function R.maxd(s, x, vars)
+  local v, i = x[s.op](x, s.d, { keepdim = s.keep })
+  vars[s.o2] = i
+  return v
+end
+function R.view(s, x)
+  if s.op == "slice" then return x[s.arg] end
+  if s.op == "select" or s.op == "narrow" then return x[s.op](x, table.unpack(s.arg)) end
+  if s.arg == nil then return x[s.op](x) end
+  return x[s.op](x, s.arg)
+end
+function R.join(s, _, vars)
+  local list = {}
+  for i, k in ipairs(s.list) do list[i] = take(vars, k) end
+  return flame[s.op](list, s.d)
+end
+function R.pad(s, x)
+  local pairs_ = {}
+  for d = #s.before, 1, -1 do pairs_[#pairs_ + 1] = s.before[d]; pairs_[#pairs_ + 1] = s.after[d] end
+  return x:pad(pairs_, { value = s.value })
+end
+function R.gather(s, x, vars) return x:gather(s.d, take(vars, s.i)) end
+function R.index_select(s, x, vars) return x:index_select(s.d, take(vars, s.i)) end
+function R.embedding(s, x, vars) return flame.embedding(take(vars, s.i), x) end
+function R.scatter(s, x, vars)
+  return x[s.add and "scatter_add" or "scatter"](x, s.d, take(vars, s.i), take(vars, s.b))
+end
+function R.index_add(s, x, vars) return x:index_add(s.d, take(vars, s.i), take(vars, s.b)) end
+function R.mm(s, x, vars) return x:matmul(take(vars, s.b)) end
+function R.softmax(s, x) return s.log and x:log_softmax(s.d) or x:softmax(s.d) end
+function R.layer_norm(s, x, vars) return x:layer_norm({ x.shape[#x.shape] }, s.w and take(vars, s.w), s.b and take(vars, s.b)) end
+function R.cross_entropy(s, x, vars) return flame.cross_entropy(x, take(vars, s.i), { reduction = s.how }) end
+function R.silu(_, x) return x:silu() end
+function R.cast(s, x) return x:to(s.dtype) end
+local function draw(s)
+  if s.kind == "randint" then return flame.randint(s.shape, 1, 6) end
+  return flame[s.kind](s.shape, { dtype = s.dtype })
+end
+R.rand = draw
+function R.dead(s) draw(s) end
+function R.branch(s, x, vars)
+  if x:item() > s.thr then return take(vars, s.b) + take(vars, s.c) end
+  return take(vars, s.b) - take(vars, s.c)
+end
+function R.set(s, x, vars)
+  local v = s.n
+  if s.b then v = take(vars, s.b) elseif x.dtype == "bool" then v = v ~= 0 end
+  x[s.key] = v
+end
+function R.inplace(s, x, vars)
+  local f = x[s.op .. "_"]
+  local y
+  if s.b then y = f(x, take(vars, s.b)) elseif s.n then y = f(x, s.n) else y = f(x) end
+  if y ~= x then error(s.op .. "_ did not return its handle", 0) end
+end
+function R.del(s, _, vars) vars[s.a] = nil end
+function R.gc(s, _, _, mode)
+  if mode.collector == "stop" then return end
+  if s.how == 1 then collectgarbage() elseif s.how == 2 then collectgarbage("step") else collectgarbage(); collectgarbage() end
+end
+function R.refuse(_, x)
+  local ok, message = pcall(x.add_, x, 1)
+  if ok then error("a write to a view was not refused", 0) end
+  if not tostring(message):find("write to a view", 1, true) then error("refused with: " .. tostring(message), 0) end
+end
+function R.late(s, x, vars)
+  local ok, bad = pcall(function()      -- where the window is cut early, the next op raises
+    return (x:index_select(s.d, flame.tensor({ 1, s.at }, { dtype = "i64" })) * 2):sum()
+  end)
+  if not ok and not tostring(bad):find("out of range", 1, true) then error(bad, 0) end
+  if ok and s.keep then vars.bad[#vars.bad + 1] = bad end
+end
+R["error"] = function(s, x)
+  local tries = {
+    function() return x + flame.zeros(11, 13) + flame.zeros(12, 13) end,
+    function() return x:reshape(97, 89) end,
+    function() return x:sum(9) end,
+    function() return x:matmul(flame.zeros(3, 3, { dtype = "i8" }), 2) end,
+  }
+  if pcall(tries[s.how]) then error("an error was not raised", 0) end
+end
+function R.backward(s, x) x:backward(nil, { retain_graph = s.retain }) end
+
+--- { bytes, shape text, dtype } of a tensor, and its table where 'full'.
+local function snapshot(x, full)
+  local t = { dtype = x.dtype, shape = x.shape, bytes = x:detach():bytes() }
+  if full then t.v = #t.shape == 0 and x:item() or O.numel(t.shape) == 0 and {} or x:totable() end
+  return t
+end
+
+--- Run the steps; log[key] is what was read: a number in order, or "end k", "grad k".
+function P.run(program, mode, full)
+  local vars, log = { bad = {} }, { n = 0 }
+  local before = internal.budget(mode.budget)
+  if mode.collector == "stop" then collectgarbage("stop") else collectgarbage(mode.collector) end
+  flame.seed(program.seed)
+  local ok, message = xpcall(function()
+    for k, s in ipairs(program.steps) do
+      log.step = k
+      if s.f == "read" then
+        log.n = log.n + 1
+        log[log.n] = { k = s.a, step = k, x = snapshot(take(vars, s.a), full) }
+      elseif program.skip and program.skip[s.f] then
+        log.step = k
+      else
+        local y = R[s.f](s, s.a and take(vars, s.a), vars, mode)
+        if y ~= nil then vars[s.o] = y end
+      end
+    end
+    for _, x in ipairs(vars.bad) do
+      local read, why = pcall(x.item, x)
+      if read or not tostring(why):find("out of range", 1, true) then error("a position out of range: " .. tostring(why), 0) end
+    end
+    vars.bad = nil
+    local order = {}
+    for k in pairs(vars) do order[#order + 1] = k end
+    table.sort(order)
+    for _, k in ipairs(order) do
+      log.n = log.n + 1
+      log[log.n] = { k = k, x = snapshot(vars[k], full) }
+    end
+    log.grads = {}
+    for _, s in ipairs(program.steps) do
+      if s.grad and vars[s.o] and vars[s.o].grad then log.grads[s.o] = snapshot(vars[s.o].grad, full) end
+    end
+  end, function(m) return tostring(m) end)
+  for k in pairs(vars) do vars[k] = nil end
+  internal.budget(before)
+  collectgarbage("restart")
+  if not ok then return nil, ("step %d: %s"):format(log.step or 0, message) end
+  return log
+end
+
+-- ---- comparing --------------------------------------------------------------------------------------------
+local UNPACK = { f64 = "<d", f32 = "<f", f16 = "<I2", bf16 = "<I2", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<b", u8 = "<B", bool = "<B" }
+local function is_nan(dtype, v)
+  if dtype == "f16" then return v & 0x7fff > 0x7c00 elseif dtype == "bf16" then return v & 0x7fff > 0x7f80 end
+  return v ~= v
+end
+--- nil, or where two results differ in a bit (NaN payloads apart).
+local function same_bits(a, b)
+  if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then return "another dtype or shape" end
+  if a.bytes == b.bytes then return nil end
+  local size = string.packsize(UNPACK[a.dtype])
+  for i = 1, #a.bytes, size do
+    local p, q = string.unpack(UNPACK[a.dtype], a.bytes, i), string.unpack(UNPACK[a.dtype], b.bytes, i)
+    if a.bytes:sub(i, i + size - 1) ~= b.bytes:sub(i, i + size - 1) and not (is_nan(a.dtype, p) and is_nan(a.dtype, q)) then
+      return ("element %d: %s and %s"):format((i - 1) // size + 1, p, q)
+    end
+  end
+end
+
+--- nil, or where the library's value lies outside the oracle's bounds.
+local function outside(got, want)
+  if got.dtype ~= want.dtype then return ("dtype %s, expected %s"):format(got.dtype, want.dtype) end
+  if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") then
+    return ("shape (%s), expected (%s)"):format(table.concat(got.shape, ","), table.concat(want.shape, ","))
+  end
+  local flat = {}
+  local function walk(t) if type(t) == "table" then for i = 1, #t do walk(t[i]) end else flat[#flat + 1] = t end end
+  walk(got.v)
+  for i, p in ipairs(O.flat(want)) do
+    local y = flat[i]
+    if y == true then y = 1 elseif y == false then y = 0 end
+    local same = y == p[1] or (y ~= y and p[1] ~= p[1]) or p[2] == math.huge
+    if not same and not (type(y) == "number" and math.abs(y - p[1]) <= p[2]) then
+      return ("element %d: %.17g, expected %.17g within %.3g"):format(i, y, p[1], p[2])
+    end
+  end
+end
+
+--- The oracle's values in the order of run's log.
+function P.expect(program)
+  local vars, log, rng = {}, {}, { seed = program.seed, counter = 0 }
+  for _, s in ipairs(program.steps) do
+    if s.f == "read" then log[#log + 1] = vars[s.a].x
+    else O.step(vars, s, rng) end
+  end
+  local order = {}
+  for k in pairs(vars) do order[#order + 1] = k end
+  table.sort(order)
+  for _, k in ipairs(order) do log[#log + 1] = vars[k].x end
+  return log
+end
+
+local function compare_logs(a, b, name)
+  if a.n ~= b.n then return ("%s: %d values read, %d in the first mode"):format(name, b.n, a.n) end
+  for i = 1, a.n do
+    local why = same_bits(a[i].x, b[i].x)
+    if why then return ("%s: variable %d (read %d of %d): %s"):format(name, a[i].k, i, a.n, why) end
+  end
+  for k, x in pairs(a.grads) do
+    local why = b.grads[k] and same_bits(x, b.grads[k]) or not b.grads[k] and "no gradient"
+    if why then return ("%s: gradient of %d: %s"):format(name, k, why) end
+  end
+end
+
+--- Losses of the program with element (k-th) of leaf o moved by h, in unrounded arithmetic.
+local function loss_at(program, o, k, h)
+  local vars, rng, sum = {}, { seed = program.seed, counter = 0 }, 0
+  O.wide = true
+  for _, s in ipairs(program.steps) do
+    if s.f == "backward" then sum = sum + vars[s.a].x.v
+    elseif s.f ~= "read" then
+      O.step(vars, s, rng)
+      if s.o == o and s.f == "leaf" then
+        local t, n = vars[o].x, 0
+        local function walk(v, d)
+          for i = 1, #v do
+            if d == #t.shape then n = n + 1; if n == k then v[i] = v[i] + h end else walk(v[i], d + 1) end
+          end
+        end
+        if #t.shape == 0 then t.v = t.v + h else walk(t.v, 1) end
+      end
+    end
+  end
+  O.wide = false
+  return sum
+end
+--- Gradients against central differences at two widths; where these disagree nothing is asked.
+function P.check_gradients(program, log, r)
+  for _, s in ipairs(program.steps) do
+    local g = s.grad and log.grads[s.o]
+    local n = g and O.numel(s.shape) or 0
+    for _ = 1, math.min(n, 2) do
+      local k = r.int(1, n)
+      local h = 2^-17
+      local d1 = (loss_at(program, s.o, k, h) - loss_at(program, s.o, k, -h)) / (2 * h)
+      local d2 = (loss_at(program, s.o, k, 4 * h) - loss_at(program, s.o, k, -4 * h)) / (8 * h)
+      local size = string.packsize(UNPACK[g.dtype])
+      local got = string.unpack(UNPACK[g.dtype], g.bytes, (k - 1) * size + 1)
+      local loss = math.abs(loss_at(program, s.o, k, 0))
+      local wobble = math.abs(d1 - d2)
+      local tol = (program.float == "f64" and 1e-6 or 2e-3) * (1 + math.abs(d1)) + 20 * wobble + 1e-10 * loss / h
+      P.counts.gradients = (P.counts.gradients or 0) + 1
+      if wobble < 1e-3 * (1 + math.abs(d1)) and math.abs(d1) < 1e4 and not (math.abs(got - d1) <= tol) then
+        return ("gradient of %d, element %d: %.10g, expected %.10g within %.3g"):format(s.o, k, got, d1, tol)
+      end
+    end
+  end
+end
+
+P.counts = {}
+--- nil, or why the program fails. modes: list of { budget =, collector = }.
+function P.check(program, modes, no_oracle)
+  local first, why = P.run(program, modes[1], true)
+  if not first then return ("budget %d, %s: %s"):format(modes[1].budget, modes[1].collector, why) end
+  for i = 2, #modes do
+    local log, message = P.run(program, modes[i])
+    local name = ("budget %d, %s"):format(modes[i].budget, modes[i].collector)
+    if not log then return name .. ": " .. message end
+    local bad = compare_logs(first, log, name)
+    if bad then return bad end
+  end
+  if no_oracle then return nil end
+  for i, want in ipairs(P.expect(program)) do
+    local bad = outside(first[i].x, want)
+    if bad then return ("oracle: variable %d (read %d): %s"):format(first[i].k, i, bad) end
+  end
+  if program.float then return P.check_gradients(program, first, generator(program.seed + 1)) end
+end
+
+-- ---- smaller --------------------------------------------------------------------------------------------------
+local READS = { "a", "b", "c", "i", "w" }
+--- The program without step 'out' and without all that needs what it made.
+local function without_step(program, out)
+  local gone, steps = {}, {}
+  for k, s in ipairs(program.steps) do
+    local drop = k == out
+    for _, name in ipairs(READS) do if gone[s[name]] then drop = true end end
+    for _, v in ipairs(s.list or {}) do if gone[v] then drop = true end end
+    if not drop then steps[#steps + 1] = s
+    elseif s.f ~= "set" and s.f ~= "inplace" and s.f ~= "del" then
+      gone[s.o] = true
+      if s.o2 then gone[s.o2] = true end
+    end
+  end
+  return { seed = program.seed, float = program.float, steps = steps }
+end
+function P.shrink(program, fails)
+  local changed = true
+  while changed do
+    changed = false
+    for k = #program.steps, 1, -1 do
+      if k <= #program.steps then
+        local less = without_step(program, k)
+        local ok, bad = pcall(fails, less)
+        if ok and bad then program, changed = less, true end
+      end
+    end
+  end
+  return program
+end
+
+local function show(v)
+  if type(v) ~= "table" then return type(v) == "string" and ("%q"):format(v) or tostring(v) end
+  local t = {}
+  for i, x in ipairs(v) do t[i] = show(x) end
+  return "{" .. table.concat(t, ", ") .. "}"
+end
+function P.text(program)
+  local lines = { ("-- seed %d%s"):format(program.seed, program.float and ", " .. program.float or "") }
+  for _, s in ipairs(program.steps) do
+    local keys, t = {}, {}
+    for k in pairs(s) do if k ~= "f" then keys[#keys + 1] = k end end
+    table.sort(keys)
+    for _, k in ipairs(keys) do t[#t + 1] = k .. " = " .. show(s[k]) end
+    lines[#lines + 1] = ("{ f = %q, %s },"):format(s.f, table.concat(t, ", "))
+  end
+  return table.concat(lines, "\n")
+end
+return P
