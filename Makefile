@@ -45,7 +45,8 @@ bench: all ## every benchmark in bench/
 docs: all ## write the generated pages of docs/
 	@tools/docs write
 
-golden: all ## write spec/golden/ anew; review the diff
+golden: ## write spec/golden/ anew; review the diff
+	@tools/build release all specs
 	@tools/golden build
 
 gpu: ## specs and benchmarks on this machine's GPU

@@ -55,6 +55,7 @@ describe("a call with strange arguments", function()
     for _, nf in ipairs(functions()) do
       local name, f = nf[1], nf[2]
       if not skip[name] then
+        if os.getenv("FLAME_BORDER_TRACE") then io.stderr:write(name, "\n") end
         for i = 1, #odd do
           for form = 1, 3 do
             local ok, e
@@ -372,7 +373,10 @@ describe("callbacks", function()
     pcall(loss.backward, loss)
     x, loss, y = net(function() x:free() loss:free() y:free() collectgarbage() end)
     pcall(loss.backward, loss)
-    x, loss = net(function(g) (flame.ones(2):requires_grad_(true) * 3):sum():backward() return g * 2 end)
+    x, loss = net(function(g)
+      flame.enable_grad(function() (flame.ones(2):requires_grad_(true) * 3):sum():backward() end)
+      return g * 2
+    end)
     loss:backward()
     assert.same({ 16, 16, 16 }, x.grad:totable())
     x, loss = net(function() loss:backward() end)
@@ -425,7 +429,7 @@ describe("the library's own tables", function()
   it("do not let a script reach a tensor's metatable", function()
     local x = flame.ones(1)
     assert.is_false(getmetatable(x))
-    error_of(setmetatable, x, {})
+    assert.is_false(pcall(setmetatable, x, {}))
     local meta = debug.getmetatable(x)
     meta.__gc(x)                              -- by the debug library alone
     meta.__gc(x)
@@ -442,16 +446,16 @@ describe("an error", function()
     local nn, optim = require "flame.nn", require "flame.optim"
     local layer = nn.Linear(4, 2)
     local at = debug.getinfo(1, "l").currentline + 1
-    local e = error_of(function() return layer(flame.ones(3, 5)) end)
+    local e = error_of(function() local y = layer(flame.ones(3, 5)) return y end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     at = debug.getinfo(1, "l").currentline + 1
-    e = error_of(function() return nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4)) end)
+    e = error_of(function() local y = nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(9, 1) }(flame.ones(2, 4)) return y end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     at = debug.getinfo(1, "l").currentline + 1
-    e = error_of(function() return optim.SGD({ 1 }, { lr = 0.1 }) end)
+    e = error_of(function() local o = optim.SGD({ 1 }, { lr = 0.1 }) return o end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     at = debug.getinfo(1, "l").currentline + 1
-    e = error_of(function() return flame.load("/nonexistent/file.safetensors") end)
+    e = error_of(function() local t = flame.load("/nonexistent/file.safetensors") return t end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
   end)
   it("in a user's module names the module's line", function()

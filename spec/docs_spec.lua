@@ -4,7 +4,8 @@
 --         print(x.shape[1])        --> 2
 --     or, for several lines of output, the comment lines "--> …" below it. Blanks count as
 --     one, "…" in a comment stands for anything. A block marked "lua norun" is a fragment:
---     it must compile, no more;
+--     it must compile, no more. What stands in ```plan blocks must be among what the program
+--     writes to the standard error (plans, with flame.debug(1));
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
@@ -127,6 +128,11 @@ local function run_page(page, text)
   local printed = printed_by(folder .. "/printed")
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)
+  for _, block in ipairs(blocks_of(text)) do
+    local plan = table.concat(block.lines, "\n")
+    assert(block.kind ~= "plan" or said:find(plan, 1, true),
+      ("%s:%d: this is not printed, but:\n%s"):format(page, block.first, said))
+  end
   for line, comments in pairs(wanted) do
     local got = printed[line] or {}
     local expected, actual = squeeze(table.concat(comments, " ")), squeeze(table.concat(got, " "))

@@ -63,6 +63,26 @@ local function options(op, given, known)
 end
 internal.options = options
 
+--- What PyTorch gives a default: by position in the order of 'names', or in one table at the end.
+local function defaults(op, names, known, ...)
+  local given, o = table.pack(...), nil
+  for i = 1, given.n do
+    if type(given[i]) == "table" then
+      for k = i + 1, given.n do
+        if given[k] ~= nil then fail(op, "the options table comes last") end
+      end
+      o, given.n = given[i], i - 1
+      break
+    end
+  end
+  o = options(op, o, known)
+  for i = 1, given.n do
+    if given[i] ~= nil then o[names[i]] = given[i] end
+  end
+  return o
+end
+internal.defaults = defaults
+
 --- Position of an axis, 1 to rank.
 local function axis_of(op, x, d)
   local n = math.max(x.ndim, 1)

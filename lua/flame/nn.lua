@@ -20,14 +20,14 @@ function nn.Parameter(x, requires_grad)
   if x.requires_grad and not x.is_leaf then x = x:detach() end
   if requires_grad ~= false then x:requires_grad_(true) end
   kinds[x] = "parameter"
-  return x
+  return flame.internal.hold(x)                        -- no scope closes it
 end
 
 --- Marks a tensor as part of a module's state that is not trained.
 ---@param x flame.Tensor
 function nn.Buffer(x)
   kinds[x] = "buffer"
-  return x
+  return flame.internal.hold(x)
 end
 
 -- ---- Module ------------------------------------------------------------------------------

@@ -103,7 +103,10 @@ function Optimizer:step()
           self.update(group, p, g, state)
           changed[#changed + 1] = p
           for _, value in pairs(state) do
-            if type(value) == "userdata" then changed[#changed + 1] = value end
+            if type(value) == "userdata" then
+              if state.step == 1 then flame.internal.hold(value) end      -- no scope closes it
+              changed[#changed + 1] = value
+            end
           end
         end
       end
@@ -148,7 +151,7 @@ function Optimizer:load_state_dict(saved)
       if state then
         local copy = {}
         for key, value in pairs(state) do
-          copy[key] = type(value) == "userdata" and value:to(p.device):clone() or value
+          copy[key] = type(value) == "userdata" and flame.internal.hold(value:to(p.device):clone()) or value
         end
         self.state[p] = copy
       end

@@ -52,7 +52,10 @@ def unary(scale):
         forms = ["x:%s()" % name, "flame.%s(x)" % name]
         for k in range(int(14 * scale)):
             dtype = R.choice(["f32", "f32", "f64", "f64", "f64", "f16", "bf16"])
-            Sample(name, forms[k % 2], fn, T(shape(), dtype, lo, hi))
+            if name == "hardswish" and dtype in HALVES:
+                continue                                     # the bounds, where PyTorch changed its mind
+            rough = name in ("lgamma", "digamma")        # torch's trigamma is good to 1e-10
+            Sample(name, forms[k % 2], fn, T(shape(), dtype, lo, hi), second=not rough, tol=2000 if rough and dtype == "f64" else 1)
         if name in ON_INTEGERS:
             for dtype in INTS + ("bool",):
                 if dtype == "bool" and name in "neg sign square floor ceil round trunc relu abs".split():
@@ -61,7 +64,7 @@ def unary(scale):
                 lo_int = 1 if name in ("log", "rsqrt", "sqrt", "reciprocal") else -3
                 Sample(name + " int", forms[0], f, T(shape(), dtype, lo_int, 4))
         for dtype in ("f32", "f64"):
-            keep = [v for v in SPECIAL if not (name in POSITIVE_ONLY and abs(v) > 100)]
+            keep = [v for v in SPECIAL if not (name in POSITIVE_ONLY and abs(v) > 100) and not (name == "sign" and v != v)]
             Sample(name + " special", forms[0], fn, G(torch.tensor(keep, dtype=DTYPES[dtype])), grad=False, native=True,
                    tol=3)
     grads = "neg abs sqrt square exp log relu sigmoid tanh leaky_relu elu selu celu gelu silu softplus hardtanh relu6 logsigmoid softsign hardsigmoid reciprocal sign".split()
@@ -235,7 +238,7 @@ def ties(scale):
            G(torch.tensor([0., 2., -1., 2., 3., -1., NAN, INF, 0., 0., 1., 1 / 3]).double()))
     for e in (0, 1, 2, 3, 0.5, -1, -2, 2.5):
         Sample("pow number special", "x ^ %r" % e, lambda x, e=e: x ** e, G(torch.tensor([0., 1., 2., -1., -2., 4.]).double()))
-        Sample("pow number special", "%r ^ x" % abs(e), lambda x, e=abs(e): e ** x, G(torch.tensor([0., 1., 2., -1., -2., 4.]).double()))
+        Sample("pow number special", "%r ^ x" % abs(e), lambda x, e=abs(e): e ** x, G(torch.tensor([0., 1., 2., -1., -2., 4.]).double()), second=e != 0)
     for n, z in ((-7, 2), (7, -2), (-7, -2), (7, 2)):
         Sample("signs of // and %", "return x // %d, x %% %d, x:fmod(%d)" % (z, z, z),
                lambda x, z=z: (torch.div(x, z, rounding_mode="floor"), torch.remainder(x, z), torch.fmod(x, z)),

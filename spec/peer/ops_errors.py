@@ -102,11 +102,11 @@ def make(_):
     refuse("local t = x:clone(); t[{1, {}}] = y; return t", None, X, ([2], "f32"))
     refuse("local t = x:clone(); t[1] = 'a'; return t", None, X)
     refuse("local t = x:clone(); t[{1, 4}] = 1; return t", None, X)
-    refuse("x:int()[1][1] = 2", None, X)
+    refuse("local t = x:int(); t[1][1] = 2; return t", None, X)
     refuse("local t = y:clone(); t[1] = 1.5; return t", None, X, ([2], "i32"))
     refuse("local t = x:clone(); t[1][1] = 2; return t", None, X)
     refuse("local t = x:clone(); t[y] = z; return t", lambda x, y, z: x.index_put((y * 0,), z), X, ([2], "i64"), ([3, 3], "f32"))
-    refuse("x + 2^70", None, ([2], "i32"))
+    refuse("x + (1 << 40)", None, ([2], "i32"))
     refuse("x + 300", None, ([2], "u8"))
     for d in ("i32", "bool"):
         refuse("x:mean()", lambda x: x.mean(), ([3], d))

@@ -113,7 +113,7 @@ def reads(scale):
         m = R.randint(1, len(s))
         mask = values(s[:m], "bool")
         Sample("x[mask]", "x[y]", lambda x, y: x[y], T(s, d), G(mask))
-        Sample("masked_select", "x:masked_select(y)", torch.masked_select, T(s, d), T(s[len(s) - m:], "bool"))
+        Sample("masked_select", "x:masked_select(y)", lambda x, y: torch.masked_select(x.contiguous(), y), T(s, d), T(s[len(s) - m:], "bool"))
         Sample("masked_fill", "x:masked_fill(y, 2)", lambda x, y: x.masked_fill(y, 2), T(s, d), T(s[len(s) - m:], "bool"))
         Sample("masked_fill", "x:masked_fill(y, z)", lambda x, y, z: x.masked_fill(y, z), T(s, d), T(s, "bool"), T([], d))
         Sample("nonzero", "x:nonzero()", lambda x: x.nonzero() + 1, T(s, "i32", -1, 1))

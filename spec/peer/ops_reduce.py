@@ -62,7 +62,8 @@ def reductions(scale):
                     continue
             text = text if text == "" else text
             form = "x:%s(%s)" % (name, text) if R.random() < 0.7 else "flame.%s(x%s)" % (name, text and ", " + text)
-            Sample(name, form, lambda x, fn=fn, axes=axes, keep=keep: fn(x, axes, keep), T(s, d), tol=2)
+            Sample(name, form, lambda x, fn=fn, axes=axes, keep=keep: fn(x, axes, keep),
+                   T(s, d, expand=name not in ("var", "std")), tol=2)
         if name in ("var", "std", "mean", "logsumexp"):
             if name != "logsumexp":
                 for d in INTS + ("bool",):

@@ -127,12 +127,13 @@ def G(tensor, track=True):
 class Sample:
     """op: its row in the table. lua: an expression over x, y, z, w, u; or statements with
     'return'. fn: the same with torch. grad: compare gradients. native: the reference is torch
-    in the sample's own dtype alone (ops that jump). raises: both must (None: as torch does)."""
+    in the sample's own dtype alone (ops that jump). raises: both must (None: as torch does).
+    second: compare second derivatives of some; False where torch's are rough."""
 
-    def __init__(self, op, lua, fn, *ins, grad=True, native=False, raises=None, tol=1.0, inplace=False):
+    def __init__(self, op, lua, fn, *ins, grad=True, native=False, raises=None, tol=1.0, second=True):
         self.op, self.lua, self.fn, self.ins = op, lua, fn, ins
-        self.grad, self.native, self.raises, self.tol, self.inplace = grad, native, raises, tol, inplace
-        self.second = grad and all(i.base.dtype == torch.float64 for i in ins if i.base.is_floating_point()) \
+        self.grad, self.native, self.raises, self.tol = grad, native, raises, tol
+        self.second = second and grad and all(i.base.dtype == torch.float64 for i in ins if i.base.is_floating_point()) \
             and R.random() < 0.25
         ALL.append(self)
 

@@ -237,6 +237,7 @@ static flame_status step(walk *w, item *it) {
   }
   if (e == FLAME_OK) e = arrive(w, it, g);
   if (e == FLAME_OK && !n->entry->leaf && it->wanted) e = run_rule(w, it, g);
+  if (e == FLAME_OK && c->anomaly && c->up && c->up->anomaly) e = c->up->anomaly(c, mark);
   fl_scope_end(c, mark);
   fl_node_drop(g);
   return e;

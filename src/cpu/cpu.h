@@ -84,7 +84,7 @@ typedef struct fl_red {
 typedef struct fl_access_info {
   fl_walk w1, w0;                     /* over points in tile order; over kept indices */
   int64_t low, high;                  /* elements reached, from the operand's first */
-  uint8_t used;                       /* has memory: an IOTA's map has none */
+  uint8_t used;                       /* 1 read, 2 written, 0 without memory (an IOTA's map) */
 } fl_access_info;
 
 typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;

@@ -244,6 +244,44 @@ static void map_unit(tile *t, int64_t unit) {
   }
 }
 
+/* Ask for the lines of a box's operand ahead: neither hardware nor store buffers see that far. */
+static void touch_box(tile *t, int operand, int write) {
+  const int size = fl_dtype_size(t->g->k->operand[operand].dtype);
+  const view v = view_of(t, operand, 1);
+  const uintptr_t base = (uintptr_t)origin(t, operand, &v);
+  const int inner = v.w->stride[0] == 1 || v.w->stride[0] == -1 ? 0 : 1;
+  const int64_t step = 64 / size;
+  for (int64_t i = 0; i < v.w->size[!inner]; i++)
+    for (int64_t j = 0; j < v.w->size[inner]; j += step) {
+      const void *p = (const void *)(base + (uintptr_t)((i * v.w->stride[!inner] + j * v.w->stride[inner]) * size));
+      if (write) __builtin_prefetch(p, 1);
+      else __builtin_prefetch(p, 0);
+    }
+}
+
+typedef struct box_span { int64_t a0, a1, b0, b1; } box_span;
+
+/* Tile i of a unit's span; 0: there is none. */
+static int box_tile(tile *t, const box_span *s, int64_t i) {
+  const fl_prog *g = t->g;
+  const int a = g->box_dim, b = g->box_last;
+  const int64_t across = (s->b1 - s->b0 + g->width - 1) / g->width;
+  t->corner[a] = s->a0 + i / across * g->batch;
+  t->corner[b] = s->b0 + i % across * g->width;
+  if (t->corner[a] >= s->a1) return 0;
+  t->rows = least(g->batch, s->a1 - t->corner[a]);
+  t->cols = least(g->width, s->b1 - t->corner[b]);
+  t->n1 = t->rows * t->cols;
+  return 1;
+}
+
+static void touch_boxes(tile *t, const box_span *s, int64_t i) {
+  const fl_kernel *k = t->g->k;
+  if (!box_tile(t, s, i)) return;
+  for (int o = 0; o < k->noperand; o++)
+    if (t->g->access[o].used && k->operand[o].gstride == 0) touch_box(t, o, t->g->access[o].used > 1);
+}
+
 /* A unit is FL_BOX_TILES x FL_BOX_TILES tiles of two dims: few pages, each well used. */
 static void box_unit(tile *t, int64_t unit) {
   const fl_prog *g = t->g;
@@ -257,15 +295,15 @@ static void box_unit(tile *t, int64_t unit) {
     t->corner[d] = rest % k->size[d];
     rest /= k->size[d];
   }
-  const int64_t a0 = unit / across % down * high, b0 = unit % across * wide;
-  const int64_t a1 = least(a0 + high, k->size[a]), b1 = least(b0 + wide, k->size[b]);
-  for (t->corner[a] = a0; t->corner[a] < a1; t->corner[a] += g->batch)
-    for (t->corner[b] = b0; t->corner[b] < b1; t->corner[b] += g->width) {
-      t->rows = least(g->batch, a1 - t->corner[a]);
-      t->cols = least(g->width, b1 - t->corner[b]);
-      t->n1 = t->rows * t->cols;
-      run(t, &g->sec[FL_SEC_FULL(0)]);
-    }
+  box_span s = { .a0 = unit / across % down * high, .b0 = unit % across * wide };
+  s.a1 = least(s.a0 + high, k->size[a]);
+  s.b1 = least(s.b0 + wide, k->size[b]);
+  touch_boxes(t, &s, 0);
+  for (int64_t i = 0; ; i++) {
+    touch_boxes(t, &s, i + 1);
+    if (!box_tile(t, &s, i)) return;
+    run(t, &g->sec[FL_SEC_FULL(0)]);
+  }
 }
 
 /* A tile's rows are kept indices (ROW) or outer ones, of 'columns' kept indices each (COL). */

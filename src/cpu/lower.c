@@ -268,6 +268,11 @@ static void emit_round(lower *b, int sec, int level, uint16_t v, int dtype) {
                          .fn.move = b->g->vm->round[dtype] });
 }
 
+/* Is the result one of the operands, as rounded as they are? A scalar is not. */
+static int only_selects(const fl_kernel *k, const fl_instr *x) {
+  return x->op == FL_OP_where && k->instr[x->b].code != FL_I_SCALAR && k->instr[x->c].code != FL_I_SCALAR;
+}
+
 /* TEST results need no rounding, nor does what only selects. bool's complement is 'not'. */
 static void emit_op(lower *b, int sec, int level, int i) {
   const fl_instr *x = &b->k->instr[i];
@@ -284,7 +289,7 @@ static void emit_op(lower *b, int sec, int level, int i) {
   if (n > 1) y.b = use(b, sec, x->b, level, uni, 1);
   if (n > 2) y.c = use(b, sec, x->c, level, uni, 2);
   push(b, sec, y);
-  if (info->kind != FL_KIND_TEST && op != FL_OP_where && op != FL_OP_logical_not)
+  if (info->kind != FL_KIND_TEST && !only_selects(b->k, x) && op != FL_OP_logical_not)
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
@@ -399,7 +404,7 @@ static void emit_store(lower *b, int sec, int s, int level) {
   const fl_store *st = &b->k->store[s];
   const fl_operand *o = &b->k->operand[st->operand];
   if (o->dtype != b->k->instr[st->value].dtype) b->bad = 1;
-  b->g->access[st->operand].used = 1;
+  b->g->access[st->operand].used = 2;
   push(b, sec, (fl_vop){ .code = FL_V_STORE, .level = (uint8_t)level, .reg = o->dtype,
                          .a = use(b, sec, st->value, level, NULL, 0), .arg = (uint16_t)s,
                          .fn.store = b->g->vm->store[o->dtype] });

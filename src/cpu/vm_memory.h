@@ -8,16 +8,11 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define FN(name) JOIN(name, NAME)
 
-/* A box with the short steps along its first dim: those inside, so that each line is met once.
-** The lines of columns to come, in this tile or the next, are asked for ahead. */
+/* A box with the short steps along its first dim: those inside, so that each line is met once. */
 static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
-  for (int64_t j = 0; j < cols; j++) {
-    for (int64_t i = 0; i < rows; i += 64 / (int64_t)sizeof(S))
-      __builtin_prefetch((const void *)((uintptr_t)s + (uintptr_t)((i * a + (j + 16) * b) * (int64_t)sizeof(S))));
-    if (a == 1) for (int64_t i = 0; i < rows; i++) y[i * cols + j] = (T)FROM(s[i + j * b]);
-    else for (int64_t i = 0; i < rows; i++) y[i * cols + j] = (T)FROM(s[i * a + j * b]);
-  }
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t i = 0; i < rows; i++) y[i * cols + j] = (T)FROM(s[i * a + j * b]);
 }
 
 static void FN(store_box)(S *s, const T *x, const fl_walk *w) {

@@ -120,7 +120,8 @@ void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
 /* ---- contexts --------------------------------------------------------------------------------- */
 
 static const fl_upcalls calls = {
-  .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .device_alloc = device_alloc,
+  .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
+  .device_alloc = device_alloc,
   .device_free = device_free, .upload = upload, .download = download,
 };
 

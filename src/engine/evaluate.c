@@ -199,12 +199,12 @@ static int intact(const fl_plan *p, int32_t done) {
 
 /* Store what steps below 'done' have completed and 'tainted' does not touch, in recorded
 ** order, so that inputs outlive their consumers. The rest fails with 'why', but for two: a
-** write that was not run leaves its target with the old bytes, and where a check failed before
-** any effect, values that do not rest on it stay PENDING. The program's nodes may be gone
-** afterwards. */
-static void settle_run(run *r, int32_t done, const char *why, uint32_t site, const uint8_t *tainted) {
+** write that was not run leaves its target with the old bytes, and where a check failed or an
+** interrupt came ('cut') before any effect, values that do not rest on the check stay PENDING.
+** The program's nodes may be gone afterwards. */
+static void settle_run(run *r, int32_t done, const char *why, uint32_t site, const uint8_t *tainted, int cut) {
   fl_program *p = &r->program;
-  const int later = tainted && intact(r->plan, done);
+  const int later = (tainted || cut) && intact(r->plan, done);
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
     fl_node *n = p->nodes.at[i];
@@ -212,11 +212,11 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, con
     if (n->base) {
       if (!p->live.at[i] && !r->plan->live[i]) continue;
       if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
-      else if (why && (!later || tainted[i])) fl_node_fail(n, why, site);
+      else if (why && !(later && !(tainted && tainted[i]))) fl_node_fail(n, why, site);
       continue;
     }
     const int have = is_out && r->plan->out[k].step < done && !(tainted && tainted[i]);
-    const int wait = later && !tainted[i];
+    const int wait = later && !(tainted && tainted[i]);
     if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
     else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
@@ -277,8 +277,11 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (fault.site >= 0 && !tainted) done = 0;
   const size_t tainted_bytes = (size_t)r->program.nodes.n + 1;
   note_refused(c, r, tainted);
-  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, tainted);
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, tainted,
+             s == FLAME_INTERRUPTED && (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));
+  if (s == FLAME_INTERRUPTED) c->cut = c->win.live;
   fl_free(&c->mem, tainted, tainted ? tainted_bytes : 0);
+  if (s != FLAME_OK) fl_tensors_recover(c);
   return s;
 }
 
@@ -379,7 +382,9 @@ flame_status fl_evaluate_all(flame_context *c) {
     if (!pending_on(c, d)) continue;
     const flame_status e = run_window(c, d, &effects);
     if (s == FLAME_OK) s = e;
+    if (e == FLAME_INTERRUPTED) break;
   }
+  if (s != FLAME_INTERRUPTED) c->cut = 0;
   fl_window_compact(c);
   return s;
 }
@@ -402,7 +407,9 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   const fl_error before = c->err;
   int effects = 0;
   collect_before(c);
-  s = n->state == FL_PENDING ? run_window(c, n->device, &effects) : FLAME_OK;
+  if (n->state != FL_PENDING) s = FLAME_OK;
+  else if (c->cut) s = run_with_retry(c, n->device, &n, 1, &effects);
+  else s = run_window(c, n->device, &effects);
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && s != FLAME_INTERRUPTED && !c->dead) {
     c->err = before;                       /* the rest may be impossible: this alone, then */
     s = run_with_retry(c, n->device, &n, 1, &effects);

@@ -78,7 +78,10 @@ double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, doub
 const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name) {
   if (lua_type(L, i) != LUA_TSTRING) fl_lua_fail(L, op, "%s must be a string, got %s", name,
       found(L, i));
-  return lua_tostring(L, i);
+  size_t n = 0;
+  const char *s = lua_tolstring(L, i, &n);
+  if (strlen(s) != n) fl_lua_fail(L, op, "%s has a zero byte in it", name);
+  return s;
 }
 
 int fl_arg_dtype(lua_State *L, int i, const char *op) {
@@ -89,6 +92,16 @@ int fl_arg_dtype(lua_State *L, int i, const char *op) {
   return d;
 }
 
+/* A device that is not there is told where it is named, not where a value is read. */
+static void need_cuda(lua_State *L, fl_lua *b, int ordinal) {
+  char reason[200] = "";
+  const int n = fl_cuda_count(reason, sizeof reason);
+  if (n > ordinal) return;
+  if (n > 0) FL_FAIL(b->c, FLAME_NO_DEVICE, "cuda", "there is no cuda:%d, the last is cuda:%d", ordinal, n - 1);
+  else FL_FAIL(b->c, FLAME_NO_DEVICE, "cuda", "%s", reason[0] ? reason : "no device");
+  fl_lua_raise(L, b);
+}
+
 int fl_arg_device(lua_State *L, int i, const char *op) {
   fl_lua *b = self_of(L);
   const char *name = fl_arg_string(L, i, op, "device");
@@ -96,6 +109,7 @@ int fl_arg_device(lua_State *L, int i, const char *op) {
   fl_error_clear(&b->c->err);
   const int d = fl_device_index(b->c, name);
   if (d < 0) fl_lua_raise(L, b);
+  if (d > 0 && !((const fl_engine *)b->c->engine)->open[d]) need_cuda(L, b, d - 1);
   return d;
 }
 

@@ -126,6 +126,7 @@ static inline fl_node *node_of(fl_lua *b, const fl_box *x) {
 
 /* Fill 'out' with a handle on n and leave; raises when n is NULL. Returns 1. */
 static inline int fl_lua_leave(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n) {
+  if (b->c->anomaly && n != NULL && b->c->up->anomaly(b->c, mark) != FLAME_OK) n = NULL;
   out->t = fl_tensor_new(b->c, n);
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
@@ -138,6 +139,7 @@ static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_bo
 }
 /* Leave without a result; raises unless e is FLAME_OK. */
 static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
+  if (b->c->anomaly && e == FLAME_OK) e = b->c->up->anomaly(b->c, mark);
   fl_scope_end(b->c, mark);
   return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
 }

@@ -140,7 +140,7 @@ static int make_from_bytes(lua_State *L) {
   fl_sizes s;
   size_t n = 0;
   fl_arg_count(L, 4, "from_bytes");
-  fl_arg_string(L, 1, "from_bytes", "bytes");
+  if (lua_type(L, 1) != LUA_TSTRING) fl_arg_string(L, 1, "from_bytes", "bytes");
   const char *data = lua_tolstring(L, 1, &n);
   fl_arg_sizes(L, 2, 2, "from_bytes", 0, &s);
   const int dtype = fl_arg_dtype(L, 3, "from_bytes");

@@ -312,7 +312,11 @@ static int s_flip(lua_State *L) {
   fl_sizes s;
   uint32_t axes = 0;
   fl_arg_sizes(L, 2, lua_gettop(L), "flip", INT8_MIN, &s);
-  for (int k = 0; k < s.n; k++) axes |= 1u << fl_axis_checked(L, s.at[k], l->rank, "flip");
+  for (int k = 0; k < s.n; k++) {
+    const uint32_t bit = 1u << fl_axis_checked(L, s.at[k], l->rank, "flip");
+    if (axes & bit) fl_lua_fail(L, "flip", "axis %lld is named twice", (long long)s.at[k]);
+    axes |= bit;
+  }
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);

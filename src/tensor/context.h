@@ -37,6 +37,8 @@ typedef struct fl_upcalls {
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);
+  /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
+  flame_status (*anomaly)(struct flame_context *c, int64_t mark);
 } fl_upcalls;
 
 /* What the binding gives the engine (NULL: none). */
@@ -65,6 +67,7 @@ typedef struct flame_context {
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* nodes in the window that force an evaluation */
+  int64_t cut;                   /* nodes that an interrupted run left in it: values are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
   uint8_t dead;                  /* a device was lost: err is the first cause, for ever */

@@ -120,9 +120,12 @@ fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout 
   }
   if (many) n->in = many;
   n->nin = (uint8_t)nin;
+  n->checks = op == FL_OP_index;
   for (int i = 0; i < nin; i++) {
     n->in[i] = in[i];
-    if (in[i]) in[i]->uses++;
+    if (!in[i]) continue;
+    in[i]->uses++;
+    n->checks |= in[i]->state == FL_PENDING && in[i]->checks;
   }
   enter_window(c, n);
   return n;
@@ -166,6 +169,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
   } else {
     n->base = parent->base ? parent->base : parent;
     n->base->uses++;
+    n->checks = n->base->checks;
     enter_window(n->ctx, n);
   }
   if (track && !fl_entry_attach(n)) return 0;
@@ -253,6 +257,12 @@ static void forget_home(fl_node *n) {
   fl_buffer_release(n->ctx, b);
 }
 
+static void forget_before(fl_node *n) {
+  fl_node *b = n->before;
+  n->before = NULL;
+  if (b) fl_node_drop(b);
+}
+
 static int keeps_inputs(const fl_node *n) {
   return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
 }
@@ -271,6 +281,7 @@ static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
   n->state = (uint8_t)state;
   forget_home(n);
+  if (state != FL_FAILED) forget_before(n);
   if (n->base) {
     fl_node *base = n->base;
     n->base = NULL;
@@ -295,6 +306,7 @@ static void drop_value(fl_node *n) {
 static void destroy(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->entry) fl_entry_detach(n);
+  forget_before(n);
   fl_node_forget_inputs(n);
   fl_layout_release(&c->layouts, n->layout);
   fl_layout_release(&c->layouts, n->shape);

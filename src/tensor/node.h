@@ -72,6 +72,7 @@ typedef struct fl_node {
   uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
+  uint8_t checks;             /* PENDING: an index that may be out of range is in its making */
   uint8_t named;              /* a handle has named it: a write may not take it over */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
   uint32_t site, failed_site; /* script line that recorded it; FAILED: whose failure it is */
@@ -89,6 +90,8 @@ typedef struct fl_node {
   fl_buffer *buffer;          /* STORED (a reference) */
   struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
+  struct fl_node *before;     /* PENDING or FAILED write without a home whose value may fail: what the
+                                 target was before, held; it is that again after a failure */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
 } fl_node;

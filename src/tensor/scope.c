@@ -58,7 +58,7 @@ static void flush(flame_context *c) {
 }
 
 int64_t fl_enter(flame_context *c) {
-  if (c->win.live >= c->budget && c->win.live > 0 && !c->flushing && !c->evaluating &&
+  if (c->win.live >= c->budget + c->cut && c->win.live > 0 && !c->flushing && !c->evaluating &&
       c->up && c->up->evaluate_all)
     flush(c);
   return fl_scope_begin(c);
