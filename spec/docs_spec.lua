@@ -113,6 +113,10 @@ local function agrees(wanted, text)
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
+-- The defaults of a newcomer; and sanitizers let an allocation beyond all bounds fail, as malloc does.
+local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
+  'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
+
 local function run_page(page, text)
   local code, wanted = program_of(text)
   if #code == 0 then return end
@@ -123,8 +127,7 @@ local function run_page(page, text)
   local f = assert(io.open(folder .. "/" .. name, "wb"))
   f:write(preamble, table.concat(code, "\n"), "\n")
   f:close()
-  local said, ok = output_of(("cd %s && FLAME_DEVICE=cpu FLAME_DEBUG=0 LUA_INIT= %s %s 2>&1"):format(quote(folder),
-    quote(interpreter), quote(name)))
+  local said, ok = output_of(("cd %s && %s %s %s 2>&1"):format(quote(folder), environment, quote(interpreter), quote(name)))
   local printed = printed_by(folder .. "/printed")
   os.execute("rm -rf " .. quote(folder))
   assert(ok, page .. " fails:\n" .. said)

@@ -161,8 +161,9 @@ local function random(rng, kind, shape, dtype)
     if wide then return ((w[k] << 32 | w[k + 1]) >> 11) * 2^-53, 0 end
     if kind == "rand" then return (w[i % 4] >> 8) * 2^-24, 0 end
     local a, turn = w[i % 4 // 2 * 2], 2 * math.pi * w[i % 4 // 2 * 2 + 1] * 2^-32
-    local y = math.sqrt(-2 * math.log((a + 0.5) * 2^-32)) * (i % 2 == 0 and math.cos(turn) or math.sin(turn))
-    return O.round("f32", y), 2^-20 * (1 + math.abs(y))
+    local radius = math.sqrt(-2 * math.log((a + 0.5) * 2^-32))           -- near 0 by the width of f32 below 1
+    local y = radius * (i % 2 == 0 and math.cos(turn) or math.sin(turn))
+    return O.round("f32", y), 2^-20 * (1 + math.abs(y)) + 2^-23 / radius
   end)
 end
 

@@ -119,12 +119,19 @@ unary("hardswish", function(x) return x * inside(x + 3, 0, 6) / 6 end)
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
 def("leaky_relu", 2, function(x, slope)
-  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * (slope or 0.01))
+  local o = defaults("leaky_relu", { "negative_slope" }, { negative_slope = 0.01 }, slope)
+  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * o.negative_slope)
 end, "e")
-def("elu", 2, function(x, alpha) return bent(need_tensor("elu", "x", x), alpha or 1, 1) end, "e")
-def("celu", 2, function(x, alpha) return bent(need_tensor("celu", "x", x), alpha or 1, alpha or 1) end, "e")
+def("elu", 2, function(x, alpha)
+  return bent(need_tensor("elu", "x", x), defaults("elu", { "alpha" }, { alpha = 1 }, alpha).alpha, 1)
+end, "e")
+def("celu", 2, function(x, alpha)
+  alpha = defaults("celu", { "alpha" }, { alpha = 1 }, alpha).alpha
+  return bent(need_tensor("celu", "x", x), alpha, alpha)
+end, "e")
 def("hardtanh", 3, function(x, low, high)
-  return inside(need_tensor("hardtanh", "x", x), low or -1, high or 1)
+  local o = defaults("hardtanh", { "min_val", "max_val" }, { min_val = -1, max_val = 1 }, low, high)
+  return inside(need_tensor("hardtanh", "x", x), o.min_val, o.max_val)
 end, "e")
 
 --- The forms with parameters of functions that C has without: called from there.
@@ -141,12 +148,13 @@ function internal.round(x, o)
   local scale = 10.0 ^ need_int("round", "decimals", o.decimals)
   return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
 end
-def("nan_to_num", 2, function(x, o)
+def("nan_to_num", 4, function(x, nan, posinf, neginf)
   need_tensor("nan_to_num", "x", x)
   if not is_float(x) then return x:clone() end
   local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
     bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype]
-  o = options("nan_to_num", o, { nan = 0.0, posinf = largest, neginf = -largest })
+  local o = defaults("nan_to_num", { "nan", "posinf", "neginf" },
+    { nan = 0.0, posinf = largest, neginf = -largest }, nan, posinf, neginf)
   local y = where(x:isnan(), o.nan, x)
   y = where(x:eq(math.huge), o.posinf, y)
   return where(x:eq(-math.huge), o.neginf, y)
@@ -298,6 +306,7 @@ internal.root = root
 
 def("norm", 4, function(x, p, d, o)
   need_tensor("norm", "x", x)
+  if type(o) == "boolean" then o = { keepdim = o } end
   if not is_float(x) then fail("norm", "x is %s, need a float", x.dtype) end
   if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
   if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
@@ -370,34 +379,55 @@ local function axis_and_options(op, x, d, o, known)
   return axis_of(op, x, d or -1), options(op, o, known)
 end
 local function argsort(x, d, o)
+  if type(o) == "boolean" then o = { descending = o } end
   d, o = axis_and_options("argsort", x, d, o, { descending = false })
   if x.ndim == 0 then return flame.ones({}, { dtype = "i64", device = x.device }) end
   return sorted_positions(x, d, o.descending)
 end
 def("argsort", 3, argsort)
 def("sort", 3, function(x, d, o)
+  if type(o) == "boolean" then o = { descending = o } end
   d, o = axis_and_options("sort", x, d, o, { descending = false })
   if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
   local at = sorted_positions(x, d, o.descending)
   return x:gather(d, at), at
 end)
-def("topk", 4, function(x, k, d, o)
-  d, o = axis_and_options("topk", x, d, o, { largest = true })
+def("topk", 5, function(x, k, d, o, sorted)
+  if type(o) == "boolean" then o = { largest = o, sorted = sorted } end
+  d, o = axis_and_options("topk", x, d, o, { largest = true, sorted = true })
   k = need_int("topk", "k", k)
   if k > x.shape[d] then fail("topk", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
   local at = sorted_positions(x, d, o.largest):narrow(d, 1, k):contiguous()
   return x:gather(d, at), at
 end)
-def("kthvalue", 3, function(x, k, d)
-  d = axis_of("kthvalue", need_tensor("kthvalue", "x", x), d or -1)
+def("kthvalue", 4, function(x, k, d, o)
+  if type(o) == "boolean" then o = { keepdim = o } end
+  d, o = axis_and_options("kthvalue", x, d, o, { keepdim = false })
   k = need_int("kthvalue", "k", k)
+  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
+  if k < 1 or k > x.shape[d] then fail("kthvalue", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
   local at = sorted_positions(x, d, false):narrow(d, k, 1):contiguous()
+  if o.keepdim then return x:gather(d, at), at end
   return x:gather(d, at):squeeze(d):clone(), at:squeeze(d):clone()
 end)
-def("median", 2, function(x, d)
+--- The lower of the two middle values; a row with a NaN gives NaN, as in PyTorch.
+def("median", 3, function(x, d, o)
   need_tensor("median", "x", x)
+  if type(o) == "boolean" then o = { keepdim = o } end
+  if type(d) == "table" then d, o = nil, d end
+  o = options("median", o, { keepdim = false })
   local flat, axis = d == nil and x:reshape(-1) or x, d == nil and 1 or axis_of("median", x, d)
-  local v, i = flat:kthvalue((flat.shape[axis] + 1) // 2, axis)
+  local n = flat.ndim == 0 and 1 or flat.shape[axis]
+  if n == 0 then
+    if d ~= nil or not is_float(x) then fail("median", "axis %d has no elements", axis) end
+    return flame.full({}, 0 / 0, { dtype = x.dtype, device = x.device })
+  end
+  local v, i = flat:kthvalue((n + 1) // 2, axis, o)
+  if is_float(x) and flat.ndim > 0 then
+    local nan = flat:detach():isnan()
+    local any, first = nan:any(axis, o), nan:long():argmax(axis, o)
+    v, i = where(any, 0 / 0, v), where(any, first, i)
+  end
   if d == nil then return v end
   return v, i
 end)
@@ -413,6 +443,7 @@ def("randperm", 2, function(n, o)
 end, "module")
 def("multinomial", 3, function(probs, n, o)
   need_tensor("multinomial", "probs", probs)
+  if type(o) == "boolean" then o = { replacement = o } end
   o = options("multinomial", o, { replacement = false })
   local rows = probs:detach():double()
   if probs.ndim == 1 then rows = rows:unsqueeze(1) end
@@ -464,10 +495,11 @@ def("equal", 2, function(a, b)
   for d = 1, #s do if s[d] ~= t[d] then return false end end
   return a:detach():eq(b:detach()):all():item()
 end)
-def("allclose", 3, function(a, b, o)
+def("allclose", 5, function(a, b, rtol, atol, equal_nan)
   need_tensor("allclose", "a", a)
   need_tensor("allclose", "b", b)
-  o = options("allclose", o, { rtol = 1e-5, atol = 1e-8, equal_nan = false })
+  local o = defaults("allclose", { "rtol", "atol", "equal_nan" }, { rtol = 1e-5, atol = 1e-8, equal_nan = false },
+    rtol, atol, equal_nan)
   a, b = a:detach():double(), b:detach():double()
   local close = (a:eq(b)):logical_or(((a - b):abs():le(b:abs() * o.rtol + o.atol)):logical_and(b:isfinite()))
   if o.equal_nan then close = close:logical_or(a:isnan():logical_and(b:isnan())) end

@@ -337,3 +337,27 @@ def("graph", 2, function(x, o)
   if o.format == "dot" then return "digraph flame {\n" .. table.concat(lines, "\n") .. "\n}\n" end
   return table.concat(lines, "\n")
 end, "module")
+
+-- ---- where the time goes ---------------------------------------------------------------------------
+local counted = { "recorded", "plans", "compiles", "launches", "bytes_moved", "copies", "syncs" }
+local Profile = { __name = "flame.profile" }
+Profile.__index = Profile
+function Profile:__tostring()
+  local lines = { ("%-12s %14.3f"):format("ms", self.ms) }
+  for i, name in ipairs(counted) do lines[i + 1] = ("%-12s %14d"):format(name, self[name]) end
+  return table.concat(lines, "\n")
+end
+
+--- Run f and count: a table with ms (wall clock, all work done), recorded, plans, compiles, launches,
+--- bytes_moved, copies and syncs, which prints as rows; then f's results.
+def("profile", 64, function(f, ...)
+  if type(f) == "string" then fail("profile", "traces are not written yet: profile(f) gives totals") end
+  if type(f) ~= "function" then fail("profile", "need a function, got %s", type(f)) end
+  flame.synchronize()
+  local before, clock = flame.stats(), flame.timer()
+  local results = table.pack(f(...))
+  flame.synchronize()
+  local profile, after = setmetatable({ ms = clock() * 1000 }, Profile), flame.stats()
+  for _, name in ipairs(counted) do profile[name] = after[name] - before[name] end
+  return profile, table.unpack(results, 1, results.n)
+end, "module")

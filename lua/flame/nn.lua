@@ -457,4 +457,6 @@ function init.kaiming_normal(x)
   return init.normal(x, 0, math.sqrt(2 / (fans(x))))
 end
 
+require "flame.nn_more"(nn, positive, options_of)
+
 return nn

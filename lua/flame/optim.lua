@@ -197,6 +197,45 @@ make_class("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_deca
   p:copy_(p * (1 - group.lr * group.weight_decay) - moments(group, p, g, state))
 end)
 
+--- Tieleman and Hinton 2012, PyTorch's form.
+make_class("RMSprop", { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false },
+  function(group, p, g, state)
+    if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
+    state.square = state.square or flame.zeros_like(p)
+    state.square:copy_(state.square * group.alpha + g * g * (1 - group.alpha))
+    local scale = state.square
+    if group.centered then
+      state.mean = state.mean or flame.zeros_like(p)
+      state.mean:copy_(state.mean * group.alpha + g * (1 - group.alpha))
+      scale = scale - state.mean * state.mean
+    end
+    g = g / (scale:sqrt() + group.eps)
+    if group.momentum ~= 0 then
+      state.buf = state.buf or flame.zeros_like(p)
+      state.buf:copy_(state.buf * group.momentum + g)
+      g = state.buf
+    end
+    p:copy_(p - g * group.lr)
+  end)
+
+--- Duchi, Hazan and Singer 2011.
+make_class("Adagrad", { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0 },
+  function(group, p, g, state)
+    if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
+    state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
+    state.sum:copy_(state.sum + g * g)
+    p:copy_(p - g / (state.sum:sqrt() + group.eps) * (group.lr / (1 + (state.step - 1) * group.lr_decay)))
+  end)
+
+--- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
+make_class("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, function(group, p, g, state)
+  state.m = state.m or flame.zeros_like(p)
+  local b1, b2 = group.betas[1], group.betas[2]
+  local direction = (state.m * b1 + g * (1 - b1)):sign()
+  p:copy_(p * (1 - group.lr * group.weight_decay) - direction * group.lr)
+  state.m:copy_(state.m * b2 + g * (1 - b2))
+end)
+
 -- ---- gradients and schedules --------------------------------------------------------------------------
 
 --- Scales all gradients in place so that their joint 2-norm is at most max_norm.

@@ -267,7 +267,7 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   const fl_layout *s = root->shape;
   if (!root->entry)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the tensor is not tracked: no input requires grad, or it was made "
+                   "the tensor is not tracked: no input has requires_grad, or it was made "
                    "under no_grad or detached");
   if (!seed && s->numel != 1)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,

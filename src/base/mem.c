@@ -33,6 +33,7 @@ static void count(fl_mem *m, int64_t bytes, int64_t blocks) {
 void *fl_alloc(fl_mem *m, size_t bytes) {
   const size_t size = rounded(bytes);
   if (must_fail(m) || size == 0) return NULL;
+  if (m->limit > 0 && (int64_t)bytes > m->limit - m->live_bytes) return NULL;
   void *p = aligned_alloc(ALIGNMENT, size);
   if (p) count(m, (int64_t)bytes, 1);
   return p;

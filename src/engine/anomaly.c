@@ -7,7 +7,6 @@
 */
 #include "engine/evaluate.h"
 #include <math.h>
-#include <stdio.h>
 
 /* 1: all finite (or not a float), 0: *bad of them are not, -1: could not be read, the error kept. */
 static int all_finite(flame_context *c, fl_node *n, int64_t *bad, double *first) {
@@ -29,49 +28,56 @@ static int all_finite(flame_context *c, fl_node *n, int64_t *bad, double *first)
   return e == FLAME_OK ? *bad == 0 : -1;
 }
 
-/* Were the operands of n, still PENDING, all finite? */
-static int operands_finite(flame_context *c, const fl_node *n) {
-  int64_t bad;
-  double first;
-  if (n->nin == 0) return 0;                        /* a constant is meant */
+/* A node to look at. Its operands are held by the borrowing scope, from 'at' on: computing one
+** value computes the window, and nodes then let go of their inputs. */
+typedef struct suspect { fl_node *n; int64_t at; int count; } suspect;
+
+/* 1: n is to be looked at, its operands are held; 0: not; -1: no memory, the error kept. */
+static int suspected(flame_context *c, fl_node *n, suspect *s) {
+  if (n->state != FL_PENDING || n->base != NULL || n->nin == 0 || !fl_is_float(n->dtype)) return 0;
+  *s = (suspect){ n, c->borrowed.n, 0 };
   for (int i = 0; i < n->nin; i++) {
-    fl_node *x = n->in[i];
-    if (x == NULL) {
-      if (!fl_is_integer(n->dtype) && !isfinite(n->scal[i].d)) return 0;
-      continue;
-    }
-    if (x->state == FL_NUMBER && !x->isint && !isfinite(x->scal[0].d)) return 0;
-    const int ok = all_finite(c, x, &bad, &first);
-    if (ok != 1) return ok;
-    if (n->state != FL_PENDING) return 1;            /* computed along with its operand */
+    if (n->in[i] == NULL && i < 4 && fl_is_float(n->dtype) && !isfinite(n->scal[i].d)) return 0;
+    if (n->in[i] == NULL) continue;
+    if (fl_scope_hold(c, n->in[i]) == NULL) return -1;
+    s->count++;
   }
   return 1;
 }
 
-static flame_status check(flame_context *c, fl_node *n) {
+static flame_status check(flame_context *c, const suspect *s) {
   int64_t bad;
   double first = 0;
-  if (n->state != FL_PENDING || n->base != NULL || !fl_is_float(n->dtype)) return FLAME_OK;
-  const int before = operands_finite(c, n);
-  if (before < 0) return c->err.code;
-  if (before == 0) return FLAME_OK;
-  const int after = all_finite(c, n, &bad, &first);
-  if (after != 0) return after < 0 ? c->err.code : FLAME_OK;
+  const fl_node *n = s->n;
+  const int ok = finite(c, s->n, &bad, &first);
+  if (ok != 0) return ok < 0 ? c->err.code : FLAME_OK;
+  for (int i = 0; i < s->count; i++) {
+    int64_t before;
+    double unused;
+    const int clean = finite(c, c->borrowed.at[s->at + i], &before, &unused);
+    if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
+  }
   c->err.site = n->site;
-  const flame_status e = FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name,
-      "made %s out of finite values, in %lld of %lld elements", isnan(first) ? "NaN" : "Inf",
-      (long long)bad, (long long)n->shape->numel);
-  return e;
+  return FL_FAIL(c, FLAME_BAD_VALUE, fl_ops[n->op].name, "made %s out of finite values, in %lld of %lld elements",
+                 isnan(first) ? "NaN" : "Inf", (long long)bad, (long long)n->shape->numel);
 }
 
 /* What was recorded since 'mark', in order. The nodes are held by the borrowing scope. */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
-  flame_status e = FLAME_OK;
-  if (c->evaluating || c->flushing) return e;
-  const int64_t last = c->borrowed.n;
+  const int64_t last = c->borrowed.n, most = last - mark;
+  if (c->evaluating || c->flushing || most <= 0) return FLAME_OK;
+  suspect *list = (suspect *)fl_alloc(&c->mem, (size_t)most * sizeof *list);
+  if (list == NULL) return FL_FAIL(c, FLAME_NO_MEMORY, "anomaly", "no host memory");
+  int64_t n = 0;
+  int ok = 0;
+  for (int64_t i = mark; ok >= 0 && i < last; i++) {
+    ok = suspected(c, (fl_node *)((uintptr_t)c->borrowed.at[i] & ~(uintptr_t)1), &list[n]);
+    if (ok > 0) n++;
+  }
+  flame_status e = ok < 0 ? c->err.code : FLAME_OK;
   c->anomaly = 0;                                    /* not what a finaliser records meanwhile */
-  for (int64_t i = mark; e == FLAME_OK && i < last; i++)
-    e = check(c, (fl_node *)((uintptr_t)c->borrowed.at[i] & ~(uintptr_t)1));
+  for (int64_t i = 0; e == FLAME_OK && i < n; i++) e = check(c, &list[i]);
   c->anomaly = 1;
+  fl_free(&c->mem, list, (size_t)most * sizeof *list);
   return e;
 }

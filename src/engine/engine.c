@@ -131,6 +131,7 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   fl_engine *e = c->engine;
   const char *device = o && o->device ? o->device : fl_env(FL_ENV_FLAME_DEVICE);
   e->threads = o ? o->threads : 0;
+  c->mem.limit = o ? o->max_host_bytes : 0;
   c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;

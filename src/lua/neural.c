@@ -147,11 +147,28 @@ static int l_embedding(lua_State *L) {
   return fl_lua_leave(L, b, m, out, in && wn ? n_embedding(in, wn) : NULL);
 }
 
+/* one_hot(ids): as many classes as the largest id, which is read here. */
+static int one_hot_counted(lua_State *L) {
+  fl_arg_tensor(L, 1, "one_hot", "ids");
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "one_hot");
+  lua_pushvalue(L, 1);
+  lua_getfield(L, 1, "amax");
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "item");
+  lua_insert(L, -2);
+  lua_call(L, 1, 1);
+  lua_call(L, 2, 1);
+  return 1;
+}
+
 /* i64, one axis more: 1 at each id's position. */
 static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "one_hot");
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
+  if (lua_isnoneornil(L, 2)) return one_hot_counted(L);
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot",

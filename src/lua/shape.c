@@ -240,8 +240,15 @@ static void push_part(lua_State *L, int table, int k, int axis, int64_t first,
   lua_rawseti(L, table, k);
 }
 
+/* A table of so many tensors would not fit in memory, or would take for ever to make. */
+static void check_parts(lua_State *L, const char *op, int64_t n) {
+  if (n > 1 << 24) fl_lua_fail(L, op, "%lld parts are too many", (long long)n);
+}
+
 static int parts(lua_State *L, const char *op, int axis, int64_t size, int64_t step) {
   int k = 0;
+  if (step > size) step = size > 0 ? size : 1;
+  check_parts(L, op, size / step);
   lua_newtable(L);
   const int table = lua_gettop(L);
   for (int64_t at = 0; at < size || k == 0; at += step)
@@ -267,7 +274,7 @@ static int s_split(lua_State *L) {
   for (int k = 1; k <= n; k++, lua_settop(L, table)) {
     lua_rawgeti(L, 2, k);
     const int64_t count = fl_arg_int(L, lua_gettop(L), "split", "size");
-    if (count < 0 || sum + count > size) fl_lua_fail(L, "split",
+    if (count < 0 || count > size - sum) fl_lua_fail(L, "split",
         "sizes exceed the %lld elements of axis %d", (long long)size, axis + 1);
     push_part(L, table, k, axis, sum, count, "split");
     sum += count;
@@ -284,8 +291,9 @@ static int s_chunk(lua_State *L) {
   const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "chunk");
   if (l->rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
   if (n < 1) fl_lua_fail(L, "chunk", "n = %lld must be positive", (long long)n);
-  const int64_t step = (l->size[axis] + n - 1) / n;
+  const int64_t step = l->size[axis] / n + (l->size[axis] % n != 0);
   if (step > 0) return parts(L, "chunk", axis, l->size[axis], step);
+  check_parts(L, "chunk", n);
   luaL_checkstack(L, 8, "chunk");
   lua_newtable(L);                                    /* an empty axis: n empty parts */
   const int table = lua_gettop(L);
@@ -299,6 +307,7 @@ static int s_unbind(lua_State *L) {
   const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "unbind");
   if (l->rank == 0) fl_lua_fail(L, "unbind", "a 0-d tensor has no axes");
   const int64_t n = l->size[axis];
+  check_parts(L, "unbind", n);
   lua_createtable(L, (int)n, 0);
   const int table = lua_gettop(L);
   for (int64_t i = 0; i < n; i++) push_part(L, table, (int)(i + 1), axis, i, -1, "unbind");
