@@ -1,6 +1,8 @@
 --- The contract page (API.md), sentence by sentence, as a script of a user would see it.
 -- A test collects all it finds wrong before it fails, so one run tells everything.
 local flame = require "flame"
+-- luacheck: ignore
+local eager = os.getenv "FLAME_EAGER" == "1"       -- an op is then a launch of its own
 
 local found
 
@@ -535,6 +537,10 @@ describe("API.md, indexing:", function()
       return y:totable()
     end)
     yes(why:match("api_spec.lua:%d+: index_select: .*%(read at .-api_spec.lua:%d+%)"), why)
+    raises("index 7 at position 1 is out of range for axis 2, need 1 to 4", function() return x:index_select(2, i64 { 7 }):totable() end)
+    raises("index 9 at position 1 is out of range for axis 2, need -4 to -1 or 1 to 4", function() return x[{ {}, i64 { 9 } }]:totable() end)
+    raises("out of range for axis 2,", function() return x[{ 1, i64 { 9 } }]:totable() end)
+    raises("index 9 at position 2 is out of range for axis 1", function() return x[{ i64 { 1, 9 }, i64 { 1, 1 } }]:totable() end)
   end)
 end)
 
@@ -902,7 +908,7 @@ describe("API.md, looking inside:", function()
     flame.stats("reset")
     local s = flame.stats()
     for k in ("recorded plans hits replays launches compiles bytes_moved copies collections syncs live_tensors live_bytes"):gmatch("%S+") do eq("integer", math.type(s[k])) end
-    eq(0, s.launches) local x = (T { 1, 2 } * 2 + 1):relu() x:totable() eq(1, flame.stats().launches)
+    eq(0, s.launches) local x = (T { 1, 2 } * 2 + 1):relu() x:totable() eq(eager and 3 or 1, flame.stats().launches)
     raises("stats", flame.stats, "x")
     local m = flame.memory()
     for _, k in ipairs { "allocated", "reserved", "peak", "live_tensors" } do eq("integer", math.type(m[k])) end
@@ -922,7 +928,7 @@ describe("API.md, looking inside:", function()
     eq(true, flame.leakcheck(function() local y = T { 1 } + 1 y:item() end, 3))
     local kept = {}
     raises("leakcheck", flame.leakcheck, function() kept[#kept + 1] = T { 1 } + 1 end, 3)
-    local g = flame.graph((T { 1 } * 2):exp()) yes(g:find("mul") and g:find("exp") and g:find("api_spec.lua"), g)
+    local g = flame.graph((T { 1 } * 2):exp()) yes((eager or g:find("mul")) and g:find("exp") and g:find("api_spec.lua"), g)
     yes(flame.graph(T { 1 }:exp(), "dot"):find("digraph", 1, true)) yes(flame.graph(T({ 1 }):exp(), { format = "dot" }):find("digraph", 1, true))
     local p, r = flame.profile(function() return (T { 1 } + 1):item() end)
     eq(2, r) eq(1, p.launches) yes(tostring(p):find("launches", 1, true))

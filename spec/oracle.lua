@@ -111,7 +111,8 @@ local function apply(dtype, f, ulps, ...)
     local y = f(v[1], v[2], v[3])
     for i = 1, #xs do
       local keep, e, other = v[i], es[i], v[3 - i] or 0
-      for _, p in pairs(e == 0 and {} or { keep + e, keep - e, abs(keep) <= e and 0 * keep or keep, abs(keep - other) <= e + (es[3 - i] or 0) and other or keep }) do
+      local zero, tie = abs(keep) <= e and 0 * keep or keep, abs(keep - other) <= e + (es[3 - i] or 0) and other or keep
+      for _, p in pairs(e == 0 and {} or { keep + e, keep - e, zero, tie }) do
         v[i] = p
         local z = f(v[1], v[2], v[3])
         if z ~= y then sum = sum + abs(z - y) end
@@ -144,10 +145,11 @@ local function positive(f) return function(x) return x < 0 and 0 / 0 or f(x) end
 --- name = { f, ulps, kind } with the kinds of the op table: F floats, N no bool, S any, T test, I integers. Four units for exp and its kin.
 O.unary = {
   neg = { function(x) return -x end, 0, "N" }, abs = { function(x) return isint(x) and (x < 0 and -x or x) or abs(x) end, 0, "N" },
-  sign = { function(x) return x ~= x and x or x > 0 and 1 or x < 0 and -1 or 0 end, 0, "N" }, square = { function(x) return x * x end, 0, "N" },
+  sign = { function(x) return x ~= x and x or x > 0 and 1 or x < 0 and -1 or 0 end, 0, "N" },
+  square = { function(x) return x * x end, 0, "N" }, cos = { math.cos, 4, "F" }, tanh = { tanh, 40, "F" },
   sqrt = { positive(math.sqrt), 0, "F" }, rsqrt = { positive(function(x) return 1 / math.sqrt(x) end), 1, "F" },
   reciprocal = { function(x) return 1 / x end, 0, "F" }, exp = { math.exp, 4, "F" }, log = { positive(math.log), 4, "F" },
-  sin = { math.sin, 4, "F" }, cos = { math.cos, 4, "F" }, tanh = { tanh, 40, "F" }, sigmoid = { function(x) return 1 / (1 + math.exp(-x)) end, 4, "F" },
+  sin = { math.sin, 4, "F" }, sigmoid = { function(x) return 1 / (1 + math.exp(-x)) end, 4, "F" },
   relu = { function(x) return x <= 0 and 0 or x end, 0, "N" }, floor = { integral(floor), 0, "N" }, ceil = { integral(math.ceil), 0, "N" },
   trunc = { integral(trunc), 0, "N" }, round = { integral(rint), 0, "N" }, isnan = { function(x) return x ~= x and 1 or 0 end, 0, "T" },
   isfinite = { function(x) return x == x and abs(x) ~= huge and 1 or 0 end, 0, "T" },
@@ -170,18 +172,19 @@ local function above(a, b) return a > b end
 local function below(a, b) return a < b end
 local function extreme(more) return function(a, b) return a ~= a and a or (b ~= b or more(b, a)) and b or a end end
 O.binary = {
-  add = { function(a, b) return a + b end, 0, "S" }, sub = { function(a, b) return a - b end, 0, "N" }, mul = { function(a, b) return a * b end, 0, "S" },
-  div = { function(a, b) return a / b end, 0, "F" }, maximum = { extreme(above), 0, "S" }, minimum = { extreme(below), 0, "S" },
+  add = { function(a, b) return a + b end, 0, "S" }, sub = { function(a, b) return a - b end, 0, "N" },
+  mul = { function(a, b) return a * b end, 0, "S" }, div = { function(a, b) return a / b end, 0, "F" },
+  maximum = { extreme(above), 0, "S" }, minimum = { extreme(below), 0, "S" }, bitwise_xor = { function(a, b) return a ~ b end, 0, "I" },
   floordiv = { floordiv, 1, "N" }, mod = { mod, 0, "N" }, pow = { function(a, b) return a ^ b end, 4, "F" }, atan2 = { math.atan, 4, "F" },
   eq = test(function(a, b) return a == b end), ne = test(function(a, b) return a ~= b end), lt = test(below), gt = test(above),
   le = test(function(a, b) return a <= b end), ge = test(function(a, b) return a >= b end),
   logical_and = test(function(a, b) return a ~= 0 and b ~= 0 end), logical_or = test(function(a, b) return a ~= 0 or b ~= 0 end),
-  bitwise_and = { function(a, b) return a & b end, 0, "I" }, bitwise_or = { function(a, b) return a | b end, 0, "I" }, bitwise_xor = { function(a, b) return a ~ b end, 0, "I" },
+  bitwise_and = { function(a, b) return a & b end, 0, "I" }, bitwise_or = { function(a, b) return a | b end, 0, "I" },
 }
 --- An op by name; a and b are values, or one of them a number.
 function O.op(name, a, b)
   if name == "bitwise_not" and a.dtype == "bool" then name = "logical_not" end
-  local def, dtype = b and O.binary[name] or O.unary[name], nil
+  local def, dtype = b and O.binary[name] or O.unary[name]
   if type(a) == "number" then dtype = with_number(b.dtype, a)
   elseif type(b) == "number" then dtype = with_number(a.dtype, b)
   else dtype = b and O.promote(a.dtype, b.dtype) or a.dtype end
@@ -192,7 +195,8 @@ end
 local op = O.op
 function O.where(c, a, b)
   local dtype = type(b) == "number" and with_number(a.dtype, b) or O.promote(a.dtype, b.dtype)
-  return apply(dtype, function(p, x, y) return p == 1 and x or y end, 0, c, cast(a, dtype), type(b) == "number" and number(b, dtype) or cast(b, dtype))
+  b = type(b) == "number" and number(b, dtype) or cast(b, dtype)
+  return apply(dtype, function(p, x, y) return p == 1 and x or y end, 0, c, cast(a, dtype), b)
 end
 
 -- ---- reductions: folds over rows, lists of { v, e } --------------------------------------------------------------
@@ -253,16 +257,12 @@ end
 local reduce = O.reduce
 local function widen(x) return (is_half(x.dtype) or not EPS[x.dtype]) and cast(x, "f32") or x end
 local function back(y, x) return is_half(x.dtype) and cast(y, x.dtype) or y end
-local function count(x, axes)
-  local n = axes and 1 or O.numel(x.shape)
-  for _, d in ipairs(axes or {}) do n = n * x.shape[d] end
-  return n
-end
-function O.mean(x, axes, keep) return back(op("div", reduce("sum", widen(x), axes, keep), count(x, axes) * 1.0), x) end
+local function share(s, x, less) return op("div", s, math.max(O.numel(x.shape) / math.max(O.numel(s.shape), 1) - less, 0)) end
+function O.mean(x, axes, keep) return back(share(reduce("sum", widen(x), axes, keep), x, 0), x) end
 function O.var(x, axes, keep)
   local w = widen(x)
   local d = op("square", op("sub", w, O.mean(w, axes, true)))
-  return back(op("div", reduce("sum", d, axes, keep), math.max(count(x, axes) - 1, 0) * 1.0), x)
+  return back(share(reduce("sum", d, axes, keep), x, 1), x)
 end
 function O.softmax(x, d, logarithm)
   local w = widen(x)

@@ -16,11 +16,17 @@ local function take(vars, k)
 end
 local ARITH = { add = function(a, b) return a + b end, sub = function(a, b) return a - b end, mul = function(a, b) return a * b end,
   div = function(a, b) return a / b end, mod = function(a, b) return a % b end, floordiv = function(a, b) return a // b end,
-  bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end, bitwise_xor = function(a, b) return a ~ b end }
+  bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end,
+  bitwise_xor = function(a, b) return a ~ b end }
 function R.leaf(s)
   local data = s.data
   if s.dtype == "bool" then
-    local function truth(t) if type(t) ~= "table" then return t == 1 end local u = {}; for i, v in ipairs(t) do u[i] = truth(v) end return u end
+    local function truth(t)
+      if type(t) ~= "table" then return t == 1 end
+      local u = {}
+      for i, v in ipairs(t) do u[i] = truth(v) end
+      return u
+    end
     data = truth(data)
   end
   local n = O.numel(s.shape)
@@ -179,7 +185,8 @@ function P.run(program, mode, full)
 end
 
 -- ---- comparing --------------------------------------------------------------------------------------------
-local UNPACK = { f64 = "<d", f32 = "<f", f16 = "<I2", bf16 = "<I2", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<b", u8 = "<B", bool = "<B" }
+local UNPACK = { f64 = "<d", f32 = "<f", f16 = "<I2", bf16 = "<I2",
+  i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<b", u8 = "<B", bool = "<B" }
 local function is_nan(dtype, v)
   if dtype == "f16" then return v & 0x7fff > 0x7c00 elseif dtype == "bf16" then return v & 0x7fff > 0x7f80 end
   return v ~= v

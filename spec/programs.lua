@@ -84,7 +84,6 @@ local function pick(g, ok)
 end
 local function x_of(g, k) return g.vars[k].x end
 local function float(x) return O.is_float(x.dtype) end
-local function like(g, x) return function(y) return y.dtype == x.dtype end end
 local function values(x) local t = {}; for i, p in ipairs(O.flat(x)) do t[i] = p[1] end return t end
 local function all(x, ok) for _, v in ipairs(values(x)) do if not ok(v) then return false end end return true end
 
@@ -95,7 +94,8 @@ end
 local SMOOTH = {
   abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
   sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end, log = function(v) return v > 0.05 end,
-  reciprocal = function(v) return math.abs(v) > 0.1 end, exp = function(v) return v < 4 end, square = function(v) return math.abs(v) < 10 end,
+  reciprocal = function(v) return math.abs(v) > 0.1 end, exp = function(v) return v < 4 end,
+  square = function(v) return math.abs(v) < 10 end,
   neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
 }
 local UNARY, UNARY_SMOOTH, BINARY = {}, {}, {}
@@ -134,7 +134,8 @@ function M.bin(g)
   local y = x_of(g, s.b)
   local dtype = O.promote(x.dtype, y.dtype)
   if not fits(O.binary[op][3], dtype) then return nil end
-  if op == "pow" and not (O.is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, function(v) return math.abs(v) < 4 end)) then return nil end
+  local function low(v) return math.abs(v) < 4 end
+  if op == "pow" and not (O.is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, low)) then return nil end
   if g.float and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
   return s
 end
@@ -153,7 +154,8 @@ function M.where(g)
 end
 function M.clamp(g)
   local a = pick(g, float)
-  if not a or g.float and not all(x_of(g, a), function(v) return math.abs(v + 1) > 1e-3 and math.abs(v - 1.5) > 1e-3 end) then return nil end
+  local function off(v) return math.abs(v + 1) > 1e-3 and math.abs(v - 1.5) > 1e-3 end
+  if not a or g.float and not all(x_of(g, a), off) then return nil end
   return { f = "clamp", a = a, lo = -1, hi = 1.5 }
 end
 
@@ -164,7 +166,12 @@ local function some_axes(g, x)
   if #axes == 0 then axes[1] = g.r.int(1, #x.shape) end
   return axes
 end
-local function distinct(x) local v = values(x); table.sort(v); for i = 2, #v do if v[i] - v[i - 1] < 1e-3 then return false end end return true end
+local function distinct(x)
+  local v = values(x)
+  table.sort(v)
+  for i = 2, #v do if v[i] - v[i - 1] < 1e-3 then return false end end
+  return true
+end
 function M.red(g)
   local r, a = g.r, pick(g)
   if not a then return nil end
@@ -226,7 +233,8 @@ function M.view(g)
   if not a then return nil end
   local x = x_of(g, a)
   local n = #x.shape
-  local op = r.pick { "reshape", "permute", "slice", "slice", "slice", "expand", "select", "narrow", "unsqueeze", "flip", "clone", "detach", "diagonal", "tril", "contiguous" }
+  local op = r.pick { "reshape", "permute", "slice", "slice", "slice", "expand", "select", "narrow", "unsqueeze", "flip", "clone",
+    "detach", "diagonal", "tril", "contiguous" }
   local s = { f = "view", op = op, a = a, isview = true }
   if op == "reshape" then s.arg = regrouped(g, x)
   elseif op == "permute" then
@@ -354,13 +362,14 @@ function M.mm(g)
   end
   return { f = "mm", a = a, b = b }
 end
+local function tame(v) return math.abs(v) < 30 end
 function M.softmax(g)
   local a = pick(g, function(x) return float(x) and #x.shape > 0 and all(x, function(v) return math.abs(v) < 30 end) end)
   if not a then return nil end
   return { f = "softmax", a = a, d = g.r.int(1, #x_of(g, a).shape), log = g.r.chance(0.4) or nil }
 end
 function M.layer_norm(g)
-  local a = pick(g, function(x) return float(x) and #x.shape > 0 and x.shape[#x.shape] > 1 and all(x, function(v) return math.abs(v) < 30 end) end)
+  local a = pick(g, function(x) return float(x) and #x.shape > 0 and x.shape[#x.shape] > 1 and all(x, tame) end)
   if not a then return nil end
   local x, s = x_of(g, a), { f = "layer_norm", a = a }
   local n = x.shape[#x.shape]
@@ -369,7 +378,7 @@ function M.layer_norm(g)
   return s
 end
 function M.cross_entropy(g)
-  local a = pick(g, function(x) return float(x) and #x.shape == 2 and O.numel(x.shape) > 0 and all(x, function(v) return math.abs(v) < 30 end) end)
+  local a = pick(g, function(x) return float(x) and #x.shape == 2 and O.numel(x.shape) > 0 and all(x, tame) end)
   if not a then return nil end
   local x = x_of(g, a)
   return { f = "cross_entropy", a = a, how = g.r.pick { "mean", "sum", "none" }, i = index_leaf(g, { x.shape[1] }, x.shape[2]) }
@@ -386,7 +395,8 @@ function M.cast(g)
 end
 function M.rand(g)
   local kind = g.r.pick { "rand", "rand", "randn", "randint" }
-  return { f = "rand", kind = kind, shape = random_shape(g.r), dtype = kind == "rand" and g.r.pick { "f32", "f64" } or kind == "randn" and "f32" or "i64" }
+  local dtype = kind == "rand" and g.r.pick { "f32", "f64" } or kind == "randn" and "f32" or "i64"
+  return { f = "rand", kind = kind, shape = random_shape(g.r), dtype = dtype }
 end
 function M.dead(g)
   local s = M.rand(g)
@@ -427,7 +437,8 @@ function M.inplace(g)
   local r, a = g.r, target(g, g.float and function(x) return x.dtype == g.float end)
   if not a then return nil end
   local x = x_of(g, a)
-  local op = r.pick(g.float and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
+  local op = r.pick(g.float and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or
+    { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
   if x.dtype == "bool" and op ~= "copy" then return nil end
   local s = { f = "inplace", op = op, a = a }
   if O.unary[op] then return s end
@@ -568,10 +579,10 @@ function P.count(program, counts)
   end
   for _, s in ipairs(program.steps) do
     if s.f == "set" or s.f == "inplace" then
-      local shared, changed = false, false
+      local shared = false
       for k, v in pairs(group) do
         if k ~= s.a and v == group[s.a] then shared = true end
-        if k ~= s.a and uses[k] and uses[k][s.a] then stale[k], changed = true, true end
+        if k ~= s.a and uses[k] and uses[k][s.a] then stale[k] = true end
       end
       if shared then hit "write under a live snapshot" end
       group[s.a] = {}

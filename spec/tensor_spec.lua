@@ -117,9 +117,9 @@ describe("properties", function()
   end)
   it("refuses the comparisons that Lua can not give", function()
     local x = flame.zeros(2)
-    fails("<: comparing gives true or false in Lua, not a tensor: use x:lt(y) or x:gt(y)",
+    fails("<: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne",
       function() return x < x end)
-    fails("<=: comparing gives true or false in Lua, not a tensor: use x:le(y) or x:ge(y)",
+    fails("<=: a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne",
       function() return x <= 1 end)
   end)
 end)

@@ -514,8 +514,9 @@ def("summary", 2, function(x, name)
   local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
   if nan + inf > 0 then v = v:masked_select(v:isfinite()) end      -- the other numbers are of the finite values
   if v:numel() == 0 then return ("%s nan %d inf %d"):format(text, nan, inf) end
-  return ("%s min %.6g max %.6g mean %.6g std %.6g nan %d inf %d"):format(text, v:amin():item(), v:amax():item(),
-    v:mean():item(), v:std({ correction = 0 }):item(), nan, inf)
+  local numbers = ("min %.6g max %.6g mean %.6g std %.6g"):format(v:amin():item(), v:amax():item(),
+    v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")          -- the host's locale may write a comma
+  return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
 def("check_finite", 64, function(...)
   for i, x in ipairs({ ... }) do

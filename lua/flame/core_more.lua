@@ -4,7 +4,6 @@
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
 local options, def, axis_of = internal.options, internal.def, internal.axis_of
-local is_tensor = flame.is_tensor
 
 -- x:zeros_like() and its kin
 for _, name in ipairs { "zeros", "ones", "empty", "full", "rand", "randn" } do
@@ -186,10 +185,10 @@ def("batch_norm", 6, function(x, mean, var, w, b, o)
   if n == 1 then fail(op, "one value a channel, need more when training: x has shape (%s)", table.concat(x.shape, ", ")) end
   local m = x:mean(axes, { keepdim = true })
   local v = x:var(axes, { correction = 0, keepdim = true })
-  local function move(running, now)
-    if not running then return end
+  local function move(kept, now)
+    if not kept then return end
     flame.no_grad(function()
-      running:copy_(running * (1 - o.momentum) + now:detach():reshape(-1) * o.momentum)
+      kept:copy_(kept * (1 - o.momentum) + now:detach():reshape(-1) * o.momentum)
     end)
   end
   move(mean, m)
@@ -222,10 +221,10 @@ def("instance_norm", 6, function(x, mean, var, w, b, o)
   local n = x:numel() // math.max(x.shape[1] * x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more: x has shape (%s)", table.concat(x.shape, ", ")) end
   local m, v = x:mean(axes, { keepdim = true }), x:var(axes, { correction = 0, keepdim = true })
-  local function move(running, now)
-    if not running then return end
+  local function move(kept, now)
+    if not kept then return end
     flame.no_grad(function()
-      running:copy_(running * (1 - o.momentum) + now:detach():mean(1):reshape(-1) * o.momentum)
+      kept:copy_(kept * (1 - o.momentum) + now:detach():mean(1):reshape(-1) * o.momentum)
     end)
   end
   move(mean, m)

@@ -233,6 +233,10 @@ def ties(scale):
         Sample(name + " ties", "x:%s(y)" % name, BINARY[name][0], G(x), G(y))
     Sample("clamp nan", "x:clamp(-1, 1)", lambda x: torch.clamp(x, -1, 1), G(x))
     Sample("clamp edges", "x:clamp(1, 3)", lambda x: torch.clamp(x, 1, 3), G(x))
+    Sample("clamp edges", "x:clamp({min = 1})", lambda x: torch.clamp(x, min=1), G(x))
+    Sample("clamp edges", "x:clamp({max = 1})", lambda x: torch.clamp(x, max=1), G(x))
+    for z in (x.clone(), y.clone()):
+        Sample("clamp edges", "x:clamp(y, z)", lambda x, y, z: torch.clamp(x, y, z), G(x[3:].clone()), G(z[3:].clone().nan_to_num(0.5, 9, -9)), G(z[3:].nan_to_num(0.5, 9, -9) + 1))
     Sample("clamp crossed", "x:clamp(3, 1)", lambda x: torch.clamp(x, 3, 1), G(x), grad=False)
     Sample("pow special", "x:pow(y)", torch.pow, G(torch.tensor([0., 0., 0., -2., -2., 2., 1., -1., INF, NAN, NAN, -8.]).double()),
            G(torch.tensor([0., 2., -1., 2., 3., -1., NAN, INF, 0., 0., 1., 1 / 3]).double()))

@@ -473,9 +473,26 @@ static int start(lower *b, size_t n) {
   return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
 }
 
+/* A kernel of rows without elements: what only its points would need is never run, so that no
+** operand without elements is read. A reduction gives its start value. */
+static void drop_pointless(lower *b) {
+  const fl_kernel *k = b->k;
+  memset(b->need, 0, k->ninstr);
+  for (int s = 0; s < k->nstore; s++)
+    if (b->kind[k->store[s].value] != FL_KIND_FULL) b->need[k->store[s].value] = 1;
+  for (int i = k->ninstr - 1; i >= 0; i--) {
+    const fl_instr *x = &k->instr[i];
+    const uint16_t in[3] = { x->a, x->b, x->c };
+    if (x->code == FL_I_REDUCE || x->code == FL_I_SCALAR) continue;
+    if (!b->need[i]) b->kind[i] = FL_KIND_FULL;
+    for (int j = 0; b->need[i] && j < operand_count(x); j++) b->need[in[j]] = 1;
+  }
+}
+
 static int lower_all(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
+  if (k->points == 0) drop_pointless(b);
   choose_mode(b->g, b->kind);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) make_access(b->g, i);

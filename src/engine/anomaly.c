@@ -49,12 +49,12 @@ static flame_status check(flame_context *c, const suspect *s) {
   int64_t bad;
   double first = 0;
   const fl_node *n = s->n;
-  const int ok = finite(c, s->n, &bad, &first);
+  const int ok = all_finite(c, s->n, &bad, &first);
   if (ok != 0) return ok < 0 ? c->err.code : FLAME_OK;
   for (int i = 0; i < s->count; i++) {
     int64_t before;
     double unused;
-    const int clean = finite(c, c->borrowed.at[s->at + i], &before, &unused);
+    const int clean = all_finite(c, c->borrowed.at[s->at + i], &before, &unused);
     if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
   }
   c->err.site = n->site;

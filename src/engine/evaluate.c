@@ -244,10 +244,11 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
   if (flags & FL_INDEX_CLASS)
     return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",
                    (long long)f->value, (long long)f->position + 1, size);
-  char range[64] = "";
+  char range[64] = "", where[24] = "";
+  if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
   if (flags & FL_INDEX_NEGATIVE) snprintf(range, sizeof range, "%lld to -1 or ", -size);
-  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range, need %s1 to %lld",
-                 (long long)f->value, (long long)f->position + 1, range, size);
+  return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range%s, need %s1 to %lld",
+                 (long long)f->value, (long long)f->position + 1, where, range, size);
 }
 
 static void count_run(flame_context *c, const fl_plan *p, int32_t done) {

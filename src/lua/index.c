@@ -175,6 +175,7 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
 typedef struct address {
   int n;                        /* index tensors, one an axis of y, axes ascending */
   int axis[FL_MAX_AXES];
+  int named[FL_MAX_AXES];       /* the axis of x, before drops, for messages */
   fl_node *idx[FL_MAX_AXES];    /* 1-based */
   int perm[FL_MAX_AXES];        /* y's axes in the order used */
   int moved;
@@ -195,6 +196,7 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
     else if (!host_nonzero(b, idx, axes, &a->idx[a->n])) return 0;
     for (int d = 0; d < axes; d++) {
       const int axis = k->items[i].axis + d;
+      a->named[a->n] = axis;
       a->axis[a->n++] = axis - __builtin_popcount(k->drop & ((1u << axis) - 1));
     }
   }
@@ -232,6 +234,7 @@ static int merge(fl_node *y, address *a) {
   for (int i = 0; i < a->n; i++) {
     fl_node *at = n_index(a->idx[i], a->before[a->at + i], FL_INDEX_NEGATIVE, op_name);
     if (at == NULL) return 0;
+    at->attr->axis = (int8_t)(a->named[i] + 1);
     sum = sum == NULL ? at : n_add(n_mul(sum, n_int(y->ctx, a->before[a->at + i])), at);
   }
   a->linear = a->n == 1 ? sum : n_index(n_add(sum, n_int(y->ctx, 1)), joined, 0, op_name);
@@ -406,6 +409,7 @@ static int i_take(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x), *i = node_of(b, idx);
   i = n && i ? n_index(i, n->shape->numel, FL_INDEX_NEGATIVE, "take") : NULL;
+  if (i != NULL) i->attr->axis = -1;               /* counted over all axes */
   if (i != NULL && n->shape->rank != 1) n = n_reshape(n, 1, &n->shape->numel);
   return fl_lua_leave(L, b, m, out, i && n ? n_take_axis(n, 0, i) : NULL);
 }

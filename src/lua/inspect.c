@@ -329,7 +329,7 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   const char *state = n->state == FL_PENDING ? states[1] : n->state == FL_STORED ? states[2]
       : n->state == FL_FAILED ? states[3] : states[0];
   lua_createtable(L, 0, 6);
-  lua_pushstring(L, fl_ops[n->op].name);
+  lua_pushstring(L, n->state == FL_PENDING ? fl_ops[n->op].name : "value");
   lua_setfield(L, -2, "op");
   lua_createtable(L, n->shape->rank, 0);
   for (int a = 0; a < n->shape->rank; a++) {

@@ -226,8 +226,7 @@ static fl_node *clamp_node(fl_lua *b, const clamp_args *a) {
   fl_node *low = a->has_low ? fl_operand_node(b, &a->low) : NULL;
   fl_node *high = a->has_high ? fl_operand_node(b, &a->high) : NULL;
   if (x == NULL || (a->has_low && low == NULL) || (a->has_high && high == NULL)) return NULL;
-  if (low && high) return n_clamp(x, low, high);
-  return low ? n_maximum(x, low) : n_minimum(x, high);
+  return n_clamp(x, low ? low : &fl_none, high ? high : &fl_none);
 }
 
 static int op_clamp(lua_State *L) {

@@ -172,11 +172,24 @@ static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
   }
 }
 
+/* The planted bug: floats born in step s lie where the step's first one does. Positions stay
+** alone, so that the run is wrong but in bounds; nothing is given back. */
+static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
+  int32_t first = -1;
+  for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
+    fl_cell *c = &P->cell.at[t];
+    if (!fl_is_float(c->dtype)) continue;
+    if (first < 0) first = t;
+    else if (c->bytes <= P->cell.at[first].bytes) c->place.byte = P->cell.at[first].place.byte;
+  }
+}
+
 /* Two steps of equal stage never share an address that either frees: a cell is given back
 ** after the last step of its last stage only, so merged launches stay independent. */
 static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
   arena a = { .mem = P->mem };
   int ok = 1;
+  const int planted = P->c->planted == FL_PLANT_ADDRESS;
   int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)), *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
   ok = head && next;
   for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;
@@ -192,10 +205,8 @@ static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *pl
     head[2 * last + 1] = (int32_t)t;
   }
   for (int64_t s = 0; ok && s < n; s++) {
-    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {
-      const int64_t at = arena_take(&a, P->cell.at[t].bytes);
-      P->cell.at[t].place.byte = P->c->planted == FL_PLANT_ADDRESS ? 0 : at;
-    }
+    for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) P->cell.at[t].place.byte = arena_take(&a, P->cell.at[t].bytes);
+    if (planted) { overlay(P, head, next, s); continue; }
     for (int32_t t = head[2 * s + 1]; ok && t >= 0; t = next[2 * t + 1]) ok = arena_give(&a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
   }
   if (head) fl_free(P->mem, head, sizeof *head * (size_t)(2 * n + 2));

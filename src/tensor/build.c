@@ -355,19 +355,26 @@ static fl_node *build_where(fl_node *q, fl_node *a, fl_node *b) {
   return t < 0 ? NULL : elementwise(q->ctx, FL_OP_where, t, t, 3, x);
 }
 
+/* x not below (upper: not above) the bound. Unlike those of maximum, a tie is all x's. */
+static fl_node *bounded(fl_node *x, fl_node *bound, int upper) {
+  fl_node *y = upper ? n_minimum(x, bound) : n_maximum(x, bound);
+  if (!y || !y->entry) return y;
+  return n_where(upper ? n_le(x, bound) : n_ge(x, bound), x, y);
+}
+
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3) {
   if (!x1 || !x2 || !x3) return NULL;
   if (op == FL_OP_where) return build_where(x1, x2, x3);
   const char *name = fl_ops[op].name;
   flame_context *c = x1->ctx;
   if (op == FL_OP_clamp && (fl_is_none(x2) || fl_is_none(x3))) {
-    if (!fl_is_none(x2)) return n_maximum(x1, x2);
-    if (!fl_is_none(x3)) return n_minimum(x1, x3);
+    if (!fl_is_none(x2)) return bounded(x1, x2, 0);
+    if (!fl_is_none(x3)) return bounded(x1, x3, 1);
     FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "neither a lower nor an upper bound is given");
     return NULL;
   }
   if (op == FL_OP_clamp && c->grad_mode && (x2->entry || x3->entry))
-    return n_minimum(n_maximum(x1, x2), x3);       /* tracked bounds have gradients too */
+    return bounded(bounded(x1, x2, 0), x3, 1);       /* tracked bounds have gradients too */
   fl_node *x[3] = {
     fl_is_number(x1) ? fl_as_tensor(x1, FLAME_F32, c->default_device, name) : x1, x2, x3
   };

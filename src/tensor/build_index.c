@@ -36,6 +36,8 @@ fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
 static int index_ok(fl_node *x, fl_node *idx, int axis, const char *op) {
   if (!fl_usable(x, op) || !fl_usable(idx, op) || !fl_check_axis(x, axis, op)) return 0;
   if (!fl_same_device(x, idx, op)) return 0;
+  if (idx->op == FL_OP_index && idx->attr && idx->attr->axis == 0)
+    idx->attr->axis = (int8_t)(axis + 1);        /* for the message; the caller may have named another */
   if (idx->dtype == FLAME_I64) return 1;
   FL_FAIL(x->ctx, FLAME_INTERNAL, op, "the index did not pass through n_index");
   return 0;

@@ -49,7 +49,7 @@ typedef enum { FL_VIEW_RESHAPE, FL_VIEW_PERMUTE, FL_VIEW_SLICE, FL_VIEW_EXPAND, 
 
 typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t view;                /* fl_view_kind */
-  int8_t axis;                /* cat, gather, scatter */
+  int8_t axis;                /* cat, gather, scatter; index: 1 + axis for messages, 0 not set, -1 none */
   int8_t add;                 /* scatter: 1 adds */
   int8_t naxes;
   uint8_t flags;              /* index: FL_INDEX_* */

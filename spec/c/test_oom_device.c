@@ -1,0 +1,322 @@
+/*
+** A whole engine on the fake driver: each call of the driver, NVRTC and cuBLASLt fails in turn,
+** once and from then on, out of memory or lost for good, and so does each host allocation.
+** After each failure: an error or the right shape of success; what the device and the host hold
+** returns to nothing at the close; a context whose device lives does the same work again; the
+** waits of a busy device end with an interrupt. Values are not looked at: the fake computes
+** matrix products alone.
+*/
+#include "fake_driver.c"
+#include "engine/engine.h"
+#include "flame.h"
+#include "tensor/build.h"
+#include "tensor/tensor.h"
+#include <time.h>
+
+static int passed, failed;
+
+static void check_at(int ok, const char *what, const char *name, int64_t k, int line) {
+  if (ok) { passed++; return; }
+  failed++;
+  printf("test_oom_device.c:%d: failed: %s (%s, call %lld, %s)\n", line, what, name, (long long)k,
+         fake.failed ? fake.failed : "no failure");
+}
+#define CHECK(x, name, k) check_at((x) != 0, #x, name, k, __LINE__)
+
+/* ---- a context on the fake device ----------------------------------------------------------- */
+
+static flame_context *open_context(void) {
+  const flame_options o = { .device = "cpu", .threads = 1 };
+  flame_context *c = flame_open(&o);
+  if (c) c->default_device = 1;
+  return c;
+}
+
+/* What fl_engine_device does, with the fake libraries. Again and again until it succeeds. */
+static int open_device(flame_context *c) {
+  fl_engine *e = c->engine;
+  fl_device *d = &e->device[1];
+  if (e->open[1]) return 1;
+  d->ctx = c;
+  d->index = 1;
+  e->open[1] = fl_cuda_open_with(c, d, 0, &fake_libraries) == FLAME_OK;
+  return e->open[1];
+}
+
+static int64_t left_blocks, left_bytes;
+
+static void look(flame_context *c) {
+  left_blocks = c->mem.live_blocks;
+  left_bytes = c->mem.live_bytes;
+  free(c);
+}
+
+/* Closes with a handle kept, so that the context's struct can be looked at afterwards. */
+static void close_context(flame_context *c, const char *name, int64_t k) {
+  flame_clear_error(c);
+  const uint8_t dead = c->dead;
+  c->dead = 0;
+  c->err.code = FLAME_OK;
+  FL_ENTER(c);
+  flame_tensor *kept = fl_tensor_new(c, n_num(c, 1));
+  FL_LEAVE(c);
+  c->dead = dead;
+  left_blocks = left_bytes = -1;
+  flame_close(c);
+  CHECK(kept != NULL, name, k);
+  if (!kept) return;
+  c->gone = look;
+  flame_free(kept);
+  CHECK(left_blocks == 0 && left_bytes == 0, name, k);
+  CHECK(fake_leaks() == 0 && fake.bytes == 0, name, k);
+}
+
+/* ---- families: 1 when all went well ------------------------------------------------------------- */
+
+static flame_tensor *ramp(flame_context *c, int rows, int cols) {
+  float data[64];
+  for (int i = 0; i < rows * cols; i++) data[i] = (float)i * 0.125f;
+  return flame_from_data(c, FLAME_F32, 2, (int64_t[]){ rows, cols }, data);
+}
+
+static int read_all(flame_tensor *x) {
+  static char host[1 << 16];
+  const int good = x && flame_read(x, host, (size_t)(flame_numel(x) * fl_dtype_size(flame_dtype_of(x)))) == FLAME_OK;
+  flame_free(x);
+  return good;
+}
+
+static int elementwise(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *e = flame_exp(x), *y = flame_mul(e, x);
+  flame_free(x);
+  flame_free(e);
+  return read_all(y);
+}
+
+static int reductions(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *s = flame_softmax(x, 1), *y = flame_sum_all(s);
+  flame_free(x);
+  flame_free(s);
+  return read_all(y);
+}
+
+static int products(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *w = ramp(c, 6, 4), *y = flame_matmul(x, w);
+  flame_free(x);
+  flame_free(w);
+  return read_all(y);
+}
+
+static int views(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *p = flame_permute(x, (int[]){ 1, 0 });
+  flame_tensor *s = flame_slice(p, 0, 1, 3, 2), *h = flame_cast(s, FLAME_F16);
+  flame_free(x);
+  flame_free(p);
+  flame_free(s);
+  return read_all(h);
+}
+
+static int writes(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *old = flame_clone(x), *y = flame_exp(x);
+  int good = x && y && flame_eval(c) == FLAME_OK && flame_write(x, y) == FLAME_OK;
+  flame_free(y);
+  good &= read_all(old);
+  return read_all(x) && good;
+}
+
+static int indexing(flame_context *c) {
+  const int64_t ids[3] = { 1, 4, 2 };
+  flame_tensor *x = ramp(c, 4, 6), *i = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ 3 }, ids), *y = NULL;
+  if (x && i) {
+    FL_ENTER(c);
+    fl_node *at = n_index(i->node, 4, 0, "take");
+    fl_node *g = n_take_axis(x->node, 0, at);
+    y = fl_tensor_new(c, n_put_axis(x->node, 0, at, g, 1));
+    FL_LEAVE(c);
+  }
+  flame_free(x);
+  flame_free(i);
+  return read_all(y);
+}
+
+static int numbers(flame_context *c) {
+  flame_tensor *u = flame_uniform(c, FLAME_F32, 1, (int64_t[]){ 100 }, 0, 1);
+  flame_tensor *n = flame_normal(c, FLAME_F32, 1, (int64_t[]){ 100 }, 0, 1), *y = flame_add(u, n);
+  flame_free(u);
+  flame_free(n);
+  return read_all(y);
+}
+
+static int gradients(flame_context *c) {
+  flame_tensor *w = ramp(c, 6, 6), *x = ramp(c, 4, 6), *a = flame_matmul(x, w);
+  flame_free(a);
+  int good = w && flame_requires_grad(w, 1) == FLAME_OK;
+  a = flame_matmul(x, w);
+  flame_tensor *t = flame_tanh(a), *l = flame_sum_all(t);
+  good = good && l && flame_backward(l, NULL) == FLAME_OK;
+  flame_tensor *g = good ? flame_grad_of(w) : NULL;
+  flame_free(w); flame_free(x); flame_free(a); flame_free(t); flame_free(l);
+  return read_all(g) && good;
+}
+
+static int transfers(flame_context *c) {
+  flame_tensor *x = ramp(c, 4, 6), *h = flame_to_device(x, "cpu"), *y = flame_exp(h), *d = flame_to_device(y, "cuda");
+  flame_free(x);
+  flame_free(h);
+  flame_free(y);
+  return read_all(d);
+}
+
+static const struct { const char *name; int (*run)(flame_context *c); } families[] = {
+  { "elementwise", elementwise }, { "reductions", reductions }, { "products", products }, { "views", views },
+  { "writes", writes }, { "indexing", indexing }, { "numbers", numbers }, { "gradients", gradients },
+  { "transfers", transfers },
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* ---- one failure ------------------------------------------------------------------------------------ */
+
+static int run_family(flame_context *c, int f) { return open_device(c) && families[f].run(c); }
+
+static void one_call(int f, int64_t k, fl_cu_result code, int forever) {
+  const char *name = families[f].name;
+  fake_reset();
+  flame_context *c = open_context();
+  fake.code = code;
+  fake.fail_at = k;
+  fake.forever = forever;
+  const int good = run_family(c, f);
+  if (!good) CHECK(flame_error_code(c) != FLAME_OK, name, k);
+  CHECK(c->tensors.live == 0, name, k);
+  const char *which = fake.failed;
+  const int sticky = fake_is_sticky(code);
+  fake.fail_at = 0;
+  if (!sticky) fake.failed = NULL;
+  if (!c->dead && !sticky) {
+    flame_clear_error(c);
+    const int again = run_family(c, f);
+    if (!again) printf("  after %s: %s\n", which ? which : "?", flame_error(c));
+    CHECK(again, name, k);
+  } else if (!good && c->dead) {
+    const flame_status first = flame_error_code(c);
+    flame_clear_error(c);
+    CHECK(first == FLAME_DEVICE_LOST && flame_error_code(c) == FLAME_DEVICE_LOST, name, k);
+  }
+  close_context(c, name, k);
+}
+
+static void calls_fail(int step) {
+  static const fl_cu_result codes[] = { FL_CU_OUT_OF_MEMORY, FL_CU_ILLEGAL_ADDRESS, FL_CU_INVALID_VALUE };
+  for (int f = 0; f < FAMILIES; f++) {
+    fake_reset();
+    flame_context *c = open_context();
+    const int good = run_family(c, f);
+    if (!good) printf("  %s\n", flame_error(c));
+    const int64_t calls = fake.calls;
+    CHECK(good, families[f].name, 0);
+    close_context(c, families[f].name, 0);
+    for (int i = 0; i < 3; i++)
+      for (int forever = 0; forever < 2; forever++)
+        for (int64_t k = 1; good && k <= calls; k += step) one_call(f, k, codes[i], forever);
+    if (getenv("FLAME_OOM_COUNTS")) printf("%s: %lld calls\n", families[f].name, (long long)calls);
+  }
+}
+
+static void host_allocations_fail(int step) {
+  for (int f = 0; f < FAMILIES; f++)
+    for (int forever = 0; forever < 2; forever++)
+      for (int64_t k = 1, reached = 1; reached; k += step) {
+        fake_reset();
+        flame_context *c = open_context();
+        c->mem.fail_at = c->mem.calls + k;
+        c->mem.fail_forever = forever;
+        const int good = run_family(c, f);
+        reached = c->mem.calls >= c->mem.fail_at;
+        if (!good) CHECK(flame_error_code(c) == FLAME_NO_MEMORY, families[f].name, k);
+        c->mem.fail_at = 0;
+        flame_clear_error(c);
+        CHECK(c->tensors.live == 0, families[f].name, k);
+        const int again = run_family(c, f);
+        if (!again) printf("  %s\n", flame_error(c));
+        CHECK(again, families[f].name, k);
+        close_context(c, families[f].name, k);
+      }
+}
+
+/* ---- a full device, a busy device --------------------------------------------------------------------- */
+
+static int collected;
+static void collect(void *arg) {
+  flame_tensor **garbage = arg;
+  collected++;
+  flame_free(*garbage);
+  *garbage = NULL;
+}
+
+/* Out of memory: collect, trim, retry once, and only then an error with the numbers. */
+static void a_full_device_collects_before_it_fails(void) {
+  fake_reset();
+  flame_context *c = open_context();
+  CHECK(open_device(c), "full", 0);
+  fake.capacity = fake.bytes + (96 << 20);
+  flame_tensor *garbage = flame_full(c, FLAME_F32, 1, (int64_t[]){ 16 << 20 }, 1);      /* 64 MB */
+  CHECK(flame_eval(c) == FLAME_OK, "full", 0);
+  c->collector.full = collect;
+  c->collector.arg = &garbage;
+  flame_tensor *x = flame_full(c, FLAME_F32, 1, (int64_t[]){ 20 << 20 }, 1);           /* 80 MB */
+  CHECK(flame_eval(c) == FLAME_OK && collected > 0, "full", 1);
+  flame_tensor *y = flame_full(c, FLAME_F32, 1, (int64_t[]){ 20 << 20 }, 2);
+  CHECK(flame_eval(c) == FLAME_NO_MEMORY, "full", 2);
+  CHECK(strstr(flame_error(c), "asked") != NULL && strstr(flame_error(c), "live") != NULL, "full", 3);
+  flame_clear_error(c);
+  c->collector.full = NULL;
+  flame_free(x);
+  CHECK(flame_eval(c) == FLAME_OK, "full", 4);
+  flame_free(y);
+  fake.capacity = 1ll << 30;
+  close_context(c, "full", 5);
+}
+
+static void *ring(void *arg) {
+  nanosleep(&(struct timespec){ .tv_nsec = 50 * 1000 * 1000 }, NULL);
+  flame_interrupt(arg);
+  return NULL;
+}
+
+/* The wait for a device that does not get ready ends with the interrupt, soon. */
+static void an_interrupt_ends_the_wait(void) {
+  fake_reset();
+  flame_context *c = open_context();
+  CHECK(run_family(c, 0), "busy", 0);
+  flame_tensor *x = ramp(c, 4, 6), *y = flame_exp(x);
+  pthread_t t;
+  struct timespec a, b;
+  float host[24];
+  fake.busy = -1;
+  CHECK(pthread_create(&t, NULL, ring, c) == 0, "busy", 1);
+  clock_gettime(CLOCK_MONOTONIC, &a);
+  CHECK(flame_read(y, host, sizeof host) == FLAME_INTERRUPTED, "busy", 2);
+  clock_gettime(CLOCK_MONOTONIC, &b);
+  pthread_join(t, NULL);
+  const double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9 - 0.05;
+  CHECK(took < 2, "busy", 3);
+  if (getenv("FLAME_OOM_COUNTS")) printf("device wait: %.3f s after the interrupt\n", took);
+  fake.busy = 0;
+  flame_clear_error(c);
+  CHECK(flame_read(x, host, sizeof host) == FLAME_OK && host[8] == 1.0f, "busy", 4);
+  CHECK(flame_read(y, host, sizeof host) == FLAME_OK, "busy", 5);
+  flame_free(x);
+  flame_free(y);
+  close_context(c, "busy", 6);
+}
+
+int main(void) {
+  const int slow = getenv("FLAME_SANITIZE") != NULL;
+  setenv("FLAME_CACHE_DIR", "off", 1);
+  calls_fail(slow ? 7 : 1);
+  host_allocations_fail(slow ? 13 : 1);
+  a_full_device_collects_before_it_fails();
+  an_interrupt_ends_the_wait();
+  printf("test_oom_device: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
