@@ -101,21 +101,21 @@ case("chain_small", function()
   end
 end)
 
-local ready, body = {}, nil
+local current = {}                            -- { name =, body = }
 for line in io.lines() do
   local name, reps = line:match("^(%S+)%s+(%d+)")
   local make = cases[name]
   if not make then
     print("error no benchmark " .. tostring(name))
   else
-    if not ready[name] then
-      ready, body = {}, nil
+    if current.name ~= name then
+      current.name, current.body = nil, nil   -- lets the collector have the last one's tensors
       collectgarbage() collectgarbage()
       flame.empty_cache()
-      body = make()
-      ready[name] = true
-      for _ = 1, 3 do body() end
+      current.name, current.body = name, make()
+      for _ = 1, 3 do current.body() end
     end
+    local body = current.body
     flame.synchronize()
     local clock = flame.timer()
     for _ = 1, tonumber(reps) do body() end

@@ -301,11 +301,17 @@ describe("scopes and guards", function()
       pcall(a.close, v)
       pcall(a.keep, v, v)
     end
-    local g = flame.no_grad()
-    for _, v in ipairs({ io.stdout, "x", {}, flame.ones(1), a, 1 }) do
-      if type(g) == "userdata" then pcall(getmetatable(g) and g.close or function() end, v) end
+    do
+      local g <close> = flame.no_grad()
+      local close = debug.getmetatable(g).__close
+      for _, v in ipairs({ io.stdout, "x", {}, flame.ones(1), a, 1 }) do
+        pcall(close, v)
+        assert.is_false(flame.ones(1):requires_grad_(true):exp().requires_grad)
+      end
+      close(g)
+      close(g)
     end
-    g = nil
+    assert.is_true(flame.ones(1):requires_grad_(true):exp().requires_grad)
     collectgarbage()
     collectgarbage()
     assert.equal(6, (flame.ones(3) * 2):sum():item())

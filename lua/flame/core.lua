@@ -168,10 +168,16 @@ def("addcdiv", 4, function(x, a, b, o)
   o = options("addcdiv", o, { value = 1 })
   return need_tensor("addcdiv", "x", x) + (o.value == 1 and a / b or a / b * o.value)
 end, "e")
+local half = { f16 = true, bf16 = true }
 def("logaddexp", 2, function(x, y)
+  local like = is_tensor(x) and x or need_tensor("logaddexp", "y", y)
+  local dtype = is_tensor(x) and is_tensor(y) and half[x.dtype] and x.dtype == y.dtype and x.dtype
+    or not (is_tensor(x) and is_tensor(y)) and half[like.dtype] and like.dtype
+  if dtype then x, y = is_tensor(x) and x:float() or x, is_tensor(y) and y:float() or y end
   local top = flame.maximum(x, y):detach()
   top = where(top:isfinite(), top, 0)
-  return ((x - top):exp() + (y - top):exp()):log() + top
+  local z = ((x - top):exp() + (y - top):exp()):log() + top
+  return dtype and z:to(dtype) or z
 end, "e")
 
 -- ---- shapes ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """x[…] read and written in every form, gather and scatter and their kin, masks."""
 import torch
-from sample import DTYPES, R, Sample, T, G, braces, shape, values
+from sample import R, Sample, T, G, braces, shape, values
 
 
 def positions(n, most=4):
@@ -56,9 +56,7 @@ class Key:
                     continue
                 flat = R.sample(range(n), m) if unique else [R.randrange(n) for _ in range(m)]
                 t = torch.tensor(flat, dtype=torch.int64).reshape(size)
-                signed = torch.where(torch.rand(size, generator=None) < 0.3, t - n, t + 1) if False else t + 1
-                if R.random() < 0.3:
-                    signed = t - n
+                signed = t - n if R.random() < 0.3 else t + 1
                 self.items.append("@%d" % len(self.extra))
                 self.extra.append(signed.to(R.choice([torch.int64, torch.int32])) if n < 120 else signed)
                 self.parts.append(t)
@@ -74,8 +72,6 @@ class Key:
             else:
                 continue
             axis += 1
-        if R.random() < 0.5:
-            R.random()
 
     def text(self, first):
         names = ["x", "y", "z", "w", "u", "v"]

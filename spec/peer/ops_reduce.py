@@ -60,7 +60,6 @@ def reductions(scale):
                     n *= s[a]
                 if n < 2 and name == "std":
                     continue
-            text = text if text == "" else text
             form = "x:%s(%s)" % (name, text) if R.random() < 0.7 else "flame.%s(x%s)" % (name, text and ", " + text)
             Sample(name, form, lambda x, fn=fn, axes=axes, keep=keep: fn(x, axes, keep),
                    T(s, d, expand=name not in ("var", "std")), tol=2)
@@ -105,7 +104,7 @@ def reductions(scale):
     zeros = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, -2.0]], dtype=torch.float64)
     for p in (1, 2, 3, INF, 0):
         word = "math.huge" if p == INF else repr(p)
-        Sample("norm zeros", "x:norm(%s, 2)" % word, lambda x, p=p: torch.linalg.vector_norm(x, p, 1), G(zeros))
+        Sample("norm zeros", "x:norm(%s, 2)" % word, lambda x, p=p: torch.linalg.vector_norm(x, p, 1), G(zeros), second=False)
     for name, fn in REDUCE.items():
         if name in ("logsumexp", "mean", "var", "std"):
             continue

@@ -20,6 +20,7 @@ try:
 except ImportError:
     print("peer: skipped, this python3 has no torch")
     sys.exit(0)
+sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import sample  # noqa: E402
 from sample import DTYPES, NAMES  # noqa: E402

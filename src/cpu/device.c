@@ -20,11 +20,15 @@ static const int64_t kept_limit = 256 << 20;
 
 static fl_cpu *cpu_of(const fl_device *d) { return d->state; }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory --------------------- */
 
-static void *cpu_alloc(fl_device *d, int64_t bytes) { return fl_blocks_alloc(cpu_of(d)->blocks, bytes); }
+static void *cpu_alloc(fl_device *d, int64_t bytes) {
+  return fl_blocks_alloc(cpu_of(d)->blocks, bytes);
+}
 
-static void cpu_free(fl_device *d, void *p, int64_t bytes) { fl_blocks_free(cpu_of(d)->blocks, p, bytes); }
+static void cpu_free(fl_device *d, void *p, int64_t bytes) {
+  fl_blocks_free(cpu_of(d)->blocks, p, bytes);
+}
 
 static void cpu_trim(fl_device *d) { fl_blocks_trim(cpu_of(d)->blocks); }
 
@@ -40,7 +44,7 @@ static flame_status cpu_transfer(fl_device *d, void *dst, const void *src, int64
   return FLAME_OK;
 }
 
-/* ---- prepare -------------------------------------------------------------------------------------- */
+/* ---- prepare --------------------- */
 
 static int reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
   if (worker > s->worker_bytes) {
@@ -98,7 +102,8 @@ static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
     if (!g) return d->ctx->err.code ? d->ctx->err.code : FLAME_NO_MEMORY;
     t->first[i + 1] += fl_prog_split(g) ? 0 : g->units;
     t->work += (k->points + k->rows) * (1 + k->ninstr / 16);
-    if (!reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g))) return no_memory(d);
+    if (!reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g)))
+      return no_memory(d);
   }
   return FLAME_OK;
 }
@@ -126,7 +131,7 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
   return FLAME_OK;
 }
 
-/* ---- run ---------------------------------------------------------------------------------------------- */
+/* ---- run --------------------- */
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
@@ -167,7 +172,8 @@ static void copy_unit(void *arg, int64_t unit, int worker) {
 static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   copying c = { fl_place_address(b, &s->to), fl_place_address(b, &s->from), s->bytes };
   if (c.dst == c.src) return;
-  fl_threads_run(cpu_of(d)->pool, (c.bytes + COPY_UNIT - 1) / COPY_UNIT, copy_unit, &c, cpu_of(d)->stop);
+  const int64_t units = (c.bytes + COPY_UNIT - 1) / COPY_UNIT;
+  fl_threads_run(cpu_of(d)->pool, units, copy_unit, &c, cpu_of(d)->stop);
 }
 
 static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b) {
@@ -199,7 +205,8 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
 
 /* Stops behind the step that reports a fault, which does not count as done: what it and later
 ** steps would have written must not be taken for values. */
-static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
+                            int32_t *done) {
   fl_cpu *cpu = cpu_of(d);
   flame_status st = FLAME_OK;
   int32_t whole = -1;                 /* up to this step the run can not be cut */
@@ -230,7 +237,7 @@ static flame_status cpu_sync(fl_device *d, fl_fault *fault) {
   return FLAME_OK;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------- */
+/* ---- open and close --------------------- */
 
 static void cpu_close(fl_device *d) {
   fl_cpu *s = cpu_of(d);

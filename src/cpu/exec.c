@@ -25,7 +25,7 @@ typedef struct tile {
   fl_vm_fault *fault;
 } tile;
 
-/* ---- operations ------------------------------------------------------------------------------ */
+/* ---- operations --------------------- */
 
 static void *own(const tile *t, uint16_t v) {
   const fl_vreg *r = &t->g->reg.at[v];
@@ -149,13 +149,14 @@ static void spread(tile *t, const fl_vop *x) {
     return;
   }
   for (int64_t i = 0; i < t->rows; i++)
-    x->fn.spread((char *)t->reg[x->v] + i * t->cols * size, (char *)t->reg[x->a] + i * columns * size,
-                 g->k->n, columns);
+    x->fn.spread((char *)t->reg[x->v] + i * t->cols * size,
+                 (char *)t->reg[x->a] + i * columns * size, g->k->n, columns);
 }
 
 static void gather(tile *t, const fl_vop *x, int64_t n) {
   const view v = view_of(t, x->arg, x->level);
-  x->fn.gather(t->reg[x->v], origin(t, x->arg, &v), t->reg[x->a], t->g->k->operand[x->arg].gstride, v.w, v.at, n);
+  x->fn.gather(t->reg[x->v], origin(t, x->arg, &v), t->reg[x->a],
+               t->g->k->operand[x->arg].gstride, v.w, v.at, n);
 }
 
 static void iota(tile *t, const fl_vop *x, int64_t n) {
@@ -176,7 +177,8 @@ static void run(tile *t, const fl_section *s) {
       case FL_V_IOTA: iota(t, x, n); break;
       case FL_V_GATHER: gather(t, x, n); break;
       case FL_V_INDEX:
-        g->vm->index(r[x->v], r[x->a], *(int64_t *)r[x->b], r[x->c], n, x->uni, x->flags, x->arg, t->fault);
+        g->vm->index(r[x->v], r[x->a], *(int64_t *)r[x->b], r[x->c], n, x->uni, x->flags,
+                     x->arg, t->fault);
         break;
       case FL_V_DRAW: x->fn.draw(r[x->v], r[x->a], &g->draw.at[x->arg].q, n); break;
       case FL_V_FILL: x->fn.fill(r[x->v], r[x->a], n); break;
@@ -188,7 +190,7 @@ static void run(tile *t, const fl_section *s) {
   }
 }
 
-/* ---- a worker's memory ------------------------------------------------------------------------- */
+/* ---- a worker's memory --------------------- */
 
 static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (int64_t)sizeof(void *)); }
 
@@ -230,7 +232,7 @@ void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *f
   run(&t, &g->sec[FL_SEC_BIND]);
 }
 
-/* ---- MAP and WHOLE ------------------------------------------------------------------------------ */
+/* ---- MAP and WHOLE --------------------- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -253,7 +255,8 @@ static void touch_box(tile *t, int operand, int write) {
   const int64_t step = 64 / size;
   for (int64_t i = 0; i < v.w->size[!inner]; i++)
     for (int64_t j = 0; j < v.w->size[inner]; j += step) {
-      const void *p = (const void *)(base + (uintptr_t)((i * v.w->stride[!inner] + j * v.w->stride[inner]) * size));
+      const int64_t at = i * v.w->stride[!inner] + j * v.w->stride[inner];
+      const void *p = (const void *)(base + (uintptr_t)(at * size));
       if (write) __builtin_prefetch(p, 1);
       else __builtin_prefetch(p, 0);
     }
@@ -321,7 +324,7 @@ static void whole_unit(tile *t, int64_t unit) {
   }
 }
 
-/* ---- LONG and COL -------------------------------------------------------------------------------- */
+/* ---- LONG and COL --------------------- */
 
 static void merge(const fl_prog *g, char *a, const char *b, int round, int64_t n) {
   for (int64_t i = 0; i < g->red.n; i++) {
@@ -377,6 +380,12 @@ static void col_chunk(tile *t, int round, int64_t block, int64_t i) {
   }
 }
 
+/* The two results on top of the counter become one. */
+static void merge_top(tile *t, int round, int64_t depth) {
+  char *a = t->state + (depth - 2) * t->g->state_bytes;
+  merge(t->g, a, a + t->g->state_bytes, round, t->n0);
+}
+
 /* Round 'round' over one group of a block; the result is left in slot 0 of the counter. */
 static void group_round(tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
@@ -389,12 +398,10 @@ static void group_round(tile *t, int round, int64_t block, int64_t group) {
     else col_chunk(t, round, block, i);
     depth++;
     if (round == g->rounds) { depth = 0; continue; }
-    for (int64_t k = count; k & 1; k >>= 1, depth--)
-      merge(g, t->state + (depth - 2) * g->state_bytes, t->state + (depth - 1) * g->state_bytes, round, t->n0);
+    for (int64_t k = count; k & 1; k >>= 1, depth--) merge_top(t, round, depth);
   }
   if (end <= group * g->group) start_state(g, t->state, round, t->n0);
-  for (; depth > 1; depth--)
-    merge(g, t->state + (depth - 2) * g->state_bytes, t->state + (depth - 1) * g->state_bytes, round, t->n0);
+  for (; depth > 1; depth--) merge_top(t, round, depth);
 }
 
 /* The reductions of a round are done: their values, then the level-0 work that waited. */
@@ -431,7 +438,7 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
   else block_unit(&t, unit);
 }
 
-/* ---- blocks of several groups: rounds with all workers -------------------------------------------- */
+/* ---- blocks of several groups: rounds with all workers --------------------- */
 
 typedef struct split {
   const fl_prog *g;
@@ -486,16 +493,17 @@ static void split_end(void *arg, int64_t unit, int worker) {
   const split *s = arg;
   const fl_prog *g = s->g;
   char *parts = s->d->shared + unit * s->stride + fl_round64(g->row_bytes);
+  const int64_t size = g->state_bytes;
   int64_t stack[64], depth = 0;
   tile t;
   enter(&t, s, unit, worker);
   for (int64_t i = 0; i < g->groups; i++) {
     stack[depth++] = i;
     for (int64_t k = i; k & 1; k >>= 1, depth--)
-      merge(g, parts + stack[depth - 2] * g->state_bytes, parts + stack[depth - 1] * g->state_bytes, s->round, t.n0);
+      merge(g, parts + stack[depth - 2] * size, parts + stack[depth - 1] * size, s->round, t.n0);
   }
   for (; depth > 1; depth--)
-    merge(g, parts + stack[depth - 2] * g->state_bytes, parts + stack[depth - 1] * g->state_bytes, s->round, t.n0);
+    merge(g, parts + stack[depth - 2] * size, parts + stack[depth - 1] * size, s->round, t.n0);
   end_round(&t, s->round, parts);
 }
 
@@ -516,7 +524,8 @@ void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
       fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
       fl_threads_run(d->pool, s.batch, split_end, &s, stop);
     }
-    if (g->sec[FL_SEC_FULL(g->rounds)].n) fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+    if (g->sec[FL_SEC_FULL(g->rounds)].n)
+      fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
     fl_threads_run(d->pool, s.batch, split_store, &s, stop);
     if (atomic_load_explicit(stop, memory_order_relaxed)) return;
   }

@@ -82,7 +82,8 @@ static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
 }
 
 /* Block sizes: even parts, and enough of them for the workers. */
-void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches, fl_gemm_shape *s) {
+void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
+                    fl_gemm_shape *s) {
   const int wide = m->dtype == FLAME_F64, mr = wide ? g->mr64 : g->mr, nr = wide ? g->nr64 : g->nr;
   int64_t mb = parts(m->m, wide ? MC64 : MC), nb = parts(m->n, NC);
   while (batches * mb * nb < width && m->m * m->n / (mb * nb) > 64 * 64) {
@@ -96,7 +97,9 @@ void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t bat
 }
 
 /* Scratch of a worker: packed A, packed B, C of half types. */
-int64_t fl_gemm_scratch(void) { return (MC + 64) * KC * 8 + (NC + 64) * KC * 8 + (MC + 64) * (NC + 64) * 4; }
+int64_t fl_gemm_scratch(void) {
+  return (MC + 64) * KC * 8 + (NC + 64) * KC * 8 + (MC + 64) * (NC + 64) * 4;
+}
 
 void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
                    const char *a, const char *b, char *c, char *scratch) {
@@ -108,12 +111,15 @@ void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s,
   const int64_t ldc = half ? nc : m->n;
   for (int64_t p = 0; p < m->k; p += KC) {
     const int64_t kc = least(KC, m->k - p);
-    pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1], wide ? g->mr64 : g->mr);
-    pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0], wide ? g->nr64 : g->nr);
+    pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
+         wide ? g->mr64 : g->mr);
+    pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],
+         wide ? g->nr64 : g->nr);
     if (wide) tiles_f64(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
     else tiles_f32(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
   }
   if (half)
     for (int64_t r = 0; r < mc; r++)
-      narrow(m->dtype, (uint16_t *)(void *)(c + ((i + r) * m->n + j) * size), (float *)(void *)wc + r * nc, nc);
+      narrow(m->dtype, (uint16_t *)(void *)(c + ((i + r) * m->n + j) * size),
+             (float *)(void *)wc + r * nc, nc);
 }

@@ -24,7 +24,7 @@ enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW =
        COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
-/* ---- kinds and rounds ------------------------------------------------------------------ */
+/* ---- kinds and rounds --------------------- */
 
 /* By which dims an operand moves; a kernel without points reads nothing at level 1. */
 static int kind_of_strides(const fl_kernel *k, const fl_operand *o, int level) {
@@ -69,7 +69,7 @@ static void classify(lower *b, int i) {
   b->pass[i] = (uint8_t)pass;
 }
 
-/* ---- modes ------------------------------------------------------------------------------- */
+/* ---- modes --------------------- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
@@ -98,7 +98,8 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, int trips) {
 
 static void choose_cols(fl_prog *g, const fl_kernel *k) {
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
-  if (k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK && k->n * g->columns <= FL_VM_BLOCK && k->rows) {
+  if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK &&
+      k->n * g->columns <= FL_VM_BLOCK) {
     g->mode = FL_MODE_WHOLE;
     g->batch = FL_VM_BLOCK / (g->columns * (k->n ? k->n : 1));
     g->batch = least(g->batch, k->rows / g->columns);
@@ -134,7 +135,8 @@ static int jumping_dim(const fl_kernel *k, int last) {
 static void choose_map(fl_prog *g, const fl_kernel *k) {
   int last = k->nkept - 1;
   while (last > 0 && k->size[last] == 1) last--;
-  const int d = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK ? jumping_dim(k, last) : -1;
+  const int worth = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK;
+  const int d = worth ? jumping_dim(k, last) : -1;
   g->mode = FL_MODE_MAP;
   g->full = least(k->points, FL_VM_BLOCK);
   g->unit = UNIT_POINTS;
@@ -165,7 +167,7 @@ static void choose_mode(fl_prog *g, const uint8_t *kind) {
   g->units = g->blocks;
 }
 
-/* ---- walks ------------------------------------------------------------------------------- */
+/* ---- walks --------------------- */
 
 /* Dims of 'order' merged where the operand's strides allow; dims of size 1 left out. */
 static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size, const int64_t *stride) {
@@ -209,7 +211,7 @@ static void make_access(fl_prog *g, int i) {
   }
 }
 
-/* ---- emission ------------------------------------------------------------------------------ */
+/* ---- emission --------------------- */
 
 static uint16_t new_reg(lower *b, int kind, int reg) {
   fl_vreg *r = b->g->reg.n < 65535 ? FL_PUSH(b->g->mem, &b->g->reg) : NULL;
@@ -253,7 +255,8 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
 ** all: then that bit is set. */
 static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
   const int kind = b->g->reg.at[v].kind;
-  const int single = b->g->mode == FL_MODE_LONG || (b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && b->g->batch == 1);
+  const int single = b->g->mode == FL_MODE_LONG ||
+                     (b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && b->g->batch == 1);
   if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
   if (uni && (kind == FL_KIND_UNI || single)) {
     *uni |= (uint8_t)(1 << bit);
@@ -359,7 +362,8 @@ static void emit_reduce(lower *b, int sec, int i) {
   uint16_t a = use(b, sec, x->a, 1, NULL, 0);
   if (to >= 0) {
     const uint16_t t = new_reg(b, FL_KIND_FULL, reg);
-    push(b, sec, (fl_vop){ .code = FL_V_MOVE, .level = 1, .v = t, .a = a, .fn.move = b->g->vm->cast[from][to] });
+    push(b, sec, (fl_vop){ .code = FL_V_MOVE, .level = 1, .v = t, .a = a,
+                           .fn.move = b->g->vm->cast[from][to] });
     a = t;
   }
   fl_red *r = FL_PUSH(b->g->mem, &b->g->red);
@@ -389,7 +393,7 @@ static void emit(lower *b, int sec, int i) {
   }
 }
 
-/* ---- sections ---------------------------------------------------------------------------------- */
+/* ---- sections --------------------- */
 
 static int store_level(const lower *b, int s) {
   const fl_kernel *k = b->k;

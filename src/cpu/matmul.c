@@ -61,7 +61,7 @@ static void at_batch(const product *p, int64_t i, char **a, char **b, char **c) 
   *c = p->c + co * size;
 }
 
-/* ---- the library --------------------------------------------------------------------------------- */
+/* ---- the library --------------------- */
 
 typedef struct form { int trans; int64_t ld; } form;
 
@@ -80,7 +80,8 @@ static int library_form(int64_t rows, int64_t cols, const int64_t s[2], form *f)
 }
 
 static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, const form *fb,
-                      int64_t mi, int64_t nj, int64_t kp, const char *a, const char *b, char *c, int add) {
+                      int64_t mi, int64_t nj, int64_t kp, const char *a, const char *b, char *c,
+                      int add) {
   const void *x = a, *y = b;
   void *z = c;
   if (m->dtype == FLAME_F32)
@@ -104,7 +105,8 @@ static void block_sizes(const fl_matmul *m, int64_t *mb, int64_t *nb, int64_t *k
   }
 }
 
-static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, const form *fa, const form *fb) {
+static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, const form *fa,
+                     const form *fb) {
   const fl_matmul *m = p->m;
   const int64_t size = fl_dtype_size(m->dtype), count = batches(m);
   int64_t mb, nb, kb;
@@ -123,13 +125,14 @@ static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, cons
   }
 }
 
-/* ---- our own ---------------------------------------------------------------------------------------- */
+/* ---- our own --------------------- */
 
 static void gemm_unit(void *arg, int64_t unit, int worker) {
   const product *p = arg;
   char *a, *b, *c;
   at_batch(p, unit / p->units, &a, &b, &c);
-  fl_gemm_block(p->m, p->g, &p->shape, unit % p->units, a, b, c, p->scratch + worker * fl_gemm_scratch());
+  fl_gemm_block(p->m, p->g, &p->shape, unit % p->units, a, b, c,
+                p->scratch + worker * fl_gemm_scratch());
 }
 
 static void direct_unit(void *arg, int64_t unit, int worker) {
@@ -177,7 +180,7 @@ static void zero(const product *p) {
   }
 }
 
-/* ---- the choice ----------------------------------------------------------------------------------------- */
+/* ---- the choice --------------------- */
 
 typedef enum { NOTHING, ZERO, DIRECT, BLAS, GEMM } way;
 

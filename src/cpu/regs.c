@@ -160,7 +160,7 @@ void fl_prog_free(fl_prog *g) {
   fl_free(m, g, sizeof *g);
 }
 
-/* ---- addresses ------------------------------------------------------------------------------ */
+/* ---- addresses --------------------- */
 
 void *fl_place_address(const fl_binding *b, const fl_place *p) {
   if (p->where == FL_AT_ARENA) return (char *)b->arena + p->byte;

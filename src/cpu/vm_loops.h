@@ -73,7 +73,7 @@
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"
 
-/* ---- reductions --------------------------------------------------------------------- */
+/* ---- reductions --------------------- */
 
 static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
@@ -257,7 +257,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"
 
-/* ---- copies within registers ----------------------------------------------------------- */
+/* ---- copies within registers --------------------- */
 
 static void FN(fill)(void *y_, const void *x_, int64_t n) {
   T *y = y_;
@@ -277,7 +277,7 @@ static void FN(tile)(void *y_, const void *x_, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r++, y += n) EACH y[i] = x[i];
 }
 
-/* ---- casts, rounded to the dtype; draws ------------------------------------------------ */
+/* ---- casts, rounded to the dtype; draws --------------------- */
 
 #define CAST(d, OUT) \
   static void FN(cast_##d)(void *y_, const void *x_, int64_t n) { \

@@ -164,7 +164,7 @@ static void index_check(int64_t *y, const int64_t *a, int64_t size, const int64_
   }
 }
 
-/* ---- the table --------------------------------------------------------------------------- */
+/* ---- the table --------------------- */
 
 #define ALL(f) { f##_f64, f##_f32, f##_i64, f##_i32 }
 #define ROW_FLOAT(f) { f##_f64, f##_f32, 0, 0 }

@@ -84,12 +84,13 @@ static int g_retain_grad(lua_State *L) {
 }
 
 /* ---- grad modes ------------------------------------------------------------------------------ */
-typedef struct guard { int previous, open; } guard;
+#define GUARD_MAGIC UINT64_C(0x666c616d652d6764)
+typedef struct guard { uint64_t magic; int previous, open, unused[2]; } guard;     /* no other size of ours */
 
 static int guard_close(lua_State *L) {
   fl_lua *b = self_of(L);
   guard *g = (guard *)lua_touserdata(L, 1);
-  if (g == NULL || lua_rawlen(L, 1) != sizeof *g || !g->open) return 0;
+  if (g == NULL || lua_rawlen(L, 1) != sizeof *g || g->magic != GUARD_MAGIC || !g->open) return 0;
   g->open = 0;
   if (b->c != NULL) flame_grad_mode(b->c, g->previous);
   return 0;
@@ -121,7 +122,7 @@ static int mode(lua_State *L, int on) {
     return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s",
         luaL_typename(L, 1));
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
-  g->open = 0;
+  *g = (guard){ .magic = GUARD_MAGIC };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
   lua_setmetatable(L, -2);
   g->previous = flame_grad_mode(b->c, on);

@@ -340,6 +340,8 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   a->idx = fl_arg_tensor(L, 3, op, "index");
   a->alpha = 1;
   if (a->x->t->node->shape->rank == 0) fl_lua_fail(L, op, "a 0-d tensor has no axes");
+  if (how == SELECT && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
+      "index must have one axis");
   if (how == GATHER || how == SELECT) {
     fl_arg_count(L, 3, op);
     return;

@@ -180,6 +180,8 @@ static int io_save(lua_State *L) {
   int64_t n;
   const char *path = arg_path(L, 1, "save");
   fl_to_save *s = to_save(L, &n);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  luaL_checktype(L, 5, LUA_TTABLE);
   const int64_t nmeta = (int64_t)lua_rawlen(L, 4);
   fl_pair *meta = (fl_pair *)lua_newuserdatauv(L, (size_t)(nmeta + 1) * sizeof *meta, 0);
   for (int64_t i = 0; i < nmeta; i++) meta[i] = (fl_pair){ string_of(L, 4, i + 1), string_of(L, 5, i + 1) };

@@ -5,7 +5,8 @@
 */
 #include "lua/binding.h"
 
-typedef struct scope { int64_t serial; } scope;      /* 0: closed */
+#define SCOPE_MAGIC UINT64_C(0x666c616d652d7363)
+typedef struct scope { uint64_t magic; int64_t serial; } scope;      /* serial 0: closed */
 
 /* Holes are left by boxes that died; take them out of the innermost scope. */
 static void compact(fl_lua *b) {
@@ -69,7 +70,7 @@ static int64_t find(const fl_lua *b, int64_t serial) {
 
 static scope *scope_at(lua_State *L, int i) {
   scope *s = (scope *)lua_touserdata(L, i);
-  return s != NULL && lua_rawlen(L, i) == sizeof *s ? s : NULL;
+  return s != NULL && lua_rawlen(L, i) == sizeof *s && s->magic == SCOPE_MAGIC ? s : NULL;
 }
 
 static void end_scope(lua_State *L, fl_lua *b, scope *s, int keep) {
@@ -176,7 +177,7 @@ static int make_scope(lua_State *L) {
       "need a function or nothing, got %s", luaL_typename(L, 1));
   if (b->c == NULL) return fl_lua_raise(L, b);
   scope *s = (scope *)lua_newuserdatauv(L, sizeof *s, 0);
-  s->serial = 0;
+  *s = (scope){ SCOPE_MAGIC, 0 };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_scope);
   lua_setmetatable(L, -2);
   fl_scope_mark *mark = FL_PUSH(&b->c->mem, &b->scopes);
