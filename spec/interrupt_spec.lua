@@ -87,7 +87,10 @@ describe("Ctrl-C", function()
 
   local keep = "x = flame.arange(5) * 2 y = 7"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
-  comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
+  -- TSan delivers a signal at the next call of the C library: this loop makes none
+  if os.getenv("FLAME_SANITIZE") ~= "thread" then
+    comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
+  end
   comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look, "kept 30.0 7")
   comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look, "kept 30.0 7")
   comes_back("a long product of matrices", keep .. " a = flame.rand(6000, 6000)",

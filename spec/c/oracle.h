@@ -297,7 +297,8 @@ static void eval_elementwise(fl_node *n, double *v) {
 
 static double *fresh_values(fl_node *n) {
   double *v = malloc(sizeof *v * (size_t)(n->shape->numel + 1));
-  known_at = realloc(known_at, sizeof *known_at * (size_t)(known_n + 1));
+  if ((known_n & (known_n - 1)) == 0)            /* full at powers of two: twice the room */
+    known_at = realloc(known_at, sizeof *known_at * (size_t)(known_n ? 2 * known_n : 1));
   known_at[known_n++] = (known){ n, v };
   n->slot = (int32_t)known_n - 1;
   return v;

@@ -450,28 +450,23 @@ static int checks_indices(const fl_step *s) {
   return 0;
 }
 
-static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
-                              fl_fault *fault, int32_t *done) {
-  int open = 0;                                       /* steps that check ran since the last look */
-  int32_t whole = -1;                                 /* up to this step no home may stay half written */
+/* A report counts from the first step that checked since the last look: the record keeps one
+** report of several, so what ran from there on may rest on another bad index. */
+static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+  int32_t open = -1;                                  /* that first step; -1: nothing to look at */
   flame_status e = FLAME_OK;
-  for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) {
-    if (open && p->step[i].commits) {
+  for (int32_t i = 0; i <= p->nstep && e == FLAME_OK; i++) {
+    if (open >= 0 && (i == p->nstep || p->step[i].commits)) {
       e = look(s, fault);
-      open = 0;
-      if (e != FLAME_OK) *done = 0;                   /* nobody looked at the indices */
+      if (e != FLAME_OK || fault->site >= 0) *done = open;
+      open = -1;
       if (e != FLAME_OK || fault->site >= 0) return e;
     }
-    if (p->nfault && checks_indices(&p->step[i])) open = 1;
-    if (i > whole) e = fl_cuda_poll(s);
-    const int32_t end = p->step[i].commits ? fl_plan_commit_end(p, i) : -1;
-    if (end > whole) whole = end;
+    if (i == p->nstep) break;
+    if (open < 0 && p->nfault && checks_indices(&p->step[i])) open = i;
+    e = fl_cuda_poll(s);
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
     if (e == FLAME_OK) ++*done;
-  }
-  if (e == FLAME_OK && open) {
-    e = look(s, fault);
-    if (e != FLAME_OK) *done = 0;                     /* nobody looked at the indices */
   }
   return e;
 }
