@@ -50,11 +50,11 @@ static void read_range(lua_State *L, int i, key *k, int axis, int64_t n) {
   if (step == 0) fl_lua_fail(L, op_name, "step 0 on axis %d", axis + 1);
   const int64_t p = checked(L, first, n, axis, count == 1 ? 1 : 0, count == 1 ? n : n + 1);
   const int64_t q = count == 1 ? p : checked(L, last, n, axis, 0, n + 1);
-  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0) : (p >= q ? (p - q) / -step + 1 : 0);
+  const int64_t steps = step > 0 ? (q >= p ? (q - p) / step + 1 : 0) : (p >= q ? -((p - q) / step) + 1 : 0);
   if (steps > 0 && (p < 1 || p > n)) checked(L, p, n, axis, 1, n);
   if (steps > 0 && (q < 1 || q > n)) checked(L, q, n, axis, 1, n);
   k->start[axis] = steps > 0 ? p - 1 : 0;
-  k->step[axis] = step;
+  k->step[axis] = steps > 1 ? step : 1;          /* of one element none is taken: it may be huge */
   k->count[axis] = steps;
 }
 
