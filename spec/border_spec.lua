@@ -49,6 +49,8 @@ local skip = { load = true, save = true, debug = true, default_device = true, se
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()
+    -- TSan does not see Lua's errors leave frames, and its stack of them is not without end
+    local every = os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1
     local calls, errors = 0, 0
     local tensor = flame.arange(6):reshape(2, 3):clone()
     local odd = strangers()
@@ -56,7 +58,7 @@ describe("a call with strange arguments", function()
       local name, f = nf[1], nf[2]
       if not skip[name] then
         if os.getenv("FLAME_BORDER_TRACE") then io.stderr:write(name, "\n") end
-        for i = 1, #odd do
+        for i = 1, #odd, every do
           for form = 1, 3 do
             local ok, e
             if form == 1 then ok, e = pcall(f, odd[i])
@@ -74,7 +76,7 @@ describe("a call with strange arguments", function()
       end
     end
     assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, tensor:totable())
-    assert.is_true(calls > 5000 and errors > calls / 2)
+    assert.is_true(calls > 5000 // every and errors > calls / 2)
     survives()
   end)
   it("of another type says what it got, not a C address", function()
@@ -422,7 +424,7 @@ describe("the library's own tables", function()
     local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true, plant = true }
     for name, f in pairs(flame.internal) do
       if type(f) == "function" and not risky[name] then
-        for i = 1, #odd do
+        for i = 1, #odd, os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1 do
           pcall(f, odd[i])
           pcall(f, flame.ones(2), odd[i])
           pcall(f, odd[i], odd[i], odd[i], odd[i])

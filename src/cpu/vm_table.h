@@ -149,7 +149,7 @@ static void index_check(int64_t *y, const int64_t *a, int64_t size, const int64_
   int64_t bad = 0;
   for (int64_t i = 0; i < n; i++) {
     const int64_t v = a[i], skip = ignore && v == -100;
-    const int64_t k = negative && v < 0 ? v + size : v - 1;
+    const int64_t k = negative && v < 0 ? v + size : (int64_t)((uint64_t)v - 1);
     const int64_t in = (k >= 0) & (k < size);
     y[i] = in & !skip ? k : 0;
     bad |= !(in | skip);
@@ -157,7 +157,7 @@ static void index_check(int64_t *y, const int64_t *a, int64_t size, const int64_
   if (!bad || (f->site >= 0 && f->site < site)) return;
   for (int64_t i = 0; i < n; i++) {
     const int64_t v = a[i], at = uni & 4 ? place[0] : place[i];
-    const int64_t k = negative && v < 0 ? v + size : v - 1;
+    const int64_t k = negative && v < 0 ? v + size : (int64_t)((uint64_t)v - 1);
     if (((k >= 0) & (k < size)) || (ignore && v == -100)) continue;
     if (f->site == site && f->position <= at) continue;
     *f = (fl_vm_fault){ site, v, at };
