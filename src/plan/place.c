@@ -213,6 +213,18 @@ static int dep_groups(fl_planner *P, int32_t t, int32_t *out, int most) {
   return n;
 }
 
+/* Take back the newest group, and the fault sites its expression added. */
+static void drop_newest(fl_planner *P, mark was) {
+  fl_group *G = fl_plan_group(P, (int32_t)P->group.n - 1);
+  cut_back(P, G, was);
+  FL_DROP(P->mem, &G->instr);
+  FL_DROP(P->mem, &G->value);
+  FL_DROP(P->mem, &G->access);
+  FL_DROP(P->mem, &G->scalar);
+  FL_DROP(P->mem, &G->deps);
+  P->group.n--;
+}
+
 /* In its own new group: 1 done, 0 a cell must be anchored first (in *first), -1 memory. */
 static int own_group(fl_planner *P, int32_t t, const fl_layout *space, int32_t *first) {
   int64_t size[FL_MAX_AXES];
@@ -222,14 +234,7 @@ static int own_group(fl_planner *P, int32_t t, const fl_layout *space, int32_t *
   const mark was = mark_of(P, fl_plan_group(P, g));
   const int v = join(P, g, t);
   if (v < 0) {
-    cut_back(P, fl_plan_group(P, g), was);
-    fl_group *G = fl_plan_group(P, g);
-    FL_DROP(P->mem, &G->instr);
-    FL_DROP(P->mem, &G->value);
-    FL_DROP(P->mem, &G->access);
-    FL_DROP(P->mem, &G->scalar);
-    FL_DROP(P->mem, &G->deps);
-    P->group.n--;
+    drop_newest(P, was);
     if (v <= FL_EMIT_ANCHOR) { *first = FL_EMIT_ANCHOR - v; return 0; }
     if (v == FL_EMIT_MEMORY) return -1;
     *first = -1;
@@ -261,14 +266,7 @@ static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const 
   int v = fl_plan_pull(P, g, ref, &from, 0);
   if (v >= 0 && push_store(P, g, t, P->cell.at[t].dtype, v, &to) < 0) v = FL_EMIT_MEMORY;
   if (v < 0) {
-    cut_back(P, fl_plan_group(P, g), was);
-    fl_group *G = fl_plan_group(P, g);
-    FL_DROP(P->mem, &G->instr);
-    FL_DROP(P->mem, &G->value);
-    FL_DROP(P->mem, &G->access);
-    FL_DROP(P->mem, &G->scalar);
-    FL_DROP(P->mem, &G->deps);
-    P->group.n--;
+    drop_newest(P, was);
     if (v <= FL_EMIT_ANCHOR) { *first = FL_EMIT_ANCHOR - v; return 0; }
     if (v == FL_EMIT_REJECT && ref >= 0 && !P->cell.at[ref].anchored) { *first = ref; return 0; }
     return -1;
