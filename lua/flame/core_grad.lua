@@ -208,9 +208,18 @@ function Context:save(...)
   self._saved = table.pack(...)
   internal.hold(...)
 end
+--- What was saved. A saved result of forward comes back tracked where the gradient is to have
+-- gradients itself, so backward may be written in terms of it.
 function Context:saved()
-  local s = self._saved
-  if s then return table.unpack(s, 1, s.n) end
+  local s, again = self._saved, self._again
+  if not s then return end
+  if not again or not flame.is_grad_enabled() then return table.unpack(s, 1, s.n) end
+  local out = {}
+  for i = 1, s.n do
+    local which = is_tensor(s[i]) and self._results[s[i]]
+    out[i] = which and again(which, s[i]) or s[i]
+  end
+  return table.unpack(out, 1, s.n)
 end
 
 --- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
@@ -230,11 +239,16 @@ def("func", 1, function(spec)
       if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", type(values[i])) end
     end
     if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
-    local n = values.n
-    return internal.custom(values, inputs, function(which, g)
+    local n, results = values.n, {}
+    for i = 1, n do results[values[i]] = i end
+    ctx._results = results
+    return internal.custom(values, inputs, function(which, g, again)
       local seeds = {}
       for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(values[i]) end
-      return spec.backward(ctx, table.unpack(seeds, 1, n))
+      ctx._again = again
+      local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
+      ctx._again = nil
+      return table.unpack(gradients, 1, gradients.n)
     end)
   end
 end, "module")

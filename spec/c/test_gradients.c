@@ -495,10 +495,10 @@ static void test_leaf_keeps_through_writes(void) {
 }
 
 static int released;
-static flame_status triple(flame_context *c, void *arg, int which, fl_node *g, int nin,
+static flame_status triple(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                            fl_node **gin) {
   (void)arg;
-  for (int i = 0; i < nin; i++) gin[i] = i == which ? n_mul(g, n_num(c, 3)) : NULL;
+  for (int i = 0; i < nin; i++) gin[i] = i == y->attr->axis ? n_mul(g, n_num(c, 3)) : NULL;
   return FLAME_OK;
 }
 static void let_go(void *arg) { (void)arg; released++; }

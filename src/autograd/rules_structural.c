@@ -148,7 +148,7 @@ static void matmul_rule(fl_node *y, fl_node *g, fl_node **gin) {
 static flame_status custom_rule(fl_node *y, fl_node *g, fl_node **gin) {
   fl_custom *f = y->entry->custom;
   f->refs++; /* the host may drop the entry in the call */
-  const flame_status e = f->backward(y->ctx, f->arg, y->attr->axis, g, y->nin, gin);
+  const flame_status e = f->backward(y->ctx, f->arg, y, g, y->nin, gin);
   if (--f->refs == 0) {
     if (f->release) f->release(f->arg);
     fl_free(&y->ctx->mem, f, sizeof *f);

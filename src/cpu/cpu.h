@@ -153,6 +153,8 @@ flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding 
 /* scatter.c */
 int64_t fl_scatter_bytes(const fl_scatter *s);
 flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
+/* device.c: at least so many bytes for each worker and for all; 0: no memory. */
+int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
 /* device.c: 1 when the step is to be cut short (the flag stays for the caller of run to take). */
 static inline int fl_stopped(const fl_device *dev) {
   const fl_cpu *cpu = dev->state;

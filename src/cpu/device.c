@@ -8,6 +8,7 @@
 ** write a home are not cut: they run with a flag that stays 0, as do those between the first
 ** and the last that write one home.
 */
+#include "cpu/calls.h"
 #include "cpu/blocks.h"
 #include "cpu/cpu.h"
 #include "base/env.h"
@@ -46,7 +47,7 @@ static flame_status cpu_transfer(fl_device *d, void *dst, const void *src, int64
 
 /* ---- prepare --------------------- */
 
-static int reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
+int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
   if (worker > s->worker_bytes) {
     const int64_t size = fl_round64(worker);
     char *p = fl_alloc(m, (size_t)(size * s->width));
@@ -102,7 +103,7 @@ static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
     if (!g) return d->ctx->err.code ? d->ctx->err.code : FLAME_NO_MEMORY;
     t->first[i + 1] += fl_prog_split(g) ? 0 : g->units;
     t->work += (k->points + k->rows) * (1 + k->ninstr / 16);
-    if (!reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g)))
+    if (!fl_cpu_reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g)))
       return no_memory(d);
   }
   return FLAME_OK;
@@ -114,7 +115,8 @@ static flame_status prepare_step(fl_device *d, fl_plan *p, fl_step *s) {
   if (s->kind == FL_S_KERNEL) return prepare_kernels(d, p, s);
   if (s->kind == FL_S_MATMUL) shared = fl_matmul_bytes(cpu, s->matmul);
   if (s->kind == FL_S_SCATTER) shared = fl_scatter_bytes(s->scatter);
-  return reserve(cpu, &d->ctx->mem, 0, shared) ? FLAME_OK : no_memory(d);
+  if (s->kind == FL_S_CALL) shared = fl_cpu_call_scratch(cpu, &s->call->call);
+  return fl_cpu_reserve(cpu, &d->ctx->mem, 0, shared) ? FLAME_OK : no_memory(d);
 }
 
 static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
@@ -176,11 +178,13 @@ static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   fl_threads_run(cpu_of(d)->pool, units, copy_unit, &c, cpu_of(d)->stop);
 }
 
-static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b) {
+/* text: what a call says about bad values. */
+static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b, char *text) {
   switch (s->kind) {
     case FL_S_KERNEL: run_kernels(d, s->prepared, b); return FLAME_OK;
     case FL_S_MATMUL: return fl_matmul_run(d, s->matmul, b);
     case FL_S_SCATTER: return fl_scatter_run(d, s->scatter, b);
+    case FL_S_CALL: return fl_cpu_call_step(d, s->call, b, text);
     default: run_copy(d, s, b); return FLAME_OK;
   }
 }
@@ -199,7 +203,9 @@ static void lowest_fault(const fl_cpu *cpu, fl_fault *fault) {
     const fl_vm_fault *f = &cpu->fault[i];
     if (f->site < 0 || (fault->site >= 0 && (fault->site < f->site ||
         (fault->site == f->site && fault->position <= f->position)))) continue;
-    *fault = (fl_fault){ (int32_t)f->site, f->value, f->position };
+    fault->site = (int32_t)f->site;
+    fault->value = f->value;
+    fault->position = f->position;
   }
 }
 
@@ -211,7 +217,7 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
   flame_status st = FLAME_OK;
   int32_t whole = -1;                 /* up to this step the run can not be cut */
   *done = 0;
-  fault->site = -1;
+  *fault = (fl_fault){ .site = -1 };
   for (int i = 0; i < cpu->width; i++) cpu->fault[i].site = -1;
   for (int32_t i = 0; i < p->nstep && !st && fault->site < 0; i++) {
     if (i > whole && take_interrupt(d)) {
@@ -221,9 +227,10 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
     const int32_t end = p->step[i].commits ? fl_plan_commit_end(p, i) : -1;
     if (end > whole) whole = end;
     cpu->stop = i <= whole ? &never : &d->ctx->interrupted;
-    st = run_step(d, &p->step[i], b);
+    st = run_step(d, &p->step[i], b, fault->text);
     if (!st && i > whole && take_interrupt(d)) st = FLAME_INTERRUPTED;
-    if (p->nfault) lowest_fault(cpu, fault);
+    if (fault->text[0]) fault->site = p->step[i].call->fault;
+    else if (p->nfault) lowest_fault(cpu, fault);
     if (!st && fault->site < 0) *done = i + 1;
   }
   if (!st && fault->site < 0 && take_interrupt(d)) st = FLAME_INTERRUPTED;      /* after the last */

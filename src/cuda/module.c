@@ -4,7 +4,8 @@
 ** together, so that they compile in parallel. Text is made only for a kernel that is not
 ** in memory. The hand-written entries of kernels/steps.cu are one more module.
 */
-#include "cuda/state.h"
+#include "cuda/call.h"
+#include "cuda/embedded.h"
 #include <string.h>
 
 #define ENTRY "fl_kernel"               /* name of every generated kernel */
@@ -196,6 +197,46 @@ fl_module *fl_modules_steps(fl_cuda *s, const char *entry) {
   else t.failed = 1;
   fl_text_free(&all);
   return keep_text(s, m, &t, FLAME_OK);
+}
+
+/* ---- files of kernels/ for calls (call.h) ---- */
+
+static fl_module *file_module(fl_cuda *s, const char *file, const char *defines, int prelude, int *fresh) {
+  fl_text key;
+  fl_text_init(&key, s->mem);
+  fl_text_printf(&key, "file %s %d %s", file, prelude, defines);
+  const char *k = fl_text_str(&key);
+  fl_module *m = k ? intern(s, k, key.n, fresh) : NULL;
+  if (!k) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
+  fl_text_free(&key);
+  return m;
+}
+
+int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude) {
+  int fresh = 0;
+  fl_module *m = file_module(s, file, defines, prelude, &fresh);
+  if (!m || !fresh) return m != NULL;
+  const struct fl_embedded *f = fl_embedded_kernels;
+  while (f->name && strcmp(f->name, file) != 0) f++;
+  fl_text t;
+  m->steps = 1;
+  fl_text_init(&t, s->mem);
+  fl_text_puts(&t, defines);
+  if (prelude) fl_text_prelude(&t);
+  if (f->name) fl_text_add(&t, f->text, f->size);
+  return keep_text(s, m, &t, f->name ? FLAME_OK : FLAME_INTERNAL) != NULL;
+}
+
+flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
+                                const char *entry, fl_cu_function *f) {
+  int fresh = 0;
+  fl_module *m = file_module(s, file, defines, prelude, &fresh);
+  if (!m) return s->ctx->err.code;
+  if (fresh || !m->handle) {
+    if (fresh) forget_first(s);
+    return FL_FAIL(s->ctx, FLAME_INTERNAL, "cuda", "%s was not made ready for this call", file);
+  }
+  return fl_module_entry(s, m, entry, f);
 }
 
 /* ---- building ---- */

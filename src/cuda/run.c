@@ -8,7 +8,7 @@
 ** an address in it changed. Scratch, counters and scalars are shared by all launches, as
 ** everything is queued on one stream.
 */
-#include "cuda/state.h"
+#include "cuda/call.h"
 #include <string.h>
 
 typedef struct group {
@@ -165,6 +165,10 @@ static flame_status want_steps(fl_cuda *s, const fl_step *t, fl_prepared *r) {
 
 static flame_status want(fl_cuda *s, fl_step *t) {
   if (t->kind == FL_S_COPY) return FLAME_OK;
+  if (t->kind == FL_S_CALL) {
+    int64_t scratch;
+    return fl_cuda_call_prepare(s, &t->call->call, &scratch);
+  }
   fl_prepared *r = new_prepared(s, t->kind == FL_S_KERNEL ? t->count : 0);
   if (!r) return no_memory(s);
   t->prepared = r;
@@ -265,6 +269,11 @@ static flame_status ready_group(fl_cuda *s, const fl_plan *p, const fl_step *t,
 static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   fl_prepared *r = t->prepared;
   flame_status e = FLAME_OK;
+  if (t->kind == FL_S_CALL) {
+    int64_t scratch;
+    e = fl_cuda_call_prepare(s, &t->call->call, &scratch);
+    return e == FLAME_OK && scratch > 0 ? share(s, scratch, 0) : e;
+  }
   if (!r) return FLAME_OK;
   for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) e = ready_group(s, p, t, &r->group[i]);
   if (e != FLAME_OK || !r->steps) return e;
@@ -389,7 +398,9 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
   return e;
 }
 
-static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b) {
+/* text: what a call says about bad values. */
+static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b, char *text) {
+  if (t->kind == FL_S_CALL) return fl_cuda_call_run(s, t->call, b, text);
   const fl_prepared *r = t->prepared;
   if (t->kind == FL_S_COPY) {
     if (t->bytes <= 0) return FLAME_OK;
@@ -465,7 +476,12 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (i == p->nstep) break;
     if (open < 0 && p->nfault && checks_indices(&p->step[i])) open = i;
     e = fl_cuda_poll(s);
-    if (e == FLAME_OK) e = run_step(s, &p->step[i], b);
+    if (e == FLAME_OK) e = run_step(s, &p->step[i], b, fault->text);
+    if (fault->text[0]) {                             /* only calls that can report say something */
+      fault->site = p->step[i].call->fault;
+      *done = open >= 0 ? open : i;
+      return e;
+    }
     if (e == FLAME_OK) ++*done;
   }
   return e;

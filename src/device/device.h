@@ -12,6 +12,7 @@
 typedef struct fl_fault {       /* first out-of-range index seen by a run */
   int32_t site;                 /* index in plan->fault, -1: none */
   int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
+  char text[200];               /* of a call: what is bad instead; else empty */
 } fl_fault;
 
 /* What a plan is run with. Addresses are the device's. ext: address of the first element. */

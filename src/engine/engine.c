@@ -98,6 +98,8 @@ static flame_status download(flame_context *c, int device, void *dst, const void
   return d ? d->table->download(d, dst, src, bytes) : c->err.code;
 }
 
+static fl_device *host(flame_context *c) { return fl_engine_device(c, 0); }
+
 void fl_engine_drop_arena(flame_context *c, int device) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[device];
@@ -122,7 +124,7 @@ void *fl_engine_arena(flame_context *c, int device, int64_t bytes) {
 static const fl_upcalls calls = {
   .evaluate = fl_evaluate, .evaluate_all = fl_evaluate_all, .anomaly = fl_anomaly_check,
   .device_alloc = device_alloc,
-  .device_free = device_free, .upload = upload, .download = download,
+  .device_free = device_free, .upload = upload, .download = download, .host = host,
 };
 
 static void gone(flame_context *c) { free(c); }

@@ -132,8 +132,8 @@ static fl_node *carry(flame_context *c, fl_node *n, int device) {
 }
 
 /* Gradient of a transfer: the transfer back. 'arg' is the source's device index. */
-static flame_status carry_back(flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin) {
-  (void)which;
+static flame_status carry_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+  (void)y;
   (void)nin;
   gin[0] = fl_to_device(c, g, (int)(intptr_t)arg);
   return gin[0] ? FLAME_OK : c->err.code;

@@ -87,6 +87,8 @@ uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 /* Raise what the context keeps, as API.md section 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b);
+/* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
+int fl_lua_checked(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4)));
 /* Call f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
@@ -203,6 +205,7 @@ int fl_index_call(lua_State *L);       /* x(k, …) */
 int fl_property_get(lua_State *L, int which);
 int fl_property_set(lua_State *L);     /* key at 2 (a string), value at 3 */
 int fl_print_tostring(lua_State *L);
+int fl_lua_call_op(lua_State *L);              /* internal.call, call.c */
 int fl_core_load(lua_State *L, fl_lua *b);      /* lua/flame/core.lua, once; 1 when it ran now */
 int fl_core_call(lua_State *L, fl_lua *b, const char *name);
 int fl_scope_track(fl_lua *b, fl_box *x);       /* among the boxes of the innermost scope */

@@ -159,7 +159,26 @@ static void drop_function(void *arg) {
   fl_free(&f->b->c->mem, f, sizeof *f);
 }
 
-typedef struct custom_call { script_function *f; int which, nin; fl_node *g, **gin; } custom_call;
+typedef struct custom_call { script_function *f; fl_node *y; int nin; fl_node *g, **gin; } custom_call;
+
+/* (which, value): the function's result 'which', whose value the script saved, tracked again:
+** so a gradient made of it has gradients. Lives as long as the call of backward. */
+static int remake_result(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const custom_call *call = (const custom_call *)lua_touserdata(L, lua_upvalueindex(3));
+  const int which = (int)fl_arg_int(L, 1, "func", "which") - 1;
+  fl_box *value = fl_arg_tensor(L, 2, "func", "value"), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *v = node_of(b, value), *y = call->y;
+  return fl_lua_leave(L, b, m, out, v ? n_custom(v, y->nin, y->in, y->entry->custom, which) : NULL);
+}
+
+static void push_remake(lua_State *L, fl_lua *b, custom_call *call) {
+  lua_pushlightuserdata(L, b);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
+  lua_pushlightuserdata(L, call);
+  lua_pushcclosure(L, remake_result, 3);
+}
 
 /* Push a box on a node: for trampolines, which have no upvalues. */
 static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
@@ -173,9 +192,10 @@ static int custom_trampoline(lua_State *L) {
   fl_lua *b = call->f->b;
   luaL_checkstack(L, call->nin + 8, "too many inputs");
   lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
-  lua_pushinteger(L, call->which + 1);
+  lua_pushinteger(L, call->y->attr->axis + 1);
   push_node(L, b, call->g);
-  lua_call(L, 2, call->nin);
+  push_remake(L, b, call);
+  lua_call(L, 3, call->nin);
   for (int i = 0; i < call->nin; i++) {
     const int at = lua_gettop(L) - call->nin + 1 + i;
     call->gin[i] = NULL;
@@ -190,10 +210,10 @@ static int custom_trampoline(lua_State *L) {
   return 0;
 }
 
-static flame_status custom_backward(flame_context *c, void *arg, int which, fl_node *g,
+static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_node *g,
     int nin, fl_node **gin) {
   script_function *f = (script_function *)arg;
-  custom_call call = { f, which, nin, g, gin };
+  custom_call call = { f, y, nin, g, gin };
   (void)c;
   return fl_lua_callback(f->b, custom_trampoline, &call, "func");
 }
@@ -337,5 +357,5 @@ const fl_lua_reg fl_reg_grad[] = {
   { NULL, NULL, 0 }
 };
 const fl_lua_reg fl_reg_internal[] = {
-  { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
+  { "call", fl_lua_call_op, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
 };

@@ -133,7 +133,7 @@ static int x_synchronize(lua_State *L) {
   flame_status e = b->c->up->evaluate_all(b->c);
   fl_engine *g = (fl_engine *)b->c->engine;
   for (int i = 0; e == FLAME_OK && i < FL_MAX_DEVICES; i++) {
-    fl_fault fault = { -1, 0, 0 };
+    fl_fault fault = { .site = -1 };
     if (g->open[i]) e = g->device[i].table->sync(&g->device[i], &fault);
   }
   return fl_lua_leave_status(L, b, m, e);

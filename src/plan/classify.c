@@ -18,7 +18,8 @@ static int32_t input_cell(const fl_node *n, int i) {
 }
 
 static int is_step(int op) {
-  return op == FL_OP_matmul || op == FL_OP_cat || op == FL_OP_setslice || op == FL_OP_scatter;
+  return op == FL_OP_matmul || op == FL_OP_cat || op == FL_OP_setslice || op == FL_OP_scatter ||
+         op == FL_OP_call;
 }
 
 static int op_cost(int op) {
@@ -64,6 +65,7 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
 ** expression: the copy computes it. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
+  if (n->op == FL_OP_call) return 1;
   return (n->op == FL_OP_gather && i == 0) || (n->op == FL_OP_scatter && i > 0);
 }
 

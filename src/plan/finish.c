@@ -64,6 +64,7 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
 
 /* A product that takes longer than an interrupt may wait: steps that write a home are not cut. */
 static int is_long(const fl_planner *P, const fl_group *G) {
+  if (G->kind == FL_G_CALL) return 1;              /* nobody knows */
   if (G->kind != FL_G_MATMUL) return 0;
   const fl_node *n = P->cell.at[G->cell].node, *a = n->nin ? n->in[0] : NULL;
   if (!a || a->shape->rank == 0) return 0;
@@ -256,6 +257,13 @@ static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
     *empty = points == 0;
     return 1;
   }
+  if (G->kind == FL_G_CALL) {
+    s->kind = FL_S_CALL;
+    s->call = fl_zalloc(P->mem, sizeof *s->call);
+    if (!s->call) return 0;
+    s->moved = fl_plan_call_step(P, t->group, s->call);
+    return 1;
+  }
   s->kind = FL_S_KERNEL;
   s->count = 1;
   s->kernel = fl_zalloc(P->mem, sizeof *s->kernel);
@@ -269,6 +277,8 @@ static void free_step(fl_mem *m, fl_step *s) {
   if (s->kernel) fl_free(m, s->kernel, sizeof *s->kernel * (size_t)(s->count ? s->count : 1));
   if (s->matmul) fl_free(m, s->matmul, sizeof *s->matmul);
   if (s->scatter) fl_free(m, s->scatter, sizeof *s->scatter);
+  if (s->call) fl_callee_release(s->call->call.callee);
+  if (s->call) fl_free(m, s->call, sizeof *s->call);
 }
 
 /* Equal MAP kernels of one stage become instances of one launch. b is emptied. */
@@ -329,6 +339,7 @@ static void note_outs(fl_plan *plan) {
         note_out(plan, s->kernel[j].operand[s->kernel[j].store[o].operand].place, i);
     if (s->kind == FL_S_MATMUL) note_out(plan, s->matmul->ct, i);
     if (s->kind == FL_S_SCATTER) note_out(plan, s->scatter->dst.place, i);
+    if (s->kind == FL_S_CALL) note_out(plan, s->call->out, i);
     if (s->kind == FL_S_COPY) note_out(plan, s->to, i);
   }
 }

@@ -341,3 +341,26 @@ int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {
   }
   return 1;
 }
+
+int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s) {
+  const fl_group *G = fl_plan_group(P, g);
+  const fl_node *n = P->cell.at[G->cell].node;
+  int64_t moved = n->shape->numel * fl_dtype_size(n->dtype), off;
+  s->call = *n->attr->call;
+  s->call.scalar = NULL;
+  if (s->call.callee) s->call.callee->refs++;
+  for (int i = 0; i < n->nin; i++) {
+    const int64_t size = fl_dtype_size(n->in[i]->dtype);
+    s->in[i] = fl_plan_place_of(P, fl_plan_target(P->p, n->in[i], &off));
+    s->in_byte[i] = off * size;
+    moved += n->in[i]->shape->numel * size;
+  }
+  s->out = P->cell.at[G->cell].place;
+  s->fault = G->fault;
+  s->scalar = (int32_t)(4 * P->p->nodes.n);
+  for (int64_t i = 0; i < P->p->nodes.n && P->p->nodes.at[i] != n; i++) {
+    const fl_node *q = P->p->nodes.at[i];
+    if (q->op == FL_OP_call) s->scalar += q->attr->call->nscalar;
+  }
+  return moved;
+}

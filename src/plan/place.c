@@ -463,6 +463,27 @@ static int place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   return r;
 }
 
+/* Inputs are row-major already (n_call): they only have to be in memory. */
+static int place_call(fl_planner *P, int32_t t, int32_t *first) {
+  const fl_node *n = P->cell.at[t].node;
+  const int faults = fl_calls[n->attr->call->kind].faults;
+  fl_ref reads[FL_CALL_INPUTS];
+  int64_t off;
+  for (int i = 0; i < n->nin; i++) {
+    reads[i] = fl_plan_target(P->p, n->in[i], &off);
+    if (reads[i] >= 0 && P->cell.at[reads[i]].group < 0) { *first = reads[i]; return 0; }
+  }
+  const int r = step_group(P, FL_G_CALL, t, reads, n->nin);
+  if (r <= 0) return r;
+  fl_group *G = fl_plan_group(P, P->cell.at[t].group);
+  int32_t *f = faults ? FL_PUSH(P->mem, &P->fault) : NULL;
+  if (faults && !f) return -1;
+  if (f) *f = t;
+  G->fault = faults ? (int32_t)P->fault.n - 1 : -1;
+  G->faulty = (uint8_t)faults;
+  return 1;
+}
+
 /* ---- all cells ------------------------------------------------------------------------- */
 
 static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
@@ -486,6 +507,7 @@ static int place_one(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   switch (n->op) {
     case FL_OP_matmul: return place_matmul(P, t, first);
+    case FL_OP_call: return place_call(P, t, first);
     case FL_OP_cat: return place_cat(P, t, first);
     case FL_OP_setslice: return place_setslice(P, t, first);
     case FL_OP_scatter: return place_scatter(P, t, first);

@@ -30,6 +30,7 @@ static void close_planner(fl_planner *P) {
 
 static int64_t weight(const fl_plan *p) {
   int64_t b = (int64_t)(sizeof *p + p->key_bytes) + p->nnode + (int64_t)sizeof(fl_step) * p->step_cap;
+  for (int32_t i = 0; i < p->nstep; i++) if (p->step[i].call) b += (int64_t)sizeof(fl_call_step);
   for (int32_t i = 0; i < p->nstep; i++)
     for (int32_t j = 0; p->step[i].kernel && j < p->step[i].count; j++) {
       const fl_kernel *k = &p->step[i].kernel[j];
@@ -72,6 +73,8 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
                      (long long)s->matmul->m, (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch);
     } else if (s->kind == FL_S_SCATTER) {
       fl_text_printf(out, "scatter %s%s\n", fl_dtype_name(s->scatter->dtype), s->scatter->add ? " add" : "");
+    } else if (s->kind == FL_S_CALL) {
+      fl_text_printf(out, "call %s\n", fl_calls[s->call->call.kind].name);
     } else fl_text_printf(out, "copy %lld bytes\n", (long long)s->bytes);
   }
 }

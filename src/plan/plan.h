@@ -9,6 +9,7 @@
 #define FL_PLAN_PLAN_H
 #include "base/error.h"
 #include "plan/kernel.h"
+#include "tensor/call.h"
 #include "tensor/context.h"
 
 /* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n. Strides count elements; of
@@ -36,7 +37,16 @@ typedef struct fl_scatter {
   int64_t dst_numel;
 } fl_scatter;
 
-typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY } fl_step_kind;
+/* A call: a copy of the node's, with where its arrays are. */
+typedef struct fl_call_step {
+  fl_call call;                    /* holds its callee; call.scalar is NULL */
+  fl_place in[FL_CALL_INPUTS], out;
+  int64_t in_byte[FL_CALL_INPUTS]; /* of the first element, from the place */
+  int32_t scalar;                  /* first of its scalars in the plan's */
+  int32_t fault;                   /* index in plan->fault, -1: cannot report */
+} fl_call_step;
+
+typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl_step_kind;
 
 typedef struct fl_step {
   uint8_t kind;
@@ -45,6 +55,7 @@ typedef struct fl_step {
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
   fl_scatter *scatter;
+  fl_call_step *call;
   fl_place from, to; int64_t bytes;   /* COPY of whole buffers */
   int64_t moved;                   /* bytes_moved of the step */
   void *prepared;                  /* the device's own (compiled kernel, algorithm) */

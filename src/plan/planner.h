@@ -60,6 +60,7 @@ typedef struct fl_group {
   uint8_t nd, full;        /* dims; full: stores values at each point of the space */
   uint8_t faulty, closed;  /* closed: nothing joins it and its stage stands */
   uint32_t red;            /* bit d: dim d is reduced */
+  int32_t fault;           /* CALL: index of its report in the plan, -1: none */
   int32_t stage, limit, cell, sibling;   /* sibling: next older group of the same space hash */
   int64_t size[FL_MAX_AXES];
   struct { fl_instr *at; int64_t n, cap; } instr;
@@ -69,7 +70,7 @@ typedef struct fl_group {
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
   int32_t need, shared;    /* of the emission under way: highest stage read, values met again */
 } fl_group;
-enum { FL_G_MATMUL = 16, FL_G_SCATTER, FL_G_COPY };
+enum { FL_G_MATMUL = 16, FL_G_SCATTER, FL_G_COPY, FL_G_CALL };
 
 typedef struct fl_planner {
   flame_context *c;
@@ -89,6 +90,8 @@ typedef struct fl_planner {
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
+/* The bytes it moves. */
+int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s);
 fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref);
 void fl_kernel_free(fl_mem *m, fl_kernel *k);
 

@@ -7,6 +7,7 @@
 */
 #include "plan/plan.h"
 #include "base/hash.h"
+#include "tensor/call.h"
 #include "tensor/entry.h"
 #include <string.h>
 
@@ -91,6 +92,13 @@ static int put_input(fl_program *p, writer *w, fl_node *q) {
   return 1;
 }
 
+/* A cached plan holds the callee, so its address names it. */
+static void put_call(writer *w, const fl_call *call) {
+  fl_call k = *call;
+  k.scalar = NULL;
+  put(w, &k, sizeof k);
+}
+
 static int put_node(fl_program *p, fl_node *n, int planted) {
   const size_t need = 4096 + (size_t)n->nin * 160;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
@@ -113,7 +121,9 @@ static int put_node(fl_program *p, fl_node *n, int planted) {
     if (n->attr && planted != FL_PLANT_STALE) {
       fl_attr a = *n->attr;
       a.what = NULL;
+      a.call = NULL;
       put(&w, &a, sizeof a);
+      if (n->attr->call) put_call(&w, n->attr->call);
     }
   }
   p->key.n = w.at - p->key.at;
@@ -122,6 +132,16 @@ static int put_node(fl_program *p, fl_node *n, int planted) {
     s = FL_PUSH(p->mem, &p->scalars);
     if (!s) return 0;
     *s = n->scal[i];
+  }
+  return 1;
+}
+
+static int put_call_scalars(fl_program *p, const fl_node *n) {
+  const fl_call *k = n->op == FL_OP_call && n->attr ? n->attr->call : NULL;
+  for (int32_t i = 0; k && i < k->nscalar; i++) {
+    fl_scalar *s = FL_PUSH(p->mem, &p->scalars);
+    if (!s) return 0;
+    *s = k->scalar[i];
   }
   return 1;
 }
@@ -155,6 +175,8 @@ static int collect(flame_context *c, fl_program *p) {
     if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
     if (!put_node(p, n, c->planted)) return 0;
   }
+  for (int64_t i = 0; i < p->nodes.n; i++)            /* calls' own scalars follow those of the nodes */
+    if (!put_call_scalars(p, p->nodes.at[i])) return 0;
   return put_homes(p);
 }
 

@@ -34,6 +34,7 @@ typedef struct fl_upcalls {
   void *(*device_alloc)(struct flame_context *c, int device, int64_t bytes);
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
   flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
+  struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src, int64_t bytes);
   /* Hooks of an entry: may replace *g (by a borrowed node of its shape). NULL: there are none. */
   flame_status (*run_hooks)(struct flame_context *c, void *hooks, fl_node **g);

@@ -23,11 +23,11 @@ struct fl_entry {
   void *hooks;
 };
 
-/* A differentiable function of the host (flame.func). backward gets the cotangent of the
-** node it hangs on; released once with the entry. */
+/* A differentiable function of the host (flame.func). backward gets the node y it hangs on,
+** whose value may be gone, and its cotangent; released once with the entry. */
 typedef struct fl_custom {
   int32_t refs;
-  flame_status (*backward)(struct flame_context *c, void *arg, int which, fl_node *g, int nin, fl_node **gin);
+  flame_status (*backward)(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin);
   void (*release)(void *arg);
   void *arg;
 } fl_custom;

@@ -1,0 +1,13 @@
+/* Calls on the CPU: the table derived from tensor/calls.def, for device.c and for devices that
+** have no function of their own for a kind. */
+#ifndef FL_CPU_CALLS_H
+#define FL_CPU_CALLS_H
+#include "cpu/cpu.h"
+
+/* Scratch that a call wants here, in bytes. */
+int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call);
+/* Run with all addresses but the scratch set; memory was reserved by prepare, or is now. */
+flame_status fl_cpu_call(fl_device *cpu, fl_call_run *r);
+/* A step of a plan. text (200 bytes): what is bad about the values, or empty. */
+flame_status fl_cpu_call_step(fl_device *cpu, const fl_call_step *s, const fl_binding *b, char *text);
+#endif

@@ -1,0 +1,26 @@
+/*
+** Calls on a CUDA device: what call_<family>.c files build on. Functions queue work in the
+** device's stream; the driver context is current. A call that has to know values of the
+** device (a status of a factorisation) waits with fl_cuda_wait_all.
+*/
+#ifndef FL_CUDA_CALL_H
+#define FL_CUDA_CALL_H
+#include "cuda/state.h"
+
+/* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
+** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
+** kernels/prelude.cu come first. Queue it for compilation; 0: error kept. */
+int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
+/* Its entry, at run time. */
+flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
+                                const char *entry, fl_cu_function *f);
+/* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
+                            unsigned shared, void **params);
+
+/* ---- for run.c ---- */
+/* Make ready: queue modules and see that there is scratch. *scratch: bytes; -1: on the host. */
+flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch);
+/* text (200 bytes): what is bad about the values, or empty. */
+flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text);
+#endif

@@ -1,0 +1,73 @@
+/*
+** Calls: the steps that are neither expressions nor products. Sorts, scans, factorisations,
+** transforms, convolutions and user kernels are all nodes of one op, FL_OP_call; a call is
+** data: its kind (calls.def), integers, row-major inputs and one result. Plans copy it.
+**
+** A call has no gradient of its own: whoever records it (a composite in Lua through
+** flame.func, a user kernel) gives the rule in terms of other nodes. Several results are
+** packed in one: the composite takes them apart with views.
+**
+** Layers. tensor/ checks sizes (call_*.c), plan/ places it, cpu/ has a function for every
+** kind, cuda/ for some: the rest run on the host there, with copies.
+*/
+#ifndef FL_TENSOR_CALL_H
+#define FL_TENSOR_CALL_H
+#include "base/mem.h"
+#include "tensor/node.h"
+
+enum { FL_CALL_PARAMS = 40, FL_CALL_INPUTS = 24 };
+
+#define CALL(name, faults, doc) FL_CALL_##name,
+typedef enum fl_call_kind {
+#include "tensor/calls.def"
+  FL_CALL_COUNT
+} fl_call_kind;
+#undef CALL
+
+/* What a call of kind 'kernel' runs: a user kernel. refs is the context's thread's. */
+typedef struct fl_callee {
+  int32_t refs;
+  void (*free)(struct fl_callee *self);
+} fl_callee;
+
+typedef struct fl_call {
+  uint16_t kind;
+  uint8_t nin, dtype;                    /* dtype, numel: of the result */
+  uint8_t in_dtype[FL_CALL_INPUTS];
+  int64_t numel, in_numel[FL_CALL_INPUTS];
+  int64_t p[FL_CALL_PARAMS];             /* meaning by kind, see calls.def; rest 0 */
+  char what[24];                         /* public op in messages */
+  fl_callee *callee;                     /* a reference, or NULL */
+  int32_t nscalar;                       /* data of the callee, not part of a plan's key */
+  fl_scalar *scalar;                     /* owned by a node's call; NULL in a plan's copy */
+} fl_call;
+
+/* A call as it is run. All arrays are row-major and densely packed, addresses the device's. */
+typedef struct fl_call_run {
+  const fl_call *call;
+  void *out;
+  void *in[FL_CALL_INPUTS];
+  const fl_scalar *scalar;               /* nscalar of them */
+  void *scratch;                         /* as many bytes as the kind's scratch function said, 64-aligned */
+  char *fault;                           /* 200 bytes: a message about values, e.g. "matrix 3 is singular" */
+} fl_call_run;
+
+typedef struct fl_call_info {
+  const char *name, *doc;
+  uint8_t faults;                        /* may report bad values */
+  int (*fits)(const fl_call *call);      /* do numel, in_numel and dtypes agree with p[]? memory safety rests on it */
+} fl_call_info;
+extern const fl_call_info fl_calls[FL_CALL_COUNT];
+int fl_call_of_name(const char *name);   /* -1: none */
+
+/* Record a call. in: tensors of one device, made row-major here. p: np integers. what: name in
+** messages. callee: retained, or NULL; scalar: copied. NULL with the error in the context. */
+fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl_node *const *in, int device,
+                int dtype, int rank, const int64_t *size, int np, const int64_t *p,
+                fl_callee *callee, int nscalar, const fl_scalar *scalar);
+void fl_callee_release(fl_callee *k);
+void fl_call_free(fl_mem *m, fl_call *call);       /* of a node */
+
+/* For the functions of call_*.c: product of n sizes, -1 when it overflows or one is negative. */
+int64_t fl_call_product(int n, const int64_t *size);
+#endif
