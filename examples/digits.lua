@@ -1,5 +1,6 @@
--- Handwritten digits: a two-layer network on IDX files (the MNIST format, gzip or not).
---   flame-lua examples/digits.lua --data FOLDER [--device auto|cpu|cuda] [--epochs N]
+-- Handwritten digits: a network of two layers, or a convolutional one, on IDX files (the MNIST
+-- format, gzip or not).
+--   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device auto|cpu|cuda] [--epochs N]
 -- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
 -- Without --data it draws digits of its own, so that it always runs.
 local flame = require "flame"
@@ -7,6 +8,7 @@ local nn, optim, data = require "flame.nn", require "flame.optim", require "flam
 
 local options = data.options(arg, {
   { "data", "", "folder with images-idx3-ubyte[.gz] and labels-idx1-ubyte[.gz]" },
+  { "model", "mlp", "mlp: two layers; cnn: convolutions, and images moved about a little" },
   { "device", "auto", "auto, cpu or cuda" },
   { "epochs", 15, "passes over the training images" },
   { "batch", 100, "images a step" },
@@ -26,12 +28,31 @@ else
 end
 local n = images:size(1)
 local held = n // 5
-images = images:reshape(n, -1):to(device)
+local cnn = options.model == "cnn"
+assert(cnn or options.model == "mlp", "--model is mlp or cnn")
+local height, width = images:size(2), images:size(3)
+images = (cnn and images:unsqueeze(2) or images:reshape(n, -1)):to(device)
 labels = labels:to(device)
 local train_x, train_y = images:narrow(1, 1, n - held):clone(), labels:narrow(1, 1, n - held):clone()
 local test_x, test_y = images:narrow(1, n - held + 1, held), labels:narrow(1, n - held + 1, held)
 
-local net = nn.Sequential { nn.Linear(images:size(2), 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, 10) }
+local function convolutions()
+  return nn.Sequential {
+    nn.Conv2d(1, 16, 3, { padding = 1 }), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(16, 32, 3, { padding = 1 }), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Dropout(0.3), nn.Linear(32 * (height // 4) * (width // 4), 10),
+  }
+end
+
+--- The batch moved by up to two pixels, the same way for all of it.
+local function moved(x)
+  local at = flame.randint({ 2 }, 1, 5):totable()
+  return x:pad({ 2, 2, 2, 2 }):narrow(3, at[1], height):narrow(4, at[2], width)
+end
+
+local net = cnn and convolutions()
+  or nn.Sequential { nn.Linear(images:size(2), 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, 10) }
+net:to(device)
 local opt = optim.AdamW(net:parameters(), { lr = options.rate, weight_decay = 0.05 })
 local steps = options.epochs * ((n - held + options.batch - 1) // options.batch)
 local plan = optim.schedule.cosine { opt = opt, steps = steps }
@@ -39,7 +60,7 @@ local plan = optim.schedule.cosine { opt = opt, steps = steps }
 for epoch = 1, options.epochs do
   local total, count
   for _, x, y in data.batches({ train_x, train_y }, { size = options.batch, shuffle = true }) do
-    local loss = flame.cross_entropy(net(x), y)
+    local loss = flame.cross_entropy(net(cnn and moved(x) or x), y)
     opt:zero_grad()
     loss:backward()
     opt:step()

@@ -104,7 +104,7 @@ struct fault_record { int site, pad; long long value, position; };
 FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
                     long long site, int64_t where) {
   if (ignore && given == -100) return 0;
-  const int64_t i = negative && given < 0 ? given + n : given - 1;
+  const int64_t i = negative && given < 0 ? given + n : (int64_t)((uint64_t)given - 1);
   if (i >= 0 && i < n) return i;
   fault_record *r = (fault_record *)fault;
   if (atomicCAS(&r->site, -1, (int)site) == -1) { r->value = given; r->position = where; }

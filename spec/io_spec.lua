@@ -289,8 +289,8 @@ describe("npy and npz", function()
     local t = flame.load(write("b.npy", npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 3), }", columns)))
     assert.same({ { 1, 2, 3 }, { 4, 5, 6 } }, t:totable())
     for bad, pattern in pairs {
-      ["{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }"] = "dtype '<u2'",
-      ["{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"] = "dtype '|O'",
+      ["{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"] = "dtype '<c8'",
+      ["{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"] = "a pickle, which can run code; convert it once",
       ["{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }"] = "cut off",
       ["{'descr': '<f4', 'shape': (1,), }"] = "needs descr",
       ["{'descr': '<f4', 'fortran_order': False, 'shape': (1 1), }"] = "can not be read",
@@ -299,6 +299,28 @@ describe("npy and npz", function()
       assert.falsy(ok)
       assert.truthy(message:find(pattern, 1, true), message)
     end
+  end)
+
+  it("give unsigned integers as the next wider ones", function()
+    local function npy(descriptor, bytes)
+      local d = ("{'descr': '%s', 'fortran_order': False, 'shape': (2,), }"):format(descriptor)
+      return write("u.npy", "\x93NUMPY\1\0" .. string.pack("<I2", #d + 1) .. d .. "\n" .. bytes)
+    end
+    local function check(dtype, want, file)
+      local x = flame.load(file)
+      assert.equal(dtype, x.dtype)
+      assert.same(want, x:totable())
+    end
+    check("i32", { 1, 65535 }, npy("<u2", string.pack("<I2I2", 1, 65535)))
+    check("i32", { 1, 65535 }, npy(">u2", string.pack(">I2I2", 1, 65535)))
+    check("i64", { 7, 4294967295 }, npy("<u4", string.pack("<I4I4", 7, 4294967295)))
+    check("i64", { 7, 1 << 62 }, npy("<u8", string.pack("<i8i8", 7, 1 << 62)))
+    local ok, message = pcall(flame.load, npy("<u8", string.pack("<i8i8", 7, -1)))
+    assert.falsy(ok)
+    assert.truthy(message:find("element 2 is 18446744073709551615, beyond i64", 1, true), message)
+    local header = '{"w":{"dtype":"U16","shape":[2],"data_offsets":[0,4]}}'
+    check("i32", { 3, 40000 }, write("u.safetensors", string.pack("<I8", #header) .. header .. string.pack("<I2I2", 3, 40000)) and
+      (function() flame.save(path("w.npy"), flame.load(path("u.safetensors")).w) return path("w.npy") end)())
   end)
 
   it("hold tensors by name, and refuse to hold more", function()

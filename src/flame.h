@@ -66,6 +66,13 @@ FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndi
 /* Memory of the host, unchanged until release(arg) is called; flame never writes it. CPU only. */
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                                      void *data, void (*release)(void *data, void *arg), void *arg);
+/* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and its
+** deleter called at the end; NULL: it stays the caller's. CPU, and CUDA devices that c can use. */
+FLAME_API flame_tensor *flame_from_dlpack(flame_context *c, void *managed);
+/* A DLManagedTensor * for another library, which calls its deleter: a copy, unless give_away is
+** true (then x is freed, and handed over as it is where nothing else uses its memory). Copies of
+** CPU tensors outlive the context, other exports must be deleted before it is closed. Evaluates. */
+FLAME_API void *flame_to_dlpack(flame_tensor *x, int give_away);
 FLAME_API flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, double value);
 FLAME_API flame_tensor *flame_uniform(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, double low, double high);
 FLAME_API flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, double mean, double deviation);

@@ -1,66 +1,49 @@
--- docs.lua: the last part of docs/ops.md, a list of all functions and methods there are. Run by
--- tools/docs from the top of the tree. Names that stand in no table are found by trying the
--- words of the sources on a tensor.
-local flame = require "flame"
+-- docs.lua: the last part of docs/ops.md, every function and method with its signature and a line
+-- on what it does, from tools/meta.lua. Run by tools/docs from the top of the tree.
+local meta = dofile "tools/meta.lua"
+local list = meta.collect()
 
-local x = flame.zeros(1)
-local function is_method(name)
-  local ok, value = pcall(function() return x[name] end)
-  return ok and type(value) == "function"
+local function cell(text) return (text:gsub("|", "\\|")) end
+local function first_sentence(doc)
+  local text = table.concat(doc, " ")
+  if #text <= 160 then return text end
+  return text:match("^(.-[%.;:]) ") or text:sub(1, 157) .. "…"
 end
-
-local both, module, methods, in_place = {}, {}, {}, {}
-local known = {}
-local function sort_in(name, in_module)
-  if known[name] then return end
-  known[name] = true
-  local method = is_method(name)
-  if name:sub(-1) == "_" then
-    if method then in_place[#in_place + 1] = name end
-  elseif in_module and method then
-    both[#both + 1] = name
-  elseif in_module then
-    module[#module + 1] = name
-  elseif method then
-    methods[#methods + 1] = name
+local function section(title, what, wanted)
+  local rows = {}
+  for _, e in ipairs(list) do
+    if wanted(e) then rows[#rows + 1] = ("| `%s` | %s |"):format(cell(meta.signature(e)), cell(first_sentence(e.doc))) end
   end
-end
-
-for name, value in pairs(flame) do
-  if type(value) == "function" then
-    sort_in(name, true)
-    sort_in(name .. "_", false)
-  end
-  if type(value) == "table" and name ~= "internal" then
-    for key in pairs(value) do module[#module + 1] = name .. "." .. key end
-  end
-end
-
-local sources = assert(io.popen("cat src/lua/*.c lua/flame/core*.lua"))
-local text = sources:read("a")
-sources:close()
-for word in text:gmatch('"([%a_][%w_]*)"') do sort_in(word, false) sort_in(word .. "_", false) end
-for word in text:gmatch("methods%.([%a_][%w_]*)") do sort_in(word, false) end
-
-local function section(title, what, names)
-  table.sort(names)
-  print(("\n### %s\n\n%s\n"):format(title, what))
-  local line = ""
-  for i, name in ipairs(names) do
-    local item = "`" .. name .. "`" .. (i < #names and "," or "")
-    if #line + #item + 1 > 98 then
-      print(line)
-      line = ""
-    end
-    line = line == "" and item or line .. " " .. item
-  end
-  print(line)
+  if #rows == 0 then return end
+  print(("\n### %s\n\n%s\n\n| call | what it gives |\n|---|---|"):format(title, what))
+  print(table.concat(rows, "\n"))
 end
 
 print("\n## All functions")
-print("\nThe ops of the tables above and what is composed of them. A mistake in the arguments raises an")
-print("error that says what is expected; see the [guide](guide.md) for the usual ones.")
-section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.", both)
-section("Functions", "`flame.name(…)`.", module)
-section("Methods", "`x:name(…)`.", methods)
-section("Writes", "Methods that change the value of `x` and return it.", in_place)
+print("\nThe ops of the tables above and what is composed of them. The same texts stand in `lua/meta/flame.lua`")
+print("for editors, and `help(flame.topk)` or `help(\"topk\")` prints them at the prompt. A mistake in the")
+print("arguments raises an error that says what is expected: [messages](messages.md).")
+section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.", function(e) return e.kind == "both" end)
+local modules = { nn = true, optim = true, data = true }
+section("Functions", "`flame.name(…)`.", function(e) return e.kind == "function" and not modules[e.name:match("^(%w+)%.")] end)
+section("Methods", "`x:name(…)`; x stands first in the list of arguments.", function(e) return e.kind == "method" end)
+section("Writes", "Methods that change the value of `x` and return it.", function(e) return e.kind == "write" end)
+section("Modules", "`local nn = require \"flame.nn\"`.", function(e) return e.name:match("^nn%.") ~= nil end)
+section("Methods of modules", "`net:name(…)`.", function(e) return e.kind == "member" end)
+section("Optimisers", "`local optim = require \"flame.optim\"`.", function(e) return e.name:match("^optim%.") ~= nil end)
+section("Data", "`local data = require \"flame.data\"`.", function(e) return e.name:match("^data%.") ~= nil end)
+
+print([[
+
+## Where flame differs from PyTorch
+
+- Positions count from 1 and ends are inclusive: axes, indices, ids, labels, `arange`, `randint`, `narrow`, results of
+  `argmax`, `sort`, `topk`, `nonzero`, `searchsorted`. Offsets (`diagonal(k)`, `roll(n)`) are as they are.
+- A write to a view raises; results of functions never share memory with their arguments as far as a script can see.
+- Numbers given to `flame.tensor` are f32 whatever their subtype; `sum`, `prod` and `cumsum` of bool and integers give i64.
+- Integers divided by zero give 0; float to integer saturates, and NaN gives 0.
+- `sign` of NaN is NaN. Of equal elements the first position wins in `max(d)`, `min(d)`, `sort`, `topk`, `kthvalue`, `median(d)`,
+  `cummax` and `cummin`.
+- `amax`, `amin`, `maximum` and `minimum` share the gradient among equal elements, as PyTorch's do; `max(d)` sends it to the one
+  whose position it returns.
+- The gradient of `xlogy` and `entr` at 0 is 0 where PyTorch's is NaN or infinite; `trigamma` has no gradient.]])

@@ -6,6 +6,7 @@ local flame, methods, internal = ...
 --- Raise "op: message" at the script's line.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 internal.failf = fail
+internal.methods = methods                    -- for help() and the tools that make the pages
 
 local is_tensor = flame.is_tensor
 
@@ -25,22 +26,17 @@ local function is_float(x) return x:is_floating_point() end
 
 --- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
 local function def(name, most, f, kind)
-  local function checked(...)
-    if select("#", ...) > most then
-      fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s", select("#", ...))
-    end
-    return f(...)
-  end
+  local checked = internal.checked(f, name, most)
   flame[name] = checked
   if kind ~= "module" then methods[name] = checked end
   if kind ~= "e" then return end
-  methods[name .. "_"] = function(x, ...)
-    local y = checked(x, ...)
+  methods[name .. "_"] = internal.checked(function(x, ...)
+    local y = f(x, ...)
     if is_float(y) and not is_float(x) then
       fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
     end
     return x:copy_(y)
-  end
+  end, name .. "_", most)
 end
 internal.def = def
 
@@ -99,9 +95,9 @@ internal.axis_of = axis_of
 local where = flame.where
 local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
 
---- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it.
+--- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
 local function inside(x, low, high)
-  return where(x:gt(low):logical_and(x:lt(high)), x, x:detach():clamp(low, high))
+  return where(x:le(low):logical_or(x:ge(high)), x:detach():clamp(low, high), x)
 end
 --- alpha * (exp(x / scale) - 1) up to 0, x above; at 0 the gradient is that of the first.
 local function bent(x, alpha, scale)
@@ -288,19 +284,23 @@ def("broadcast", 64, function(...)
   return list
 end, "module")
 def("meshgrid", 64, function(...)
-  local list, n, shape = { ... }, select("#", ...), {}
+  local list, n, shape, o = { ... }, select("#", ...), {}, nil
+  if n > 1 and type(list[n]) == "table" then o, n = list[n], n - 1 end
   if n == 1 and type(list[1]) == "table" then list, n = list[1], #list[1] end
+  local indexing = options("meshgrid", o, { indexing = "ij" }).indexing
+  if indexing ~= "ij" and indexing ~= "xy" then fail("meshgrid", 'indexing must be "ij" or "xy", got "%s"', tostring(indexing)) end
   for i = 1, n do shape[i] = need_tensor("meshgrid", "tensor " .. i, list[i]):numel() end
   local out = {}
   for i = 1, n do
     local one = {}
     for d = 1, n do one[d] = d == i and shape[i] or 1 end
     out[i] = list[i]:reshape(one):expand(shape)
+    if indexing == "xy" and n > 1 then out[i] = out[i]:transpose(1, 2) end
   end
   return out
 end, "module")
 
--- ---- reductions and scans ----------------------------------------------------------------------
+-- ---- reductions ----------------------------------------------------------------------
 --- f(x) with gradient 0 where x is 0: for roots, whose slope is infinite there.
 local function flat_at_0(x, f)
   if not x.requires_grad then return f(x) end
@@ -330,143 +330,14 @@ def("norm", 4, function(x, p, d, o)
   return flat_at_0(reduce(p < 1 and p > 0 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
 end)
 
---- Inclusive scan along d by doubling: log2(n) passes of op.
-local function scan(name, op, rest)
-  def(name, 2, function(x, d)
-    need_tensor(name, "x", x)
-    d = axis_of(name, x, d)
-    local y = is_float(x) and x:clone() or x:long()
-    if x.ndim == 0 then return y end
-    local n, step = x.shape[d], 1
-    while step < n do
-      local head, tail = y:narrow(d, 1, step), y:narrow(d, step + 1, n - step)
-      y = flame.cat({ head, op(tail, y:narrow(d, 1, n - step)) }, d)
-      step = step * 2
-    end
-    return rest and rest(y) or y
-  end)
-end
-scan("cumsum", flame.add)
-scan("cumprod", flame.mul)
-scan("logcumsumexp", function(a, b) return flame.logaddexp(a, b) end)
-
---- Positions that sort the rows of x along d, counted on the host; ties keep their order and
--- NaN is the largest.
-local function sorted_positions(x, d, descending)
-  local rows = x:detach():movedim(d, -1):contiguous():cpu()
-  local shape, n = rows.shape, x.shape[d]
-  local values = rows:reshape(-1):totable()
-  local at = {}
-  local function above(a, b)
-    if a ~= a then return b == b end
-    return b == b and a > b
-  end
-  for first = 0, #values - 1, math.max(n, 1) do
-    local order = {}
-    for i = 1, n do order[i] = i end
-    local function before(i, j)
-      local a, b = values[first + i], values[first + j]
-      if type(a) == "boolean" then a, b = a and 1 or 0, b and 1 or 0 end
-      if descending then a, b = b, a end
-      if above(b, a) then return true end
-      if above(a, b) then return false end
-      return i < j
-    end
-    table.sort(order, before)
-    table.move(order, 1, n, #at + 1, at)
-  end
-  local positions = flame.tensor(at, { dtype = "i64", device = x.device })
-  return positions:reshape(shape):movedim(-1, d):contiguous()
-end
-
-local function axis_and_options(op, x, d, o, known)
-  need_tensor(op, "x", x)
-  if type(d) == "table" then d, o = nil, d end
-  return axis_of(op, x, d or -1), options(op, o, known)
-end
-local function argsort(x, d, o)
-  if type(o) == "boolean" then o = { descending = o } end
-  d, o = axis_and_options("argsort", x, d, o, { descending = false })
-  if x.ndim == 0 then return flame.ones({}, { dtype = "i64", device = x.device }) end
-  return sorted_positions(x, d, o.descending)
-end
-def("argsort", 3, argsort)
-def("sort", 3, function(x, d, o)
-  if type(o) == "boolean" then o = { descending = o } end
-  d, o = axis_and_options("sort", x, d, o, { descending = false })
-  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
-  local at = sorted_positions(x, d, o.descending)
-  return x:gather(d, at), at
-end)
-def("topk", 5, function(x, k, d, o, sorted)
-  if type(o) == "boolean" then o = { largest = o, sorted = sorted } end
-  d, o = axis_and_options("topk", x, d, o, { largest = true, sorted = true })
-  k = need_int("topk", "k", k)
-  if k > x.shape[d] then fail("topk", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
-  local at = sorted_positions(x, d, o.largest):narrow(d, 1, k):contiguous()
-  return x:gather(d, at), at
-end)
-def("kthvalue", 4, function(x, k, d, o)
-  if type(o) == "boolean" then o = { keepdim = o } end
-  d, o = axis_and_options("kthvalue", x, d, o, { keepdim = false })
-  k = need_int("kthvalue", "k", k)
-  if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
-  if k < 1 or k > x.shape[d] then fail("kthvalue", "k = %d, axis %d has %d elements", k, d, x.shape[d]) end
-  local at = sorted_positions(x, d, false):narrow(d, k, 1):contiguous()
-  if o.keepdim then return x:gather(d, at), at end
-  return x:gather(d, at):squeeze(d):clone(), at:squeeze(d):clone()
-end)
---- The lower of the two middle values; a row with a NaN gives NaN, as in PyTorch.
-def("median", 3, function(x, d, o)
-  need_tensor("median", "x", x)
-  if type(o) == "boolean" then o = { keepdim = o } end
-  if type(d) == "table" then d, o = nil, d end
-  o = options("median", o, { keepdim = false })
-  local flat, axis = d == nil and x:reshape(-1) or x, d == nil and 1 or axis_of("median", x, d)
-  local n = flat.ndim == 0 and 1 or flat.shape[axis]
-  if n == 0 then
-    if d ~= nil or not is_float(x) then fail("median", "axis %d has no elements", axis) end
-    return flame.full({}, 0 / 0, { dtype = x.dtype, device = x.device })
-  end
-  local v, i = flat:kthvalue((n + 1) // 2, axis, o)
-  if is_float(x) and flat.ndim > 0 then
-    local nan = flat:detach():isnan()
-    local any, first = nan:any(axis, o), nan:long():argmax(axis, o)
-    v, i = where(any, 0 / 0, v), where(any, first, i)
-  end
-  if d == nil then return v end
-  return v, i
-end)
-
 -- ---- random ------------------------------------------------------------------------------------
 def("bernoulli", 1, function(p)
   need_tensor("bernoulli", "p", p)
+  if not is_float(p) then fail("bernoulli", "p is %s, need a float", p.dtype) end
+  local ok = p:detach():ge(0):logical_and(p:detach():le(1)):all()
+  if not ok:item() then fail("bernoulli", "p has values outside 0 to 1") end
   return flame.rand_like(p):lt(p):to(p.dtype)
 end)
-def("randperm", 2, function(n, o)
-  o = options("randperm", o, { device = flame.default_device() })
-  return argsort(flame.rand(n, { dtype = "f64" })):to(o.device)
-end, "module")
-def("multinomial", 3, function(probs, n, o)
-  need_tensor("multinomial", "probs", probs)
-  if type(o) == "boolean" then o = { replacement = o } end
-  o = options("multinomial", o, { replacement = false })
-  local rows = probs:detach():double()
-  if probs.ndim == 1 then rows = rows:unsqueeze(1) end
-  local count, classes = rows.shape[1], rows.shape[2]
-  local at
-  if o.replacement then
-    local edges = rows:cumsum(2)
-    local u = flame.rand(count, n, { dtype = "f64", device = probs.device }) * edges:narrow(2, classes, 1)
-    at = (edges:unsqueeze(2):le(u:unsqueeze(3))):sum(3):clamp(0, classes - 1) + 1
-  else
-    if n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
-    local _, best = (rows:log() - (-(flame.rand_like(rows)):log()):log()):topk(n, 2)
-    at = best
-  end
-  return probs.ndim == 1 and at:reshape(-1):clone() or at
-end)
-
 -- ---- products ------------------------------------------------------------------------------------
 def("outer", 2, function(x, y)
   return need_tensor("outer", "x", x):reshape(-1, 1) * need_tensor("outer", "y", y):reshape(1, -1)

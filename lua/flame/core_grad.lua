@@ -162,51 +162,178 @@ def("grad", 9, function(f, ...)
   end
 end, "module")
 
-def("vjp", 3, function(f, x, v)
-  x = need_tensor("vjp", "x", x):detach():requires_grad_(true)
-  local y = need_tensor("vjp", "f's result", f(x))
-  local g = internal.gradients({ y }, { v or flame.ones_like(y) }, { x }, {})
-  return y:detach(), g[1] or flame.zeros_like(x)
-end, "module")
+-- What follows takes a tensor, or a list of tensors that are f's arguments, or a nested table of
+-- tensors with names that is f's one argument; results have the same form. Grad mode is on inside.
 
---- Forward product by differentiating the backward product by its seed.
-def("jvp", 3, function(f, x, v)
-  x = need_tensor("jvp", "x", x):detach():requires_grad_(true)
-  local y = need_tensor("jvp", "f's result", f(x))
-  local u = flame.zeros_like(y):requires_grad_(true)
-  local g = internal.gradients({ y }, { u }, { x }, { create_graph = true, retain_graph = true })[1]
-  if not g or not g.requires_grad then return y:detach(), flame.zeros_like(y) end
-  local t = internal.gradients({ g }, { v or flame.ones_like(x) }, { u }, {})[1]
-  return y:detach(), t or flame.zeros_like(y)
-end, "module")
-
-local function jacobian(f, x, create)
-  x = create and x.requires_grad and x or x:detach():requires_grad_(true)
-  local y = need_tensor("jacobian", "f's result", f(x))
-  local rows, n = {}, y:numel()
-  local shape = y.shape
-  table.move(x.shape, 1, x.ndim, #shape + 1, shape)
-  for i = 1, n do
-    local seed = flame.zeros_like(y):reshape(-1)
-    seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }), 1):reshape(y.shape)
-    rows[i] = y.requires_grad and internal.gradients({ y }, { seed }, { x }, { retain_graph = true,
-      create_graph = create })[1]
-      or flame.zeros_like(x)
+--- f's arguments as tracked copies (keep: those that are tracked as they are) and what f gives.
+local function apply(op, f, x, keep)
+  local single, xs = is_tensor(x), {}
+  if not single and type(x) ~= "table" then need_tensor(op, "x", x) end
+  local function track(t)
+    if not t:is_floating_point() then return t end
+    xs[#xs + 1] = keep and t.requires_grad and t or t:detach():requires_grad_(true)
+    return xs[#xs]
   end
-  return flame.stack(rows):reshape(shape):clone()
+  local results
+  if single or x[1] == nil then
+    results = table.pack(f(rebuild(x, track)))
+  else
+    local list = {}
+    for i = 1, #x do list[i] = rebuild(x[i], track) end
+    results = table.pack(f(table.unpack(list, 1, #x)))
+  end
+  if results.n == 0 then fail(op, "f must return a tensor, got nothing") end
+  for i = 1, results.n do need_tensor(op, results.n == 1 and "f's result" or "f's result " .. i, results[i]) end
+  if #xs == 0 then fail(op, "x has no float tensor") end
+  return xs, results
 end
-def("jacobian", 2, function(f, x) return jacobian(f, need_tensor("jacobian", "x", x), false) end, "module")
+--- The tensors of v, one for each of 'like' and of its shape; nil: ones.
+local function directions(op, v, like, of)
+  local list = v == nil and {} or collect(v, {})
+  if v ~= nil and #list ~= #like then fail(op, "v has %d tensors, %s %d", #list, of, #like) end
+  for i, x in ipairs(like) do
+    list[i] = list[i] or flame.ones_like(x)
+    if table.concat(list[i].shape, ", ") ~= table.concat(x.shape, ", ") then
+      fail(op, "v has shape (%s), %s (%s)", table.concat(list[i].shape, ", "), of, table.concat(x.shape, ", "))
+    end
+    list[i] = list[i]:detach():to(x.dtype)
+  end
+  return list
+end
+--- One tensor as it is, several as a list.
+local function joined(list, n) if n == 1 then return list[1] end return list end
+local function detached(results)
+  local out = {}
+  for i = 1, results.n do out[i] = results[i]:detach() end
+  return joined(out, results.n)
+end
+--- In the form of x: its float tensors replaced in order, others by zeros.
+local function like_x(x, list)
+  local k = 0
+  return rebuild(x, function(t)
+    if not t:is_floating_point() then return flame.zeros_like(t) end
+    k = k + 1
+    return list[k]
+  end)
+end
+--- Gradients of the tracked ones of ys by xs; false where there is none.
+local function pull(ys, seeds, xs, how)
+  local y, seed = {}, {}
+  for i = 1, #ys do
+    if ys[i].requires_grad then y[#y + 1], seed[#seed + 1] = ys[i], seeds[i] end
+  end
+  if #y > 0 then return internal.gradients(y, seed, xs, how) end
+  local none = {}
+  for i = 1, #xs do none[i] = false end
+  return none
+end
+
+--- f(x) and the product of v with its derivative: what backward computes.
+---@param f function
+---@param x flame.tensor|table
+---@param v? flame.tensor|table  in the form of the result; ones
+def("vjp", 3, function(f, x, v)
+  local _ <close> = flame.enable_grad()
+  local xs, results = apply("vjp", f, x)
+  local g = pull(results, directions("vjp", v, results, "the result has"), xs, {})
+  for i = 1, #xs do g[i] = g[i] or flame.zeros_like(xs[i]:detach()) end
+  return detached(results), like_x(x, g)
+end, "module")
+
+--- f(x) and the product of its derivative with v: how the result moves when x moves along v.
+--- The backward product is linear in its seed; its own derivative by the seed is this product.
+---@param f function
+---@param x flame.tensor|table
+---@param v? flame.tensor|table  in the form of x; ones
+def("jvp", 3, function(f, x, v)
+  local _ <close> = flame.enable_grad()
+  local xs, results = apply("jvp", f, x)
+  v = directions("jvp", v, xs, "x has")
+  local seeds, out = {}, {}
+  for i = 1, results.n do
+    out[i] = flame.zeros_like(results[i]:detach())
+    seeds[i] = results[i].requires_grad and flame.zeros_like(out[i]):requires_grad_(true) or out[i]
+  end
+  local g, ys, along = pull(results, seeds, xs, { create_graph = true, retain_graph = true }), {}, {}
+  for i = 1, #xs do
+    if g[i] and g[i].requires_grad then ys[#ys + 1], along[#along + 1] = g[i], v[i] end
+  end
+  local by, place = {}, {}
+  for i = 1, results.n do
+    if seeds[i].requires_grad then by[#by + 1], place[#place + 1] = seeds[i], i end
+  end
+  for k, t in ipairs(#by > 0 and pull(ys, along, by, {}) or {}) do out[place[k]] = t or out[place[k]] end
+  return detached(results), joined(out, results.n)
+end, "module")
+
+--- stack of any number.
+local function stack_all(rows, like)
+  if #rows == 0 then return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device }) end
+  local parts = {}
+  for first = 1, #rows, 4096 do
+    parts[#parts + 1] = flame.stack(table.move(rows, first, math.min(first + 4095, #rows), 1, {}))
+  end
+  return #parts == 1 and parts[1] or flame.cat(parts, 1)
+end
+--- Derivatives of one result by all xs: shapes of y and x joined.
+local function jacobians(y, xs, create)
+  local n, rows, out = y:numel(), {}, {}
+  for k = 1, #xs do rows[k] = {} end
+  for i = 1, n do
+    local seed = flame.zeros_like(y:detach()):reshape(-1)
+    seed = seed:index_fill(1, flame.tensor({ i }, { dtype = "i64", device = y.device }), 1):reshape(y.shape)
+    local g = pull({ y }, { seed }, xs, { retain_graph = true, create_graph = create })
+    for k = 1, #xs do rows[k][i] = g[k] or flame.zeros_like(xs[k]:detach()) end
+  end
+  for k, x in ipairs(xs) do
+    local shape = y.shape
+    table.move(x.shape, 1, x.ndim, #shape + 1, shape)
+    if #shape > 8 then fail("jacobian", "%d axes of the result and %d of x are more than 8", y.ndim, x.ndim) end
+    out[k] = stack_all(rows[k], x):reshape(shape):clone()
+  end
+  return out
+end
+--- The derivative of every element of f(x) by every element of x: axes of the result, then of x.
+--- Several results give a list, and so do several inputs: [result][input].
+---@param f function
+---@param x flame.tensor|table
+---@param o? table  {create_graph = false}
+def("jacobian", 3, function(f, x, o)
+  o = options("jacobian", o, { create_graph = false })
+  local _ <close> = flame.enable_grad()
+  local xs, results = apply("jacobian", f, x, o.create_graph)
+  local out = {}
+  for i = 1, results.n do out[i] = like_x(x, jacobians(results[i], xs, o.create_graph)) end
+  return joined(out, results.n)
+end, "module")
+--- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
+---@param f function
+---@param x flame.tensor|table
 def("hessian", 2, function(f, x)
-  need_tensor("hessian", "x", x)
-  return jacobian(flame.grad(f), x, false)
+  local _ <close> = flame.enable_grad()
+  local xs, results = apply("hessian", f, x)
+  local y = scalar_result("hessian", results[1])
+  local g, out = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}
+  for i = 1, #xs do
+    local d = g[i] or flame.zeros_like(xs[i]:detach())
+    out[i] = like_x(x, jacobians(d, xs, false))
+  end
+  return like_x(x, out)
 end, "module")
 
 -- ---- flame.func ----------------------------------------------------------------------------------
 local Context = {}
 Context.__index = Context
 function Context:save(...)
-  self._saved = table.pack(...)
-  internal.hold(...)
+  local saved, origin = table.pack(...), {}
+  for i = 1, saved.n do
+    if is_tensor(saved[i]) then
+      origin[i] = saved[i]
+      saved[i] = internal.snapshot(saved[i])
+      internal.hold(saved[i])
+    end
+  end
+  self._saved, self._origin = saved, origin
 end
 --- What was saved. A saved result of forward comes back tracked where the gradient is to have
 -- gradients itself, so backward may be written in terms of it.
@@ -216,7 +343,7 @@ function Context:saved()
   if not again or not flame.is_grad_enabled() then return table.unpack(s, 1, s.n) end
   local out = {}
   for i = 1, s.n do
-    local which = is_tensor(s[i]) and self._results[s[i]]
+    local which = self._origin[i] and self._results[self._origin[i]]
     out[i] = which and again(which, s[i]) or s[i]
   end
   return table.unpack(out, 1, s.n)

@@ -2,6 +2,7 @@
 -- {reduction = "mean" | "sum" | "none"}.
 local flame, _, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local defaults = internal.defaults
 
 local function reduce(op, y, how)
   if how == "mean" then return y:mean() end
@@ -10,13 +11,24 @@ local function reduce(op, y, how)
   fail(op, 'reduction must be "mean", "sum" or "none", got "%s"', tostring(how))
 end
 
+--- PyTorch's third argument of losses with weights: (x, y, weight, o) as (x, y, o with weight).
+local function with_weight(op, weight, o)
+  if weight == nil or not flame.is_tensor(weight) then
+    if weight ~= nil and o ~= nil then need_tensor(op, "weight", weight) end
+    return weight == nil and o or weight
+  end
+  if o ~= nil and type(o) ~= "table" then fail(op, "options must be a table, got %s", type(o)) end
+  local all = { weight = weight }
+  for k, v in pairs(o or {}) do all[k] = v end
+  return all
+end
 --- Add a loss: f(x, y, o) gives the value of each element.
 local function loss(name, known, f)
   known.reduction = "mean"
-  def(name, 3, function(x, y, o)
+  def(name, known.weight ~= nil and 4 or 3, function(x, y, o, rest)
     need_tensor(name, "input", x)
     need_tensor(name, "target", y)
-    o = options(name, o, known)
+    o = options(name, known.weight ~= nil and with_weight(name, o, rest) or o, known)
     return reduce(name, f(x, y, o), o.reduction)
   end)
 end
@@ -55,10 +67,10 @@ def("kl_div", 3, function(x, y, o)
 end)
 
 --- Log-probabilities (n, classes, …) and class ids (n, …).
-def("nll_loss", 3, function(x, y, o)
+def("nll_loss", 4, function(x, y, o, rest)
   need_tensor("nll_loss", "input", x)
   need_tensor("nll_loss", "target", y)
-  o = options("nll_loss", o, { reduction = "mean", weight = false, ignore_index = -100 })
+  o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
   local d = x.ndim == 1 and 1 or 2
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
@@ -70,29 +82,113 @@ def("nll_loss", 3, function(x, y, o)
   return reduce("nll_loss", e, o.reduction)
 end)
 
-def("cosine_similarity", 4, function(x, y, d, o)
+def("cosine_similarity", 5, function(x, y, d, eps)
   need_tensor("cosine_similarity", "x", x)
   need_tensor("cosine_similarity", "y", y)
-  if type(d) == "table" then d, o = nil, d end
-  o = options("cosine_similarity", o, { eps = 1e-8 })
-  d = d or (x.ndim > 1 and 2 or 1)
+  local o = defaults("cosine_similarity", { "dim", "eps" }, { dim = false, eps = 1e-8 }, d, eps)
+  d = o.dim or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
   local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
 end)
-def("triplet_margin_loss", 4, function(a, p, n, o)
-  o = options("triplet_margin_loss", o, { margin = 1.0, p = 2, eps = 1e-6, reduction = "mean" })
+--- a is to be nearer to p than to n, by the margin; swap: also p may be the one near to n.
+def("triplet_margin_loss", 8, function(a, p, n, ...)
+  local op = "triplet_margin_loss"
+  need_tensor(op, "a", a)
+  need_tensor(op, "p", p)
+  need_tensor(op, "n", n)
+  local o = defaults(op, { "margin", "p", "eps", "swap", "reduction" },
+    { margin = 1.0, p = 2, eps = 1e-6, swap = false, reduction = "mean" }, ...)
   local near, far = (a - p + o.eps):norm(o.p, -1), (a - n + o.eps):norm(o.p, -1)
-  return reduce("triplet_margin_loss", (near - far + o.margin):relu(), o.reduction)
+  if o.swap then far = far:minimum((p - n + o.eps):norm(o.p, -1)) end
+  return reduce(op, (near - far + o.margin):relu(), o.reduction)
 end)
+
+--- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
+loss("poisson_nll_loss", { log_input = true, full = false, eps = 1e-8 }, function(x, y, o)
+  local e = o.log_input and x:exp() - y * x or x - y * (x + o.eps):log()
+  if not o.full then return e end
+  local big = flame.where(y:gt(1), y, 1)
+  return e + flame.where(y:gt(1), big * big:log() - big + (big * (2 * math.pi)):log() * 0.5, 0)
+end)
+loss("soft_margin_loss", {}, function(x, y) return (-y * x):softplus() end)
+loss("hinge_embedding_loss", { margin = 1.0 }, function(x, y, o)
+  return flame.where(y:ne(1), (o.margin - x):clamp({ min = 0 }), 0) + flame.where(y:ne(-1), x, 0)
+end)
+loss("multilabel_soft_margin_loss", { weight = false }, function(x, y, o)
+  local e = -(y * x:logsigmoid() + (1 - y) * (-x):logsigmoid())
+  return (o.weight and e * o.weight or e):mean(-1)
+end)
+--- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
+---@param o? table  {p = 1, margin = 1, weight =, reduction = "mean"}
+def("multi_margin_loss", 3, function(x, y, o)
+  local op = "multi_margin_loss"
+  need_tensor(op, "input", x)
+  need_tensor(op, "target", y)
+  o = options(op, o, { p = 1, margin = 1.0, weight = false, reduction = "mean" })
+  local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
+  local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):clamp({ min = 0 })
+  if o.p ~= 1 then e = e ^ o.p end
+  if o.weight then e = e * o.weight:take(ids):unsqueeze(-1) end
+  local own = flame.one_hot(ids, n):bool()
+  return reduce(op, flame.where(own, 0, e):sum(-1) / n, o.reduction)
+end)
+--- Negative log-likelihood of y under a normal of mean x and variance var.
+---@param o? table  {full = false, eps = 1e-6, reduction = "mean"}
+def("gaussian_nll_loss", 4, function(x, y, var, o)
+  local op = "gaussian_nll_loss"
+  need_tensor(op, "input", x)
+  need_tensor(op, "target", y)
+  need_tensor(op, "var", var)
+  o = options(op, o, { full = false, eps = 1e-6, reduction = "mean" })
+  if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
+  var = var + (var:clamp({ min = o.eps }) - var):detach()                 -- as PyTorch: the bound has slope 1
+  local e = (var:log() + (x - y):square() / var) * 0.5
+  return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
+end)
+--- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
+---@param o? table  {margin = 0, reduction = "mean"}
+def("margin_ranking_loss", 4, function(x1, x2, y, o)
+  local op = "margin_ranking_loss"
+  need_tensor(op, "x1", x1)
+  need_tensor(op, "x2", x2)
+  need_tensor(op, "target", y)
+  o = options(op, o, { margin = 0, reduction = "mean" })
+  return reduce(op, (-y * (x1 - x2) + o.margin):clamp({ min = 0 }), o.reduction)
+end)
+--- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
+---@param o? table  {margin = 0, reduction = "mean"}
+def("cosine_embedding_loss", 4, function(x1, x2, y, o)
+  local op = "cosine_embedding_loss"
+  need_tensor(op, "x1", x1)
+  need_tensor(op, "x2", x2)
+  need_tensor(op, "target", y)
+  o = options(op, o, { margin = 0, reduction = "mean" })
+  local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
+  local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
+  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1), (cos - o.margin):clamp({ min = 0 }), 0)
+  return reduce(op, e, o.reduction)
+end)
+
+--- embedding with padding_idx: those rows get no gradient. Called from C.
+---@param o? integer|table  padding_idx, or {padding_idx =}
+function internal.embedding(ids, w, o, ...)
+  if select("#", ...) > 0 then fail("embedding", "3 arguments at most, got %d", 3 + select("#", ...)) end
+  o = defaults("embedding", { "padding_idx" }, { padding_idx = false }, o)
+  local y = flame.embedding(ids, w)
+  if not o.padding_idx then return y end
+  local k, n = internal.need_int("embedding", "padding_idx", o.padding_idx), w.shape[1]
+  if k == 0 or k > n or k < -n then fail("embedding", "padding_idx %d, need 1 to %d", k, n) end
+  return flame.where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
+end
 
 -- ---- norms ----------------------------------------------------------------------------------------
 local half = { f16 = true, bf16 = true }
 
 def("rms_norm", 4, function(x, shape, w, o)
   need_tensor("rms_norm", "x", x)
-  if type(w) == "table" and not flame.is_tensor(w) then w, o = nil, w end
-  o = options("rms_norm", o, { eps = 1e-5 })
+  if type(w) == "table" then w, o = nil, w end
+  o = defaults("rms_norm", { "eps" }, { eps = 1e-5 }, o)
   if type(shape) == "number" then shape = { shape } end
   local axes = {}
   for k = 1, #shape do
@@ -108,9 +204,8 @@ def("rms_norm", 4, function(x, shape, w, o)
 end)
 def("group_norm", 5, function(x, groups, w, b, o)
   need_tensor("group_norm", "x", x)
-  for _, v in ipairs({ w or false, b or false }) do if type(v) == "table" then o = v end end
-  if type(w) == "table" then w, b = nil, nil elseif type(b) == "table" then b = nil end
-  o = options("group_norm", o, { eps = 1e-5 })
+  if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
+  o = defaults("group_norm", { "eps" }, { eps = 1e-5 }, o)
   local shape, dtype, per_channel = x.shape, x.dtype, {}
   groups = internal.need_int("group_norm", "groups", groups)
   if x.ndim < 2 or groups < 1 or shape[2] % groups ~= 0 then
@@ -127,12 +222,13 @@ def("group_norm", 5, function(x, groups, w, b, o)
 end)
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.
-def("scaled_dot_product_attention", 4, function(q, k, v, o)
+def("scaled_dot_product_attention", 8, function(q, k, v, ...)
   local op = "scaled_dot_product_attention"
   need_tensor(op, "q", q)
   need_tensor(op, "k", k)
   need_tensor(op, "v", v)
-  o = options(op, o, { is_causal = false, attn_mask = false, scale = false, dropout_p = 0 })
+  local o = defaults(op, { "attn_mask", "dropout_p", "is_causal", "scale" },
+    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false }, ...)
   local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
   if o.is_causal then
     local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]

@@ -43,8 +43,9 @@ local function pad_axis(x, d, before, after, mode)
 end
 
 --- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
-def("pad", 3, function(x, pairs_of, o)
+def("pad", 4, function(x, pairs_of, o, value)
   need_tensor("pad", "x", x)
+  if type(o) == "string" or value ~= nil then o = { mode = o, value = value } end
   local mode = type(o) == "table" and o.mode or "constant"
   if mode == "constant" then return internal.pad_constant(x, pairs_of, o) end
   options("pad", o, { mode = "constant", value = 0 })

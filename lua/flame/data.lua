@@ -196,31 +196,59 @@ function data.tokens(path, options)
   return kind[3](x)
 end
 
+-- Fields of a line; one that begins with a quotation mark ends with one, and "" in it is one.
 local function fields_of(line, separator)
   local fields, at = {}, 1
   while true do
-    local stop = line:find(separator, at, true)
-    fields[#fields + 1] = line:sub(at, stop and stop - 1):match('^%s*"?(.-)"?%s*$')
+    local from = line:match('^%s*"()', at)
+    local stop
+    if from then
+      local close = from
+      while true do
+        close = line:find('"', close, true)
+        if not close or line:sub(close + 1, close + 1) ~= '"' then break end
+        close = close + 2
+      end
+      if not close then return nil end
+      fields[#fields + 1] = line:sub(from, close - 1):gsub('""', '"')
+      stop = line:find(separator, close + 1, true)
+    else
+      stop = line:find(separator, at, true)
+      fields[#fields + 1] = line:sub(at, stop and stop - 1):match("^%s*(.-)%s*$")
+    end
     if not stop then return fields end
-    at = stop + 1
+    at = stop + #separator
   end
 end
 
---- Numbers of a text file, one row a line; an empty field is NaN. Without 'header' a first line
---- that holds anything but numbers is one.
+local spelled = { nan = 0 / 0, inf = math.huge, infinity = math.huge }
+-- The number that a field is; nil: none. Nothing at all is NaN.
+local function number_of(field)
+  if field == "" then return 0 / 0 end
+  local v = tonumber(field)
+  if v then return v end
+  local sign, word = field:match("^([+-]?)(%a+)$")
+  v = word and spelled[word:lower()]
+  return v and (sign == "-" and -v or v)
+end
+
+--- Numbers of a text file, one row a line; an empty field is NaN, and nan and inf may be spelled
+--- out. Without 'header' a first line that holds anything but numbers is one.
 ---@param path string
 ---@param options table?  {header = bool, sep = ",", dtype = "f32"}
 ---@return flame.Tensor rows, string[]? names
 function data.csv(path, options)
   need_string("csv", "path", path)
   local o = options_of("csv", options, { header = "auto", sep = ",", dtype = "f32" })
+  if type(o.sep) ~= "string" or o.sep == "" then fail("csv", "sep must be a string that is not empty, got %s", tostring(o.sep)) end
   local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
   local values, names, columns, row, number = {}, nil, nil, 0, 0
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     if line:find("%S") then
       local fields, numeric = fields_of(line, o.sep), true
-      for _, field in ipairs(fields) do numeric = numeric and (field == "" or tonumber(field) ~= nil) end
+      if not fields then fail("csv", "%s: line %d: a quotation mark is not closed", path, number) end
+      for _, field in ipairs(fields) do numeric = numeric and number_of(field) ~= nil end
       columns = columns or #fields
       if #fields ~= columns then fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns) end
       if row == 0 and not names and (o.header == true or (o.header == "auto" and not numeric)) then
@@ -228,7 +256,7 @@ function data.csv(path, options)
       else
         row = row + 1
         for k, field in ipairs(fields) do
-          local v = field == "" and 0 / 0 or tonumber(field)
+          local v = number_of(field)
           if not v then fail("csv", "%s: line %d, field %d: '%s' is no number", path, number, k, field:sub(1, 40)) end
           values[#values + 1] = v
         end
@@ -264,27 +292,49 @@ local function order_of(self)
   return flame.tensor(order, { dtype = "i64", device = "cpu" })
 end
 
-local function part(self, x, first, count)
-  if not self.shuffle then return x:narrow(1, first, count):contiguous() end
-  if not self.order[x.device] then
-    self.order.cpu = self.order.cpu or order_of(self)
-    self.order[x.device] = self.order.cpu:to(x.device)
+-- The order for parts on x's device.
+local function order_on(self, device)
+  if not self.order[device] then
+    self.order.cpu = self.order.cpu or internal.hold(order_of(self))      -- no scope of a step closes it
+    self.order[device] = internal.hold(self.order.cpu:to(device))
   end
-  return x:index_select(1, self.order[x.device]:narrow(1, first, count))
+  return self.order[device]
+end
+
+local function part(self, x, first, count)
+  local y
+  if self.shuffle then y = x:index_select(1, order_on(self, x.device):narrow(1, first, count))
+  else y = x:narrow(1, first, count):contiguous() end
+  return self.device and y:to(self.device) or y
+end
+
+-- The batch behind the last one made: {number, part, …}; nil at the end of the epoch.
+local function make(self)
+  local first = self.made * self.size + 1
+  local count = math.min(self.size, self.n - first + 1)
+  if count < 1 or (self.drop_last and count < self.size) then return nil end
+  self.made = self.made + 1
+  local out = { self.made }
+  for k, x in ipairs(self.list) do out[k + 1] = part(self, x, first, count) end
+  return out
 end
 
 --- The next batch: its number in the epoch and a part of each tensor; nil ends the epoch.
 function Batches:next()
-  local first = self.at * self.size + 1
-  local count = math.min(self.size, self.n - first + 1)
-  if count < 1 or (self.drop_last and count < self.size) then
-    self.at, self.epoch, self.order = 0, self.epoch + 1, {}
+  local ahead = self.ahead
+  while #ahead <= self.prefetch do
+    local batch = make(self)
+    if not batch then break end
+    if #ahead > 0 then internal.hold(table.unpack(batch, 2)) end          -- for a later step
+    ahead[#ahead + 1] = batch
+  end
+  local batch = table.remove(ahead, 1)
+  if not batch then
+    self.at, self.made, self.epoch, self.order = 0, 0, self.epoch + 1, {}
     return nil
   end
-  self.at = self.at + 1
-  local out = {}
-  for k, x in ipairs(self.list) do out[k] = part(self, x, first, count) end
-  return self.at, table.unpack(out)
+  self.at = batch[1]
+  return table.unpack(batch)
 end
 function Batches:__call() return self:next() end
 
@@ -293,30 +343,50 @@ function Batches:__len()
   return self.drop_last and self.n // self.size or (self.n + self.size - 1) // self.size
 end
 
---- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit.
+--- The position, to be saved; data.batches(…, {state = it}) goes on from there, bit for bit. What
+--- was made ahead is not counted.
 function Batches:state() return { seed = self.seed, epoch = self.epoch, at = self.at } end
+
+local function check_state(s)
+  for _, key in ipairs { "seed", "epoch", "at" } do
+    if type(s) ~= "table" or math.type(s[key]) ~= "integer" then fail("batches", "state needs the integers seed, epoch and at") end
+  end
+  if s.at < 0 or s.epoch < 0 then fail("batches", "state: at is %d and epoch %d, need 0 or more", s.at, s.epoch) end
+  return s
+end
+Batches.state_dict = Batches.state
+--- Goes to a position that state() gave.
+function Batches:load_state_dict(s)
+  check_state(s)
+  self.seed, self.epoch, self.at, self.made, self.order, self.ahead = s.seed, s.epoch, s.at, s.at, {}, {}
+end
 
 --- for i, xb, yb in data.batches({x, y}, {size = 64, shuffle = true}) do … end
 --- Parts of the first axis. The loop is one epoch; the same object gives the next one in another
---- order. 'prefetch' changes no value: batches are recorded, and copied while others compute.
+--- order. 'prefetch' batches are recorded ahead, so that they are gathered (and copied to 'device')
+--- together with the work of the batch before; it changes no value and no random number.
 ---@param tensors flame.Tensor[]
----@param options table  {size =, shuffle = false, drop_last = false, seed =, state =, prefetch =}
+---@param options table  {size = 32, shuffle = false, drop_last = false, prefetch = 0, device =, seed =, state =}
 function data.batches(tensors, options)
-  local o = options_of("batches", options, { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false, state = false })
+  if flame.is_tensor(tensors) then tensors = { tensors } end
+  if type(options) == "number" then options = { size = options } end
+  local o = options_of("batches", options, { size = 32, shuffle = false, prefetch = 0, drop_last = false, seed = false,
+    state = false, device = false })
   if type(tensors) ~= "table" or #tensors == 0 then fail("batches", "need a list of tensors, got %s", type(tensors)) end
   if math.type(o.size) ~= "integer" or o.size < 1 then fail("batches", "size must be a positive integer, got %s", tostring(o.size)) end
+  if math.type(o.prefetch) ~= "integer" or o.prefetch < 0 then
+    fail("batches", "prefetch must be a number of batches, got %s", tostring(o.prefetch))
+  end
   local n
   for i, x in ipairs(tensors) do
     if not flame.is_tensor(x) or x.ndim == 0 then fail("batches", "item %d must be a tensor with an axis", i) end
     n = n or x:size(1)
     if x:size(1) ~= n then fail("batches", "the first axis of tensor 1 is %d and of tensor %d %d", n, i, x:size(1)) end
   end
-  local s = o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 }
-  for _, key in ipairs { "seed", "epoch", "at" } do
-    if math.type(s[key]) ~= "integer" then fail("batches", "state needs the integers seed, epoch and at") end
-  end
+  local s = check_state(o.state or { seed = o.seed or (o.shuffle and own_seed() or 0), epoch = 0, at = 0 })
   return setmetatable({ list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = o.size, shuffle = o.shuffle,
-    drop_last = o.drop_last, seed = s.seed, epoch = s.epoch, at = s.at, order = {} }, Batches)
+    drop_last = o.drop_last, prefetch = o.prefetch, device = o.device or nil, ahead = {}, seed = s.seed, epoch = s.epoch,
+    at = s.at, made = s.at, order = {} }, Batches)
 end
 
 -- ---- digits that need no file ------------------------------------------------------------------------

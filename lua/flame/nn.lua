@@ -2,7 +2,9 @@
 -- A module is a table whose metatable is its class. What is assigned to a module is noted in
 -- order of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain
 -- lists of those. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
--- Layouts, defaults and initialisation are PyTorch's.
+-- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
+-- there comes by position or in one table at the end.
+-- nn_more.lua: norms, activations, losses; nn_attention.lua; nn_init.lua: nn.init and nn.utils.
 local flame = require "flame"
 
 local nn = {}
@@ -11,13 +13,22 @@ local nn = {}
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
 local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys as first assigned
-local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer"
+local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
+local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
 
---- Marks a tensor as a parameter: it is tracked, and found by module:parameters().
+local function need_tensor(what, x)
+  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, type(x)) end
+end
+
+--- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
+--- a value of its own, since views can not be written.
 ---@param x flame.Tensor
 ---@param requires_grad boolean?  default true
+---@return flame.Tensor
 function nn.Parameter(x, requires_grad)
-  if x.requires_grad and not x.is_leaf then x = x:detach() end
+  need_tensor("Parameter", x)
+  if not x.is_leaf then x = x:detach() end
+  if flame.internal.is_view(x) then x = x:detach():clone() end
   if requires_grad ~= false then x:requires_grad_(true) end
   kinds[x] = "parameter"
   return flame.internal.hold(x)                        -- no scope closes it
@@ -25,13 +36,19 @@ end
 
 --- Marks a tensor as part of a module's state that is not trained.
 ---@param x flame.Tensor
-function nn.Buffer(x)
-  kinds[x] = "buffer"
+---@param persistent boolean?  false: not in state_dict
+---@return flame.Tensor
+function nn.Buffer(x, persistent)
+  need_tensor("Buffer", x)
+  if flame.internal.is_view(x) then x = x:detach():clone() end
+  kinds[x] = persistent == false and "passing" or "buffer"
   return flame.internal.hold(x)
 end
 
 -- ---- Module ------------------------------------------------------------------------------
 
+---@class flame.Module
+---@field training boolean
 local Module = {}
 Module.__index = Module
 Module.__name = "Module"
@@ -60,16 +77,37 @@ local function construct(class, ...)
   return self
 end
 
+-- A call with hooks: those before may replace the arguments, those behind the result.
+local function call_hooked(self, ...)
+  local args = table.pack(...)
+  for _, f in ipairs(hooks[self].before) do
+    local new = f(self, args)
+    if new ~= nil then args = type(new) == "table" and table.pack(table.unpack(new, 1, new.n or #new)) or table.pack(new) end
+  end
+  local out = table.pack(self:forward(table.unpack(args, 1, args.n)))
+  for _, f in ipairs(hooks[self].after) do
+    local new = f(self, args, out[1])
+    if new ~= nil then out[1] = new end
+  end
+  return table.unpack(out, 1, out.n)
+end
+
 --- A new class of modules: class(…) makes one and runs class.init; module(…) runs class.forward.
 ---@param name string
+---@param parent table?  the class whose functions it inherits
 function Module.extend(name, parent)
+  if type(name) == "table" and type(parent) == "string" then name, parent = parent, name end    -- Parent:extend(name)
+  if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
   parent = parent or Module
-  local class = setmetatable({}, { __index = parent, __call = construct })
+  local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
   class.__index = class
   class.__name = name
   class.__newindex = note
-  class.__call = function(self, ...) return self:forward(...) end
-  class.__tostring = Module.describe
+  class.__call = function(self, ...)
+    if hooks[self] then return call_hooked(self, ...) end
+    return self:forward(...)
+  end
+  class.__tostring = function(self) return self:describe() end
   return class
 end
 
@@ -78,90 +116,173 @@ function Module:forward()
         getmetatable(self).__name)
 end
 
--- Visits every (path, key, owner, value) below a module in order; shared things once.
-local function walk(self, visit, prefix, seen)
+local function add_hook(self, place, f)
+  if type(f) ~= "function" then fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f)) end
+  hooks[self] = hooks[self] or { before = {}, after = {} }
+  local list = hooks[self][place]
+  list[#list + 1] = f
+  return { remove = function()
+    for i, g in ipairs(list) do if g == f then table.remove(list, i) return end end
+  end }
+end
+
+--- f(module, arguments, result) runs after each forward; what it returns replaces the result.
+---@return table  with remove()
+function Module:register_forward_hook(f) return add_hook(self, "after", f) end
+--- f(module, arguments) runs before each forward; what it returns replaces the arguments.
+---@return table  with remove()
+function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) end
+
+-- ---- what is below ---------------------------------------------------------------------------
+
+-- Visits every (path, value) below a module in order: tensors that are marked, and modules.
+-- Shared things once, unless 'again' is to hear of them too.
+local function walk(self, visit, prefix, seen, again)
+  local function item(path, value)
+    local tensor = type(value) == "userdata" and kinds[value] ~= nil
+    if not tensor and not is_module(value) then return end
+    if seen[value] then
+      if again and tensor then again(path, value) end
+      return
+    end
+    seen[value] = true
+    visit(path, value)
+    if not tensor then walk(value, visit, path .. ".", seen, again) end
+  end
+  local met = {}                                        -- a key that was nil in between stands twice
   for _, key in ipairs(order[self] or {}) do
-    local value = rawget(self, key)
-    local path = prefix .. tostring(key)
-    if type(value) == "userdata" then
-      if not seen[value] then
+    local value = not met[key] and rawget(self, key) or nil
+    met[key] = true
+    if type(value) == "table" and order[value] == nil then
+      if getmetatable(value) == nil and not seen[value] then
         seen[value] = true
-        visit(path, value)
+        for i, part in ipairs(value) do item(prefix .. tostring(key) .. "." .. i, part) end
       end
-    elseif type(value) == "table" and not seen[value] then
-      seen[value] = true
-      if order[value] then
-        visit(path, value)
-        walk(value, visit, path .. ".", seen)
-      elseif getmetatable(value) == nil then
-        for i, item in ipairs(value) do
-          if type(item) == "userdata" and kinds[item] and not seen[item] then
-            seen[item] = true
-            visit(path .. "." .. i, item)
-          elseif is_module(item) and not seen[item] then
-            seen[item] = true
-            visit(path .. "." .. i, item)
-            walk(item, visit, path .. "." .. i .. ".", seen)
-          end
-        end
-      end
+    else
+      item(prefix .. tostring(key), value)
     end
   end
 end
 
-local function collect(self, kind)
+--- Names of the parameters and buffers below, with what each stands for.
+local function collect(self, wanted, again)
   local list = {}
   walk(self, function(path, value)
-    if type(value) == "userdata" and kinds[value] and (kind == nil or kinds[value] == kind) then
-      list[#list + 1] = { path, value }
-    end
-  end, "", { [self] = true })
+    if type(value) == "userdata" and (wanted == nil or wanted[kinds[value]]) then list[#list + 1] = { path, value } end
+  end, "", { [self] = true }, again)
   return list
 end
+local parameters_only, buffers_only, saved_only = { parameter = true }, { buffer = true, passing = true },
+  { parameter = true, buffer = true }
 
---- Parameters in order of first assignment, shared ones once.
----@return flame.Tensor[]
-function Module:parameters()
+-- A list of values that 'for v in list do' walks too.
+local each_value = { __call = function(self)
+  local i = (rawget(self, 0) or 0) + 1
+  self[0] = i
+  return self[i]
+end }
+local function values_of(list)
   local out = {}
-  for i, entry in ipairs(collect(self, "parameter")) do out[i] = entry[2] end
+  for i, entry in ipairs(list) do out[i] = entry[2] end
   return out
 end
 
-local function pairs_of(list)
-  local i = 0
-  return function()
-    i = i + 1
-    if list[i] then return list[i][1], list[i][2] end
-  end
+-- for name, value in it do … end; pairs(it) does the same.
+local each_pair = {}
+each_pair.__index = each_pair
+each_pair.__len = function(self) return #self.list end
+each_pair.__call = function(self)
+  self.at = self.at + 1
+  local entry = self.list[self.at]
+  if entry then return entry[1], entry[2] end
 end
+each_pair.__pairs = function(self) return setmetatable({ list = self.list, at = 0 }, each_pair) end
+local function pairs_of(list) return setmetatable({ list = list, at = 0 }, each_pair) end
+
+--- Parameters in order of first assignment, shared ones once.
+---@return flame.Tensor[]
+function Module:parameters() return values_of(collect(self, parameters_only)) end
+
+--- Buffers in order of first assignment.
+---@return flame.Tensor[]
+function Module:buffers() return values_of(collect(self, buffers_only)) end
 
 --- for name, parameter in net:named_parameters() do … end
-function Module:named_parameters() return pairs_of(collect(self, "parameter")) end
+function Module:named_parameters() return pairs_of(collect(self, parameters_only)) end
 
 --- for name, buffer in net:named_buffers() do … end
-function Module:named_buffers() return pairs_of(collect(self, "buffer")) end
+function Module:named_buffers() return pairs_of(collect(self, buffers_only)) end
 
---- for name, module in net:named_modules() do … end; the module itself comes first, as "".
-function Module:named_modules()
+local function modules_below(self)
   local list = { { "", self } }
   walk(self, function(path, value)
     if type(value) == "table" then list[#list + 1] = { path, value } end
   end, "", { [self] = true })
-  return pairs_of(list)
+  return list
 end
+
+--- for name, module in net:named_modules() do … end; the module itself comes first, as "".
+function Module:named_modules() return pairs_of(modules_below(self)) end
+
+--- The module and all below it: a list, or for module in net:modules() do … end.
+function Module:modules() return setmetatable(values_of(modules_below(self)), each_value) end
+
+local function children_of(self)
+  local list, direct = {}, {}
+  for _, entry in ipairs(modules_below(self)) do
+    local name = entry[1]
+    local above = name:match("^(.*)%.[^.]*$")
+    if name ~= "" and not (above and direct[above]) then
+      local inside = false
+      while above and not inside do inside, above = direct[above] == true, above:match("^(.*)%.[^.]*$") end
+      if not inside then
+        list[#list + 1] = entry
+        direct[name] = true
+      end
+    end
+  end
+  return list
+end
+
+--- The modules that the module itself holds, with their names.
+function Module:named_children() return pairs_of(children_of(self)) end
+--- The modules that the module itself holds: a list, or for child in net:children() do … end.
+function Module:children() return setmetatable(values_of(children_of(self)), each_value) end
+
+local function at_path(self, path, what)
+  local value = self
+  for part in tostring(path):gmatch("[^.]+") do
+    value = type(value) == "table" and rawget(value, math.tointeger(tonumber(part)) or part) or nil
+  end
+  if value == nil then fail("%s: there is no %s", getmetatable(self).__name, tostring(path)) end
+  if what == "module" and not is_module(value) or what ~= "module" and not kinds[value] then
+    fail("%s: %s is no %s", getmetatable(self).__name, tostring(path), what)
+  end
+  return value
+end
+--- What stands at a dotted path; raises when nothing does.
+function Module:get_submodule(path) return at_path(self, path, "module") end
+function Module:get_parameter(path) return at_path(self, path, "parameter") end
+function Module:get_buffer(path) return at_path(self, path, "buffer") end
+
+--- As self[name] = nn.Buffer(x), nn.Parameter(x) and self[name] = module.
+function Module:register_buffer(name, x, persistent)
+  self[name] = x and nn.Buffer(x, persistent) or nil
+end
+function Module:register_parameter(name, x)
+  self[name] = x and (kinds[x] == "parameter" and x or nn.Parameter(x)) or nil
+end
+function Module:add_module(name, module) self[name] = module end
+Module.register_module = Module.add_module
+
+-- ---- state ----------------------------------------------------------------------------------------
 
 --- A snapshot of all parameters and buffers by name; training on does not change it.
+---@return table<string, flame.Tensor>
 function Module:state_dict()
   local out = {}
-  for _, entry in ipairs(collect(self)) do out[entry[1]] = entry[2]:detach() end
+  for _, entry in ipairs(collect(self, saved_only)) do out[entry[1]] = entry[2]:detach() end
   return out
-end
-
-local function nearest_names(missing, surplus)
-  local text = {}
-  if #missing > 0 then text[#text + 1] = "missing " .. table.concat(missing, ", ", 1, math.min(#missing, 5)) end
-  if #surplus > 0 then text[#text + 1] = "not in the module " .. table.concat(surplus, ", ", 1, math.min(#surplus, 5)) end
-  return table.concat(text, "; ")
 end
 
 -- "blocks.0.weight" -> "blocks.1.weight"
@@ -169,53 +290,86 @@ local function one_based(name)
   return (("." .. name .. "."):gsub("%.(%d+)%f[.]", function(i) return "." .. math.tointeger(i) + 1 end):sub(2, -2))
 end
 
---- Takes values into the same handles; every name must be there, unless strict = false.
+local function some(names)
+  local text = table.concat(names, ", ", 1, math.min(#names, 8))
+  return #names > 8 and ("%s and %d more"):format(text, #names - 8) or text
+end
+
+local function complaints(wrong, missing, surplus)
+  local text = table.move(wrong, 1, #wrong, 1, {})
+  if #missing > 0 then text[#text + 1] = "missing " .. some(missing) end
+  if #surplus > 0 then text[#text + 1] = "not in the module " .. some(surplus) end
+  return table.concat(text, "; ")
+end
+
+-- What each saved tensor of the module is to become, and names without a partner.
+local function match(self, given)
+  local known, also, missing, wrong, pairs_found = {}, {}, {}, {}, {}
+  local entries = collect(self, saved_only, function(path, x)
+    known[path] = true
+    also[x] = also[x] or {}
+    table.insert(also[x], path)
+  end)
+  for _, entry in ipairs(entries) do
+    local name, x = entry[1], entry[2]
+    local value = given[name]
+    for _, other in ipairs(also[x] or {}) do if value == nil then value = given[other] end end
+    known[name] = true
+    if value == nil then
+      missing[#missing + 1] = name
+    elseif not flame.is_tensor(value) then
+      wrong[#wrong + 1] = ("%s is a %s, need a tensor"):format(name, type(value))
+    else
+      local want, have = table.concat(x.shape, ", "), table.concat(value.shape, ", ")
+      if want ~= have then wrong[#wrong + 1] = ("%s is (%s) in the file and (%s) in the module"):format(name, have, want) end
+      pairs_found[#pairs_found + 1] = { x, value }
+    end
+  end
+  local surplus = {}
+  for name in pairs(given) do if not known[name] then surplus[#surplus + 1] = tostring(name) end end
+  table.sort(surplus)
+  return pairs_found, missing, surplus, wrong
+end
+
+--- Takes values into the same handles; every name must be there, unless strict = false. On an error
+--- nothing has changed.
 ---@param state table<string, flame.Tensor>
 ---@param options table?  {strict = true, zero_based = false: names count lists from 0, as PyTorch's}
+---@return table  {missing_keys = {…}, unexpected_keys = {…}}
 function Module:load_state_dict(state, options)
-  options = options or {}
+  if type(options) == "boolean" then options = { strict = options } end
+  options = nn.options("load_state_dict", options, { strict = true, zero_based = true })
+  if type(state) ~= "table" then fail("load_state_dict: need a table of tensors by name, got %s", type(state)) end
   local given = {}
-  for name, value in pairs(state) do given[options.zero_based and one_based(name) or name] = value end
-  local entries, missing = collect(self), {}
-  for _, entry in ipairs(entries) do
-    local value = given[entry[1]]
-    if value == nil then
-      missing[#missing + 1] = entry[1]
-    else
-      local want, have = table.concat(entry[2].shape, ", "), table.concat(value.shape, ", ")
-      if want ~= have then
-        fail("load_state_dict: %s is (%s) in the file and (%s) in the module", entry[1], have, want)
-      end
-    end
-  end
-  local known, surplus = {}, {}
-  for _, entry in ipairs(entries) do known[entry[1]] = true end
-  for name in pairs(given) do if not known[name] then surplus[#surplus + 1] = name end end
-  table.sort(surplus)
-  if options.strict ~= false and (#missing > 0 or #surplus > 0) then
-    fail("load_state_dict: %s", nearest_names(missing, surplus))
+  for name, value in pairs(state) do given[options.zero_based and one_based(tostring(name)) or name] = value end
+  local found, missing, surplus, wrong = match(self, given)
+  if #wrong > 0 or options.strict ~= false and (#missing > 0 or #surplus > 0) then
+    fail("load_state_dict: %s", complaints(wrong, options.strict ~= false and missing or {}, options.strict ~= false and surplus or {}))
   end
   flame.no_grad(function()
-    for _, entry in ipairs(entries) do
-      local value = given[entry[1]]
-      if value ~= nil then entry[2]:copy_(value:to(entry[2].device)) end
+    for _, pair in ipairs(found) do
+      local x, value = pair[1], pair[2]
+      if value:is_floating_point() and not x:is_floating_point() then value = value:to(x.dtype) end
+      x:copy_(value:to(x.device))
     end
   end)
-  return self
+  return { missing_keys = missing, unexpected_keys = surplus }
 end
 
 --- Training mode for the module and all below it.
 function Module:train(on)
   if on == nil then on = true end
-  for _, module in self:named_modules() do rawset(module, "training", on) end
+  if type(on) ~= "boolean" then fail("train: need true or false, got %s", type(on)) end
+  for _, entry in ipairs(modules_below(self)) do rawset(entry[2], "training", on) end
   return self
 end
 
 function Module:eval() return self:train(false) end
 
---- Calls f on every module below and on the module itself.
+--- Calls f on every module below and then on the module itself.
 function Module:apply(f)
-  for _, module in self:named_modules() do f(module) end
+  for _, entry in ipairs(children_of(self)) do entry[2]:apply(f) end
+  f(self)
   return self
 end
 
@@ -224,20 +378,41 @@ function Module:zero_grad()
   for _, p in ipairs(self:parameters()) do p.grad = nil end
 end
 
+--- Tracks every parameter, or none.
+function Module:requires_grad_(on)
+  for _, p in ipairs(self:parameters()) do p:requires_grad_(on ~= false) end
+  return self
+end
+
 local float_names = { f64 = true, f32 = true, f16 = true, bf16 = true }
+local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, bool = true }
 
 --- Moves every parameter and buffer, or converts the floating ones, inside the same handles.
----@param where string  device or floating dtype
-function Module:to(where)
-  for _, entry in ipairs(collect(self)) do
-    local x = entry[2]
-    if not float_names[where] or float_names[x.dtype] then x:to_(where) end
+---@param ... string  device, floating dtype, or both; or a tensor to be like
+function Module:to(...)
+  local given = table.pack(...)
+  if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
+  if given.n == 0 then fail("to: need a device or a floating dtype") end
+  for i = 1, given.n do
+    local where = given[i]
+    if type(where) ~= "string" then fail("to: need a device or a floating dtype, got %s", type(where)) end
+    if other_names[where] then
+      fail("to: modules convert to f64, f32, f16 or bf16, not to %s", where)
+    end
+    for _, entry in ipairs(collect(self)) do
+      local x = entry[2]
+      if not float_names[where] or float_names[x.dtype] then x:to_(where) end
+    end
   end
   return self
 end
 
-function Module:cuda() return self:to("cuda") end
+function Module:cuda(n) return self:to(n and "cuda:" .. n or "cuda") end
 function Module:cpu() return self:to("cpu") end
+function Module:float() return self:to("f32") end
+function Module:double() return self:to("f64") end
+function Module:half() return self:to("f16") end
+function Module:bfloat16() return self:to("bf16") end
 
 --- Number of elements of all parameters.
 function Module:count()
@@ -246,19 +421,19 @@ function Module:count()
   return n
 end
 
+--- The tree as text: "Name(extra)", and what is below in lines of its own.
 function Module:describe()
-  local lines = { getmetatable(self).__name .. (self.extra and " (" .. self:extra() .. ")" or "") }
-  for name, module in self:named_modules() do
-    if name ~= "" then
-      local depth = select(2, name:gsub("%.", "."))
-      lines[#lines + 1] = ("  "):rep(depth + 1) .. name:match("[^.]*$") .. ": " .. getmetatable(module).__name
-        .. (module.extra and " (" .. module:extra() .. ")" or "")
-    end
+  local extra = self.extra or self.extra_repr
+  local head, lines = extra and extra(self) or "", {}
+  local name = getmetatable(self).__name
+  for _, entry in ipairs(children_of(self)) do
+    lines[#lines + 1] = "  (" .. entry[1] .. "): " .. entry[2]:describe():gsub("\n", "\n  ")
   end
-  return table.concat(lines, "\n")
+  if #lines == 0 then return name .. "(" .. head .. ")" end
+  return name .. "(\n" .. (head ~= "" and "  " .. head .. "\n" or "") .. table.concat(lines, "\n") .. "\n)"
 end
 
--- ---- containers ------------------------------------------------------------------------------
+-- ---- arguments of constructors ------------------------------------------------------------------
 
 local function positive(what, name, value)
   if math.type(value) ~= "integer" or value < 1 then
@@ -274,30 +449,103 @@ local function options_of(what, t, known)
   end
   return t
 end
+nn.options = options_of
 
---- Runs its modules in order: nn.Sequential{ a, b, c }. Functions may stand among them.
-nn.Sequential = Module.extend("Sequential")
-function nn.Sequential:init(list)
-  if type(list) ~= "table" then fail("Sequential: need a list of modules") end
-  for i, module in ipairs(list) do
-    if not is_module(module) and type(module) ~= "function" then
-      fail("Sequential: item %d is a %s, need a module or a function", i, type(module))
-    end
-    self[i] = module
+local function is_options(t) return type(t) == "table" and getmetatable(t) == nil and (next(t) == nil or type(next(t)) == "string") end
+
+--- What has a default: by position in the order of 'names' (one text), or in a table at the end;
+--- 'more' are names that only the table may hold.
+local function read(what, names, more, ...)
+  local out, list, known, given = {}, {}, {}, table.pack(...)
+  for name in names:gmatch("%S+") do
+    list[#list + 1] = name
+    known[name] = true
   end
+  for name in more:gmatch("%S+") do known[name] = true end
+  local last = given.n
+  if last > 0 and is_options(given[last]) then
+    for key, value in pairs(options_of(what, given[last], known)) do out[key] = value end
+    last = last - 1
+  end
+  if last > #list then fail("%s: %d arguments too many", what, last - #list) end
+  for i = 1, last do out[list[i]] = given[i] end
+  return out
 end
-function nn.Sequential:forward(x)
-  for i = 1, #self do x = self[i](x) end
+nn.read = read
+
+--- Of o: what a constructor of tensors takes.
+local function make_options(o) return { dtype = o.dtype, device = o.device } end
+
+-- ---- containers ------------------------------------------------------------------------------
+
+--- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
+--- stand among them.
+nn.Sequential = Module.extend("Sequential")
+function nn.Sequential:init(list, ...)
+  if list == nil then list = {} end
+  if is_module(list) or type(list) == "function" then list = { list, ... } end
+  if type(list) ~= "table" then fail("Sequential: need a list of modules") end
+  for _, module in ipairs(list) do self:append(module) end
+end
+function nn.Sequential:append(module)
+  if not is_module(module) and type(module) ~= "function" then
+    fail("Sequential: item %d is a %s, need a module or a function", #self + 1, type(module))
+  end
+  self[#self + 1] = module
+  return self
+end
+function nn.Sequential:forward(...)
+  if #self == 0 then return ... end
+  local x = self[1](...)
+  for i = 2, #self do x = self[i](x) end
   return x
 end
 
---- A list of modules: nn.ModuleList{ a, b }; append with list:append(m); # and [] as usual.
+--- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
 nn.ModuleList = Module.extend("ModuleList")
 function nn.ModuleList:init(list)
-  for i, module in ipairs(list or {}) do self[i] = module end
+  for _, module in ipairs(list or {}) do self:append(module) end
 end
 function nn.ModuleList:append(module)
+  if not is_module(module) then fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module)) end
   self[#self + 1] = module
+  return self
+end
+--- All of another list at the end. (The name is a class's maker elsewhere: lists make no classes.)
+function nn.ModuleList:extend(list)
+  for _, module in ipairs(list) do self:append(module) end
+  return self
+end
+function nn.ModuleList:insert(at, module)
+  self:append(module)
+  for i = #self, at + 1, -1 do rawset(self, i, rawget(self, i - 1)) end
+  rawset(self, at, module)
+end
+
+local function named_table(name, accept, what)
+  local class = Module.extend(name)
+  function class:init(t)
+    local keys = {}
+    for key in pairs(t or {}) do keys[#keys + 1] = key end
+    table.sort(keys)
+    for _, key in ipairs(keys) do
+      if not accept(t[key]) then fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what) end
+      self[key] = t[key]
+    end
+  end
+  nn[name] = class
+end
+local function is_parameter(x) return type(x) == "userdata" and kinds[x] ~= nil end
+--- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
+named_table("ModuleDict", is_module, "module")
+--- Parameters by name, and in a list.
+named_table("ParameterDict", is_parameter, "Parameter")
+nn.ParameterList = Module.extend("ParameterList")
+function nn.ParameterList:init(list)
+  for _, x in ipairs(list or {}) do self:append(x) end
+end
+function nn.ParameterList:append(x)
+  self[#self + 1] = is_parameter(x) and x or nn.Parameter(x)
   return self
 end
 
@@ -305,53 +553,78 @@ end
 
 --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
 nn.Linear = Module.extend("Linear")
-function nn.Linear:init(inputs, outputs, options)
-  options = options_of("Linear", options, { bias = true, dtype = true, device = true })
+function nn.Linear:init(inputs, outputs, ...)
+  local o = read("Linear", "bias device dtype", "", ...)
   positive("Linear", "inputs", inputs)
   positive("Linear", "outputs", outputs)
   local bound = 1 / math.sqrt(inputs)
-  self.inputs, self.outputs = inputs, outputs
-  local kind = { dtype = options.dtype, device = options.device }
-  self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, kind))
-  if options.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, kind)) end
+  self.in_features, self.out_features = inputs, outputs
+  self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, make_options(o)))
+  if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
 end
 function nn.Linear:forward(x) return flame.linear(x, self.weight, self.bias) end
-function nn.Linear:extra() return self.inputs .. " to " .. self.outputs .. (self.bias and "" or ", no bias") end
+function nn.Linear:extra()
+  return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
+end
 
---- Rows of a table by ids from 1 to n; weight (n, d), standard normal.
+--- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
+--- at zero and is not trained.
 nn.Embedding = Module.extend("Embedding")
-function nn.Embedding:init(n, d, options)
-  options = options_of("Embedding", options, { dtype = true, device = true })
+function nn.Embedding:init(n, d, ...)
+  local o = read("Embedding", "padding_idx", "dtype device", ...)
   positive("Embedding", "n", n)
   positive("Embedding", "d", d)
-  self.n, self.d = n, d
-  self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, { dtype = options.dtype, device = options.device }))
+  self.num_embeddings, self.embedding_dim, self.padding_idx = n, d, o.padding_idx
+  self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, make_options(o)))
+  if o.padding_idx then
+    if math.type(o.padding_idx) ~= "integer" or o.padding_idx < 1 or o.padding_idx > n then
+      fail("Embedding: padding_idx is %s, need 1 to %d", tostring(o.padding_idx), n)
+    end
+    flame.no_grad(function() self.weight[o.padding_idx] = 0 end)
+  end
 end
-function nn.Embedding:forward(ids) return flame.embedding(ids, self.weight) end
-function nn.Embedding:extra() return self.n .. " by " .. self.d end
+--- A layer with the given table, which is not trained unless freeze = false.
+function nn.Embedding.from_pretrained(table_of_rows, freeze)
+  local layer = nn.Embedding(table_of_rows:size(1), table_of_rows:size(2), { dtype = table_of_rows.dtype, device = table_of_rows.device })
+  flame.no_grad(function() layer.weight:copy_(table_of_rows) end)
+  layer.weight:requires_grad_(freeze == false)
+  return layer
+end
+function nn.Embedding:forward(ids)
+  local y = flame.embedding(ids, self.weight)
+  if not self.padding_idx then return y end
+  return flame.where(ids:eq(self.padding_idx):unsqueeze(-1), y:detach(), y)
+end
+function nn.Embedding:extra()
+  return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim, self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
+end
 
 --- Normalises over the last axes of the given shape; weight and bias of that shape.
 nn.LayerNorm = Module.extend("LayerNorm")
-function nn.LayerNorm:init(shape, options)
-  options = options_of("LayerNorm", options, { eps = true, affine = true, bias = true, dtype = true, device = true })
+function nn.LayerNorm:init(shape, ...)
+  local o = read("LayerNorm", "eps elementwise_affine bias", "affine dtype device", ...)
   if type(shape) == "number" then shape = { shape } end
-  local kind = { dtype = options.dtype, device = options.device }
+  if type(shape) ~= "table" then fail("LayerNorm: shape is a %s, need a number or a list", type(shape)) end
+  for i = 1, #shape do positive("LayerNorm", "shape[" .. i .. "]", shape[i]) end
   rawset(self, "shape", shape)
-  self.eps = options.eps or 1e-5
-  if options.affine ~= false then
-    self.weight = nn.Parameter(flame.ones(shape, kind))
-    if options.bias ~= false then self.bias = nn.Parameter(flame.zeros(shape, kind)) end
+  self.eps = o.eps or 1e-5
+  self.elementwise_affine = o.affine ~= false and o.elementwise_affine ~= false
+  if self.elementwise_affine then
+    self.weight = nn.Parameter(flame.ones(shape, make_options(o)))
+    if o.bias ~= false then self.bias = nn.Parameter(flame.zeros(shape, make_options(o))) end
   end
 end
 function nn.LayerNorm:forward(x) return x:layer_norm(self.shape, self.weight, self.bias, { eps = self.eps }) end
-function nn.LayerNorm:extra() return table.concat(self.shape, ", ") end
+function nn.LayerNorm:extra()
+  return ("(%s), eps=%g, elementwise_affine=%s"):format(table.concat(self.shape, ", "), self.eps, self.elementwise_affine)
+end
 
 --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
 nn.Dropout = Module.extend("Dropout")
-function nn.Dropout:init(p)
-  p = p or 0.5
+function nn.Dropout:init(...)
+  local p = read(getmetatable(self).__name, "p inplace", "", ...).p or 0.5
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-    fail("Dropout: p = %s, need 0 <= p <= 1", tostring(p))
+    fail("%s: p = %s, need 0 <= p <= 1", getmetatable(self).__name, tostring(p))
   end
   self.p = p
 end
@@ -359,104 +632,15 @@ function nn.Dropout:forward(x)
   if not self.training or self.p == 0 then return x end
   return x:dropout(self.p)
 end
-function nn.Dropout:extra() return ("%g"):format(self.p) end
+function nn.Dropout:extra() return ("p=%g"):format(self.p) end
 
-local function activation(name, f)
-  local class = Module.extend(name)
-  class.forward = f
-  nn[name] = class
-end
-activation("ReLU", function(_, x) return x:relu() end)
-activation("GELU", function(_, x) return x:gelu() end)
-activation("SiLU", function(_, x) return x:silu() end)
-activation("Tanh", function(_, x) return x:tanh() end)
-activation("Sigmoid", function(_, x) return x:sigmoid() end)
-activation("Softplus", function(_, x) return x:softplus() end)
-activation("Identity", function(_, x) return x end)
-activation("Flatten", function(_, x) return x:flatten(2) end)
-
-nn.Softmax = Module.extend("Softmax")
-function nn.Softmax:init(axis) self.axis = axis or -1 end
-function nn.Softmax:forward(x) return x:softmax(self.axis) end
-
---- Causal self-attention over (batch, time, d) with 'heads' heads, as a composition:
---- softmax(Q K^T / sqrt(d / heads) with the future at -inf) V, then a projection.
-nn.CausalSelfAttention = Module.extend("CausalSelfAttention")
-function nn.CausalSelfAttention:init(d, heads, options)
-  options = options_of("CausalSelfAttention", options, { dropout = true, bias = true })
-  positive("CausalSelfAttention", "d", d)
-  positive("CausalSelfAttention", "heads", heads)
-  if d % heads ~= 0 then
-    fail("CausalSelfAttention: %d features do not split into %d heads", d, heads)
-  end
-  self.d, self.heads = d, heads
-  self.qkv = nn.Linear(d, 3 * d, { bias = options.bias })
-  self.proj = nn.Linear(d, d, { bias = options.bias })
-  self.drop = nn.Dropout(options.dropout or 0)
-end
-function nn.CausalSelfAttention:forward(x)
-  local b, t, d = x:size(1), x:size(2), self.d
-  local h, size = self.heads, self.d // self.heads
-  local qkv = self.qkv(x):reshape(b, t, 3, h, size):permute(3, 1, 4, 2, 5)   -- (3, b, h, t, size)
-  local q, k, v = qkv[1], qkv[2], qkv[3]
-  local scores = q:matmul(k:transpose(-2, -1)) * (1 / math.sqrt(size))
-  local position = flame.arange(t, { device = x.device })
-  local future = position:reshape(1, t):gt(position:reshape(t, 1))
-  local weights = self.drop(scores:masked_fill(future, -math.huge):softmax(-1))
-  return self.proj(weights:matmul(v):transpose(2, 3):reshape(b, t, d))
-end
-function nn.CausalSelfAttention:extra() return self.d .. " features, " .. self.heads .. " heads" end
-
--- ---- losses as modules ------------------------------------------------------------------------------
-
-local function loss(name, f)
-  local class = Module.extend(name)
-  function class:init(options) rawset(self, "options", options or {}) end
-  function class:forward(input, target) return flame[f](input, target, self.options) end
-  nn[name] = class
-end
-loss("CrossEntropyLoss", "cross_entropy")
-loss("MSELoss", "mse_loss")
-loss("L1Loss", "l1_loss")
-
--- ---- initialisation -----------------------------------------------------------------------------------
-
-local init = {}
-nn.init = init
-
-local function rewrite(x, make)
-  flame.no_grad(function() x:copy_(make()) end)
-  return x
-end
---- In place: each fills x and returns it.
-function init.uniform(x, a, b)
-  return rewrite(x, function() return flame.uniform(x.shape, a or 0, b or 1, { dtype = x.dtype, device = x.device }) end)
-end
-function init.normal(x, mean, std)
-  return rewrite(x, function() return flame.normal(x.shape, mean or 0, std or 1, { dtype = x.dtype, device = x.device }) end)
-end
-function init.constant(x, value)
-  return rewrite(x, function() return flame.full(x.shape, value, { dtype = x.dtype, device = x.device }) end)
-end
-function init.zeros(x) return init.constant(x, 0) end
-function init.ones(x) return init.constant(x, 1) end
-local function fans(x)
-  local s, field = x.shape, 1
-  if #s < 2 then fail("init: fan in and fan out need at least two axes") end
-  for i = 3, #s do field = field * s[i] end
-  return s[2] * field, s[1] * field
-end
---- Glorot and Bengio 2010: uniform with variance 2 / (fan in + fan out).
-function init.xavier_uniform(x, gain)
-  local fan_in, fan_out = fans(x)
-  local bound = (gain or 1) * math.sqrt(6 / (fan_in + fan_out))
-  return init.uniform(x, -bound, bound)
-end
---- He et al. 2015: normal with variance 2 / fan in.
-function init.kaiming_normal(x)
-  return init.normal(x, 0, math.sqrt(2 / (fans(x))))
-end
-
-require "flame.nn_more"(nn, positive, options_of)
+local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
+  is_module = is_module, kinds = kinds }
+local _ = flame.outer                                  -- loads what flame.internal gets from Lua
+require "flame.nn_init"(nn, shared)
+require "flame.nn_more"(nn, positive, options_of, shared)
+require "flame.nn_attention"(nn, shared)
+require "flame.nn_conv"(nn, shared)
+require "flame.nn_rnn"(nn, shared)
 
 return nn

@@ -1,204 +1,292 @@
---- Layers beyond the first ones: norms with running statistics, more activations and losses,
--- attention, initialisers. Given the table of flame.nn, adds to it; layouts, defaults and
--- initialisation are PyTorch's.
+--- Layers beyond the first ones: norms, activations, losses, and small things. Given the table
+-- of flame.nn, adds to it; layouts, defaults and initialisation are PyTorch's.
 local flame = require "flame"
 
-return function(nn, positive, options_of)
-  local Module = nn.Module
+return function(nn, positive, _, shared)
+  local Module, fail, read, make_options = nn.Module, shared.fail, shared.read, shared.make_options
 
   -- ---- norms -------------------------------------------------------------------------------
+  -- The smallest e with 1 + e > 1: what rms_norm adds where nothing else is said.
+  local epsilon = { f64 = 0x1p-52, f32 = 0x1p-23, f16 = 0x1p-10, bf16 = 0x1p-7 }
+
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
   nn.RMSNorm = Module.extend("RMSNorm")
-  function nn.RMSNorm:init(shape, options)
-    options = options_of("RMSNorm", options, { eps = true, affine = true })
+  function nn.RMSNorm:init(shape, ...)
+    local o = read("RMSNorm", "eps elementwise_affine device dtype", "affine", ...)
     if type(shape) == "number" then shape = { shape } end
+    if type(shape) ~= "table" then fail("RMSNorm: shape is a %s, need a number or a list", type(shape)) end
     rawset(self, "shape", shape)
-    self.eps = options.eps or 1e-5
-    if options.affine ~= false then self.weight = nn.Parameter(flame.ones(shape)) end
+    self.eps = o.eps
+    if o.affine ~= false and o.elementwise_affine ~= false then self.weight = nn.Parameter(flame.ones(shape, make_options(o))) end
   end
-  function nn.RMSNorm:forward(x) return x:rms_norm(self.shape, self.weight, { eps = self.eps }) end
+  function nn.RMSNorm:forward(x)
+    return x:rms_norm(self.shape, self.weight, { eps = self.eps or epsilon[x.dtype] })
+  end
+  function nn.RMSNorm:extra()
+    return ("(%s), eps=%s, elementwise_affine=%s"):format(table.concat(self.shape, ", "), tostring(self.eps), self.weight ~= nil)
+  end
 
   --- Normalises the channels (axis 2) in groups; weight and bias (channels).
   nn.GroupNorm = Module.extend("GroupNorm")
-  function nn.GroupNorm:init(groups, channels, options)
-    options = options_of("GroupNorm", options, { eps = true, affine = true })
+  function nn.GroupNorm:init(groups, channels, ...)
+    local o = read("GroupNorm", "eps affine device dtype", "", ...)
     positive("GroupNorm", "groups", groups)
     positive("GroupNorm", "channels", channels)
-    self.groups, self.eps = groups, options.eps or 1e-5
-    if options.affine ~= false then
-      self.weight, self.bias = nn.Parameter(flame.ones(channels)), nn.Parameter(flame.zeros(channels))
+    if channels % groups ~= 0 then fail("GroupNorm: %d channels do not divide into %d groups", channels, groups) end
+    self.num_groups, self.num_channels, self.eps = groups, channels, o.eps or 1e-5
+    if o.affine ~= false then
+      self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
+      self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
     end
   end
-  function nn.GroupNorm:forward(x) return x:group_norm(self.groups, self.weight, self.bias, { eps = self.eps }) end
+  function nn.GroupNorm:forward(x) return x:group_norm(self.num_groups, self.weight, self.bias, { eps = self.eps }) end
+  function nn.GroupNorm:extra()
+    return ("%d, %d, eps=%g, affine=%s"):format(self.num_groups, self.num_channels, self.eps, self.weight ~= nil)
+  end
 
-  local function batch_norm(name, low, high)
+  -- Norms with statistics of a channel: batch_norm and instance_norm for 'low' to 'high' axes.
+  local function channel_norm(name, low, high, affine, track, run)
     local class = Module.extend(name)
     nn[name] = class
-    function class:init(channels, options)
-      options = options_of(name, options, { eps = true, momentum = true, affine = true, track_running_stats = true })
+    function class:init(channels, ...)
+      local o = read(name, "eps momentum affine track_running_stats device dtype", "", ...)
       positive(name, "channels", channels)
-      self.eps, self.momentum = options.eps or 1e-5, options.momentum or 0.1
-      if options.affine ~= false then
-        self.weight, self.bias = nn.Parameter(flame.ones(channels)), nn.Parameter(flame.zeros(channels))
+      self.num_features, self.eps = channels, o.eps or 1e-5
+      self.momentum = o.momentum == nil and 0.1 or o.momentum         -- false: the mean over all batches
+      if o.affine == nil and affine or o.affine then
+        self.weight = nn.Parameter(flame.ones({ channels }, make_options(o)))
+        self.bias = nn.Parameter(flame.zeros({ channels }, make_options(o)))
       end
-      if options.track_running_stats ~= false then
-        self.running_mean, self.running_var = nn.Buffer(flame.zeros(channels)), nn.Buffer(flame.ones(channels))
-        self.num_batches_tracked = nn.Buffer(flame.zeros({}, { dtype = "i64" }))
+      if o.track_running_stats == nil and track or o.track_running_stats then
+        self.running_mean = nn.Buffer(flame.zeros({ channels }, make_options(o)))
+        self.running_var = nn.Buffer(flame.ones({ channels }, make_options(o)))
+        self.num_batches_tracked = nn.Buffer(flame.zeros({}, { dtype = "i64", device = o.device }))
       end
     end
     function class:forward(x)
-      if x.ndim < low or x.ndim > high then error(("%s: x has %d axes, need %d%s"):format(name, x.ndim, low,
-        high > low and " or " .. high or ""), 3) end
-      if self.training and self.num_batches_tracked then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
-      return x:batch_norm(self.running_mean, self.running_var, self.weight, self.bias,
-        { training = self.training or self.running_mean == nil, momentum = self.momentum, eps = self.eps })
+      if x.ndim < low or x.ndim > high then
+        fail("%s: x has %d axes, need %d%s", name, x.ndim, low, high > low and " or " .. high or "")
+      end
+      if x:size(2) ~= self.num_features and not (low == 2 and high == 3 and track == false) then
+        fail("%s: x has %d channels, need %d", name, x:size(2), self.num_features)
+      end
+      local momentum = self.momentum
+      if self.training and self.num_batches_tracked then
+        flame.no_grad(function() self.num_batches_tracked:add_(1) end)
+        momentum = momentum or 1 / self.num_batches_tracked:item()
+      end
+      return run(self, x, momentum or 0)
+    end
+    function class:extra()
+      return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(self.num_features, self.eps,
+        tostring(self.momentum), self.weight ~= nil, self.running_mean ~= nil)
     end
   end
-  batch_norm("BatchNorm1d", 2, 3)
-  batch_norm("BatchNorm2d", 4, 4)
+  local function batch_norm(self, x, momentum)
+    return x:batch_norm(self.running_mean, self.running_var, self.weight, self.bias,
+      { training = self.training or self.running_mean == nil, momentum = momentum, eps = self.eps })
+  end
+  local function instance_norm(self, x, momentum)
+    return x:instance_norm(self.running_mean, self.running_var, self.weight, self.bias,
+      { use_input_stats = self.training or self.running_mean == nil, momentum = momentum, eps = self.eps })
+  end
+  channel_norm("BatchNorm1d", 2, 3, true, true, batch_norm)
+  channel_norm("BatchNorm2d", 4, 4, true, true, batch_norm)
+  channel_norm("BatchNorm3d", 5, 5, true, true, batch_norm)
+  channel_norm("InstanceNorm1d", 3, 3, false, false, instance_norm)
+  channel_norm("InstanceNorm2d", 4, 4, false, false, instance_norm)
+  channel_norm("InstanceNorm3d", 5, 5, false, false, instance_norm)
 
   -- ---- activations -----------------------------------------------------------------------------
-  --- A module of flame[f]; the constructor's values follow x.
-  local function activation(name, f)
+  --- A module of f(x, options); the options come by position in the order of 'names', or in a table.
+  local function activation(name, names, f)
     local class = Module.extend(name)
-    function class:init(...) rawset(self, "given", table.pack(...)) end
-    function class:forward(x) return flame[f](x, table.unpack(self.given, 1, self.given.n)) end
+    function class:init(...)
+      local o = read(name, names, "inplace", ...)
+      o.inplace = nil
+      rawset(self, "options", o)
+    end
+    function class:forward(x) return f(x, next(self.options) and self.options or nil) end
+    function class:extra()
+      local text = {}
+      for key in names:gmatch("%S+") do
+        if self.options[key] ~= nil then text[#text + 1] = key .. "=" .. tostring(self.options[key]) end
+      end
+      return table.concat(text, ", ")
+    end
     nn[name] = class
   end
-  for name, f in pairs { LeakyReLU = "leaky_relu", ELU = "elu", CELU = "celu", SELU = "selu", Mish = "mish", ReLU6 = "relu6",
-    Hardtanh = "hardtanh", Hardsigmoid = "hardsigmoid", Hardswish = "hardswish", LogSigmoid = "logsigmoid",
-    Softsign = "softsign" } do activation(name, f) end
+  for name, f in pairs { ReLU = "relu", ReLU6 = "relu6", SELU = "selu", SiLU = "silu", Mish = "mish", Tanh = "tanh",
+    Sigmoid = "sigmoid", LogSigmoid = "logsigmoid", Softsign = "softsign", Hardsigmoid = "hardsigmoid",
+    Hardswish = "hardswish" } do activation(name, "", function(x) return flame[f](x) end) end
+  for name, f in pairs { GELU = { "gelu", "approximate" }, LeakyReLU = { "leaky_relu", "negative_slope" }, ELU = { "elu", "alpha" },
+    CELU = { "celu", "alpha" }, Softplus = { "softplus", "beta threshold" }, Hardtanh = { "hardtanh", "min_val max_val" } } do
+    activation(name, f[2], function(x, o) return flame[f[1]](x, o) end)
+  end
+  activation("Softmax", "dim", function(x, o) return x:softmax(o and o.dim or -1) end)
+  activation("LogSoftmax", "dim", function(x, o) return x:log_softmax(o and o.dim or -1) end)
+  activation("Softmin", "dim", function(x, o) return (-x):softmax(o and o.dim or -1) end)
+  activation("Softmax2d", "", function(x) return x:softmax(-3) end)
+  activation("Tanhshrink", "", function(x) return x - x:tanh() end)
+  activation("Softshrink", "lambd", function(x, o)
+    local l = o and o.lambd or 0.5
+    return flame.where(x:gt(l), x - l, flame.where(x:lt(-l), x + l, x * 0))
+  end)
+  activation("Hardshrink", "lambd", function(x, o)
+    local l = o and o.lambd or 0.5
+    return flame.where(x:abs():le(l), 0, x)
+  end)
+  activation("Threshold", "threshold value", function(x, o) return flame.where(x:gt(o.threshold), x, o.value) end)
+  activation("GLU", "dim", function(x, o)
+    local d = o and o.dim or -1
+    local n = x:size(d)
+    if n % 2 ~= 0 then fail("GLU: axis %d has %d elements, need an even number", d, n) end
+    return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
+  end)
 
-  nn.LogSoftmax = Module.extend("LogSoftmax")
-  function nn.LogSoftmax:init(axis) self.axis = axis or -1 end
-  function nn.LogSoftmax:forward(x) return x:log_softmax(self.axis) end
+  --- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
+  nn.PReLU = Module.extend("PReLU")
+  function nn.PReLU:init(...)
+    local o = read("PReLU", "num_parameters init device dtype", "", ...)
+    self.num_parameters = o.num_parameters or 1
+    self.weight = nn.Parameter(flame.full({ self.num_parameters }, o.init or 0.25, make_options(o)))
+  end
+  function nn.PReLU:forward(x)
+    local a = self.weight
+    if self.num_parameters > 1 then
+      local shape = {}
+      for d = 1, x.ndim do shape[d] = d == 2 and self.num_parameters or 1 end
+      a = a:reshape(shape)
+    end
+    return flame.where(x:gt(0), x, x * a)
+  end
+  function nn.PReLU:extra() return "num_parameters=" .. self.num_parameters end
 
-  -- ---- losses --------------------------------------------------------------------------------------
-  local function loss(name, f)
-    local class = Module.extend(name)
-    function class:init(options) rawset(self, "options", options or {}) end
-    function class:forward(input, target) return flame[f](input, target, self.options) end
+  --- Gives its argument back; whatever the constructor is given.
+  nn.Identity = Module.extend("Identity")
+  function nn.Identity:init() end
+  function nn.Identity:forward(...) return ... end
+
+  --- Axes first to last as one.
+  activation("Flatten", "start_dim end_dim", function(x, o) return x:flatten(o and o.start_dim or 2, o and o.end_dim or -1) end)
+  nn.Unflatten = Module.extend("Unflatten")
+  function nn.Unflatten:init(d, sizes) rawset(self, "d", d) rawset(self, "sizes", sizes) end
+  function nn.Unflatten:forward(x) return x:unflatten(self.d, self.sizes) end
+
+  --- Whole channels (axis 2) are zeroed with probability p while training.
+  local function channel_dropout(name)
+    local class = Module.extend(name, nn.Dropout)
+    function class:forward(x)
+      if not self.training or self.p == 0 then return x end
+      local shape = {}
+      for d = 1, x.ndim do shape[d] = d <= 2 and x:size(d) or 1 end
+      return x * flame.ones(shape, { dtype = x.dtype, device = x.device }):dropout(self.p)
+    end
     nn[name] = class
   end
-  for name, f in pairs { NLLLoss = "nll_loss", BCELoss = "binary_cross_entropy", BCEWithLogitsLoss = "binary_cross_entropy_with_logits",
-    HuberLoss = "huber_loss", SmoothL1Loss = "smooth_l1_loss", KLDivLoss = "kl_div" } do loss(name, f) end
+  for _, name in ipairs { "Dropout1d", "Dropout2d", "Dropout3d" } do channel_dropout(name) end
 
   -- ---- products ----------------------------------------------------------------------------------------
-  --- y[o] = x1 W[o] x2 + b[o]; weight (out, in1, in2), uniform in +-1/sqrt(in1).
+  --- y[o] = x1 W[o] x2 + b[o] over the last axes; weight (out, in1, in2), uniform in +-1/sqrt(in1).
   nn.Bilinear = Module.extend("Bilinear")
-  function nn.Bilinear:init(in1, in2, outputs, options)
-    options = options_of("Bilinear", options, { bias = true })
+  function nn.Bilinear:init(in1, in2, outputs, ...)
+    local o = read("Bilinear", "bias device dtype", "", ...)
     positive("Bilinear", "in1", in1)
     positive("Bilinear", "in2", in2)
     positive("Bilinear", "outputs", outputs)
+    self.in1_features, self.in2_features, self.out_features = in1, in2, outputs
     local bound = 1 / math.sqrt(in1)
-    self.weight = nn.Parameter(flame.uniform({ outputs, in1, in2 }, -bound, bound))
-    if options.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound)) end
+    self.weight = nn.Parameter(flame.uniform({ outputs, in1, in2 }, -bound, bound, make_options(o)))
+    if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
   end
   function nn.Bilinear:forward(x, y)
-    local z = flame.einsum("ni,oij,nj->no", x, self.weight, y)
-    return self.bias and z + self.bias or z
+    local shape = x.shape
+    shape[#shape] = self.out_features
+    local z = flame.einsum("ni,oij,nj->no", x:reshape(-1, self.in1_features), self.weight, y:reshape(-1, self.in2_features))
+    return (self.bias and z + self.bias or z):reshape(shape):clone()
+  end
+  function nn.Bilinear:extra()
+    return ("in1_features=%d, in2_features=%d, out_features=%d, bias=%s"):format(self.in1_features, self.in2_features,
+      self.out_features, self.bias ~= nil)
   end
 
-  --- Attention over (batch, time, d) with PyTorch's layout: in_proj_weight (3 d, d). q alone attends to
-  --- itself. Options of a call: {is_causal, attn_mask}.
-  nn.MultiheadAttention = Module.extend("MultiheadAttention")
-  function nn.MultiheadAttention:init(d, heads, options)
-    options = options_of("MultiheadAttention", options, { dropout = true, bias = true })
-    positive("MultiheadAttention", "d", d)
-    positive("MultiheadAttention", "heads", heads)
-    if d % heads ~= 0 then error(("MultiheadAttention: %d features do not split into %d heads"):format(d, heads), 3) end
-    self.d, self.heads, self.dropout = d, heads, options.dropout or 0
-    self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform(flame.empty(3 * d, d)))
-    if options.bias ~= false then self.in_proj_bias = nn.Parameter(flame.zeros(3 * d)) end
-    self.out_proj = nn.Linear(d, d, { bias = options.bias })
-    if self.out_proj.bias then nn.init.zeros(self.out_proj.bias) end
+  --- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
+  nn.CosineSimilarity = Module.extend("CosineSimilarity")
+  function nn.CosineSimilarity:init(...) rawset(self, "options", read("CosineSimilarity", "dim eps", "", ...)) end
+  function nn.CosineSimilarity:forward(x, y)
+    return flame.cosine_similarity(x, y, self.options.dim or 2, { eps = self.options.eps or 1e-8 })
   end
-  function nn.MultiheadAttention:forward(q, k, v, o)
-    if type(k) == "table" then k, o = nil, k end
-    k = k or q
-    v = v or k
-    o = o or {}
-    local d, h = self.d, self.heads
-    local function project(x, i)
-      local w, b = self.in_proj_weight:narrow(1, (i - 1) * d + 1, d), self.in_proj_bias
-      local y = flame.linear(x, w, b and b:narrow(1, (i - 1) * d + 1, d))
-      return y:reshape(x:size(1), x:size(2), h, d // h):transpose(2, 3)
-    end
-    local y = flame.scaled_dot_product_attention(project(q, 1), project(k, 2), project(v, 3), { is_causal = o.is_causal,
-      attn_mask = o.attn_mask, dropout_p = self.training and self.dropout or 0 })
-    return self.out_proj(y:transpose(2, 3):reshape(q:size(1), q:size(2), d))
+  nn.PairwiseDistance = Module.extend("PairwiseDistance")
+  function nn.PairwiseDistance:init(...) rawset(self, "options", read("PairwiseDistance", "p eps keepdim", "", ...)) end
+  function nn.PairwiseDistance:forward(x, y)
+    local o = self.options
+    return (x - y + (o.eps or 1e-6)):norm(o.p or 2, -1, { keepdim = o.keepdim == true })
   end
 
-  --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU.
-  nn.TransformerBlock = Module.extend("TransformerBlock")
-  function nn.TransformerBlock:init(d, heads, options)
-    options = options_of("TransformerBlock", options, { dropout = true, bias = true, causal = true, hidden = true })
-    local hidden = options.hidden or 4 * d
-    rawset(self, "causal", options.causal ~= false)
-    self.norm1 = nn.LayerNorm(d)
-    self.attention = nn.MultiheadAttention(d, heads, { dropout = options.dropout, bias = options.bias })
-    self.norm2 = nn.LayerNorm(d)
-    self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = options.bias }), nn.GELU(), nn.Linear(hidden, d, { bias = options.bias }),
-      nn.Dropout(options.dropout or 0) }
-  end
-  function nn.TransformerBlock:forward(x)
-    x = x + self.attention(self.norm1(x), { is_causal = self.causal })
-    return x + self.mlp(self.norm2(x))
-  end
-
-  -- ---- initialisation ------------------------------------------------------------------------------------
-  local init = nn.init
-  local function fans(x)
-    local s, field = x.shape, 1
-    if #s < 2 then error("init: fan in and fan out need at least two axes", 3) end
-    for i = 3, #s do field = field * s[i] end
-    return s[2] * field, s[1] * field
-  end
-  --- Glorot and Bengio 2010: normal with variance 2 / (fan in + fan out).
-  function init.xavier_normal(x, gain)
-    local fan_in, fan_out = fans(x)
-    return init.normal(x, 0, (gain or 1) * math.sqrt(2 / (fan_in + fan_out)))
-  end
-  --- He et al. 2015: uniform with variance 2 / fan in.
-  function init.kaiming_uniform(x)
-    local bound = math.sqrt(6 / (fans(x)))
-    return init.uniform(x, -bound, bound)
-  end
-  --- Normal between a and b (default -2 and 2 deviations from 0), by the inverse of its distribution.
-  function init.trunc_normal(x, mean, std, a, b)
-    mean, std = mean or 0, std or 1
-    a, b = a or -2, b or 2
-    local function below(v) return flame.tensor((v - mean) / std / math.sqrt(2), { dtype = "f64" }):erf():item() end
-    local low, high = below(a), below(b)
-    return flame.no_grad(function()
-      local u = flame.uniform(x.shape, low, high, { dtype = "f64", device = x.device })
-      return x:copy_((u:erfinv() * (std * math.sqrt(2)) + mean):clamp(a, b))
-    end)
-  end
-  --- Ones on the diagonal.
-  function init.eye(x)
-    return flame.no_grad(function() return x:copy_(flame.eye(x:size(1), x:size(2), { dtype = x.dtype, device = x.device })) end)
-  end
-
-  -- ---- vectors of parameters ---------------------------------------------------------------------------------
-  nn.utils = {}
-  --- All values in one vector, in the list's order.
-  function nn.utils.parameters_to_vector(params)
-    local flat = {}
-    for i, p in ipairs(params) do flat[i] = p:reshape(-1) end
-    return flame.cat(flat, 1)
-  end
-  --- The way back, into the same handles.
-  function nn.utils.vector_to_parameters(vector, params)
-    local n, at = 0, 1
-    for _, p in ipairs(params) do n = n + p:numel() end
-    if vector:numel() ~= n then error(("vector_to_parameters: %d values, the parameters have %d"):format(vector:numel(), n), 2) end
-    flame.no_grad(function()
-      for _, p in ipairs(params) do
-        p:copy_(vector:narrow(1, at, p:numel()):reshape(p.shape))
-        at = at + p:numel()
+  -- ---- losses --------------------------------------------------------------------------------------
+  -- A module of f(input, target, options). A tensor among the options ("weight", "pos_weight") is a
+  -- buffer, so that it moves with the module.
+  local function loss(name, names, f)
+    local class = Module.extend(name)
+    function class:init(...)
+      local o = read(name, names, "", ...)
+      for key, value in pairs(o) do
+        if flame.is_tensor(value) then self[key] = nn.Buffer(value) end
       end
-    end)
+      rawset(self, "options", o)
+    end
+    function class:forward(...)
+      local o = {}
+      for key, value in pairs(self.options) do o[key] = flame.is_tensor(value) and self[key] or value end
+      local args = table.pack(...)
+      args[args.n + 1] = o
+      return f(table.unpack(args, 1, args.n + 1))
+    end
+    nn[name] = class
   end
+  local function of(name) return function(...) return flame[name](...) end end
+  loss("CrossEntropyLoss", "weight ignore_index reduction label_smoothing", of "cross_entropy")
+  loss("NLLLoss", "weight ignore_index reduction", of "nll_loss")
+  loss("MSELoss", "reduction", of "mse_loss")
+  loss("L1Loss", "reduction", of "l1_loss")
+  loss("BCELoss", "weight reduction", of "binary_cross_entropy")
+  loss("BCEWithLogitsLoss", "weight reduction pos_weight", of "binary_cross_entropy_with_logits")
+  loss("HuberLoss", "reduction delta", of "huber_loss")
+  loss("SmoothL1Loss", "reduction beta", of "smooth_l1_loss")
+  loss("KLDivLoss", "reduction log_target", of "kl_div")
+  loss("HingeLoss", "margin reduction", of "hinge_loss")
+  loss("TripletMarginLoss", "margin p eps reduction", of "triplet_margin_loss")
+
+  local function reduced(name, y, how)
+    if how == nil or how == "mean" then return y:mean() end
+    if how == "sum" then return y:sum() end
+    if how == "none" then return y end
+    fail('%s: reduction must be "mean", "sum" or "none", got "%s"', name, tostring(how))
+  end
+  loss("SoftMarginLoss", "reduction", function(x, y, o) return reduced("SoftMarginLoss", (-x * y):softplus(), o.reduction) end)
+  loss("HingeEmbeddingLoss", "margin reduction", function(x, y, o)
+    return reduced("HingeEmbeddingLoss", flame.where(y:gt(0), x, ((o.margin or 1) - x):relu()), o.reduction)
+  end)
+  loss("MarginRankingLoss", "margin reduction", function(a, b, y, o)
+    return reduced("MarginRankingLoss", ((b - a) * y + (o.margin or 0)):relu(), o.reduction)
+  end)
+  loss("CosineEmbeddingLoss", "margin reduction", function(a, b, y, o)
+    local c = flame.cosine_similarity(a, b, -1)
+    return reduced("CosineEmbeddingLoss", flame.where(y:gt(0), 1 - c, (c - (o.margin or 0)):relu()), o.reduction)
+  end)
+  loss("PoissonNLLLoss", "log_input full eps reduction", function(x, y, o)
+    local e
+    if o.log_input == false then e = x - y * (x + (o.eps or 1e-8)):log() else e = x:exp() - y * x end
+    if o.full then
+      local safe = flame.where(y:gt(1), y, 1)
+      e = e + flame.where(y:gt(1), safe * safe:log() - safe + (safe * (2 * math.pi)):log() * 0.5, 0)
+    end
+    return reduced("PoissonNLLLoss", e, o.reduction)
+  end)
+  loss("GaussianNLLLoss", "full eps reduction", function(x, y, var, o)
+    local eps = o.eps or 1e-6
+    local v = var + (var:detach():clamp({ min = eps }) - var:detach())       -- clamped, the gradient passes
+    local e = (v:log() + (x - y):square() / v) * 0.5
+    return reduced("GaussianNLLLoss", o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
+  end)
 end

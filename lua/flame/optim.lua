@@ -1,6 +1,10 @@
 --- Optimisers. A step is recorded like any other work and ends by evaluating parameters and
 -- state, so that forward, backward and update of a training step are planned together.
 -- Learning rates and the like are scalars of the recorded step: changing them builds no plan.
+--
+-- Names, defaults and rules are torch.optim's; what has a default there comes by position in
+-- the same order, or in one table at the end. State has torch's names too (exp_avg,
+-- momentum_buffer, …). LBFGS, Muon and rarer rules: optim_more.lua; schedules: optim_schedule.lua.
 local flame = require "flame"
 
 local optim = {}
@@ -15,6 +19,9 @@ local function pin()
   return unpin
 end
 
+---@class flame.Optimizer
+---@field lr number         rate of the first group; assigned: of all groups
+---@field groups table[]    {params =, lr =, …}; what stands in them can be changed between steps
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
@@ -24,48 +31,118 @@ local function number(what, name, value, low)
   end
 end
 
-local function group_of(what, params, options, defaults)
-  local group = { params = params }
-  for key, value in pairs(defaults) do group[key] = value end
-  for key, value in pairs(options) do
-    if key ~= "params" then
-      if defaults[key] == nil then fail("%s: no option %s", what, tostring(key)) end
-      group[key] = value
-    end
+-- ---- options ------------------------------------------------------------------------------------
+
+local function is_options(t) return type(t) == "table" and (next(t) == nil or type(next(t)) == "string") end
+
+--- What follows the parameters: by position in the order of 'names', or a table at the end.
+local function given_options(what, names, ...)
+  local out, given = {}, table.pack(...)
+  local last = given.n
+  if last > 0 and is_options(given[last]) then
+    for key, value in pairs(given[last]) do out[key] = value end
+    last = last - 1
   end
-  number(what, "lr", group.lr, 0)
-  number(what, "weight_decay", group.weight_decay or 0, 0)
-  for i, p in ipairs(params) do
-    if type(p) ~= "userdata" then fail("%s: parameter %d is a %s", what, i, type(p)) end
-    if not p.is_leaf then fail("%s: parameter %d is no leaf: optimise what you made, not what you computed", what, i) end
+  if last > #names then fail("%s: %d options at most, got %d", what, #names, last) end
+  for i = 1, last do
+    if given[i] ~= nil then out[names[i]] = given[i] end
   end
-  return group
+  return out
 end
 
--- A list of tensors, or a list of groups {params = {…}, lr = …}.
-local function new(class, what, params, options, defaults)
-  options = options or {}
+local function names_of(defaults)
+  local names = {}
+  for name in pairs(defaults) do names[#names + 1] = name end
+  table.sort(names)
+  return table.concat(names, " ")
+end
+
+-- "differentiable" and the like choose among torch's implementations of one rule: no effect here.
+local without_effect = { foreach = true, fused = true, capturable = true, differentiable = true }
+
+local function check_betas(what, betas)
+  if betas == nil then return end
+  if type(betas) ~= "table" or #betas ~= 2 then fail("%s: betas must be two numbers {b1, b2}", what) end
+  for i = 1, 2 do
+    local b = betas[i]
+    if type(b) ~= "number" or not (b >= 0 and b < 1) then
+      fail("%s: betas[%d] is %s, need 0 <= beta < 1", what, i, tostring(b))
+    end
+  end
+end
+
+local function check_settings(what, group)
+  for _, name in ipairs { "lr", "weight_decay", "eps", "momentum", "lr_decay", "initial_accumulator_value" } do
+    if group[name] ~= nil then number(what, name, group[name], 0) end
+  end
+  check_betas(what, group.betas)
+  if group.nesterov and group.dampening and (group.momentum == 0 or group.dampening ~= 0) then
+    fail("%s: nesterov needs a momentum and no dampening", what)
+  end
+end
+
+local function check_params(self, params)
+  local what = self.what
+  if flame.is_tensor(params) then params = { params } end
   if type(params) ~= "table" or #params == 0 then
     fail("%s: the parameters are a list of tensors or of groups, and not empty", what)
   end
-  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what }, class)
-  if type(params[1]) == "table" then
-    for i, g in ipairs(params) do
+  for i, p in ipairs(params) do
+    if not flame.is_tensor(p) then fail("%s: parameter %d is a %s", what, i, type(p)) end
+    if not p.is_leaf then fail("%s: parameter %d is no leaf: optimise what you made, not what you computed", what, i) end
+    if self.known[p] then fail("%s: parameter %d was given before", what, i) end
+    self.known[p] = true
+  end
+  return table.move(params, 1, #params, 1, {})
+end
+
+--- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
+function Optimizer:add_param_group(given)
+  local what, defaults = self.what, self.defaults
+  if type(given) ~= "table" or given.params == nil then fail("%s: a group is a table with params", what) end
+  local group = {}
+  for key, value in pairs(defaults) do group[key] = value end
+  for key, value in pairs(given) do
+    if key ~= "params" and not without_effect[key] then
+      if defaults[key] == nil and not self.optional[key] then
+        fail("%s: no option %s, there is: %s", what, tostring(key), names_of(defaults))
+      end
+      group[key] = value
+    end
+  end
+  check_settings(what, group)
+  group.params = check_params(self, given.params)
+  self.groups[#self.groups + 1] = group
+end
+
+local function new(class, params, names, ...)
+  local what = class.what
+  local options = given_options(what, names, ...)
+  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {},
+    defaults = class.defaults, optional = class.optional }, class)
+  if type(params) == "table" and type(params[1]) == "table" then
+    for _, g in ipairs(params) do
+      if type(g) ~= "table" then fail("%s: a %s among the groups", what, type(g)) end
       local merged = {}
       for key, value in pairs(options) do merged[key] = value end
-      for key, value in pairs(g) do if key ~= "params" then merged[key] = value end end
-      self.groups[i] = group_of(what, g.params, merged, defaults)
+      for key, value in pairs(g) do merged[key] = value end
+      self:add_param_group(merged)
     end
   else
-    self.groups[1] = group_of(what, params, options, defaults)
+    options.params = params == nil and {} or params
+    self:add_param_group(options)
   end
   return self
 end
 
-local function make_class(name, defaults, update)
-  local class = { what = name }
+--- A new rule: optim[name](params, …). 'names': the options in torch's order; 'defaults' all of
+--- them; 'optional' those whose default is nil. update(group, p, g, state) records one step of one
+--- parameter. Returns the class; class.step may be replaced.
+local function make_class(name, names, defaults, update, optional)
+  local class = { what = name, defaults = defaults, optional = optional or {}, update = update }
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
+    if key == "param_groups" then return rawget(self, "groups") end
     return class[key] or Optimizer[key]
   end
   class.__newindex = function(self, key, value)
@@ -73,88 +150,147 @@ local function make_class(name, defaults, update)
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end
   end
-  class.update = update
-  optim[name] = function(params, options) return new(class, name, params, options, defaults) end
+  class.__name = name
+  class.__tostring = Optimizer.describe
+  optim[name] = function(params, ...) return new(class, params, names, ...) end
+  return class
 end
 
---- Sets the gradient of every parameter to nil.
-function Optimizer:zero_grad()
+-- ---- what all can do --------------------------------------------------------------------------------
+
+function Optimizer:describe()
+  local lines = { self.what .. " (" }
+  for i, group in ipairs(self.groups) do
+    lines[#lines + 1] = ("group %d: %d parameters"):format(i, #group.params)
+    local names = {}
+    for key in pairs(group) do if key ~= "params" then names[#names + 1] = key end end
+    table.sort(names)
+    for _, key in ipairs(names) do
+      local v = group[key]
+      lines[#lines + 1] = ("    %s: %s"):format(key, type(v) == "table" and table.concat(v, ", ") or tostring(v))
+    end
+  end
+  lines[#lines + 1] = ")"
+  return table.concat(lines, "\n")
+end
+
+--- Sets the gradient of every parameter to nil; {set_to_none = false} fills them with 0 instead.
+function Optimizer:zero_grad(options)
+  if type(options) == "table" then options = options.set_to_none end
   for _, group in ipairs(self.groups) do
-    for _, p in ipairs(group.params) do p.grad = nil end
+    for _, p in ipairs(group.params) do
+      if options ~= false then p.grad = nil
+      elseif p.grad then p.grad:zero_() end
+    end
   end
 end
 
---- One update from the parameters' gradients; those without one are left alone.
-function Optimizer:step()
-  local _ <close> = pin()
-  self.steps = self.steps + 1
+--- The state of p for this rule, made at its first step.
+function Optimizer:state_of(p)
+  local state = self.state[p]
+  if not state then
+    state = { step = 0 }
+    self.state[p] = state
+  end
+  return state
+end
+
+local function update_all(self)
   local changed = {}
-  flame.no_grad(function()
-    for _, group in ipairs(self.groups) do
-      for _, p in ipairs(group.params) do
-        local g = p.grad
-        if g then
-          local state = self.state[p]
-          if not state then
-            state = { step = 0 }
-            self.state[p] = state
-          end
-          state.step = state.step + 1
-          self.update(group, p, g, state)
-          changed[#changed + 1] = p
-          for _, value in pairs(state) do
-            if type(value) == "userdata" then
-              if state.step == 1 then flame.internal.hold(value) end      -- no scope closes it
-              changed[#changed + 1] = value
-            end
+  for _, group in ipairs(self.groups) do
+    for _, p in ipairs(group.params) do
+      local g = p.grad
+      if g then
+        local state = self:state_of(p)
+        state.step = state.step + 1
+        self.update(group, p, group.maximize and -g or g, state)
+        changed[#changed + 1] = p
+        for _, value in pairs(state) do
+          if type(value) == "userdata" then
+            flame.internal.hold(value)                       -- no scope closes it
+            changed[#changed + 1] = value
           end
         end
       end
     end
-  end)
-  if #changed > 0 then flame.eval(table.unpack(changed)) end
+  end
+  return changed
 end
 
---- A snapshot: {steps =, groups = {{lr = …}, …}, state = {[position] = {…}}}; parameters count on over the groups.
+--- One update from the parameters' gradients; those without one are left alone.
+---@param closure function?  computes the loss and its gradients anew; its result is returned
+function Optimizer:step(closure)
+  local loss
+  if closure ~= nil then
+    if type(closure) ~= "function" then fail("%s: step takes a function or nothing, got %s", self.what, type(closure)) end
+    loss = flame.enable_grad(closure)
+  end
+  local _ <close> = pin()
+  self.steps = self.steps + 1
+  local changed = flame.no_grad(update_all, self)
+  if #changed > 0 then flame.eval(table.unpack(changed)) end
+  return loss
+end
+
+-- ---- saving --------------------------------------------------------------------------------------------
+
+local function copy_of(value)
+  if type(value) == "userdata" then return value:detach() end
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, v in pairs(value) do copy[key] = copy_of(v) end
+  return copy
+end
+
+--- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
+--- parameters are numbered on over the groups.
 function Optimizer:state_dict()
-  local out = { steps = self.steps, groups = {}, state = {} }
+  local out = { steps = self.steps, param_groups = {}, state = {} }
   local i = 0
   for k, group in ipairs(self.groups) do
-    local kept = {}
-    for key, value in pairs(group) do if key ~= "params" then kept[key] = value end end
-    out.groups[k] = kept
-    for _, p in ipairs(group.params) do
+    local kept = { params = {} }
+    for key, value in pairs(group) do if key ~= "params" then kept[key] = copy_of(value) end end
+    for j, p in ipairs(group.params) do
       i = i + 1
-      local state, copy = self.state[p], nil
-      if state then
-        copy = {}
-        for key, value in pairs(state) do copy[key] = type(value) == "userdata" and value:detach() or value end
-      end
-      out.state["p" .. i] = copy
+      kept.params[j] = i
+      out.state[i] = self.state[p] and copy_of(self.state[p])
     end
+    out.param_groups[k] = kept
   end
   return out
 end
 
---- Takes back what state_dict gave; the parameters must be as many.
-function Optimizer:load_state_dict(saved)
-  if #saved.groups ~= #self.groups then
-    fail("load_state_dict: %d groups saved, %d here", #saved.groups, #self.groups)
+-- State goes where its parameter is, and has its dtype.
+local function state_for(p, value)
+  if type(value) == "userdata" then
+    if value:is_floating_point() and value.dtype ~= p.dtype then value = value:to(p.dtype) end
+    return flame.internal.hold(value:to(p.device):clone())
   end
-  local i = 0
-  self.steps = saved.steps
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, v in pairs(value) do copy[key] = state_for(p, v) end
+  return copy
+end
+
+--- Takes back what state_dict gave; groups and parameters must be as many.
+function Optimizer:load_state_dict(saved)
+  if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
+    fail("load_state_dict: need what an optimiser's state_dict() gave")
+  end
+  local groups = saved.param_groups
+  if #groups ~= #self.groups then fail("load_state_dict: %d groups saved, %d here", #groups, #self.groups) end
   for k, group in ipairs(self.groups) do
-    for key, value in pairs(saved.groups[k]) do group[key] = value end
-    for _, p in ipairs(group.params) do
-      i = i + 1
-      local state = saved.state["p" .. i]
-      if state then
-        local copy = {}
-        for key, value in pairs(state) do
-          copy[key] = type(value) == "userdata" and flame.internal.hold(value:to(p.device):clone()) or value
-        end
-        self.state[p] = copy
-      end
+    if #groups[k].params ~= #group.params then
+      fail("load_state_dict: group %d has %d parameters saved, %d here", k, #groups[k].params, #group.params)
+    end
+  end
+  self.steps = saved.steps or 0
+  self.state = {}
+  for k, group in ipairs(self.groups) do
+    for key, value in pairs(groups[k]) do if key ~= "params" then group[key] = copy_of(value) end end
+    for j, p in ipairs(group.params) do
+      local state = saved.state[groups[k].params[j]]
+      if state then self.state[p] = state_for(p, state) end
     end
   end
 end
@@ -162,64 +298,78 @@ end
 -- ---- the rules ------------------------------------------------------------------------------------
 
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
-make_class("SGD", { lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false }, function(group, p, g, state)
-  if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
-  if group.momentum ~= 0 then
-    if state.buf then
-      state.buf:copy_(state.buf * group.momentum + g * (1 - group.dampening))
-    else
-      state.buf = g:clone()
+make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
+  { lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, maximize = false },
+  function(group, p, g, state)
+    if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
+    if group.momentum ~= 0 then
+      if state.momentum_buffer then
+        state.momentum_buffer:copy_(state.momentum_buffer * group.momentum + g * (1 - group.dampening))
+      else
+        state.momentum_buffer = g:detach():clone()
+      end
+      g = group.nesterov and g + state.momentum_buffer * group.momentum or state.momentum_buffer
     end
-    g = group.nesterov and g + state.buf * group.momentum or state.buf
-  end
-  p:copy_(p - g * group.lr)
-end)
+    p:copy_(p - g * group.lr)
+  end)
 
 local function moments(group, p, g, state)
-  if not state.m then
-    state.m, state.v = flame.zeros_like(p), flame.zeros_like(p)
+  if not state.exp_avg then
+    state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
+    if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
   end
   local b1, b2 = group.betas[1], group.betas[2]
-  state.m:copy_(state.m * b1 + g * (1 - b1))
-  state.v:copy_(state.v * b2 + g * g * (1 - b2))
-  local denominator = state.v:sqrt() * (1 / math.sqrt(1 - b2 ^ state.step)) + group.eps
-  return state.m / denominator * (group.lr / (1 - b1 ^ state.step))
+  state.exp_avg:copy_(state.exp_avg * b1 + g * (1 - b1))
+  state.exp_avg_sq:copy_(state.exp_avg_sq * b2 + g * g * (1 - b2))
+  local square = state.exp_avg_sq
+  if group.amsgrad then
+    square = state.max_exp_avg_sq:copy_(flame.maximum(state.max_exp_avg_sq, square))
+  end
+  local denominator = square:sqrt() * (1 / math.sqrt(1 - b2 ^ state.step)) + group.eps
+  return state.exp_avg / denominator * (group.lr / (1 - b1 ^ state.step))
+end
+
+local adam_names = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
+local function adam_defaults(decay)
+  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false, maximize = false }
 end
 
 --- Kingma and Ba 2015; weight_decay is added to the gradient.
-make_class("Adam", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0 }, function(group, p, g, state)
+make_class("Adam", adam_names, adam_defaults(0), function(group, p, g, state)
   if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
   p:copy_(p - moments(group, p, g, state))
 end)
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
-make_class("AdamW", { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = 0.01 }, function(group, p, g, state)
+make_class("AdamW", adam_names, adam_defaults(0.01), function(group, p, g, state)
   p:copy_(p * (1 - group.lr * group.weight_decay) - moments(group, p, g, state))
 end)
 
 --- Tieleman and Hinton 2012, PyTorch's form.
-make_class("RMSprop", { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false },
+make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" },
+  { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false, maximize = false },
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
-    state.square = state.square or flame.zeros_like(p)
-    state.square:copy_(state.square * group.alpha + g * g * (1 - group.alpha))
-    local scale = state.square
+    state.square_avg = state.square_avg or flame.zeros_like(p)
+    state.square_avg:copy_(state.square_avg * group.alpha + g * g * (1 - group.alpha))
+    local scale = state.square_avg
     if group.centered then
-      state.mean = state.mean or flame.zeros_like(p)
-      state.mean:copy_(state.mean * group.alpha + g * (1 - group.alpha))
-      scale = scale - state.mean * state.mean
+      state.grad_avg = state.grad_avg or flame.zeros_like(p)
+      state.grad_avg:copy_(state.grad_avg * group.alpha + g * (1 - group.alpha))
+      scale = scale - state.grad_avg * state.grad_avg
     end
     g = g / (scale:sqrt() + group.eps)
     if group.momentum ~= 0 then
-      state.buf = state.buf or flame.zeros_like(p)
-      state.buf:copy_(state.buf * group.momentum + g)
-      g = state.buf
+      state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
+      state.momentum_buffer:copy_(state.momentum_buffer * group.momentum + g)
+      g = state.momentum_buffer
     end
     p:copy_(p - g * group.lr)
   end)
 
 --- Duchi, Hazan and Singer 2011.
-make_class("Adagrad", { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0 },
+make_class("Adagrad", { "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps" },
+  { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, initial_accumulator_value = 0, maximize = false },
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
@@ -228,31 +378,58 @@ make_class("Adagrad", { lr = 1e-2, lr_decay = 0, eps = 1e-10, weight_decay = 0, 
   end)
 
 --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
-make_class("Lion", { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0 }, function(group, p, g, state)
-  state.m = state.m or flame.zeros_like(p)
-  local b1, b2 = group.betas[1], group.betas[2]
-  local direction = (state.m * b1 + g * (1 - b1)):sign()
-  p:copy_(p * (1 - group.lr * group.weight_decay) - direction * group.lr)
-  state.m:copy_(state.m * b2 + g * (1 - b2))
-end)
+make_class("Lion", { "lr", "betas", "weight_decay" },
+  { lr = 1e-4, betas = { 0.9, 0.99 }, weight_decay = 0, maximize = false }, function(group, p, g, state)
+    state.exp_avg = state.exp_avg or flame.zeros_like(p)
+    local b1, b2 = group.betas[1], group.betas[2]
+    local direction = (state.exp_avg * b1 + g * (1 - b1)):sign()
+    p:copy_(p * (1 - group.lr * group.weight_decay) - direction * group.lr)
+    state.exp_avg:copy_(state.exp_avg * b2 + g * (1 - b2))
+  end)
 
--- ---- gradients and schedules --------------------------------------------------------------------------
+-- ---- gradients ------------------------------------------------------------------------------------------
 
---- Scales all gradients in place so that their joint 2-norm is at most max_norm.
+local function list_of(what, params)
+  if flame.is_tensor(params) then return { params } end
+  if type(params) ~= "table" then fail("%s: params must be a list of tensors, got %s", what, type(params)) end
+  return params
+end
+
+--- Sum of |g|^p over all gradients, its root, or the largest for p = inf; nil where there is none.
+local function joint_norm(params, p)
+  local total
+  for _, x in ipairs(params) do
+    local g = x.grad
+    if g then
+      local part
+      if p == 2 then part = (g * g):sum()
+      elseif p == math.huge then part = g:abs():max()
+      else part = (g:abs() ^ p):sum() end
+      if not total then total = part
+      elseif p == math.huge then total = total:maximum(part)
+      else total = total + part end
+    end
+  end
+  if not total or p == math.huge then return total end
+  return p == 2 and total:sqrt() or total ^ (1 / p)
+end
+
+--- Scales all gradients in place so that their joint norm is at most max_norm.
+---@param options table?  {norm_type = 2, error_if_nonfinite = false}
 ---@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm)
+function optim.clip_grad_norm(params, max_norm, options)
+  if flame.is_tensor(max_norm) then max_norm = max_norm:item() end
   number("clip_grad_norm", "max_norm", max_norm, 0)
+  if type(options) == "number" then options = { norm_type = options } end
+  options = flame.internal.options("clip_grad_norm", options, { norm_type = 2, error_if_nonfinite = false })
+  params = list_of("clip_grad_norm", params)
   local _ <close> = pin()
   return flame.no_grad(function()
-    local total
-    for _, p in ipairs(params) do
-      if p.grad then
-        local square = (p.grad * p.grad):sum()
-        total = total and total + square or square
-      end
+    local norm = joint_norm(params, options.norm_type)
+    if not norm then return flame.zeros({}) end
+    if options.error_if_nonfinite and not norm:isfinite():item() then
+      fail("clip_grad_norm: the norm of the gradients is %s", tostring(norm:item()))
     end
-    if not total then return flame.zeros() end
-    local norm = total:sqrt()
     local scale = (max_norm / (norm + 1e-6)):minimum(1)
     for _, p in ipairs(params) do
       if p.grad then p.grad:copy_(p.grad * scale) end
@@ -264,6 +441,7 @@ end
 --- Clamps every gradient value in place to -c … c.
 function optim.clip_grad_value(params, c)
   number("clip_grad_value", "c", c, 0)
+  params = list_of("clip_grad_value", params)
   flame.no_grad(function()
     for _, p in ipairs(params) do
       if p.grad then p.grad:copy_(p.grad:clamp(-c, c)) end
@@ -271,47 +449,9 @@ function optim.clip_grad_value(params, c)
   end)
 end
 
-local schedule = {}
-optim.schedule = schedule
-
-local Schedule = {}
-Schedule.__index = Schedule
-
---- Sets the learning rate of the next step; call it once a training step, after opt:step().
-function Schedule:step()
-  self.at = self.at + 1
-  local factor = self.factor(self.at)
-  for i, group in ipairs(self.opt.groups) do group.lr = self.base[i] * factor end
-  return self.opt.lr
-end
-function Schedule:state_dict() return { at = self.at } end
-function Schedule:load_state_dict(saved)
-  self.at = saved.at - 1
-  self:step()
-end
-
-local function make_schedule(opt, factor)
-  local self = setmetatable({ opt = opt, at = -1, base = {}, factor = factor }, Schedule)
-  for i, group in ipairs(opt.groups) do self.base[i] = group.lr end
-  self:step()
-  return self
-end
-
---- Linear warm-up over 'warmup' steps to the optimiser's rate, then half a cosine down to
---- 'min' at step 'steps'. Options: opt, steps, warmup = 0, min = 0.
-function schedule.cosine(options)
-  local opt, steps, warmup = options.opt, options.steps, options.warmup or 0
-  number("cosine", "steps", steps, 1)
-  number("cosine", "warmup", warmup, 0)
-  local least = (options.min or 0) / opt.lr
-  return make_schedule(opt, function(at)
-    if at < warmup then return (at + 1) / warmup end
-    local x = math.min(1, (at - warmup) / math.max(1, steps - warmup))
-    return least + (1 - least) * 0.5 * (1 + math.cos(math.pi * x))
-  end)
-end
-
---- Any function of the step (from 0) as factor of the optimiser's rate.
-function schedule.lambda(opt, f) return make_schedule(opt, f) end
+local shared = { make_class = make_class, fail = fail, number = number, pin = pin, is_options = is_options, copy_of = copy_of }
+local _ = flame.outer                                    -- loads what flame.internal gets from Lua
+require "flame.optim_more"(optim, shared)
+require "flame.optim_schedule"(optim, shared)
 
 return optim

@@ -117,6 +117,10 @@ static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
 static fl_cu_result fake_EventDestroy(fl_cu_event e) { fake_delete(&fake.events, e); return FL_CU_OK; }
 static fl_cu_result fake_EventRecord(fl_cu_event e,
                                      fl_cu_stream s) { (void)e; (void)s; return FL_CU_OK; }
+static fl_cu_result fake_EventElapsed(float *ms, fl_cu_event from, fl_cu_event to) {
+  *ms = from == to ? 0.0f : 0.5f;
+  return FL_CU_OK;
+}
 static fl_cu_result fake_EventQuery(fl_cu_event e) {
   (void)e;
   if (fake.busy == 0) return FL_CU_OK;

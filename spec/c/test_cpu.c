@@ -409,14 +409,14 @@ static flame_status run_samples(setup *u, sample **s, int n, char *at[][MAX_OPER
 
 static void compare(setup **u, int nu, sample **s, int n, long seed) {
   char *ref[3][MAX_OPERANDS], *got[3][MAX_OPERANDS];
-  fl_fault want = { -1, 0, 0 };
+  fl_fault want = { .site = -1 };
   for (int j = 0; j < n; j++) {
     copies(s[j], ref[j]);
     const fl_fault f = ref_kernel(&s[j]->k, ref[j], s[j]->value);
     if (f.site >= 0 && (want.site < 0 || f.site < want.site || (f.site == want.site && f.position < want.position))) want = f;
   }
   for (int i = 0; i < nu; i++) {
-    fl_fault fault = { -1, 0, 0 };
+    fl_fault fault = { .site = -1 };
     int ok = 1;
     for (int j = 0; j < n; j++) copies(s[j], got[j]);
     ok = run_samples(u[i], s, n, got, &fault) == FLAME_OK;

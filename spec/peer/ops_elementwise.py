@@ -272,9 +272,9 @@ def ternary(scale):
             continue
         Sample("lerp", "x:lerp(y, 0.3)", lambda x, y: torch.lerp(x, y, 0.3), T(whole, d), T(q, d))
         Sample("lerp", "x:lerp(y, z)", torch.lerp, T(whole, d), T(q, d), T(whole, d))
-        Sample("addcmul", "x:addcmul(y, z, {value = 0.7})", lambda x, y, z: torch.addcmul(x, y, z, value=0.7), T(whole, d), T(p, d), T(q, d))
+        Sample("addcmul", "x:addcmul(y, z, {value = 0.7})", lambda x, y, z: torch.addcmul(x, y, z, value=0.7), T(whole, d), T(p, d), T(q, d), tol=10)
         Sample("addcdiv", "x:addcdiv(y, z, {value = -2})", lambda x, y, z: torch.addcdiv(x, y, z, value=-2), T(whole, d), T(p, d), T(q, d, .3))
-        Sample("addcmul", "flame.addcmul(x, y, z)", torch.addcmul, T(whole, d), T(p, d), T(q, d))
+        Sample("addcmul", "flame.addcmul(x, y, z)", torch.addcmul, T(whole, d), T(p, d), T(q, d), tol=10)
 
 
 def in_place(scale):

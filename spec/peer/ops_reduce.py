@@ -1,6 +1,6 @@
 """Reductions in every form of axes, cumulative functions, sorting, order statistics."""
 import torch
-from sample import INTS, R, Sample, T, G, braces, shape
+from sample import DTYPES, INTS, R, Sample, T, G, braces, shape, values as sample_values
 
 INF, NAN = float("inf"), float("nan")
 
@@ -236,7 +236,172 @@ def ordered_nan(x, down):
     return v, i + 1
 
 
+def first_best(x, d, least):
+    """Running extremes: values and first positions, 1-based; the first NaN stays."""
+    if x.dim() == 0:
+        return x.clone(), torch.tensor(1)
+    y = x.detach().double().movedim(d, -1)
+    at = torch.zeros(y.shape, dtype=torch.int64)
+    if y.numel():
+        best, where = y[..., 0].clone(), torch.zeros(y.shape[:-1], dtype=torch.int64)
+        for j in range(y.shape[-1]):
+            v = y[..., j]
+            better = ~best.isnan() & (v.isnan() | ((v < best) if least else (v > best)))
+            best, where = torch.where(better, v, best), torch.where(better, torch.full_like(where, j), where)
+            at[..., j] = where
+    at = at.movedim(-1, d)
+    return x.gather(d, at), at + 1
+
+
+def odd_values(s, dtype):
+    """Few values, so ties, with NaN, infinities and zeros of both signs; integers: few."""
+    t = sample_values(s, dtype, -2, 3)
+    if not t.is_floating_point():
+        return t
+    flat = t.double().round().reshape(-1)
+    for i in range(flat.numel()):
+        if R.random() < 0.3:
+            flat[i] = R.choice([NAN, INF, -INF, -0.0, 0.0])
+    return flat.reshape(t.shape).to(t.dtype)
+
+
+def ordered_all(x, d, down):
+    """ordered() for every value: NaN above infinity. By integers that order as the values."""
+    if x.dim() == 0:
+        return x.clone(), torch.tensor(1)
+    y = x.detach().double()
+    rank = torch.unique(y[~y.isnan()], sorted=True)
+    key = torch.where(y.isnan(), torch.tensor(float(len(rank))), torch.searchsorted(rank, torch.nan_to_num(y, 0.0, INF, -INF)).double())
+    at = torch.sort(key, dim=d, descending=down, stable=True)[1]
+    return x.gather(d, at), at + 1
+
+
+def sort_family(scale):
+    for _ in range(int(20 * scale)):
+        kind = R.choice(["f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool"])
+        s = shape(0, 3, R.choice([4, 6, 6, 40]), 0.05)
+        d = R.randrange(len(s)) if s else 0
+        word, down = R.choice([d + 1, d - max(len(s), 1)]), R.random() < 0.5
+        x = G(odd_values(s, kind), track=False)
+        lua = str(down).lower()
+        Sample("sort odd", R.choice(["x:sort(%d, {descending = %s})", "x:sort(%d, %s)", "flame.sort(x, %d, %s, true)"]) % (word, lua),
+               lambda x, d=d, b=down: ordered_all(x, d, b), x, grad=False, native=True)
+        Sample("argsort odd", "x:argsort(%d, %s)" % (word, lua), lambda x, d=d, b=down: ordered_all(x, d, b)[1], x, grad=False, native=True)
+        if s and s[d]:
+            k, keep = R.randint(0, s[d]), R.random() < 0.5
+            Sample("topk odd", "x:topk(%d, %d, {largest = %s})" % (k, word, lua),
+                   lambda x, d=d, k=k, b=down: tuple(v.narrow(d, 0, k) for v in ordered_all(x, d, b)), x, grad=False, native=True)
+            tail = ", {keepdim = true}" if keep else ""
+            Sample("kthvalue odd", "(x:kthvalue(%d, %d%s))" % (max(k, 1), word, tail),
+                   lambda x, d=d, k=max(k, 1), q=keep: ordered_all(x, d, False)[0].narrow(d, k - 1, 1) if q
+                   else ordered_all(x, d, False)[0].select(d, k - 1), x, grad=False, native=True)
+            if kind in ("f32", "f64", "i64", "i32"):
+                for name in ("median", "nanmedian"):
+                    Sample(name + " odd", "(x:%s(%d%s))" % (name, word, tail),
+                           lambda x, d=d, q=keep, f=getattr(torch, name): f(x, d, keepdim=q)[0], x, grad=False, native=True)
+                    if 0 not in s:
+                        Sample(name + " all", "x:%s()" % name, lambda x, f=getattr(torch, name): f(x), x, grad=False, native=True)
+        for name, least in (("cummax", False), ("cummin", True)):
+            Sample(name + " odd", "x:%s(%d)" % (name, word), lambda x, d=d, q=least: first_best(x, d, q), x, grad=False, native=True)
+            Sample(name, "x:%s(%d)" % (name, word), lambda x, d=d, q=least: first_best(x, d, q), T(s, R.choice(["f32", "f64"])))
+        if s:
+            Sample("msort", "x:msort()", lambda x: x.sort(dim=0, stable=True)[0], T(s, R.choice(["f32", "f64", "i32"])))
+        tied = odd_values(s, "f64").nan_to_num(1.0, 2.0, -2.0)
+        for name in ("median", "nanmedian"):
+            if tied.numel():
+                Sample(name + " ties", "x:%s()" % name, lambda x, f=getattr(torch, name): f(x), G(tied))
+
+
+def sum_like(scale):
+    zeros = [0.0, 0.0, 1.0, -2.0, 3.0, 0.5]
+    for _ in range(int(20 * scale)):
+        s, kind = shape(0, 3, R.choice([4, 5, 9])), R.choice(["f32", "f64", "f64", "f16", "bf16"])
+        d = R.randrange(len(s)) if s else 0
+        word = R.choice([d + 1, d - max(len(s), 1)])
+        for name, fn in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod), ("logcumsumexp", torch.logcumsumexp)):
+            Sample(name + " forms", "x:%s(%d)" % (name, word), lambda x, d=d, fn=fn: fn(x, d), T(s, kind), tol=4,
+                   grad=kind in ("f32", "f64"))
+        n = 1
+        for a in s:
+            n *= a
+        z = torch.tensor([R.choice(zeros) for _ in range(n)], dtype=torch.float64).reshape(s)
+        Sample("cumprod zeros", "x:cumprod(%d)" % word, lambda x, d=d: torch.cumprod(x, d), G(z))
+        to, kind = R.choice(["f64", "f32", "i64", "i32", "u8"]), R.choice(INTS + ("bool", "f32"))
+        if kind != "f32" or to in ("f32", "f64"):
+            for name, fn in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod)):
+                Sample(name + " dtype", 'x:%s(%d, {dtype = "%s"})' % (name, word, to),
+                       lambda x, d=d, fn=fn, to=to: fn(x, d, dtype=DTYPES[to]), T(s, kind, -2, 3), grad=False, native=True)
+        odd = odd_values(s, R.choice(["f32", "f64"]))
+        for name, fn in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod), ("logcumsumexp", torch.logcumsumexp)):
+            Sample(name + " odd", "x:%s(%d)" % (name, word), lambda x, d=d, fn=fn: fn(x, d), G(odd), grad=False, native=True, tol=4)
+    for n in (1000, 5000, 40000):
+        for dtype in ("f32", "f64", "i32"):
+            for name, fn in (("cumsum", torch.cumsum), ("cumprod", torch.cumprod)):
+                lo, hi = (-0.5, 2) if dtype != "i32" else (1, 2)
+                for rows in ([n], [3, n], [n, 3]):
+                    if n < 40000 or rows == [n]:
+                        d = rows.index(n)
+                        Sample(name + " long", "x:%s(%d)" % (name, d + 1), lambda x, fn=fn, d=d: fn(x.double() if x.is_floating_point() else x, d).to(x.dtype if x.is_floating_point() else torch.int64),
+                               T(rows, dtype, lo, hi, plain=True), grad=False, tol=20)
+
+
+def counting(scale):
+    for _ in range(int(20 * scale)):
+        s, kind = shape(0, 3, 6, 0.05), R.choice(["f32", "f64", "i64", "i32", "u8", "bool", "i8"])
+        x = T(s, kind, -2, 3, track=False)
+        if kind in ("f32", "f64"):
+            x = G(odd_values(s, kind).nan_to_num(7.0), track=False)
+        Sample("nonzero", "x:nonzero()", lambda x: torch.nonzero(x) + 1, x, grad=False)
+        Sample("nonzero tuple", "x:nonzero({as_tuple = true})", lambda x: torch.nonzero(x, as_tuple=True) if x.dim() == 0 else [v + 1 for v in torch.nonzero(x, as_tuple=True)], x,
+               grad=False) if s else None
+        Sample("unique", "x:unique()", lambda x: torch.unique(x), x, grad=False)
+        Sample("unique options", "return x:unique({return_inverse = true, return_counts = true})",
+               lambda x: shifted(torch.unique(x, return_inverse=True, return_counts=True)), x, grad=False)
+        Sample("unique_consecutive", "return x:unique_consecutive({return_inverse = true, return_counts = true})",
+               lambda x: shifted(torch.unique_consecutive(x, return_inverse=True, return_counts=True)), x, grad=False)
+        if s and 0 not in s:
+            d = R.randrange(len(s))
+            y = T(s, kind if kind != "bool" else "u8", 0, 1, track=False)
+            y.base = y.base.round() if y.base.is_floating_point() else y.base
+            Sample("unique dim", "return x:unique({dim = %d, return_inverse = true, return_counts = true})" % R.choice([d + 1, d - len(s)]),
+                   lambda x, d=d: shifted(torch.unique(x, dim=d, return_inverse=True, return_counts=True)), y, grad=False)
+            Sample("unique_consecutive dim", "return x:unique_consecutive({dim = %d, return_counts = true})" % (d + 1),
+                   lambda x, d=d: torch.unique_consecutive(x, dim=d, return_counts=True), y, grad=False)
+        n, m = R.randint(0, 30), R.randint(0, 8)
+        ids, minimum = T([n], R.choice(["i64", "i32", "u8"]), 1, 7, track=False), R.choice([0, 0, 3, 12])
+        Sample("bincount", "x:bincount({minlength = %d})" % minimum, lambda x, q=minimum: torch.bincount(x - 1, minlength=q), ids, grad=False)
+        Sample("bincount weights", "x:bincount(y, %d)" % minimum, lambda x, w, q=minimum: torch.bincount(x - 1, w, q), ids,
+               T([n], R.choice(["f32", "f64", "i32"]), track=False), grad=False, native=True)
+        bins, form = R.randint(1, 9), R.random()
+        args, low, high = ("%d" % bins, 0, 0) if form < 0.4 else ("%d, -1, 2" % bins, -1, 2) if form < 0.8 else ("{bins = %d, min = -2.5}" % bins, -2.5, 0)
+        Sample("histc", "x:histc(%s)" % args, lambda x, b=bins, lo=low, hi=high: torch.histc(x, b, lo, hi), T(s, R.choice(["f32", "f64"]), track=False), grad=False, native=True)
+        kind = R.choice(["f32", "f64", "i64", "i32", "u8"])
+        table, right = sample_values([n], kind, -3, 4).sort()[0], R.random() < 0.5
+        v = odd_values(shape(0, 3, 5), kind)
+        lua = R.choice(["{right = %s}" % str(right).lower(), '{side = "%s"}' % ("right" if right else "left")])
+        Sample("searchsorted", "x:searchsorted(y, %s)" % lua, lambda x, y, r=right: torch.searchsorted(x, y, right=r) + 1, G(table), G(v), grad=False, native=True)
+        Sample("bucketize", "x:bucketize(y, {right = %s})" % str(right).lower(), lambda x, y, r=right: torch.bucketize(x, y, right=r) + 1, G(v), G(table), grad=False, native=True)
+        lead = shape(1, 2, 3)
+        Sample("searchsorted rows", "x:searchsorted(y, %s)" % lua, lambda x, y, r=right: torch.searchsorted(x, y, right=r) + 1,
+               G(sample_values(lead + [n], kind, -3, 4).sort()[0]), G(sample_values(lead + [m], kind, -4, 5)), grad=False, native=True)
+    for text in ("x:sort(3)", "x:sort(1, {ascending = true})", "x:sort(1, {descending = 1})", "x:sort(1, true, true, 4)", "x:topk(4, 2)", "x:topk(-1)",
+                 "x:topk(1.5)", "x:kthvalue(0)", "x:kthvalue(4, 2)", "x:kthvalue(true)", "x:median(3)", "x:cumsum()", "x:cumsum(3)", "x:cumprod(0)",
+                 "x:cummax(-3)", "x:logcumsumexp(3)", "x:long():logcumsumexp(1)", "x:bincount()", "x:long():bincount()", "flame.tensor({1, 0}, {dtype = 'i64'}):bincount()",
+                 "flame.tensor({1, 2}, {dtype = 'i64'}):bincount(flame.ones(3))", "x:histc(0)", "x:long():histc(3)", "x:histc(3, 2, 1)", "return x:unique({dim = 3})", "x:unique({sorted = 1})",
+                 "x:searchsorted(flame.ones(3))", "x:searchsorted(2)", "x:searchsorted(x, {side = 'middle'})", "x:multinomial(0)", "x:multinomial(9)",
+                 "flame.tensor({1, -1}):multinomial(1)", "flame.zeros(3):multinomial(1)", "flame.tensor({1, 0 / 0}):multinomial(1)", "flame.randperm(-1)", "flame.randperm(2.5)"):
+        Sample("sort errors", text, None, T([2, 3], "f32", .5, 3), grad=False, raises=True)
+
+
+def shifted(three):
+    """Positions of the inverse from 1."""
+    return three[0], three[1] + 1, three[2]
+
+
 def make(scale):
     reductions(scale)
     extremes(scale)
     scans(scale)
+    sort_family(scale)
+    sum_like(scale)
+    counting(scale)

@@ -354,8 +354,8 @@ def main():
     a = p.parse_args()
     torch.set_num_threads(1)
     sample.R.seed(a.seed)
-    import ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors   # noqa: E401
-    for module in (ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors):
+    import ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors, ops_extra, ops_conv, ops_linalg, ops_fft   # noqa: E401
+    for module in (ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors, ops_extra, ops_conv, ops_linalg, ops_fft):
         module.make(a.scale)
     only = set(filter(None, a.only.split(",")))
     samples = [s for s in sample.ALL if not only or s.op in only]

@@ -4,6 +4,7 @@
 */
 #include "base/env.h"
 #include <stdlib.h>
+#include <string.h>
 
 static const struct { const char *name, *value; } switches[] = {
 #define ENV(name, def, doc) { #name, def },
@@ -14,6 +15,13 @@ static const struct { const char *name, *value; } switches[] = {
 const char *fl_env(int which) {
   const char *s = getenv(switches[which].name);
   return s && *s ? s : switches[which].value;
+}
+
+int fl_env_lists(int which, const char *word) {
+  const size_t n = strlen(word);
+  for (const char *p = fl_env(which); p && *p; p += strcspn(p, ","), p += *p == ',')
+    if (strncmp(p, word, n) == 0 && (p[n] == 0 || p[n] == ',')) return 1;
+  return 0;
 }
 
 int fl_env_int(int which) {

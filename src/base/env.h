@@ -9,5 +9,6 @@ enum {
 #undef ENV
 /* The variable's text, or its default. The pointer is valid until the environment changes. */
 const char *fl_env(int which);
+int fl_env_lists(int which, const char *word);   /* is the word in its comma-separated list? */
 int fl_env_int(int which);            /* leading decimal integer, 0 if none */
 #endif

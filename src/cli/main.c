@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { BAD = 1, INTERACTIVE = 2, SHOW_VERSION = 4, STRINGS = 8, NO_ENVIRONMENT = 16,
-       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256 };
+       FLAME_VERSION_ONLY = 32, HELP = 64, INFO = 128, DEBUG_CUDA = 256, DOCTOR = 512, SIM = 1024 };
 
 static const char usage_text[] =
   "usage: %s [options] [script [args]]\n"
@@ -32,6 +32,8 @@ static const char usage_text[] =
   "  --help        this text\n"
   "  --version     the version of flame-lua\n"
   "  --info        devices, libraries and memory\n"
+  "  --doctor      look for what is missing or wrong, and say what to do\n"
+  "  --sim         user kernels on the CPU with all checks; cuda means the CPU (as FLAME_SIM=1)\n"
   "  --debug-cuda  synchronous launches and checks (as DEBUG_CUDA=1)\n";
 
 static void print_usage(const char *name, const char *bad) {
@@ -47,7 +49,7 @@ static void print_usage(const char *name, const char *bad) {
 static int long_option(const char *text) {
   static const struct { const char *text; int flag; } known[] = {
     { "--help", HELP }, { "--version", FLAME_VERSION_ONLY }, { "--info", INFO },
-    { "--debug-cuda", DEBUG_CUDA },
+    { "--debug-cuda", DEBUG_CUDA }, { "--sim", SIM }, { "--doctor", DOCTOR },
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!strcmp(text, known[i].text)) return known[i].flag;
@@ -123,6 +125,11 @@ static const char info_chunk[] =
   "table.sort(names)\n"
   "for _, name in ipairs(names) do print(name .. ': ' .. tostring(info[name])) end\n";
 
+/* The first line loads what is written in Lua. Nothing is left to do behind it. */
+static const char doctor_chunk[] =
+  "local flame = require('flame') local _ = flame.outer\n"
+  "os.exit(flame.internal.doctor(print), true)\n";
+
 static void open_libraries(lua_State *L, int flags) {
   if (flags & NO_ENVIRONMENT) {                  /* read by the package library */
     lua_pushboolean(L, 1);
@@ -139,6 +146,7 @@ static void open_libraries(lua_State *L, int flags) {
 /* What is left to do once the options are carried out. Returns success. */
 static int run_rest(fl_cli *c, int flags, int script) {
   if (flags & INFO && fl_cli_string(c, info_chunk, "=info") != LUA_OK) return 0;
+  if (flags & DOCTOR && fl_cli_string(c, doctor_chunk, "=doctor") != LUA_OK) return 0;
   if (script < c->argc && fl_cli_script(c, script) != LUA_OK) return 0;
   if (flags & INTERACTIVE) {
     fl_cli_repl(c);
@@ -169,6 +177,7 @@ static int protected_main(lua_State *L) {
     return printf("flame-lua %s (%s)\n", flame_version(), LUA_RELEASE), 1;
   }
   if (flags & DEBUG_CUDA) setenv("DEBUG_CUDA", "1", 1);
+  if (flags & SIM) setenv("FLAME_SIM", "1", 1);
   if (flags & SHOW_VERSION) print_banner(flags & INTERACTIVE);
   open_libraries(L, flags);
   fl_cli_make_arg(c, script);

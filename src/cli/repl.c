@@ -94,12 +94,24 @@ static void print_results(const fl_cli *c) {
   fl_cli_message(c->name, lua_pushfstring(L, "error calling 'print' (%s)", why ? why : "?"));
 }
 
+/* help is a global of the prompt alone, and only where the name is free. flame is loaded by its
+** first use, not by the prompt. */
+static void set_help(lua_State *L) {
+  static const char text[] =
+    "if rawget(_G, 'help') == nil then\n"
+    "  rawset(_G, 'help', function(...) require('flame').help(...) end)\n"
+    "end\n";
+  if (luaL_loadbuffer(L, text, sizeof text - 1, "=flame/prompt") == LUA_OK) lua_pcall(L, 0, 0, 0);
+  lua_settop(L, 0);
+}
+
 void fl_cli_repl(fl_cli *c) {
   lua_State *L = c->L;
   const char *name = c->name;
   fl_line in;
   int status;
   c->name = NULL;
+  set_help(L);
   fl_line_open(&in);
   while ((status = load_command(L, &in)) != -1) {
     if (status == LUA_OK) status = fl_cli_call(L, 0, LUA_MULTRET);

@@ -227,7 +227,9 @@ static flame_status cpu_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fa
     const int32_t end = p->step[i].commits ? fl_plan_commit_end(p, i) : -1;
     if (end > whole) whole = end;
     cpu->stop = i <= whole ? &never : &d->ctx->interrupted;
+    const double start = d->trace ? fl_trace_now() : 0;
     st = run_step(d, &p->step[i], b, fault->text);
+    if (d->trace) d->trace->step(d->trace, d, p, i, start, fl_trace_now() - start);
     if (!st && i > whole && take_interrupt(d)) st = FLAME_INTERRUPTED;
     if (fault->text[0]) fault->site = p->step[i].call->fault;
     else if (p->nfault) lowest_fault(cpu, fault);
@@ -262,7 +264,7 @@ static void cpu_close(fl_device *d) {
 static const fl_device_table cpu_table = {
   .name = "cpu", .alloc = cpu_alloc, .free = cpu_free, .trim = cpu_trim, .memory = cpu_memory,
   .upload = cpu_transfer, .download = cpu_transfer, .copy = cpu_transfer,
-  .prepare = cpu_prepare, .run = cpu_run, .sync = cpu_sync, .close = cpu_close,
+  .prepare = cpu_prepare, .ready = fl_cpu_ready, .run = cpu_run, .sync = cpu_sync, .close = cpu_close,
 };
 
 /* The best table this machine can run; FLAME_ISA caps it. */
@@ -290,6 +292,7 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
   d->table = &cpu_table;
   d->ctx = c;
   d->state = s;
+  d->trace = NULL;
   if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
   s->stop = &never;
   s->width = thread_count(threads);

@@ -185,6 +185,20 @@ static void keep_limit(fl_disk *d) {
   FL_DROP(d->mem, &list);
 }
 
+void fl_disk_usage(fl_disk *d, int clear, int64_t *count, int64_t *bytes) {
+  entries list = { 0 };
+  *count = *bytes = 0;
+  if (d->folder < 0) return;
+  scan(d, &list);
+  for (int64_t i = 0; i < list.n; i++) {
+    if (clear && unlinkat(d->folder, list.at[i].name, 0) == 0) continue;
+    ++*count;
+    *bytes += list.at[i].bytes;
+  }
+  if (clear) d->bytes = *bytes;
+  FL_DROP(d->mem, &list);
+}
+
 /* ---- writing ---- */
 
 static int write_all(int fd, const void *p, size_t n) {

@@ -6,6 +6,7 @@
 #ifndef FL_CUDA_CALL_H
 #define FL_CUDA_CALL_H
 #include "cuda/state.h"
+#include "kernel/function.h"
 
 /* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
 ** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
@@ -18,9 +19,13 @@ flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *define
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
                             unsigned shared, void **params);
 
+/* User kernels: the same two. The function's errors name its script. */
+int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
+flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
+
 /* ---- for run.c ---- */
 /* Make ready: queue modules and see that there is scratch. *scratch: bytes; -1: on the host. */
 flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch);
-/* text (200 bytes): what is bad about the values, or empty. */
+/* text (FL_CALL_FAULT bytes): what is bad about the values, or empty. */
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text);
 #endif

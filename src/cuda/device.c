@@ -7,6 +7,7 @@
 ** first cause is kept and repeated by every later call, and no more work is given to the
 ** driver but for the releases of close. A forked child may not use the device at all.
 */
+#include "cuda/cudnn.h"
 #include "cuda/state.h"
 #include "base/env.h"
 #include <stdio.h>
@@ -223,6 +224,7 @@ static void close_state(fl_cuda *s) {
   if (pushed && s->stream && !s->dead) s->cu->StreamSynchronize(s->stream);
   fl_cuda_let_go(s);
   fl_blas_close(s, host_only);
+  fl_dnn_close(s, host_only);
   fl_modules_close(s, host_only);
   fl_disk_close(&s->disk);
   if (!host_only) {
@@ -357,5 +359,5 @@ int fl_cuda_count(char *reason, size_t size) {
 
 static const fl_device_table cuda_table = {
   "cuda", cuda_alloc, cuda_free, cuda_trim, cuda_memory, cuda_upload, cuda_download, cuda_copy,
-  fl_cuda_prepare, fl_cuda_run, cuda_sync, cuda_close
+  fl_cuda_prepare, fl_cuda_ready, fl_cuda_run, cuda_sync, cuda_close
 };

@@ -21,7 +21,8 @@ struct fl_module {
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
-  uint8_t steps;                        /* the module of steps.cu: several entries */
+  uint8_t steps;                        /* several entries: none is looked up */
+  const fl_kfunction *user;             /* while queued: a user's kernel; its text and options */
   size_t nkey;
   char key[];
 };
@@ -239,6 +240,49 @@ flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *define
   return fl_module_entry(s, m, entry, f);
 }
 
+/* ---- user kernels ---- */
+
+static fl_module *user_module(fl_cuda *s, const fl_kfunction *k, int *fresh) {
+  char key[sizeof k->digest + 5] = "user ";
+  memcpy(key + 5, k->digest, sizeof k->digest);
+  return intern(s, key, sizeof key, fresh);
+}
+
+int fl_cuda_want_user(fl_cuda *s, const fl_kfunction *k) {
+  int fresh = 0;
+  fl_module *m = user_module(s, k, &fresh);
+  if (!m || !fresh) return m != NULL;
+  fl_text t;
+  m->steps = 1;
+  m->user = k;
+  fl_text_init(&t, s->mem);
+  fl_text_add(&t, k->text, k->text_bytes);
+  return keep_text(s, m, &t, FLAME_OK) != NULL;
+}
+
+flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_function *f) {
+  int fresh = 0;
+  fl_module *m = user_module(s, k, &fresh);
+  if (!m) return s->ctx->err.code;
+  if (fresh) forget_first(s);
+  if (fresh || !m->handle) return FL_FAIL(s->ctx, FLAME_INTERNAL, "kernel", "%s was not compiled", k->f->name);
+  const fl_cu_result r = s->cu->ModuleGetFunction(f, m->handle, k->f->name);
+  if (r == FL_CU_NOT_FOUND) return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "kernel", "there is no entry '%s' in it", k->f->name);
+  return fl_cuda_check(s, r, "cuModuleGetFunction");
+}
+
+/* A user's options follow the architecture. */
+static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], const char **option, int most) {
+  const char *ours[8];
+  int n = 0;
+  fl_nvrtc_options(s, arch, ours);
+  option[n++] = ours[0];
+  option[n++] = "-default-device";
+  if (s->sync_each) option[n++] = "-lineinfo";
+  for (int32_t i = 0; i < u->noption && n < most; i++) option[n++] = u->option[i];
+  return n;
+}
+
 /* ---- building ---- */
 
 /* The disk key: all that the cubin depends on. */
@@ -248,6 +292,7 @@ static int digest(fl_cuda *s, fl_module *m) {
   fl_text t;
   fl_nvrtc_options(s, arch, option);
   fl_text_init(&t, s->mem);
+  if (m->user) fl_text_add(&t, (const char *)m->user->digest, sizeof m->user->digest);
   fl_text_printf(&t, "flame-lua %s text %d nvrtc %d.%d driver %d\n", FLAME_VERSION,
                  (int)FL_TEXT_VERSION, s->modules.rtc_major, s->modules.rtc_minor, s->driver_version);
   for (const char **o = option; *o; o++) fl_text_printf(&t, "%s\n", *o);
@@ -291,9 +336,21 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
 
 /* Compile those in 'which' that disk did not have. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
-  for (int i = 0; i < n; i++) job[i] = (fl_compile){ .text = which[i]->text,
-                                                     .name = "flame.cu" };
-  flame_status e = fl_nvrtc_compile(s, job, n);
+  enum { MOST = 24 };
+  char (*arch)[40] = fl_alloc(s->mem, sizeof *arch * (size_t)n);
+  const char *(*option)[MOST] = fl_alloc(s->mem, sizeof *option * (size_t)n);
+  flame_status e = arch && option ? FLAME_OK : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
+  for (int i = 0; i < n && e == FLAME_OK; i++) {
+    job[i] = (fl_compile){ .text = which[i]->text, .name = "flame.cu" };
+    const fl_kfunction *k = which[i]->user;
+    if (!k) continue;
+    job[i].user = 1;
+    job[i].name = k->unit->label;
+    job[i].option = option[i];
+    job[i].noption = user_options(s, k->unit, arch[i], option[i], MOST);
+  }
+  if (e == FLAME_OK) e = fl_nvrtc_compile(s, job, n);
+  else memset(job, 0, sizeof *job * (size_t)n);
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_module *m = which[i];
     m->image = fl_nvrtc_cubin(s, &job[i], &m->image_bytes);
@@ -302,7 +359,24 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
     if (e == FLAME_OK) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
   }
   fl_nvrtc_drop(s, job, n);
+  fl_free(s->mem, option, sizeof *option * (size_t)n);
+  fl_free(s->mem, arch, sizeof *arch * (size_t)n);
   return e;
+}
+
+/* A binary of the user is its own image. */
+static flame_status load_binary(fl_cuda *s, fl_module *m) {
+  m->image = fl_alloc(s->mem, m->text_bytes);
+  if (!m->image) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for a binary");
+  m->image_bytes = m->text_bytes;
+  memcpy(m->image, m->text, m->text_bytes);
+  const fl_cu_result r = s->cu->ModuleLoadData(&m->handle, m->image);
+  if (r == FL_CU_OK) return FLAME_OK;
+  m->handle = NULL;
+  if (r == FL_CU_NO_BINARY)
+    return FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "cuda.load",
+                   "the binary is for another architecture than this device's sm_%d", s->arch);
+  return fl_cuda_check(s, r, "cuModuleLoadData");
 }
 
 /* What only building needed goes. */
@@ -310,6 +384,7 @@ static void settle(fl_cuda *s, fl_module *m) {
   fl_free(s->mem, m->text, m->text_bytes);
   fl_free(s->mem, m->image, m->image_bytes);
   m->text = NULL;
+  m->user = NULL;
   m->image = NULL;
   m->text_bytes = m->image_bytes = 0;
 }
@@ -322,8 +397,14 @@ static flame_status build(fl_cuda *s, int n) {
   if (e == FLAME_OK && (!which || !job))
     e = FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
   for (fl_module *m = s->modules.wanted; m && e == FLAME_OK; m = m->queue) {
+    if (m->user && m->user->binary) {
+      e = load_binary(s, m);
+      continue;
+    }
     e = digest(s, m) ? try_disk(s, m) : FLAME_NO_MEMORY;
     if (e == FLAME_OK && !m->handle) which[missing++] = m;
+    s->ctx->stats.cache_hits += m->handle != NULL;
+    s->ctx->stats.cache_misses += e == FLAME_OK && !m->handle;
   }
   if (e == FLAME_OK && missing) e = compile_all(s, which, job, missing);
   fl_free(s->mem, job, (size_t)n * sizeof *job);

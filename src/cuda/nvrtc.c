@@ -53,7 +53,8 @@ typedef struct crew {               /* shared by the workers of one call */
 static void compile_one(crew *w, fl_compile *j) {
   j->result = w->rtc->nvrtcCreateProgram(&j->program, j->text, j->name, 0, NULL, NULL);
   j->made = j->result == FL_RTC_OK;
-  if (j->made) j->result = w->rtc->nvrtcCompileProgram(j->program, w->noption, w->option);
+  if (j->made) j->result = w->rtc->nvrtcCompileProgram(j->program, j->option ? j->noption : w->noption,
+                                                       j->option ? j->option : w->option);
   j->done = 1;
 }
 
@@ -133,7 +134,8 @@ static void fail_with_log(fl_cuda *s, const fl_compile *j) {
   if (j->made && rtc->nvrtcGetProgramLogSize(j->program, &n) == FL_RTC_OK && n > 1)
     log = fl_zalloc(s->mem, n + 1);
   if (log && rtc->nvrtcGetProgramLog(j->program, log) != FL_RTC_OK) *log = 0;
-  FL_FAIL(s->ctx, j->result == FL_RTC_OUT_OF_MEMORY ? FLAME_NO_MEMORY : FLAME_INTERNAL,
+  if (j->user && log && *log) FL_FAIL(s->ctx, FLAME_BAD_ARGUMENT, "kernel", "%.470s", log);
+  else FL_FAIL(s->ctx, j->result == FL_RTC_OUT_OF_MEMORY ? FLAME_NO_MEMORY : FLAME_INTERNAL,
           "cuda",
           "compiling kernel %s: %s%s%.400s", j->name, rtc->nvrtcGetErrorString(j->result),
           log && *log ? ": " : "", log ? log : "");

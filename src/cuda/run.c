@@ -463,7 +463,8 @@ static int checks_indices(const fl_step *s) {
 
 /* A report counts from the first step that checked since the last look: the record keeps one
 ** report of several, so what ran from there on may rest on another bad index. */
-static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done) {
+static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done,
+                              fl_marks *marks) {
   int32_t open = -1;                                  /* that first step; -1: nothing to look at */
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i <= p->nstep && e == FLAME_OK; i++) {
@@ -476,7 +477,9 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (i == p->nstep) break;
     if (open < 0 && p->nfault && checks_indices(&p->step[i])) open = i;
     e = fl_cuda_poll(s);
+    fl_marks_set(s, marks, i, 0);
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b, fault->text);
+    fl_marks_set(s, marks, i, 1);
     if (fault->text[0]) {                             /* only calls that can report say something */
       fault->site = p->step[i].call->fault;
       *done = open >= 0 ? open : i;
@@ -495,7 +498,10 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   e = begin(s, p, b);
-  if (e == FLAME_OK) e = run_steps(s, p, b, fault, done);
+  fl_marks *marks = d->trace ? fl_marks_open(s, p->nstep) : NULL;
+  if (e == FLAME_OK) e = run_steps(s, p, b, fault, done, marks);
+  fl_marks_tell(d, marks, p, *done);
+  fl_marks_close(s, marks);
   fl_cuda_leave(s);
   return e;
 }

@@ -65,6 +65,7 @@ typedef struct fl_cuda {
   fl_disk disk;
   fl_modules modules;
   fl_blas blas;
+  struct fl_dnn *dnn;                   /* cudnn.c; NULL: not used yet */
   fl_prepared *prepared;                /* of all plans, so that close can let go of them */
   void *scratch;                        /* shared by all launches: one stream */
   int64_t scratch_bytes;
@@ -124,6 +125,9 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 /* ---- nvrtc.c ---- */
 typedef struct fl_compile {     /* one program */
   const char *text, *name;
+  const char *const *option;    /* NULL: those of fl_nvrtc_options */
+  int noption;
+  uint8_t user;                 /* a user's text: the log is the message */
   fl_rtc_program program;
   fl_rtc_result result;
   uint8_t made, done;           /* program exists; a worker took it */
@@ -143,9 +147,17 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes);
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char *c);
 void fl_blas_close(fl_cuda *s, int host_only);
 
+/* ---- trace.c: while a profile is on; all take NULL ---- */
+typedef struct fl_marks fl_marks;
+fl_marks *fl_marks_open(fl_cuda *s, int32_t nstep);            /* NULL: no memory or events */
+void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind);
+void fl_marks_tell(fl_device *d, fl_marks *m, const fl_plan *p, int32_t done);   /* waits */
+void fl_marks_close(fl_cuda *s, fl_marks *m);
+
 /* ---- run.c ---- */
 flame_status fl_cuda_prepare(fl_device *d, fl_plan *p);
 flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                          int32_t *done);
+flame_status fl_cuda_ready(fl_device *d, struct fl_kfunction *const *k, int n);   /* call_kernel.c */
 void fl_cuda_let_go(fl_cuda *s);        /* closing: plans keep only host memory */
 #endif

@@ -7,12 +7,15 @@
 */
 #ifndef FL_DEVICE_DEVICE_H
 #define FL_DEVICE_DEVICE_H
+#include "device/trace.h"
 #include "plan/plan.h"
+
+struct fl_kfunction;
 
 typedef struct fl_fault {       /* first out-of-range index seen by a run */
   int32_t site;                 /* index in plan->fault, -1: none */
   int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
-  char text[200];               /* of a call: what is bad instead; else empty */
+  char text[FL_CALL_FAULT];     /* of a call: what is bad instead; else empty */
 } fl_fault;
 
 /* What a plan is run with. Addresses are the device's. ext: address of the first element. */
@@ -28,6 +31,7 @@ typedef struct fl_device {
   flame_context *ctx;
   int index;                    /* 0: CPU; n: cuda:n-1 */
   void *state;
+  fl_trace *trace;              /* NULL: no profile is on */
 } fl_device;
 
 typedef struct fl_device_table {
@@ -43,6 +47,8 @@ typedef struct fl_device_table {
   flame_status (*copy)(fl_device *d, void *dst, const void *src, int64_t bytes);       /* on the device, queued */
   /* Compile what is missing; no effects on data. Called once a plan, before its first run. */
   flame_status (*prepare)(fl_device *d, fl_plan *p);
+  /* Compile these user kernels, so that errors come where they are called. */
+  flame_status (*ready)(fl_device *d, struct fl_kfunction *const *k, int n);
   /* Run all steps. Polls c->interrupted between steps (and inside long ones): then
   ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values: into *fault at once (CPU)
   ** or by the next sync. */
@@ -56,4 +62,8 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads);
 flame_status fl_cuda_open(flame_context *c, fl_device *d, int ordinal);
 /* Facts without opening a context on the device; reason: why count is 0 (static or in buf). */
 int fl_cuda_count(char *reason, size_t size);
+/* The cubins on disk; clear: removes them. Needs no device. */
+void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);
+/* Does NVRTC, where there is one, accept a user kernel's text? Needs no device. */
+flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);
 #endif

@@ -5,6 +5,8 @@
 #include "engine/engine.h"
 #include "base/env.h"
 #include "engine/evaluate.h"
+#include "kernel/lane.h"
+#include "engine/profile.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ void fl_device_name(int index, char buf[16]) {
 
 int fl_device_index(flame_context *c, const char *name) {
   if (!strcmp(name, "cpu")) return 0;
+  if (c->sim && !strncmp(name, "cuda", 4)) return 0;
   if (!strcmp(name, "cuda")) return 1;
   if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
     char *end;
@@ -41,6 +44,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   d->index = index;
   const flame_status s = index == 0 ? fl_cpu_open(c, d, e->threads) : fl_cuda_open(c, d, index - 1);
   if (s != FLAME_OK) return NULL;
+  d->trace = e->profile ? &e->profile->trace : NULL;
   e->open[index] = 1;
   return d;
 }
@@ -137,8 +141,14 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   c->budget = fl_env_int(FL_ENV_FLAME_BUDGET);
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
+  c->sim = fl_env_int(FL_ENV_FLAME_SIM) != 0;
+  const char *checks = fl_env(FL_ENV_FLAME_CHECK);
+  if (c->sim || strstr(checks, "bounds")) c->kernel_checks |= FL_LANE_BOUNDS;
+  if (c->sim || strstr(checks, "race")) c->kernel_checks |= FL_LANE_RACE;
+  if (c->sim || strstr(checks, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
   e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
   c->grad_mode = 1;
+  c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
   c->deterministic = 1;
   c->rng.seed = 0;
   if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";
@@ -167,6 +177,7 @@ void flame_close(flame_context *c) {
   fl_engine *e = c->engine;
   const int free_now = fl_tensor_close(c);
   if (e) {
+    fl_profile_free(c);
     fl_plans_close(&e->plans);
     for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {
       if (!e->open[i]) continue;

@@ -19,6 +19,7 @@ typedef struct fl_engine {
   uint8_t untold;                                 /* a write was refused for a value out of range, and */
   fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
+  struct fl_profile *profile;                     /* NULL: none is on */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
   int64_t recorded_at_full;                       /* ops recorded when the last one ended */
 } fl_engine;

@@ -4,6 +4,7 @@
 ** window can not be run, the value asked for is tried with its ancestors alone.
 */
 #include "engine/evaluate.h"
+#include "engine/profile.h"
 #include "base/text.h"
 #include "tensor/entry.h"
 #include <stdio.h>
@@ -268,7 +269,9 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (s != FLAME_OK) return s;
   const fl_binding b = { .ext = (void *const *)r->ext, .out = (void *const *)r->out,
                          .arena = e->arena[d->index], .scalar = r->program.scalars.at };
+  if (e->profile) e->profile->program = &r->program;
   s = d->table->run(d, r->plan, &b, &fault, &done);
+  if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
   if (fault.site >= 0) s = fault_error(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
@@ -299,6 +302,8 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
   flame_status s = fl_program_make(c, device, roots, nroots, &r.program);
   if (s != FLAME_OK) { c->evaluating = 0; return s; }
   if (r.program.nodes.n) {
+    const int debug = ((const fl_engine *)c->engine)->debug;
+    if (debug >= 5) fl_debug_window(c, &r.program);
     s = find_plan(c, &r);
     if (s == FLAME_OK) s = reserve(c, &r, roots == NULL);
     if (s == FLAME_OK && !r.plan->prepared) {
@@ -306,8 +311,11 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
       r.plan->prepared = s == FLAME_OK;
     }
     if (s == FLAME_OK) {
+      const double start = debug >= 2 ? fl_trace_now() : 0;
       *effects = 1;
+      const int64_t nodes = r.program.nodes.n;
       s = execute(c, &r, d, roots == NULL);
+      if (debug >= 2) fl_debug_run(c, nodes, r.plan, fl_trace_now() - start);
     }
   }
   close_run(c, &r);

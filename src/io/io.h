@@ -80,11 +80,16 @@ uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);     /* of zip; 0 at f
 void fl_io_swap(void *p, size_t bytes, int element);           /* reverse the bytes of each element */
 /* The node's bytes into a block of fl_alloc (bytes long), NULL with an error. */
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
+/* Unsigned integers that flame has not are read as the next wider: u16 as i32, u32 and u64 as i64.
+** packed: the bytes of one of them in the file, 0: elements lie in it as they are. bytes: at p. */
+flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
+int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);   /* in the file; -1: too many */
 
 /* ---- safetensors ----------------------------------------------------------------------------------------- */
 typedef struct fl_saved {       /* a tensor in a file */
   fl_span name;
   int dtype, rank;
+  int packed;                   /* as in fl_io_unsigned */
   int64_t size[FL_MAX_AXES];
   int64_t begin, bytes;         /* in the file's data */
 } fl_saved;

@@ -1,8 +1,8 @@
 /*
 ** npy, NumPy's file of one array: magic, version, header length, a Python dictionary as text,
 ** the elements. Versions 1 to 3 are read, version 1 is written. Big-endian values are swapped
-** and Fortran order is turned around. Dtypes that flame has not (u16, complex, objects, which
-** are pickles) are refused by name.
+** and Fortran order is turned around. u2, u4 and u8 become the next wider integers; dtypes that
+** flame has not (complex, texts, objects, which are pickles) are refused by name.
 */
 #include "io/npy.h"
 #include "tensor/build.h"
@@ -14,6 +14,10 @@ enum { MAX_HEADER = 1 << 20 };
 static const struct { const char *name; int dtype; } descriptors[] = {
   { "f8", FLAME_F64 }, { "f4", FLAME_F32 }, { "f2", FLAME_F16 }, { "i8", FLAME_I64 }, { "i4", FLAME_I32 },
   { "i2", FLAME_I16 }, { "i1", FLAME_I8 }, { "u1", FLAME_U8 }, { "b1", FLAME_BOOL }
+};
+
+static const struct { const char *name; int dtype, packed; } wider[] = {
+  { "u2", FLAME_I32, 2 }, { "u4", FLAME_I64, 4 }, { "u8", FLAME_I64, 8 }
 };
 
 /* ---- the dictionary ------------------------------------------------------------------ */
@@ -66,12 +70,20 @@ static flame_status read_descriptor(fl_reader *f, fl_span s, fl_npy *h) {
   const int order = s.n == 3 && (s.at[0] == '<' || s.at[0] == '>' || s.at[0] == '|' || s.at[0] == '=');
   for (size_t i = 0; order && i < sizeof descriptors / sizeof *descriptors; i++)
     if (memcmp(s.at + 1, descriptors[i].name, 2) == 0) h->dtype = descriptors[i].dtype;
+  for (size_t i = 0; order && i < sizeof wider / sizeof *wider; i++)
+    if (memcmp(s.at + 1, wider[i].name, 2) == 0) {
+      h->dtype = wider[i].dtype;
+      h->packed = wider[i].packed;
+    }
   if (h->dtype >= 0) return FLAME_OK;
+  if (order == 0 && s.n == 2 && s.at[1] == 'O')
+    return fl_reader_fail(f, "holds Python objects, that is a pickle, which can run code; convert it once with Python: "
+                          "numpy.save('%s', numpy.load('%s', allow_pickle=True).astype('f4'))", "new.npy", "old.npy");
   char name[32];
   size_t n = s.n < 31 ? s.n : 31;
   for (size_t i = 0; i < n; i++) name[i] = s.at[i] > 0x20 && s.at[i] < 0x7f ? s.at[i] : '?';
   name[n] = 0;
-  return fl_reader_fail(f, "has the dtype '%s', which flame has not: f8 f4 f2 i8 i4 i2 i1 u1 b1; convert with "
+  return fl_reader_fail(f, "has the dtype '%s', which flame has not: f8 f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 b1; convert with "
                         "numpy.save(path, array.astype(…))", name);
 }
 
@@ -128,7 +140,7 @@ flame_status fl_npy_head(fl_reader *f, fl_npy *h) {
   if (e == FLAME_OK) e = read_dictionary(f, text, (size_t)n, h);
   fl_free(&f->c->mem, text, (size_t)n);
   if (e != FLAME_OK) return e;
-  const int64_t bytes = fl_io_bytes(h->dtype, h->rank, h->size);
+  const int64_t bytes = fl_io_packed_bytes(h->dtype, h->packed, h->rank, h->size);
   char shape[192];
   if (bytes < 0 || bytes > fl_reader_most(f))
     return fl_reader_fail(f, "cut off: shape %s of %s does not fit into the %lld bytes from offset %lld on",
@@ -142,6 +154,7 @@ typedef struct source { fl_reader *in; const fl_npy *head; } source;
 
 static flame_status fill(void *arg, void *p, size_t bytes) {
   const source *s = arg;
+  if (s->head->packed) return fl_io_unsigned(s->in, p, bytes, s->head->dtype, s->head->packed, s->head->swap);
   const flame_status e = fl_reader_read(s->in, p, bytes);
   if (e == FLAME_OK && s->head->swap) fl_io_swap(p, bytes, fl_dtype_size(s->head->dtype));
   return e;

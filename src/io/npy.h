@@ -4,7 +4,7 @@
 #include "io/io.h"
 #include "base/text.h"
 
-typedef struct fl_npy { int dtype, rank, fortran, swap; int64_t size[FL_MAX_AXES]; } fl_npy;
+typedef struct fl_npy { int dtype, rank, fortran, swap, packed; int64_t size[FL_MAX_AXES]; } fl_npy;
 flame_status fl_npy_head(fl_reader *f, fl_npy *h);        /* checks the size against the reader */
 fl_node *fl_npy_value(fl_reader *f, const fl_npy *h, int device);
 flame_status fl_npy_text(fl_text *t, const fl_node *n);   /* the dictionary, padded */

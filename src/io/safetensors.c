@@ -35,12 +35,22 @@ static const char *shown(fl_span s, char buf[64]) {
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4 };
 
+static const struct { const char *name; int dtype, packed; } wider[] = {
+  { "U16", FLAME_I32, 2 }, { "U32", FLAME_I64, 4 }, { "U64", FLAME_I64, 8 }
+};
+
 static int read_dtype(fl_json *j, fl_archive *a, fl_saved *t) {
   fl_span s;
   char name[64], dtype[64];
   if (!fl_json_string(j, &s)) return 0;
   for (t->dtype = 0; t->dtype < FLAME_DTYPE_COUNT; t->dtype++) if (is(s, dtype_names[t->dtype])) return 1;
-  fl_reader_fail(&a->in, "tensor '%s' has dtype %s, which is not supported: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL",
+  for (size_t i = 0; i < sizeof wider / sizeof *wider; i++)
+    if (is(s, wider[i].name)) {
+      t->dtype = wider[i].dtype;
+      t->packed = wider[i].packed;
+      return 1;
+    }
+  fl_reader_fail(&a->in, "tensor '%s' has dtype %s, which is not supported: F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8 BOOL",
              shown(t->name, name), shown(s, dtype));
   return fl_json_fail(j, "dtype");
 }
@@ -84,7 +94,7 @@ static int read_field(fl_json *j, fl_archive *a, fl_saved *t, int *seen) {
 
 static int check_size(fl_json *j, fl_archive *a, const fl_saved *t) {
   char name[64], shape[192];
-  const int64_t bytes = fl_io_bytes(t->dtype, t->rank, t->size), room = a->in.size - a->data;
+  const int64_t bytes = fl_io_packed_bytes(t->dtype, t->packed, t->rank, t->size), room = a->in.size - a->data;
   if (bytes != t->bytes) {
     fl_reader_fail(&a->in, "tensor '%s': 'data_offsets' [%lld, %lld] hold %lld bytes, shape %s of %s does not",
                shown(t->name, name), (long long)t->begin, (long long)(t->begin + t->bytes), (long long)t->bytes,
@@ -221,11 +231,18 @@ void fl_safetensors_close(fl_archive *a) {
   a->in.fd = -1;
 }
 
-static flame_status fill(void *arg, void *p, size_t bytes) { return fl_reader_read(arg, p, bytes); }
+typedef struct source { fl_reader *in; const fl_saved *saved; } source;
+
+static flame_status fill(void *arg, void *p, size_t bytes) {
+  const source *s = arg;
+  if (s->saved->packed) return fl_io_unsigned(s->in, p, bytes, s->saved->dtype, s->saved->packed, 0);
+  return fl_reader_read(s->in, p, bytes);
+}
 
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device) {
   if (fl_reader_seek(&a->in, a->data + t->begin) != FLAME_OK) return NULL;
-  return fl_io_node(a->in.c, device, t->dtype, t->rank, t->size, fill, &a->in);
+  source s = { &a->in, t };
+  return fl_io_node(a->in.c, device, t->dtype, t->rank, t->size, fill, &s);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -38,6 +38,28 @@ void fl_io_swap(void *p, size_t bytes, int element) {
     }
 }
 
+int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size) {
+  const int64_t n = fl_io_bytes(dtype, rank, size);
+  return n < 0 || !packed ? n : n / fl_dtype_size(dtype) * packed;
+}
+
+/* The elements come to lie at the end of the room and are spread from the front: element i is
+** written at or before the place where it was read. */
+flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap) {
+  const size_t wide = (size_t)fl_dtype_size(dtype), narrow = (size_t)packed, n = bytes / wide;
+  unsigned char *out = p, *in = out + (bytes - n * narrow);
+  const flame_status e = fl_reader_read(f, in, n * narrow);
+  if (e != FLAME_OK) return e;
+  if (swap) fl_io_swap(in, n * narrow, packed);
+  for (size_t i = 0; i < n; i++) {
+    uint64_t v = 0;
+    memcpy(&v, in + i * narrow, narrow);
+    if (v > INT64_MAX) return fl_reader_fail(f, "element %zu is %llu, beyond i64", i + 1, (unsigned long long)v);
+    memcpy(out + i * wide, &v, wide);
+  }
+  return FLAME_OK;
+}
+
 /* A bool is 0 or 1 in memory, whatever a file says. */
 static flame_status filled(int dtype, fl_fill fill, void *arg, void *p, size_t bytes) {
   const flame_status e = fill(arg, p, bytes);

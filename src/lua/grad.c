@@ -356,6 +356,14 @@ const fl_lua_reg fl_reg_grad[] = {
       FL_IN_MODULE },
   { NULL, NULL, 0 }
 };
+/* Another handle on the value that x has now, tracked as x is: writes to x do not reach it. */
+static int g_snapshot(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, "snapshot", "x"), *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, node_of(b, x));
+}
+
 const fl_lua_reg fl_reg_internal[] = {
-  { "call", fl_lua_call_op, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
+  { "call", fl_lua_call_op, 0 }, { "snapshot", g_snapshot, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
 };

@@ -488,22 +488,6 @@ static int i_masked_select(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_take_axis(n, 0, at) : NULL);
 }
 
-static int i_nonzero(lua_State *L) {
-  fl_lua *b = self_of(L);
-  fl_arg_count(L, 1, "nonzero");
-  fl_box *x = fl_arg_tensor(L, 1, "nonzero", "x");
-  if (x->t->node->shape->rank == 0) return fl_lua_fail(L, "nonzero",
-      "a 0-d tensor has no positions");
-  fl_box *out = fl_box_new(L);
-  const int64_t m = fl_lua_enter(L, b);
-  fl_node *n = node_of(b, x), *at[FL_MAX_AXES], *y = NULL;
-  if (n != NULL && n->dtype != FLAME_BOOL) n = n_ne(n, n_int(b->c, 0));
-  const int rank = n ? n->shape->rank : 0;
-  if (n != NULL && rank == 1 && host_nonzero(b, n, 1, at)) y = n_unsqueeze(at[0], 1);
-  else if (n != NULL && rank > 1 && host_nonzero(b, n, rank, at)) y = n_stack(b->c, rank, at, 1);
-  return fl_lua_leave(L, b, m, out, y);
-}
-
 const fl_lua_reg fl_reg_index[] = {
   { "gather", i_gather, FL_IN_BOTH }, { "index_select", i_index_select, FL_IN_BOTH },
   { "scatter", i_scatter, FL_IN_BOTH }, { "scatter_", i_scatter_, FL_IN_METHODS },
@@ -514,5 +498,5 @@ const fl_lua_reg fl_reg_index[] = {
   { "take", i_take, FL_IN_BOTH }, { "masked_fill", i_masked_fill, FL_IN_BOTH },
   { "masked_fill_", i_masked_fill_, FL_IN_METHODS }, { "masked_select", i_masked_select,
       FL_IN_BOTH },
-  { "nonzero", i_nonzero, FL_IN_BOTH }, { NULL, NULL, 0 }
+  { NULL, NULL, 0 }
 };

@@ -3,6 +3,8 @@
 */
 #include "lua/binding.h"
 #include "base/env.h"
+#include "engine/facts.h"
+#include "engine/profile.h"
 #include <stdio.h>
 #include <time.h>
 
@@ -78,36 +80,51 @@ static int x_memory(lua_State *L) {
   return 1;
 }
 
+/* flame.info(): composed in core_doctor.lua. */
 static int x_info(lua_State *L) {
-  flame_context *c = context(L);
-  char reason[200] = "", device[16];
+  context(L);
   fl_arg_count(L, 0, "info");
-  const int n = fl_cuda_count(reason, sizeof reason);
-  fl_device_name(c->default_device, device);
-  luaL_Buffer out;
-  luaL_buffinit(L, &out);
-  lua_pushfstring(L, "flame %s, %s\ndefault device: %s\n", FLAME_VERSION, LUA_RELEASE, device);
-  luaL_addvalue(&out);
-  if (n > 0) lua_pushfstring(L, "cuda: %d device%s\n", n, n == 1 ? "" : "s");
-  else lua_pushfstring(L, "cuda: none (%s)\n", reason[0] ? reason : "no driver");
-  luaL_addvalue(&out);
-  lua_pushfstring(L, "memory: %I bytes in %I tensors, %I bytes of the host\n",
-      (LUAI_UACINT)live_bytes(c),
-                  (LUAI_UACINT)c->tensors.live, (LUAI_UACINT)c->mem.live_bytes);
-  luaL_addvalue(&out);
-  for (int k = 0; k < FL_ENV_COUNT; k++) {
-    static const char *const names[] = {
+  return fl_core_call(L, self_of(L), "info");
+}
+
+static void add_fact(void *arg, const char *name, int ok, const char *text) {
+  lua_State *L = (lua_State *)arg;
+  lua_createtable(L, 0, 3);
+  lua_pushstring(L, name);
+  lua_setfield(L, -2, "name");
+  lua_pushboolean(L, ok);
+  lua_setfield(L, -2, "ok");
+  lua_pushstring(L, text);
+  lua_setfield(L, -2, "text");
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+/* core.facts(deep): a list of {name =, ok =, text =} about driver, libraries, cache. */
+static int facts(lua_State *L) {
+  flame_context *c = context(L);
+  const int deep = lua_toboolean(L, 1);
+  luaL_checkstack(L, 8, "facts");
+  lua_newtable(L);
+  fl_facts(c, deep, add_fact, L);
+  return 1;
+}
+
+/* core.settings(): the environment's switches that are set, {name = value}. */
+static int settings(lua_State *L) {
+  static const char *const names[] = {
 #define ENV(name, def, doc) #name,
 #include "base/env.def"
 #undef ENV
-    };
+  };
+  lua_newtable(L);
+  for (int k = 0; k < FL_ENV_COUNT; k++) {
     const char *value = fl_env(k);
     if (value == NULL || value[0] == 0) continue;
-    lua_pushfstring(L, "%s=%s\n", names[k], value);
-    luaL_addvalue(&out);
+    lua_pushstring(L, value);
+    lua_setfield(L, -2, names[k]);
   }
-  luaL_pushresult(&out);
-  return 1;
+  lua_pushstring(L, LUA_RELEASE);
+  return 2;
 }
 
 /* flame.eval(x, …): these now; flame.eval(): all that is recorded. */
@@ -189,7 +206,7 @@ static int x_default_device(lua_State *L) {
 
 static int x_best_device(lua_State *L) {
   fl_arg_count(L, 0, "best_device");
-  lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu");
+  lua_pushstring(L, fl_cuda_count(NULL, 0) > 0 && !self_of(L)->c->sim ? "cuda" : "cpu");
   return 1;
 }
 
@@ -231,7 +248,7 @@ static int x_anomaly(lua_State *L) {
   flame_context *c = context(L);
   fl_arg_count(L, 1, "anomaly");
   if (!lua_isnoneornil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
-  lua_pushboolean(L, c->anomaly);
+  lua_pushboolean(L, c->anomaly != 0);
   return 1;
 }
 
@@ -291,6 +308,52 @@ static int unpin(lua_State *L) {
 
 static int is_tensor(lua_State *L) {
   lua_pushboolean(L, box_at(L, 1) != NULL);
+  return 1;
+}
+
+/* ---- profiles: read out in core_profile.lua -------------------------------------------------- */
+static int profile_start(lua_State *L) {
+  lua_pushboolean(L, fl_profile_start(context(L)));
+  return 1;
+}
+
+/* core.profile_stop(): the list of what ran: op, device, site, calls, bytes, start, ms; and how
+** many events there was no memory for. */
+static int profile_stop(lua_State *L) {
+  fl_lua *b = self_of(L);
+  flame_context *c = context(L);
+  const fl_profile *p = ((fl_engine *)c->engine)->profile;
+  if (p == NULL) return fl_lua_fail(L, "profile", "none is on");
+  fl_profile_stop(c);
+  lua_createtable(L, (int)(p->events.n < 1 << 20 ? p->events.n : 1 << 20), 0);
+  for (int64_t i = 0; i < p->events.n; i++) {
+    const fl_profile_event *e = &p->events.at[i];
+    char text[96];
+    lua_createtable(L, 0, 7);
+    lua_pushstring(L, e->op);
+    lua_setfield(L, -2, "op");
+    fl_device_name(e->device, text);
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, "device");
+    lua_pushstring(L, fl_site_text(b, e->site, text));
+    lua_setfield(L, -2, "site");
+    set_int(L, "calls", e->calls);
+    set_int(L, "bytes", e->bytes);
+    lua_pushnumber(L, e->start);
+    lua_setfield(L, -2, "start");
+    lua_pushnumber(L, e->ms);
+    lua_setfield(L, -2, "ms");
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_pushinteger(L, p->lost);
+  fl_profile_free(c);
+  return 2;
+}
+
+/* core.is_view(x): writes to this handle raise. */
+static int is_view(lua_State *L) {
+  const fl_box *x = box_at(L, 1);
+  lua_pushboolean(L, x != NULL && x->t != NULL && x->t->view);
   return 1;
 }
 
@@ -446,6 +509,7 @@ const fl_lua_reg fl_reg_inspect[] = {
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
-  { "forget_plans", forget_plans, 0 },
+  { "forget_plans", forget_plans, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
+  { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
 };

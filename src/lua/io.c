@@ -231,6 +231,9 @@ static int io_read(lua_State *L) {
     if (offset > 0) offset -= (int64_t)got;
     else luaL_addsize(&out, got);
   }
+  if (e == FLAME_OK && offset > 0)
+    e = fl_reader_fail(f, "ends %lld bytes before the %lld bytes of its header do", (long long)offset,
+                       (long long)luaL_optinteger(L, 3, 0));
   holder_close(h);
   if (e != FLAME_OK) return fl_lua_raise(L, b);
   luaL_pushresult(&out);

@@ -294,21 +294,39 @@ static int make_arange(lua_State *L) {
   return range(L, "arange", first, step, count > 0 ? (int64_t)count : 0, opts);
 }
 
+/* n values from a to z in f64, counted from the nearer end: both are met exactly. */
+static fl_node *line(flame_context *c, int device, double a, double z, int64_t n) {
+  const double step = n > 1 ? (z - a) / (double)(n - 1) : 0;
+  fl_node *up = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = a }, (fl_scalar){ .d = step });
+  if (n < 2) return up;
+  fl_node *down = n_iota(c, FLAME_F64, device, 1, &n, (fl_scalar){ .d = z }, (fl_scalar){ .d = -step });
+  fl_node *i = n_iota(c, FLAME_I64, device, 1, &n, (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 });
+  down = down ? n_slice(down, 0, n - 1, n, -1) : NULL;
+  fl_node *near_a = up && down && i ? n_lt(i, n_int(c, n / 2)) : NULL;
+  return near_a ? n_where(near_a, up, down) : NULL;
+}
+
 static int make_linspace(lua_State *L) {
   fl_arg_count(L, 4, "linspace");
   const double a = fl_arg_num(L, 1, "linspace", "first"), z = fl_arg_num(L, 2, "linspace", "last");
   const int64_t n = fl_arg_int(L, 3, "linspace", "n");
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
   if (n < 0) fl_lua_fail(L, "linspace", "n = %lld is negative", (long long)n);
-  return range(L, "linspace", a, n > 1 ? (z - a) / (double)(n - 1) : 0, n,
-      lua_gettop(L) >= 4 ? 4 : 0);
+  fl_arg_make_opts(L, 4, "linspace", &o);
+  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "linspace", "dtype bool has no ranges");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_cast(line(b->c, o.device, a, z, n), o.dtype), &o);
 }
 
 /* ---- random numbers ----------------------------------------------------------------------------------- */
 static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x,
-    double y, fl_make_opts *o, int otherwise) {
+    double y, fl_make_opts *o) {
   fl_lua *b = self_of(L);
-  if (o->dtype < 0) o->dtype = otherwise;
-  if (op != FL_OP_randint && !fl_is_float(o->dtype)) fl_lua_fail(L, name,
+  if (o->dtype < 0) o->dtype = FLAME_F32;
+  if (!fl_is_float(o->dtype)) fl_lua_fail(L, name,
       "dtype must be a float, got %s", fl_dtype_name(o->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -322,32 +340,57 @@ static int random_sizes(lua_State *L, const char *name, int op, double x, double
   const int opts = fl_tail_options(L, &top);
   fl_arg_sizes(L, 1, top, name, 0, &s);
   fl_arg_make_opts(L, opts, name, &o);
-  return random(L, name, op, &s, x, y, &o, FLAME_F32);
+  return random(L, name, op, &s, x, y, &o);
 }
 static int make_rand(lua_State *L) { return random_sizes(L, "rand", FL_OP_uniform, 0, 1); }
 static int make_randn(lua_State *L) { return random_sizes(L, "randn", FL_OP_normal, 0, 1); }
 
 /* (shape, a, b[, options]); shape is a table or one number. */
-static int random_shape(lua_State *L, const char *name, int op, double x, double y, int otherwise) {
+static int random_shape(lua_State *L, const char *name, int op, double x, double y) {
   fl_make_opts o;
   fl_sizes s;
   fl_arg_count(L, 4, name);
   fl_arg_sizes(L, 1, 1, name, 0, &s);
   x = fl_arg_num_or(L, 2, name, "the first parameter", x);
   y = fl_arg_num_or(L, 3, name, "the second parameter", y);
+  if (op == FL_OP_normal && y < 0) fl_lua_fail(L, name, "std = %.14g is negative", y);
   fl_arg_make_opts(L, 4, name, &o);
-  return random(L, name, op, &s, x, y, &o, otherwise);
+  return random(L, name, op, &s, x, y, &o);
 }
-static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0,
-    1, FLAME_F32); }
-static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1,
-    FLAME_F32); }
+static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1); }
+static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1); }
+
+/* Integers from arguments 2 to 3; of a float dtype: cast. */
+static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_opts *o) {
+  fl_lua *b = self_of(L);
+  const int64_t low = fl_arg_int(L, 2, name, "lo"), high = fl_arg_int(L, 3, name, "hi");
+  if (low > high) fl_lua_fail(L, name, "lo = %lld is above hi = %lld", (long long)low,
+      (long long)high);
+  if (o->dtype < 0) o->dtype = FLAME_I64;
+  const int dtype = fl_is_float(o->dtype) ? FLAME_I64 : o->dtype;
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = n_randint(b->c, dtype, o->device, s->n, s->at, low, high);
+  return finish(L, b, m, out, n ? n_cast(n, o->dtype) : NULL, o);
+}
 
 static int make_randint(lua_State *L) {
-  const int64_t low = fl_arg_int(L, 2, "randint", "lo"), high = fl_arg_int(L, 3, "randint", "hi");
-  if (low > high) fl_lua_fail(L, "randint", "lo = %lld is above hi = %lld", (long long)low,
-      (long long)high);
-  return random_shape(L, "randint", FL_OP_randint, 0, 0, FLAME_I64);
+  fl_make_opts o;
+  fl_sizes s;
+  fl_arg_count(L, 4, "randint");
+  fl_arg_sizes(L, 1, 1, "randint", 0, &s);
+  fl_arg_make_opts(L, 4, "randint", &o);
+  return integers(L, "randint", &s, &o);
+}
+
+static int make_randint_like(lua_State *L) {
+  fl_make_opts o;
+  fl_sizes s;
+  fl_arg_count(L, 4, "randint_like");
+  const fl_box *x = like(L, "randint_like", 4, &o);
+  s.n = x->t->node->shape->rank;
+  memcpy(s.at, x->t->node->shape->size, sizeof s.at);
+  return integers(L, "randint_like", &s, &o);
 }
 
 static int random_like(lua_State *L, const char *name, int op) {
@@ -357,7 +400,7 @@ static int random_like(lua_State *L, const char *name, int op) {
   fl_box *x = like(L, name, 2, &o);
   s.n = x->t->node->shape->rank;
   memcpy(s.at, x->t->node->shape->size, sizeof s.at);
-  return random(L, name, op, &s, 0, 1, &o, FLAME_F32);
+  return random(L, name, op, &s, 0, 1, &o);
 }
 static int make_rand_like(lua_State *L) { return random_like(L, "rand_like", FL_OP_uniform); }
 static int make_randn_like(lua_State *L) { return random_like(L, "randn_like", FL_OP_normal); }
@@ -371,6 +414,7 @@ static int refill(lua_State *L, const char *name, int op) {
       3, name, "the second parameter", 1);
   if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name,
       "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
+  if (op == FL_OP_normal && q < 0) fl_lua_fail(L, name, "std = %.14g is negative", q);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   fl_node *v = n ? n_random(b->c, op, n->dtype, n->device, n->shape->rank, n->shape->size,
@@ -394,6 +438,7 @@ const fl_lua_reg fl_reg_make[] = {
   { "randn", make_randn, FL_IN_MODULE }, { "uniform", make_uniform, FL_IN_MODULE },
   { "normal", make_normal, FL_IN_MODULE }, { "randint", make_randint, FL_IN_MODULE },
   { "rand_like", make_rand_like, FL_IN_MODULE }, { "randn_like", make_randn_like, FL_IN_MODULE },
+  { "randint_like", make_randint_like, FL_IN_BOTH },
   { "uniform_", make_uniform_, FL_IN_METHODS }, { "normal_", make_normal_, FL_IN_METHODS },
   { NULL, NULL, 0 }
 };

@@ -109,23 +109,26 @@ static int box_eq(lua_State *L) {
   return 1;
 }
 
-/* Least number of edits between two words, at most 'limit' + 1. Words are short. */
+/* Least number of edits between two words, at most 'limit' + 1; two neighbours in the wrong
+** order are one. Words are short. */
 static int distance(const char *p, const char *q, int limit) {
-  int row[40];
+  int row[3][40];
   const int n = (int)strlen(p), m = (int)strlen(q);
   if (n > 38 || m > 38 || n - m > limit || m - n > limit) return limit + 1;
-  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int j = 0; j <= m; j++) row[0][j] = j;
   for (int i = 1; i <= n; i++) {
-    int diagonal = row[0];
-    row[0] = i;
+    const int *above = row[(i - 1) % 3], *twice = row[(i + 1) % 3];
+    int *here = row[i % 3];
+    here[0] = i;
     for (int j = 1; j <= m; j++) {
-      const int change = diagonal + (p[i - 1] != q[j - 1]);
-      diagonal = row[j];
-      row[j] = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
-      if (change < row[j]) row[j] = change;
+      here[j] = above[j - 1] + (p[i - 1] != q[j - 1]);
+      if (above[j] + 1 < here[j]) here[j] = above[j] + 1;
+      if (here[j - 1] + 1 < here[j]) here[j] = here[j - 1] + 1;
+      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] && twice[j - 2] + 1 < here[j])
+        here[j] = twice[j - 2] + 1;
     }
   }
-  return row[m];
+  return row[n % 3][m];
 }
 
 /* No such field: name the nearest one. The methods are at upvalue 3. */
@@ -202,6 +205,14 @@ static int load_embedded(lua_State *L) {
   return 1;
 }
 
+/* The text of an embedded file by its module name, or nil. For help(). */
+static int embedded_text(lua_State *L) {
+  const struct fl_embedded *e = embedded(luaL_checkstring(L, 1));
+  if (e == NULL) return 0;
+  lua_pushlstring(L, e->text, e->size);
+  return 1;
+}
+
 /* The files that add to the module itself: lua/flame/core*.lua. */
 static int is_core(const char *name) { return strncmp(name, "flame.core", 10) == 0; }
 
@@ -209,7 +220,7 @@ static int is_core(const char *name) { return strncmp(name, "flame.core", 10) ==
 static void preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
-    if (is_core(e->name)) continue;
+    if (is_core(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
     if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
       lua_pushcfunction(L, load_embedded);
       lua_setfield(L, -3, e->name);
@@ -372,9 +383,9 @@ static int build(lua_State *L) {
   static const fl_lua_reg *const all[] = { fl_reg_make, fl_reg_ops, fl_reg_shape,
       fl_reg_index, fl_reg_neural, fl_reg_grad,
                                            fl_reg_value, fl_reg_inspect, fl_reg_scope,
-                                               fl_reg_internal, fl_reg_io };
+                                               fl_reg_internal, fl_reg_io, fl_reg_kernel };
   static const char *const cuda[] = { "available", "cuda_available", "count", "cuda_count",
-      NULL, NULL };
+      "load", "cuda_load_first", NULL, NULL };
   static const char *const autograd[] = { "anomaly", "anomaly", "stats", "autograd_stats",
       "reset", "autograd_reset", NULL, NULL };
   fl_lua *b = state_new(L);
@@ -387,6 +398,8 @@ static int build(lua_State *L) {
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
   fill_meta(L, b);
+  lua_pushcfunction(L, embedded_text);
+  lua_setfield(L, AT_INTERNAL, "embedded");
   add_group(L, "cuda", cuda);
   add_group(L, "autograd", autograd);
   lua_pushliteral(L, FLAME_VERSION);

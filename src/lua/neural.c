@@ -67,9 +67,9 @@ static int l_layer_norm(lua_State *L) {
   char t[192], u[192];
   int top;
   const int opts = fl_tail_options(L, &top);
-  if (top > 4) fl_lua_fail(L, op, "5 arguments at most, got %d", lua_gettop(L));
+  if (top > 5) fl_lua_fail(L, op, "5 arguments at most, got %d", lua_gettop(L));
   if (opts) fl_check_options(L, opts, op, "eps");
-  const double eps = fl_option_num(L, opts, op, "eps", 1e-5);
+  const double eps = fl_option_num(L, opts, op, "eps", top == 5 ? fl_arg_num(L, 5, op, "eps") : 1e-5);
   lua_settop(L, top);
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   fl_arg_sizes(L, 2, 2, op, 0, &s);
@@ -117,11 +117,13 @@ static int l_dropout(lua_State *L) {
   fl_lua *b = self_of(L);
   int top;
   const int opts = fl_tail_options(L, &top);
-  if (top > 2) fl_lua_fail(L, "dropout", "3 arguments at most, got %d", lua_gettop(L));
-  if (opts) fl_check_options(L, opts, "dropout", "training");
-  const int training = fl_option_bool(L, opts, "dropout", "training", 1);
+  if (top > 3) fl_lua_fail(L, "dropout", "3 arguments at most, got %d", lua_gettop(L));
+  if (opts) fl_check_options(L, opts, "dropout", "training p");
+  if (top == 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, "dropout", "training must be true or false, got %s",
+      luaL_typename(L, 3));
+  const int training = fl_option_bool(L, opts, "dropout", "training", top == 3 ? lua_toboolean(L, 3) : 1);
   fl_box *x = fl_arg_tensor(L, 1, "dropout", "x");
-  const double p = top >= 2 ? fl_arg_num(L, 2, "dropout", "p") : 0.5;
+  const double p = top >= 2 ? fl_arg_num_or(L, 2, "dropout", "p", 0.5) : fl_option_num(L, opts, "dropout", "p", 0.5);
   if (!(p >= 0 && p <= 1)) fl_lua_fail(L, "dropout", "p = %g, need 0 <= p <= 1", p);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -134,7 +136,7 @@ static int l_dropout(lua_State *L) {
 /* ---- ids -------------------------------------------------------------------------------------------- */
 static int l_embedding(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, "embedding");
+  if (lua_gettop(L) > 2) return fl_core_call(L, b, "embedding");        /* with padding_idx: written in Lua */
   fl_box *ids = fl_arg_tensor(L, 1, "embedding", "ids"), *w = fl_arg_tensor(L, 2,
       "embedding", "weight");
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
@@ -168,7 +170,8 @@ static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "one_hot");
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
-  if (lua_isnoneornil(L, 2)) return one_hot_counted(L);
+  if (lua_isnoneornil(L, 2) || (lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == -1))
+    return one_hot_counted(L);
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot",
@@ -188,9 +191,15 @@ typedef struct entropy_args { fl_box *x, *y,
 
 static void entropy_read(lua_State *L, entropy_args *a) {
   static const char op[] = "cross_entropy";
-  fl_arg_count(L, 3, op);
+  fl_arg_count(L, 4, op);
   a->x = fl_arg_tensor(L, 1, op, "input");
   a->y = fl_arg_tensor(L, 2, op, "target");
+  a->w = NULL;
+  if (box_at(L, 3) != NULL || lua_gettop(L) == 4) {         /* PyTorch's third argument; it stays at 4 */
+    a->w = fl_arg_tensor_or_nil(L, 3, op, "weight");
+    lua_settop(L, 4);
+    lua_insert(L, 3);
+  }
   fl_check_options(L, 3, op, "reduction weight ignore_index label_smoothing");
   a->reduction = 1;
   if (fl_option(L, 3, "reduction") != LUA_TNIL) {
@@ -201,7 +210,7 @@ static void entropy_read(lua_State *L, entropy_args *a) {
         "reduction must be \"mean\", \"sum\" or \"none\", got \"%s\"", r);
   }
   fl_option(L, 3, "weight");
-  a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");       /* the options table keeps it alive */
+  if (a->w == NULL) a->w = fl_arg_tensor_or_nil(L, lua_gettop(L), op, "weight");    /* the options table keeps it alive */
   a->ignore = fl_option_int(L, 3, op, "ignore_index", -100);
   a->smoothing = fl_option_num(L, 3, op, "label_smoothing", 0);
   if (!(a->smoothing >= 0 && a->smoothing <= 1)) fl_lua_fail(L, op,

@@ -252,6 +252,7 @@ typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim, opts; 
 /* x, [axes], [keepdim], [options with 'names' and keepdim]. axis: the one axis, -1 none or several. */
 static void reduce_read(lua_State *L, const char *op, const char *names, reduce_args *a) {
   int top;
+  while (lua_gettop(L) > 1 && lua_isnil(L, -1)) lua_pop(L, 1);
   a->opts = fl_tail_options(L, &top);
   if (top > 3) fl_lua_fail(L, op, "%d arguments at most, got %d", a->opts ? 4 : 3, top);
   a->x = fl_arg_tensor(L, 1, op, "x");
@@ -327,11 +328,25 @@ static int op_mean(lua_State *L) {
   return fl_lua_leave(L, b, m, out, x ? n_mean(x, a.axes, a.keepdim) : NULL);
 }
 
+/* PyTorch's older form: ([axes], unbiased[, keepdim]). Takes 'unbiased' out; the correction it means. */
+static double take_unbiased(lua_State *L) {
+  for (int i = 2; i <= 3 && i <= lua_gettop(L); i++) {
+    if (lua_type(L, i) != LUA_TBOOLEAN) continue;
+    const double correction = lua_toboolean(L, i) ? 1 : 0;
+    lua_remove(L, i);
+    if (i == 2 && lua_type(L, 2) == LUA_TBOOLEAN) lua_pushnil(L), lua_insert(L, 2);
+    return correction;
+  }
+  return 1;
+}
+
 static int var_std(lua_State *L, const char *name, int root) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, name, "keepdim correction", &a);
-  const double correction = fl_option_num(L, a.opts, name, "correction", 1);
+  const double unbiased = take_unbiased(L);
+  reduce_read(L, name, "keepdim correction unbiased", &a);
+  const int by_name = fl_option_bool(L, a.opts, name, "unbiased", unbiased > 0);
+  const double correction = fl_option_num(L, a.opts, name, "correction", by_name ? 1 : 0);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -399,6 +414,58 @@ static int op_copy_(lua_State *L) {
   return leave_written(L, b, m, e);
 }
 
+/* ---- functions written in Lua --------------------------------------------------------------------- */
+static int all_results(lua_State *L, int status, lua_KContext unused) {
+  (void)status;
+  (void)unused;
+  return lua_gettop(L);
+}
+
+/* Upvalues: state, metatable, the function, its name, the most arguments. A C function keeps its
+** caller's frame in a tail call, so that an error names the line; messages find the name here. */
+int fl_lua_checked(lua_State *L) {
+  const int n = lua_gettop(L);
+  const lua_Integer most = lua_tointeger(L, lua_upvalueindex(5));
+  if (n > most) return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)),
+      "%d argument%s at most, got %d", (int)most, most == 1 ? "" : "s", n);
+  lua_pushvalue(L, lua_upvalueindex(3));
+  lua_insert(L, 1);
+  lua_callk(L, n, LUA_MULTRET, 0, all_results);
+  return lua_gettop(L);
+}
+
+/* (f, name, most): f as a public function. For core.lua. */
+static int make_checked(lua_State *L) {
+  lua_settop(L, 3);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_rotate(L, 1, 2);
+  lua_pushcclosure(L, fl_lua_checked, 5);
+  return 1;
+}
+
+/* ---- the table itself ------------------------------------------------------------------------------- */
+/* One table an op: name form kind domain doc tracked. For the walk over all ops and the docs. */
+static int list_ops(lua_State *L) {
+  static const char *const forms[] = { "unary", "binary", "ternary", "reduce", "special" };
+  static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS", "POSITION", "" };
+  lua_createtable(L, FL_OP_COUNT, 0);
+  for (int op = 0; op < FL_OP_COUNT; op++) {
+    const fl_op_info *info = &fl_ops[op];
+    const struct { const char *key, *value; } facts[] = { { "name", info->name }, { "form", forms[info->form] },
+        { "kind", kinds[info->kind] }, { "domain", info->domain }, { "doc", info->doc } };
+    lua_createtable(L, 0, 6);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+      lua_pushstring(L, facts[i].value);
+      lua_setfield(L, -2, facts[i].key);
+    }
+    lua_pushboolean(L, !info->nograd);
+    lua_setfield(L, -2, "tracked");
+    lua_rawseti(L, -2, op + 1);
+  }
+  return 1;
+}
+
 const fl_lua_reg fl_reg_ops[] = {
   { "max", op_max, FL_IN_BOTH }, { "min", op_min, FL_IN_BOTH }, { "mean", op_mean, FL_IN_BOTH },
   { "var", op_var, FL_IN_BOTH }, { "std", op_std, FL_IN_BOTH }, { "logsumexp", op_logsumexp,
@@ -407,7 +474,8 @@ const fl_lua_reg fl_reg_ops[] = {
   { "clamp", op_clamp, FL_IN_BOTH }, { "clip", op_clamp, FL_IN_BOTH }, { "clamp_",
       op_clamp_, FL_IN_METHODS },
   { "fill_", op_fill_, FL_IN_METHODS }, { "zero_", op_zero_, FL_IN_METHODS },
-  { "copy_", op_copy_, FL_IN_METHODS }, { NULL, NULL, 0 }
+  { "copy_", op_copy_, FL_IN_METHODS }, { "checked", make_checked, 0 },
+  { "ops", list_ops, 0 }, { NULL, NULL, 0 }
 };
 
 static const luaL_Reg operators[] = {

@@ -121,6 +121,20 @@ static void here_text(lua_State *L, char buf[96]) {
   }
 }
 
+/* A mistake found inside a function that is written in Lua is that function's: of those between
+** here and the script, the outermost. What was recorded earlier keeps its own name. */
+static void name_outermost(lua_State *L, fl_error *e) {
+  lua_Debug ar;
+  if (e->code != FLAME_BAD_ARGUMENT || !lua_checkstack(L, 4)) return;
+  for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++) {
+    if (!lua_getinfo(L, "Slf", &ar)) return;
+    const int ours = lua_tocfunction(L, -1) == fl_lua_checked && lua_getupvalue(L, -1, 4) != NULL;
+    if (ours && lua_tostring(L, -1) != NULL) snprintf(e->op, sizeof e->op, "%s", lua_tostring(L, -1));
+    lua_pop(L, 1 + ours);
+    if (ar.currentline >= 0 && !is_library(ar.source)) return;
+  }
+}
+
 /* "op: message; hint" without the place. */
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
@@ -156,6 +170,7 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
     snprintf(b->last.message, sizeof b->last.message, "out of memory");
   }
   fl_error_clear(&b->c->err);
+  name_outermost(L, &b->last);
   fl_site_text(b, b->last.site, there);
   if (b->last.code == FLAME_INTERRUPTED) {
     lua_pushfstring(L, "%s%sinterrupted!", here, here[0] ? ": " : "");

@@ -276,6 +276,8 @@ CONVERSION(bfloat16, FLAME_BF16)
 CONVERSION(double, FLAME_F64)
 CONVERSION(long, FLAME_I64)
 CONVERSION(int, FLAME_I32)
+CONVERSION(short, FLAME_I16)
+CONVERSION(char, FLAME_I8)
 CONVERSION(byte, FLAME_U8)
 CONVERSION(bool, FLAME_BOOL)
 
@@ -357,6 +359,7 @@ const fl_lua_reg fl_reg_value[] = {
   { "bfloat16", v_bfloat16, FL_IN_METHODS }, { "double", v_double, FL_IN_METHODS },
   { "long", v_long, FL_IN_METHODS }, { "int", v_int, FL_IN_METHODS }, { "byte", v_byte,
       FL_IN_METHODS },
+  { "short", v_short, FL_IN_METHODS }, { "char", v_char, FL_IN_METHODS },
   { "bool", v_bool, FL_IN_METHODS }, { "cpu", v_cpu, FL_IN_METHODS }, { "cuda", v_cuda,
       FL_IN_METHODS },
   { "free", v_free, FL_IN_METHODS }, { "requires_grad_", requires_grad_, FL_IN_METHODS },

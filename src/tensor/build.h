@@ -38,6 +38,7 @@ fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t
 fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size, fl_scalar first, fl_scalar step);
 /* op: FL_OP_uniform (a = low, b = high), FL_OP_normal (mean, deviation), FL_OP_randint (low, high incl.) */
 fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, const int64_t *size, double a, double b);
+fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size, int64_t low, int64_t high);
 
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
 fl_node *n_copy(fl_node *x);                         /* a fresh node of the same value */

@@ -42,28 +42,46 @@ static int random_dtype_ok(flame_context *c, int op, int dtype) {
   return 0;
 }
 
-fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank,
-                  const int64_t *size, double a, double b) {
+/* The node with its range in scalars 0 and 1, and the counters that it takes. */
+static fl_node *draws(flame_context *c, int op, int dtype, int device, int rank,
+                      const int64_t *size, fl_scalar a, fl_scalar b) {
   const char *name = fl_ops[op].name;
-  const int ints = op == FL_OP_randint;
-  if (!random_dtype_ok(c, op, dtype)) return NULL;
-  if (ints ? !(a <= b) : op == FL_OP_uniform && !(a <= b)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "the range from %g to %g is empty", a, b);
-    return NULL;
-  }
   fl_layout *shape = fl_shape_of(c, rank, size, name);
   if (!shape) return NULL;
-  const int64_t words = shape->numel * (ints || dtype == FLAME_F64 ? 2 : 1);
+  const int twice = op == FL_OP_randint || dtype == FLAME_F64;
+  const int64_t words = shape->numel * (twice ? 2 : 1);
   fl_node *y = fl_node_new(c, op, dtype, device, shape, 0, NULL);
   if (!y) return fl_no_memory(c, name);
-  if (ints) {
-    y->scal[0].i = (int64_t)a;
-    y->scal[1].i = (int64_t)b;
-  } else {
-    y->scal[0].d = a;
-    y->scal[1].d = b;
-  }
+  y->scal[0] = a;
+  y->scal[1] = b;
   y->scal[2].i = (int64_t)fl_rng_take(&c->rng, words);
   y->scal[3].i = (int64_t)c->rng.seed;
   return y;
+}
+
+fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank,
+                  const int64_t *size, double a, double b) {
+  if (op == FL_OP_randint)
+    return n_randint(c, dtype, device, rank, size, (int64_t)a, (int64_t)b);
+  if (!random_dtype_ok(c, op, dtype)) return NULL;
+  if (op == FL_OP_uniform && !(a <= b)) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "uniform", "the range from %g to %g is empty", a, b);
+    return NULL;
+  }
+  return draws(c, op, dtype, device, rank, size, (fl_scalar){ .d = a }, (fl_scalar){ .d = b });
+}
+
+fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
+                   int64_t low, int64_t high) {
+  if (!random_dtype_ok(c, FL_OP_randint, dtype)) return NULL;
+  const int bits = 8 * (int)fl_dtype_size(dtype), u = dtype == FLAME_U8;
+  const int64_t most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - !u)) - 1, least = u ? 0 : -most - 1;
+  if (low > high || low < least || high > most) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "randint", "the range from %lld to %lld is %s %s",
+            (long long)low, (long long)high, low > high ? "empty for" : "not in that of",
+            fl_dtype_name(dtype));
+    return NULL;
+  }
+  return draws(c, FL_OP_randint, dtype, device, rank, size, (fl_scalar){ .i = low },
+               (fl_scalar){ .i = high });
 }

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "tensor/node.h"
 
-enum { FL_CALL_PARAMS = 40, FL_CALL_INPUTS = 24 };
+enum { FL_CALL_PARAMS = 96, FL_CALL_INPUTS = 40, FL_CALL_FAULT = 320 };
 
 #define CALL(name, faults, doc) FL_CALL_##name,
 typedef enum fl_call_kind {
@@ -49,7 +49,7 @@ typedef struct fl_call_run {
   void *in[FL_CALL_INPUTS];
   const fl_scalar *scalar;               /* nscalar of them */
   void *scratch;                         /* as many bytes as the kind's scratch function said, 64-aligned */
-  char *fault;                           /* 200 bytes: a message about values, e.g. "matrix 3 is singular" */
+  char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g. "matrix 3 is singular" */
 } fl_call_run;
 
 typedef struct fl_call_info {

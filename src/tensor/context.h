@@ -12,10 +12,11 @@
 
 typedef struct fl_stats {
   int64_t recorded, plans, hits, replays, launches, compiles, texts, bytes_moved, copies,
-          collections, syncs;
-} fl_stats;            /* texts: kernel texts generated, on either device */
+          collections, syncs, cache_hits, cache_misses;
+} fl_stats;            /* texts: kernel texts generated, on either device; cache_*: cubins found or compiled */
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
+enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };   /* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
 
 enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR, FL_PLANT_ADDRESS,
        FL_PLANT_STALE, FL_PLANT_COUNT };
@@ -74,6 +75,8 @@ typedef struct flame_context {
   uint8_t dead;                  /* a device was lost: err is the first cause, for ever */
   uint8_t evaluating;            /* no recording now: a bug if violated */
   uint8_t anomaly, deterministic;
+  uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
+  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for on the CPU */  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t planted;               /* FL_PLANT_*: a bug that the specs plant and must find */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;

@@ -1,0 +1,173 @@
+/*
+** Places in sorted rows, counts of ids, places of what is not zero. Header-free; compiled for one
+** dtype, with these lines before it: BITS of an element; KIND 0 float, 1 signed, 2 unsigned,
+** 3 truth; HALF 1 for bf16 (f16 is the float of 16 bits otherwise).
+** Counts are integers, so the order of blocks does not show.
+*/
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+#define FN __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+
+#if BITS == 64
+typedef u64 S;
+#elif BITS == 32
+typedef u32 S;
+#elif BITS == 16
+typedef u16 S;
+#else
+typedef u8 S;
+#endif
+
+/* ---- searchsorted: a thread a value ---- */
+
+/* Numbers that compare as the elements do; a NaN is not comparable to anything. */
+#if KIND == 0
+#define SIGN ((u64)1 << (BITS - 1))
+#if BITS == 64
+#define INF 0x7FF0000000000000ull
+#elif BITS == 32
+#define INF 0x7F800000ull
+#elif HALF
+#define INF 0x7F80ull
+#else
+#define INF 0x7C00ull
+#endif
+FN bool is_nan(S b) { return ((u64)b & (SIGN - 1)) > INF; }
+FN long long rank_of(S b) {
+  const long long size = (long long)((u64)b & (SIGN - 1));
+  return (u64)b & SIGN ? -size : size;
+}
+#else
+FN bool is_nan(S) { return false; }
+#if KIND == 1 && BITS == 64
+FN long long rank_of(S b) { return (long long)b; }
+#elif KIND == 1 && BITS == 32
+FN long long rank_of(S b) { return (int)b; }
+#elif KIND == 1 && BITS == 16
+FN long long rank_of(S b) { return (short)b; }
+#elif KIND == 1
+FN long long rank_of(S b) { return (signed char)b; }
+#else
+FN long long rank_of(S b) { return (long long)b; }
+#endif
+#endif
+
+/* table: rows of n, or one; v: rows of m. */
+KERNEL search(const S *table, const S *v, long long *out, long long n, long long m, long long total, int right, int shared) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total; i += gridDim.x * (long long)blockDim.x) {
+    const S *row = table + (shared ? 0 : i / m * n);
+    const bool odd = is_nan(v[i]);
+    const long long key = rank_of(v[i]);
+    long long low = 0, high = n;
+    while (low < high) {
+      const long long mid = low + (high - low) / 2;
+      const long long here = rank_of(row[mid]);
+      if (!odd && !is_nan(row[mid]) && (right ? here > key : here >= key)) high = mid;
+      else low = mid + 1;
+    }
+    out[i] = low + 1;
+  }
+}
+
+/* ---- histogram ---- */
+
+KERNEL histogram_clear(long long *count, long long bins) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < bins; i += gridDim.x * (long long)blockDim.x) count[i] = 0;
+}
+
+/* Up to 4096 bins are counted in shared memory first. Ids out of 1 .. bins are left out. */
+KERNEL histogram_add(const long long *id, u64 *count, long long n, long long bins) {
+  __shared__ u32 h[4096];
+  const bool few = bins <= 4096;
+  for (int b = threadIdx.x; few && b < bins; b += blockDim.x) h[b] = 0;
+  __syncthreads();
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (long long)blockDim.x) {
+    const u64 b = (u64)id[i] - 1;
+    if (b >= (u64)bins) continue;
+    if (few) atomicAdd(&h[b], 1u);
+    else atomicAdd(&count[b], 1ull);
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; few && b < bins; b += blockDim.x)
+    if (h[b]) atomicAdd(&count[b], (u64)h[b]);
+}
+
+/* ---- nonzero: blocks of 256 threads, a chunk each ---- */
+
+FN bool is_set(S b) {
+#if KIND == 0
+  return (S)(b << 1) != 0;
+#else
+  return b != 0;
+#endif
+}
+
+/* Number of the block's threads before this one, and of all, for which v is true. */
+FN u32 rank_in_block(bool v, u32 *words, u32 *all) {
+  const u32 mask = __ballot_sync(~0u, v), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  if (lane == 0) words[warp] = __popc(mask);
+  __syncthreads();
+  u32 sum = 0, whole = 0;
+  for (u32 w = 0; w < 8; w++) {
+    if (w < warp) sum += words[w];
+    whole += words[w];
+  }
+  *all = whole;
+  return sum + __popc(mask & ((1u << lane) - 1));
+}
+
+KERNEL nonzero_count(const S *x, long long *places, long long n, long long chunk) {
+  __shared__ u32 words[8];
+  const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
+  long long sum = 0;
+  for (long long i = first; i < end; i += 256) {
+    u32 all;
+    rank_in_block(i + threadIdx.x < end && is_set(x[i + threadIdx.x]), words, &all);
+    __syncthreads();
+    sum += all;
+  }
+  if (threadIdx.x == 0) places[blockIdx.x] = sum;
+}
+
+/* One warp: sums of the chunks before. */
+KERNEL nonzero_before(long long *places, long long chunks) {
+  const int lane = threadIdx.x;
+  long long sum = 0;
+  for (long long c0 = 0; c0 < chunks; c0 += 32) {
+    const long long v = c0 + lane < chunks ? places[c0 + lane] : 0;
+    long long run = v;
+    for (int d = 1; d < 32; d *= 2) {
+      const long long y = __shfl_up_sync(~0u, run, d);
+      if (lane >= d) run += y;
+    }
+    if (c0 + lane < chunks) places[c0 + lane] = sum + run - v;
+    sum += __shfl_sync(~0u, run, 31);
+  }
+}
+
+struct sides { long long rank, size[8]; };
+
+KERNEL nonzero_write(const S *x, const long long *places, long long *out, long long n, long long chunk,
+                     long long count, const __grid_constant__ sides s) {
+  __shared__ u32 words[8];
+  const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
+  long long base = places[blockIdx.x];
+  for (long long i0 = first; i0 < end; i0 += 256) {
+    const long long i = i0 + threadIdx.x;
+    const bool v = i < end && is_set(x[i]);
+    u32 all;
+    const long long k = base + rank_in_block(v, words, &all);
+    if (v && k < count) {
+      long long rest = i;
+      for (int d = (int)s.rank - 1; d >= 0; d--) {
+        out[k * s.rank + d] = rest % s.size[d] + 1;
+        rest /= s.size[d];
+      }
+    }
+    base += all;
+    __syncthreads();
+  }
+}

@@ -1,0 +1,395 @@
+/*
+** Sorting and selecting rows by radix: positions, 1-based, of the order that a stable sort
+** gives; bit for bit those of src/cpu (sort_keys.h has the same keys). Header-free; compiled
+** for one kind of keys, with these lines before it:
+**   BITS 8, 16, 32 or 64 of an element; KIND 0 float, 1 signed, 2 unsigned, 3 truth; INF the
+**   bits of a float's infinity.
+** Rows of at most 2048 elements: sort_rows, a bitonic network in shared memory over pairs of
+** key and position, which are all different; several short rows share a block.
+** Longer rows: one digit of 8 bits a pass, lowest first. A row is cut into 'chunks' chunks of
+** 'chunk' elements, one a block of 256 threads: sort_count counts digits of each chunk,
+** sort_starts sums them over the chunks before and over all, sort_part moves
+** the elements, a tile at a time, sorted by the digit within the tile so that stores are
+** coalesced. The first pass reads the row itself, the last one writes positions only: with
+** 32-bit keys 12, 20, 20 and 20 bytes an element are moved, besides 4 a pass for counting.
+** Selecting: the k-th key is found digit by digit from the highest (select_count,
+** select_pick); then either its first place is looked up (kth_*), or what is below it and the
+** first of its equals are collected in the order of positions and sorted as short rows.
+** No result depends on the order in which blocks run.
+*/
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+#define FN __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+
+#if BITS == 64
+typedef u64 S;
+typedef u64 K;
+#define ITEMS 8
+#elif BITS == 32
+typedef u32 S;
+typedef u32 K;
+#define ITEMS 16
+#elif BITS == 16
+typedef u16 S;
+typedef u32 K;
+#define ITEMS 16
+#else
+typedef u8 S;
+typedef u32 K;
+#define ITEMS 16
+#endif
+#define SIGN ((K)1 << (BITS - 1))
+#define ALL ((K)(SIGN | (SIGN - 1)))
+#define TILE (256 * ITEMS)
+#define ROW 2048
+
+FN K key_of(S bits, K flip) {
+  const K b = bits;
+#if KIND == 0
+  const K size = b & (SIGN - 1);
+  const K k = size > (K)INF ? ALL : size == 0 ? SIGN : b & SIGN ? ~b & ALL : b | SIGN;
+#elif KIND == 1
+  const K k = b ^ SIGN;
+#elif KIND == 2
+  const K k = b;
+#else
+  const K k = b != 0;
+#endif
+  return k ^ flip;
+}
+
+/* Sum of the values of the threads before this one, of 256; all: the sum of all. Leaves the
+** shared words in use until the next barrier. */
+FN u32 before_of(u32 v, u32 *words, u32 *all) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  u32 run = v;
+  for (int d = 1; d < 32; d *= 2) {
+    const u32 y = __shfl_up_sync(~0u, run, d);
+    if (lane >= d) run += y;
+  }
+  if (lane == 31) words[warp] = run;
+  __syncthreads();
+  u32 sum = 0, whole = 0;
+  for (int w = 0; w < 8; w++) {
+    if (w < warp) sum += words[w];
+    whole += words[w];
+  }
+  *all = whole;
+  return sum + run - v;
+}
+
+/* ---- short rows -------------------------------------------------------------------------- */
+
+/* A block of threads = elements / 2; pad: a power of two >= n, <= elements <= ROW; elements is a
+** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
+** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
+** same, but of a NaN if the row has one. */
+KERNEL sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long long rows, int n, int pad,
+                 int elements, int k, u64 flip, int mode) {
+  __shared__ K key[ROW];
+  __shared__ u32 at[ROW];
+  const int t = threadIdx.x;
+  const long long first = blockIdx.x * (long long)(elements / pad);
+  for (int e = t; e < elements; e += blockDim.x) {
+    const long long r = first + e / pad;
+    const int c = e & (pad - 1);
+    key[e] = ALL;
+    at[e] = ~0u - (u32)(pad - c);                  /* behind all, and different */
+    if (r < rows && c < n) {
+      key[e] = kin ? kin[r * n + c] : key_of(x[r * n + c], (K)flip);
+      at[e] = kin ? pin[r * n + c] : (u32)c;
+    }
+  }
+  for (int size = 2; size <= pad; size *= 2)
+    for (int d = size / 2; d > 0; d /= 2) {
+      __syncthreads();
+      const int i = 2 * t - (t & (d - 1)), j = i + d;
+      const bool up = (i & (pad - 1) & size) == 0;
+      const bool above = key[i] > key[j] || (key[i] == key[j] && at[i] > at[j]);
+      if (above == up) {
+        const K a = key[i];
+        const u32 b = at[i];
+        key[i] = key[j];
+        at[i] = at[j];
+        key[j] = a;
+        at[j] = b;
+      }
+    }
+  __syncthreads();
+  for (int e = t; e < elements; e += blockDim.x) {
+    const long long r = first + e / pad;
+    const int c = e & (pad - 1);
+    if (r >= rows) continue;
+    if (mode == 0) {
+      if (c < k) out[r * k + c] = (long long)at[e] + 1;
+      continue;
+    }
+    const int row = e - c;
+    const K wanted = mode == 2 && key[row + n - 1] == ALL ? ALL : key[row + k - 1];
+    if (c < n && key[e] == wanted && (c == 0 || key[e - 1] != wanted)) out[r] = (long long)at[e] + 1;
+  }
+}
+
+/* ---- long rows ---------------------------------------------------------------------------- */
+
+/* Blocks: rows * chunks of 256. count: [row][digit][chunk]. keys NULL: the first pass. */
+KERNEL sort_count(const S *x, const K *keys, u32 *count, long long n, long long chunk, long long chunks,
+                  int shift, u64 flip) {
+  __shared__ u32 h[256];
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  h[threadIdx.x] = 0;
+  __syncthreads();
+  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
+    const K k = keys ? keys[row * n + i] : key_of(x[row * n + i], (K)flip);
+    atomicAdd(&h[(u32)(k >> shift) & 255], 1u);
+  }
+  __syncthreads();
+  count[(row * 256 + threadIdx.x) * chunks + c] = h[threadIdx.x];
+}
+
+/* Sum of v over the lanes before this one; *all: over the warp. */
+FN u32 before_lane(u32 v, u32 *all) {
+  const int lane = threadIdx.x & 31;
+  u32 run = v;
+  for (int d = 1; d < 32; d *= 2) {
+    const u32 y = __shfl_up_sync(~0u, run, d);
+    if (lane >= d) run += y;
+  }
+  *all = __shfl_sync(~0u, run, 31);
+  return run - v;
+}
+
+/* A warp for a digit of a row, 8 a block: counts become those of the chunks before; total: of
+** all chunks. */
+KERNEL sort_starts(u32 *counts, u32 *total, long long rows, long long chunks) {
+  const long long item = blockIdx.x * 8ll + threadIdx.x / 32;
+  if (item >= rows * 256) return;                  /* whole warps */
+  u32 *count = counts + item * chunks, sum = 0;
+  for (long long c0 = 0; c0 < chunks; c0 += 32) {
+    const long long c = c0 + (threadIdx.x & 31);
+    u32 all;
+    const u32 before = before_lane(c < chunks ? count[c] : 0, &all);
+    if (c < chunks) count[c] = sum + before;
+    sum += all;
+  }
+  if ((threadIdx.x & 31) == 0) total[item] = sum;
+}
+
+/* Each warp ranks its own 32 * ITEMS elements of the tile, 32 at a time, so that ranks follow
+** positions; elements behind the end count as the highest digit, and come last. The last pass
+** has out, the others keys_out and at_out. */
+KERNEL sort_part(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
+                 const u32 *count, const u32 *total, long long n, long long chunk, long long chunks, int shift,
+                 u64 flip) {
+  __shared__ K tile_key[TILE];
+  __shared__ u32 tile_at[TILE];
+  __shared__ u32 ranks[8][256], start[256], base[256], words[8];
+  const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks, from = row * n;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  u32 all;
+  base[t] = count[(row * 256 + t) * chunks + c] + before_of(total[row * 256 + t], words, &all);
+  for (long long tile = c * chunk; tile < end; tile += TILE) {
+    K k[ITEMS];
+    u32 rank[ITEMS];
+    for (int w = 0; w < 8; w++) ranks[w][t] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+      const long long e = tile + warp * (32 * ITEMS) + i * 32 + lane;
+      k[i] = e >= end ? ALL : keys ? keys[from + e] : key_of(x[from + e], (K)flip);
+      const u32 d = e >= end ? 255 : (u32)(k[i] >> shift) & 255;
+      const u32 peers = __match_any_sync(~0u, d), low = peers & ((1u << lane) - 1);
+      const u32 seen = ranks[warp][d];
+      __syncwarp();
+      if (low == 0) ranks[warp][d] = seen + __popc(peers);
+      __syncwarp();
+      rank[i] = (seen + __popc(low)) << 8 | d;
+    }
+    __syncthreads();
+    u32 sum = 0;
+    for (int w = 0; w < 8; w++) {
+      const u32 v = ranks[w][t];
+      ranks[w][t] = sum;
+      sum += v;
+    }
+    start[t] = before_of(sum, words, &all);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+      const long long e = tile + warp * (32 * ITEMS) + i * 32 + lane;
+      const u32 d = rank[i] & 255, p = start[d] + ranks[warp][d] + (rank[i] >> 8);
+      tile_key[p] = k[i];
+      tile_at[p] = at && e < end ? at[from + e] : (u32)e;
+    }
+    __syncthreads();
+    const int m = end - tile < TILE ? (int)(end - tile) : TILE;
+    for (int j = t; j < m; j += 256) {
+      const K key = tile_key[j];
+      const u32 d = (u32)(key >> shift) & 255;
+      const long long to = from + (base[d] + ((u32)j - start[d]));
+      if (out) out[to] = (long long)tile_at[j] + 1;
+      else {
+        keys_out[to] = key;
+        at_out[to] = tile_at[j];
+      }
+    }
+    __syncthreads();
+    base[t] += sum;
+  }
+}
+
+/* The first k of each row of n. */
+KERNEL sort_head(const long long *sorted, long long *out, long long rows, long long n, long long k) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows * k; i += gridDim.x * (long long)blockDim.x)
+    out[i] = sorted[i / k * n + i % k];
+}
+
+/* ---- selecting ------------------------------------------------------------------------------ */
+
+/* A block of 256 a row: nothing is known of the k-th key yet. */
+KERNEL select_start(u32 *hist, u64 *prefix, u64 *need, u64 k) {
+  hist[blockIdx.x * 256ll + threadIdx.x] = 0;
+  if (threadIdx.x > 0) return;
+  prefix[blockIdx.x] = 0;
+  need[blockIdx.x] = k;
+}
+
+/* Blocks: rows * chunks of 256. Counts of the digit at 'shift' of the keys that agree with the
+** prefix above it. */
+KERNEL select_count(const S *x, u32 *hist, const u64 *prefix, long long n, long long chunk, long long chunks,
+                    int shift, u64 flip) {
+  __shared__ u32 h[256];
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  const bool top = shift + 8 >= BITS;
+  const K high = top ? 0 : (K)prefix[row] >> shift >> 8;
+  h[threadIdx.x] = 0;
+  __syncthreads();
+  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
+    const K k = key_of(x[row * n + i], (K)flip) >> shift;
+    if (top || k >> 8 == high) atomicAdd(&h[(u32)k & 255], 1u);
+  }
+  __syncthreads();
+  if (h[threadIdx.x]) atomicAdd(&hist[row * 256 + threadIdx.x], h[threadIdx.x]);
+}
+
+/* A block of 256 a row: the digit in which the k-th lies. Clears the counts. */
+KERNEL select_pick(u32 *hist, u64 *prefix, u64 *need, int shift) {
+  __shared__ u32 words[8];
+  const long long at = blockIdx.x * 256ll + threadIdx.x;
+  const u64 wanted = need[blockIdx.x];
+  u32 all;
+  const u32 v = hist[at], below = before_of(v, words, &all);
+  hist[at] = 0;
+  if (below < wanted && wanted <= (u64)below + v) {
+    prefix[blockIdx.x] |= (u64)threadIdx.x << shift;
+    need[blockIdx.x] = wanted - below;
+  }
+}
+
+/* Blocks: rows * chunks of 256. first and nan: least place of the k-th key and of a NaN; both
+** were set to ~0 (kth_clear). */
+KERNEL kth_clear(u64 *first, u64 *nan, long long rows) {
+  const long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (r >= rows) return;
+  first[r] = ~0ull;
+  nan[r] = ~0ull;
+}
+
+KERNEL kth_find(const S *x, const u64 *prefix, u64 *first, u64 *nan, long long n, long long chunk, long long chunks) {
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  const K wanted = (K)prefix[row];
+  u64 a = ~0ull, b = ~0ull;
+  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
+    const K k = key_of(x[row * n + i], 0);
+    if (k == wanted && a == ~0ull) a = (u64)i;
+    if (k == ALL && b == ~0ull) b = (u64)i;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    const u64 p = __shfl_xor_sync(~0u, a, d), q = __shfl_xor_sync(~0u, b, d);
+    a = p < a ? p : a;
+    b = q < b ? q : b;
+  }
+  if ((threadIdx.x & 31) != 0) return;
+  if (a != ~0ull) atomicMin(&first[row], a);
+  if (b != ~0ull) atomicMin(&nan[row], b);
+}
+
+/* with_nan: elements are floats and a NaN wins. */
+KERNEL kth_write(const u64 *first, const u64 *nan, long long *out, long long rows, int with_nan) {
+  const long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (r < rows) out[r] = (long long)(with_nan && nan[r] != ~0ull ? nan[r] : first[r]) + 1;
+}
+
+/* Blocks: rows * chunks of 256. Keys below the k-th, and equal to it, in each chunk. */
+KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long long n, long long chunk,
+                    long long chunks, u64 flip) {
+  __shared__ u32 words[8];
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  const K wanted = (K)prefix[row];
+  u32 a = 0, b = 0, all_a, all_b;
+  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
+    const K k = key_of(x[row * n + i], (K)flip);
+    a += k < wanted;
+    b += k == wanted;
+  }
+  before_of(a, words, &all_a);
+  __syncthreads();
+  before_of(b, words, &all_b);
+  if (threadIdx.x > 0) return;
+  less[blockIdx.x] = all_a;
+  equal[blockIdx.x] = all_b;
+}
+
+/* A warp a row, 8 a block: sums of the chunks before. */
+KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
+  const long long r = blockIdx.x * 8ll + threadIdx.x / 32;
+  u32 a = 0, b = 0, all_a, all_b;
+  if (r >= rows) return;                           /* whole warps */
+  for (long long c0 = 0; c0 < chunks; c0 += 32) {
+    const long long c = c0 + (threadIdx.x & 31), at = r * chunks + c;
+    const u32 p = before_lane(c < chunks ? less[at] : 0, &all_a);
+    const u32 q = before_lane(c < chunks ? equal[at] : 0, &all_b);
+    if (c < chunks) {
+      less[at] = a + p;
+      equal[at] = b + q;
+    }
+    a += all_a;
+    b += all_b;
+  }
+}
+
+/* Blocks: rows * chunks of 256. Keys below the k-th and the first 'need' of its equals, in the
+** order of their places, to rows of k. */
+KERNEL select_collect(const S *x, const u64 *prefix, const u64 *need, const u32 *less, const u32 *equal,
+                      K *keys, u32 *at, long long n, long long chunk, long long chunks, long long k, u64 flip) {
+  __shared__ u32 words[8];
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  const K wanted = (K)prefix[row];
+  const u32 most = (u32)need[row];
+  u32 a = less[blockIdx.x], b = equal[blockIdx.x];
+  for (long long i0 = c * chunk; i0 < end; i0 += 256) {
+    const long long i = i0 + threadIdx.x;
+    const K key = i < end ? key_of(x[row * n + i], (K)flip) : ALL;
+    const u32 below = i < end && key < wanted, same = i < end && key == wanted;
+    u32 all;
+    const u32 mine = before_of(below | same << 16, words, &all);
+    const u32 p = a + (mine & 0xFFFF), q = b + (mine >> 16);
+    if (below || (same && q < most)) {
+      const long long to = row * k + p + (q < most ? q : most);
+      keys[to] = key;
+      at[to] = (u32)i;
+    }
+    a += all & 0xFFFF;
+    b += all >> 16;
+    __syncthreads();
+  }
+}

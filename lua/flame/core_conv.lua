@@ -1,0 +1,529 @@
+--- Convolutions and pooling. Three calls are the derivatives of one sum of products (see
+-- src/tensor/call_conv.h), so their gradients of any order are again these three; a mean and its
+-- adjoint, and taking and putting by position, are pairs in the same way.
+-- Options follow PyTorch's order or stand in one table at the end; what counts axes is a number
+-- or a list with one an axis.
+local flame, _, internal = ...
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
+
+-- ---- arguments -----------------------------------------------------------------------------------
+--- A table with a name in it, or an empty one: options; else a list.
+local function is_options(t) return type(t) == "table" and #t == 0 end
+
+--- Arguments in the order of 'names', or by name in a table at the end. known: name -> default
+-- (false: none).
+local function arguments(op, names, known, ...)
+  local given, o = table.pack(...), {}
+  for k, v in pairs(known) do o[k] = v end
+  local last = given.n > 0 and given[given.n]
+  if last and is_options(last) then
+    given.n = given.n - 1
+    for k, v in pairs(last) do
+      if known[k] == nil then fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " ")) end
+      o[k] = v
+    end
+  end
+  if given.n > #names then fail(op, "%d options at most after the tensors, got %d", #names, given.n) end
+  for i = 1, given.n do
+    if is_options(given[i]) then fail(op, "the options table comes last") end
+    if given[i] ~= nil then o[names[i]] = given[i] end
+  end
+  return o
+end
+
+--- v as a list of n integers of at least 'least'; a number stands for all.
+local function per_axis(op, name, v, n, least)
+  local list = {}
+  if type(v) == "table" then
+    if #v ~= n and #v ~= 1 then fail(op, "%s has %d numbers, need 1 or %d", name, #v, n) end
+    for i = 1, n do list[i] = internal.need_int(op, name, v[#v == 1 and 1 or i]) end
+  else
+    local i = internal.need_int(op, name, v)
+    for k = 1, n do list[k] = i end
+  end
+  for i = 1, n do
+    if list[i] < least then fail(op, "%s = %d, need at least %d", name, list[i], least) end
+  end
+  return list
+end
+
+local function flag(op, name, v)
+  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, type(v)) end
+  return v
+end
+
+local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
+
+--- The last 'n' of a list, led by 'fill' to three.
+local function three(list, fill)
+  local out, n = {}, #list
+  for i = 1, 3 - n do out[i] = fill end
+  for i = 1, n do out[3 - n + i] = list[i] end
+  return out
+end
+
+local function append(to, list)
+  for i = 1, #list do to[#to + 1] = list[i] end
+  return to
+end
+
+-- ---- convolution: one sum, three derivatives -------------------------------------------------------
+--- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
+local conv, conv_data, conv_weight
+
+local function record(kind, s, a, b, shape)
+  return internal.call(kind, s.what, { a, b }, s.params, shape, a.dtype)
+end
+
+--- What backward needs, tracked as it is, and which of the two gradients anybody asks for.
+local function keep(ctx, a, b, s)
+  do
+    local _ <close> = flame.enable_grad()
+    ctx:save(a, b)
+  end
+  ctx.s, ctx.first, ctx.second = s, a.requires_grad, b.requires_grad
+end
+
+local function make_convs()
+  conv = flame.func { name = "conv",
+    forward = function(ctx, x, w, s)
+      keep(ctx, x, w, s)
+      return record("conv", s, x, w, s.y)
+    end,
+    backward = function(ctx, g)
+      local x, w = ctx:saved()
+      return ctx.first and conv_data(g, w, ctx.s) or nil, ctx.second and conv_weight(g, x, ctx.s) or nil
+    end }
+  conv_data = flame.func { name = "conv_data",
+    forward = function(ctx, g, w, s)
+      keep(ctx, g, w, s)
+      return record("conv_data", s, g, w, s.x)
+    end,
+    backward = function(ctx, h)
+      local g, w = ctx:saved()
+      return ctx.first and conv(h, w, ctx.s) or nil, ctx.second and conv_weight(g, h, ctx.s) or nil
+    end }
+  conv_weight = flame.func { name = "conv_weight",
+    forward = function(ctx, g, x, s)
+      keep(ctx, g, x, s)
+      return record("conv_weight", s, g, x, s.w)
+    end,
+    backward = function(ctx, h)
+      local g, x = ctx:saved()
+      return ctx.first and conv(x, h, ctx.s) or nil, ctx.second and conv_data(g, h, ctx.s) or nil
+    end }
+end
+
+--- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes.
+local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
+  local p = { n, c, o, groups }
+  append(p, three(in_size, 1))
+  append(p, three(k, 1))
+  append(p, three(out, 1))
+  append(p, three(stride, 1))
+  append(p, three(before, 0))
+  return append(p, three(dilation, 1))
+end
+
+--- padding as two lists, before and after. k, dilation, stride: for "same".
+local function paddings(op, v, n, k, dilation, stride)
+  local before, after = {}, {}
+  if v == "valid" then v = 0 end
+  if v == "same" then
+    for i = 1, n do
+      if stride[i] ~= 1 then fail(op, 'padding "same" needs stride 1, got %d', stride[i]) end
+      local all = dilation[i] * (k[i] - 1)
+      before[i], after[i] = all // 2, all - all // 2
+    end
+  elseif type(v) == "string" then
+    fail(op, 'padding must be a number, a list, "same" or "valid", got "%s"', v)
+  elseif type(v) == "table" and type(v[1]) == "table" then
+    if #v ~= n then fail(op, "padding has %d pairs, need %d", #v, n) end
+    for i = 1, n do
+      local pair = per_axis(op, "padding", v[i], 2, 0)
+      before[i], after[i] = pair[1], pair[2]
+    end
+  else
+    before = per_axis(op, "padding", v, n, 0)
+    after = before
+  end
+  return before, after
+end
+
+--- cuDNN pads both sides alike: there the surplus of one side becomes part of x.
+local function even(x, n, before, after)
+  local uneven, pairs_of, less = false, {}, {}
+  for i = 1, n do
+    less[i] = math.min(before[i], after[i])
+    pairs_of[2 * (n - i) + 1], pairs_of[2 * (n - i) + 2] = before[i] - less[i], after[i] - less[i]
+    uneven = uneven or before[i] ~= after[i]
+  end
+  if not uneven then return x, before, after end
+  return x:pad(pairs_of), less, less
+end
+
+local function tail(shape, n) return table.move(shape, #shape - n + 1, #shape, 1, {}) end
+
+--- Tensors of one dtype, float or integer; x with a batch axis; whether it had one.
+local function operands(op, n, x, w, b)
+  need_tensor(op, "x", x)
+  need_tensor(op, "w", w)
+  if b ~= nil then need_tensor(op, "b", b) end
+  if w.ndim ~= n + 2 then fail(op, "w has shape %s, need %d axes", text(w.shape), n + 2) end
+  if x.ndim ~= n + 2 and x.ndim ~= n + 1 then
+    fail(op, "x has shape %s, need %d axes, or %d without a batch", text(x.shape), n + 2, n + 1)
+  end
+  for name, v in pairs { x = x, w = w, b = b } do
+    if v.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
+    if v.device ~= x.device then fail(op, "x is on %s and %s on %s; use %s:to(x.device)", x.device, name, v.device, name) end
+  end
+  if x.dtype ~= w.dtype then
+    local dtype = (flame.zeros(0, { dtype = x.dtype }) + flame.zeros(0, { dtype = w.dtype })).dtype
+    x, w = x:to(dtype), w:to(dtype)
+  end
+  local batched = x.ndim == n + 2
+  return batched and x or x:unsqueeze(1), w, batched
+end
+
+--- y + b along the channels, and without the batch axis where x had none.
+local function finish(op, y, b, channels, n, batched)
+  if b ~= nil then
+    if b.ndim ~= 1 or b.shape[1] ~= channels then
+      fail(op, "b has shape %s, the result has %d channels", text(b.shape), channels)
+    end
+    local along = { 1, channels }
+    for i = 1, n do along[2 + i] = 1 end
+    y = y + b:reshape(along)
+  end
+  return batched and y or y:squeeze(1):clone()
+end
+
+--- b and the options: a table in b's place is the options.
+local function split_bias(op, b, ...)
+  if type(b) == "table" then
+    if select("#", ...) > 0 then fail(op, "b must be a tensor, got table") end
+    return nil, b
+  end
+  return b, ...
+end
+
+local CONV = { "stride", "padding", "dilation", "groups" }
+local function convolution(op, n)
+  def(op, 7, function(x, w, ...)
+    local given = table.pack(split_bias(op, ...))
+    local b = given[1]
+    local o = arguments(op, CONV, { stride = 1, padding = 0, dilation = 1, groups = 1 }, table.unpack(given, 2, given.n))
+    local batched
+    x, w, batched = operands(op, n, x, w, b)
+    local ws, groups = w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
+    local stride, dilation = per_axis(op, "stride", o.stride, n, 1), per_axis(op, "dilation", o.dilation, n, 1)
+    local k = tail(ws, n)
+    local before, after = paddings(op, o.padding, n, k, dilation, stride)
+    if x.device ~= "cpu" then x, before, after = even(x, n, before, after) end
+    local xs = x.shape
+    local size = tail(xs, n)
+    if xs[2] ~= ws[2] * groups then
+      fail(op, "x has %d channels, w %s with groups %d needs %d", xs[2], text(ws), groups, ws[2] * groups)
+    end
+    if ws[1] % groups ~= 0 then fail(op, "w %s has %d outputs, groups %d does not divide them", text(ws), ws[1], groups) end
+    local y = { xs[1], ws[1] }
+    for i = 1, n do
+      local room, span = size[i] + before[i] + after[i], dilation[i] * (k[i] - 1) + 1
+      if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
+      if room < span then
+        fail(op, "axis %d of x has %d elements with padding, the kernel spans %d", i + 2, room, span)
+      end
+      y[2 + i] = (room - span) // stride[i] + 1
+    end
+    if not conv then make_convs() end
+    local s = { what = op, x = xs, w = ws, y = y,
+      params = conv_params(xs[1], xs[2], ws[1], groups, size, k, tail(y, n), stride, before, dilation) }
+    return finish(op, conv(x, w, s), b, ws[1], n, batched)
+  end)
+end
+
+--- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c / groups,
+-- k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+convolution("conv1d", 1)
+--- The same for x (n, c, h, w) and w (o, c / groups, kh, kw).
+convolution("conv2d", 2)
+--- The same with three axes.
+convolution("conv3d", 3)
+
+local TRANSPOSED = { "stride", "padding", "output_padding", "groups", "dilation" }
+local function transposed(op, n)
+  def(op, 8, function(x, w, ...)
+    local given = table.pack(split_bias(op, ...))
+    local b = given[1]
+    local o = arguments(op, TRANSPOSED, { stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1 },
+      table.unpack(given, 2, given.n))
+    local batched
+    x, w, batched = operands(op, n, x, w, b)
+    local xs, ws, groups = x.shape, w.shape, per_axis(op, "groups", o.groups, 1, 1)[1]
+    local stride, dilation = per_axis(op, "stride", o.stride, n, 1), per_axis(op, "dilation", o.dilation, n, 1)
+    local extra, k = per_axis(op, "output_padding", o.output_padding, n, 0), tail(ws, n)
+    if type(o.padding) == "string" then fail(op, 'padding must be a number or a list, got "%s"', o.padding) end
+    local before, after = paddings(op, o.padding, n, k, dilation, stride)
+    if xs[2] ~= ws[1] then fail(op, "x has %d channels, w %s needs %d", xs[2], text(ws), ws[1]) end
+    if ws[1] % groups ~= 0 then fail(op, "x has %d channels, groups %d does not divide them", ws[1], groups) end
+    local y = { xs[1], ws[2] * groups }
+    for i = 1, n do
+      if k[i] < 1 then fail(op, "w has shape %s: the kernel is empty", text(ws)) end
+      if extra[i] >= math.max(stride[i], dilation[i]) then
+        fail(op, "output_padding = %d, need less than stride %d or dilation %d", extra[i], stride[i], dilation[i])
+      end
+      y[2 + i] = (xs[2 + i] - 1) * stride[i] - before[i] - after[i] + dilation[i] * (k[i] - 1) + extra[i] + 1
+      if y[2 + i] < 0 or xs[2 + i] == 0 then
+        fail(op, "axis %d of x has %d elements: the result would have %d", i + 2, xs[2 + i], y[2 + i])
+      end
+    end
+    if not conv then make_convs() end
+    local s = { what = op, x = y, w = ws, y = xs,
+      params = conv_params(xs[1], y[2], ws[1], groups, tail(y, n), k, tail(xs, n), stride, before, dilation) }
+    return finish(op, conv_data(x, w, s), b, y[2], n, batched)
+  end)
+end
+
+--- (x, w[, b, {stride = 1, padding = 0, output_padding = 0, groups = 1, dilation = 1}]): the gradient of a
+-- convolution by its input, as an op; w (c, o / groups, k).
+transposed("conv_transpose1d", 1)
+transposed("conv_transpose2d", 2)
+transposed("conv_transpose3d", 3)
+
+-- ---- pooling ------------------------------------------------------------------------------------------
+--- s: what, params, x, y (shapes of all planes), dtype.
+local max_pool, pool_take, pool_put, avg_pool, avg_pool_back
+
+local function make_pools()
+  pool_put = flame.func { name = "pool_put",
+    forward = function(ctx, g, at, s)
+      ctx:save(at)
+      ctx.s = s
+      return internal.call("pool_put", s.what, { g, at }, s.params, s.x, g.dtype)
+    end,
+    backward = function(ctx, h) return pool_take(h, ctx:saved(), ctx.s) end }
+  pool_take = flame.func { name = "pool_take",
+    forward = function(ctx, x, at, s)
+      ctx:save(at)
+      ctx.s = s
+      return internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype)
+    end,
+    backward = function(ctx, g) return pool_put(g, ctx:saved(), ctx.s) end }
+  max_pool = flame.func { name = "max_pool",
+    forward = function(ctx, x, s)
+      ctx:save(x)
+      ctx.s = s
+      return internal.call("max_pool", s.what, { x }, s.params, s.y, x.dtype)
+    end,
+    backward = function(ctx, g)
+      local s = ctx.s
+      return pool_put(g, internal.call("max_pool_at", s.what, { ctx:saved() }, s.params, s.y, "i64"), s)
+    end }
+  avg_pool = flame.func { name = "avg_pool",
+    forward = function(ctx, x, s)
+      ctx.s = s
+      return internal.call("avg_pool", s.what, { x }, s.params, s.y, x.dtype)
+    end,
+    backward = function(ctx, g) return avg_pool_back(g, ctx.s) end }
+  avg_pool_back = flame.func { name = "avg_pool_back",
+    forward = function(ctx, g, s)
+      ctx.s = s
+      return internal.call("avg_pool_back", s.what, { g }, s.params, s.x, g.dtype)
+    end,
+    backward = function(ctx, h) return avg_pool(h, ctx.s) end }
+end
+
+--- The planes of x (n, c, sizes) or (c, sizes): their number, sizes, and the leading axes.
+local function planes_of(op, n, x)
+  need_tensor(op, "x", x)
+  if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
+    fail(op, "x has shape %s, need %d axes, or %d without a batch", text(x.shape), n + 2, n + 1)
+  end
+  if x.dtype == "bool" then fail(op, "x is bool, need numbers") end
+  local shape, lead, planes = x.shape, {}, 1
+  for i = 1, #shape - n do
+    lead[i] = shape[i]
+    planes = planes * shape[i]
+  end
+  for i = #lead == 1 and 1 or 2, #shape do
+    if shape[i] == 0 then fail(op, "x has shape %s: only the batch may be empty", text(shape)) end
+  end
+  return planes, tail(shape, n), lead
+end
+
+local function pool_params(planes, size, k, out, stride, pad, dilation, adaptive, include_pad, divisor)
+  local p = append({ planes }, three(size, 1))
+  append(p, three(k, 1))
+  append(p, three(out, 1))
+  append(p, three(stride, 1))
+  append(p, three(pad, 0))
+  append(p, three(dilation, 1))
+  return append(p, { adaptive and 1 or 0, include_pad and 1 or 0, divisor or 0 })
+end
+
+--- Kernel, stride and padding of a window, and the sizes of the result.
+local function windows(op, n, size, o)
+  if not o.kernel_size then fail(op, "kernel_size is missing") end
+  local k = per_axis(op, "kernel_size", o.kernel_size, n, 1)
+  local stride = o.stride and per_axis(op, "stride", o.stride, n, 1) or k
+  local pad, dilation = per_axis(op, "padding", o.padding, n, 0), per_axis(op, "dilation", o.dilation or 1, n, 1)
+  local out, ceil = {}, flag(op, "ceil_mode", o.ceil_mode)
+  for i = 1, n do
+    local span = dilation[i] * (k[i] - 1) + 1
+    if pad[i] > (o.dilation and span or k[i]) // 2 then
+      fail(op, "padding = %d, need at most half of the kernel, which spans %d", pad[i], span)
+    end
+    local room = size[i] + 2 * pad[i] - span
+    out[i] = (room + (ceil and stride[i] - 1 or 0)) // stride[i] + 1
+    if ceil and (out[i] - 1) * stride[i] >= size[i] + pad[i] then out[i] = out[i] - 1 end
+    if out[i] < 1 then fail(op, "the kernel spans %d, axis %d from the end has %d elements with padding", span,
+      n - i + 1, size[i] + 2 * pad[i]) end
+  end
+  return k, stride, pad, dilation, out
+end
+
+local function with(lead, sizes)
+  return append(table.move(lead, 1, #lead, 1, {}), sizes)
+end
+
+--- Values, and positions in their planes if asked for.
+local function largest(x, s, positions)
+  if not max_pool then make_pools() end
+  if not positions then return max_pool(x, s) end
+  local at = internal.call("max_pool_at", s.what, { x:detach() }, s.params, s.y, "i64")
+  return pool_take(x, at, s), at
+end
+
+local MAX = { "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices" }
+local AVG = { "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override" }
+local function need_float(op, x)
+  if not float[x.dtype] then fail(op, "x is %s, need a float", x.dtype) end
+end
+
+local function pools(n)
+  local suffix = n .. "d"
+  local max_name, avg_name = "max_pool" .. suffix, "avg_pool" .. suffix
+  def(max_name, 7, function(x, ...)
+    local planes, size, lead = planes_of(max_name, n, x)
+    local o = arguments(max_name, MAX, { kernel_size = false, stride = false, padding = 0, dilation = 1, ceil_mode = false,
+      return_indices = false }, ...)
+    local k, stride, pad, dilation, out = windows(max_name, n, size, o)
+    local s = { what = max_name, x = x.shape, y = with(lead, out), params = pool_params(planes, size, k, out, stride, pad, dilation) }
+    return largest(x, s, flag(max_name, "return_indices", o.return_indices))
+  end)
+  def(avg_name, 7, function(x, ...)
+    local planes, size, lead = planes_of(avg_name, n, x)
+    need_float(avg_name, x)
+    local o = arguments(avg_name, AVG, { kernel_size = false, stride = false, padding = 0, ceil_mode = false,
+      count_include_pad = true, divisor_override = false }, ...)
+    local k, stride, pad, dilation, out = windows(avg_name, n, size, o)
+    local divisor = o.divisor_override and internal.need_int(avg_name, "divisor_override", o.divisor_override) or nil
+    if divisor == 0 then fail(avg_name, "divisor_override is 0") end
+    if not avg_pool then make_pools() end
+    local s = { what = avg_name, x = x.shape, y = with(lead, out), params = pool_params(planes, size, k, out, stride, pad,
+      dilation, false, flag(avg_name, "count_include_pad", o.count_include_pad), divisor) }
+    return avg_pool(x, s)
+  end)
+end
+--- (x, kernel_size[, stride, padding, dilation, ceil_mode, return_indices]) of x (n, c, …) or (c, …);
+-- stride is kernel_size where it is left out. Positions count the plane's elements from 1.
+-- avg_poolNd (x, kernel_size[, stride, padding, ceil_mode, count_include_pad, divisor_override]).
+for n = 1, 3 do pools(n) end
+
+--- Sizes of an adaptive result; false keeps the axis' own.
+local function adaptive_sizes(op, n, size, v)
+  local out = {}
+  if type(v) == "table" and #v ~= n and #v ~= 1 then fail(op, "output_size has %d numbers, need 1 or %d", #v, n) end
+  for i = 1, n do
+    local one = v
+    if type(v) == "table" then one = v[#v == 1 and 1 or i] end
+    out[i] = one and internal.need_int(op, "output_size", one) or size[i]
+    if out[i] < 0 then fail(op, "output_size = %d, need at least 0", out[i]) end
+  end
+  return out
+end
+
+local function adaptive(n)
+  local max_name, avg_name = "adaptive_max_pool" .. n .. "d", "adaptive_avg_pool" .. n .. "d"
+  local function prepare(op, x, output_size)
+    local planes, size, lead = planes_of(op, n, x)
+    local out, one = adaptive_sizes(op, n, size, output_size), {}
+    for i = 1, n do one[i] = 1 end
+    local zero = { 0, 0, 0 }
+    if not max_pool then make_pools() end
+    return { what = op, x = x.shape, y = with(lead, out),
+      params = pool_params(planes, size, one, out, one, table.move(zero, 1, n, 1, {}), one, true) }
+  end
+  def(max_name, 3, function(x, ...)
+    local o = arguments(max_name, { "output_size", "return_indices" }, { output_size = false, return_indices = false }, ...)
+    local s = prepare(max_name, x, o.output_size)
+    return largest(x, s, flag(max_name, "return_indices", o.return_indices))
+  end)
+  def(avg_name, 2, function(x, ...)
+    local o = arguments(avg_name, { "output_size" }, { output_size = false }, ...)
+    local s = prepare(avg_name, x, o.output_size)
+    need_float(avg_name, x)
+    return avg_pool(x, s)
+  end)
+end
+--- (x, output_size[, return_indices]): windows from floor(i in / out) to ceil((i + 1) in / out).
+for n = 1, 3 do adaptive(n) end
+
+--- (sum of x^p over the window)^(1/p), as PyTorch has it.
+local function lp_pool(n)
+  local name, avg = "lp_pool" .. n .. "d", "avg_pool" .. n .. "d"
+  def(name, 5, function(x, p, ...)
+    need_tensor(name, "x", x)
+    if type(p) ~= "number" or p == 0 then fail(name, "norm_type must be a number other than 0, got %s", tostring(p)) end
+    local o = arguments(name, { "kernel_size", "stride", "ceil_mode" }, { kernel_size = false, stride = false, ceil_mode = false }, ...)
+    if not o.kernel_size then fail(name, "kernel_size is missing") end
+    local k, count = per_axis(name, "kernel_size", o.kernel_size, n, 1), 1
+    for i = 1, n do count = count * k[i] end
+    local mean = flame[avg](x:pow(p), k, o.stride or nil, 0, o.ceil_mode)
+    return (mean:sign() * mean:abs():relu() * count):pow(1 / p)
+  end)
+end
+lp_pool(1)
+lp_pool(2)
+
+--- (x, indices, kernel_size[, stride, padding, output_size]): values back to the positions that max_pool gave.
+local function unpool(n)
+  local name = "max_unpool" .. n .. "d"
+  def(name, 6, function(x, at, ...)
+    local _, size, lead = planes_of(name, n, x)
+    need_tensor(name, "indices", at)
+    local o = arguments(name, { "kernel_size", "stride", "padding", "output_size" }, { kernel_size = false, stride = false,
+      padding = 0, output_size = false }, ...)
+    if not o.kernel_size then fail(name, "kernel_size is missing") end
+    if text(at.shape) ~= text(x.shape) then fail(name, "x has shape %s, indices %s", text(x.shape), text(at.shape)) end
+    local k = per_axis(name, "kernel_size", o.kernel_size, n, 1)
+    local stride, pad = per_axis(name, "stride", o.stride or k, n, 1), per_axis(name, "padding", o.padding, n, 0)
+    local out, volume, count = {}, 1, 1
+    local given = o.output_size and tail(o.output_size, n)
+    for i = 1, n do
+      out[i] = given and given[i] or (size[i] - 1) * stride[i] - 2 * pad[i] + k[i]
+      volume, count = volume * out[i], count * size[i]
+    end
+    local flat = with(lead, { volume })
+    local y = flame.zeros(flat, { dtype = x.dtype, device = x.device })
+    return y:scatter(#flat, at:reshape(with(lead, { count })), x:reshape(with(lead, { count }))):reshape(with(lead, out)):clone()
+  end)
+end
+for n = 1, 3 do unpool(n) end
+
+--- x / (k + alpha * mean of x^2 over 'size' channels)^beta.
+def("local_response_norm", 5, function(x, ...)
+  local op = "local_response_norm"
+  need_tensor(op, "x", x)
+  local o = arguments(op, { "size", "alpha", "beta", "k" }, { size = false, alpha = 1e-4, beta = 0.75, k = 1 }, ...)
+  if not o.size then fail(op, "size is missing") end
+  if x.ndim < 3 then fail(op, "x has shape %s, need at least 3 axes", text(x.shape)) end
+  local n, shape = per_axis(op, "size", o.size, 1, 1)[1], x.shape
+  local square = (x * x):reshape(shape[1], 1, shape[2], -1)
+  square = square:pad({ 0, 0, n // 2, (n - 1) // 2 })
+  local mean = flame.avg_pool2d(square, { n, 1 }, 1):reshape(shape)
+  return x / (mean * o.alpha + o.k):pow(o.beta)
+end)
+
+internal.conv_arguments, internal.conv_per_axis = arguments, per_axis

@@ -1,0 +1,264 @@
+--- Fourier transforms. A complex tensor has a trailing axis of 2, real and imaginary part; 'dim'
+-- counts the axes before it, so -1 is the last axis of numbers. fft, ifft and their kin take
+-- complex tensors, rfft a real one (and gives a complex one), irfft the reverse. Sizes, defaults
+-- and norm ("backward", "ortho", "forward") are those of torch.fft. f32 and f64; integers and
+-- bool count as f32.
+-- A transform is linear: its gradient is another one.
+local flame, _, internal = ...
+local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local options, def = internal.options, internal.def
+
+-- ---- arguments -------------------------------------------------------------------------------
+local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
+local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
+
+--- Positional arguments by names, then a table of options; a list of integers is a value.
+local function arguments(op, names, known, ...)
+  local list, o = table.pack(...), nil
+  for i = 1, list.n do
+    if is_options(list[i]) then
+      if i < list.n then fail(op, "the options table comes last") end
+      o, list[i] = list[i], nil
+    end
+  end
+  o = options(op, o, known)
+  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
+  return o
+end
+
+local function need_signal(op, x, complex)
+  need_tensor(op, "x", x)
+  if x.dtype == "f16" or x.dtype == "bf16" then fail(op, "x is %s, need f32 or f64", x.dtype) end
+  if not x:is_floating_point() then x = x:float() end
+  if complex and (x.ndim < 2 or x.shape[x.ndim] ~= 2) then
+    fail(op, "x has shape %s, need complex numbers: at least two axes, the last with 2 elements, real and"
+      .. " imaginary part (real data: rfft, or stack with zeros)", shape_text(x))
+  end
+  if not complex and x.ndim < 1 then fail(op, "x is 0-d, need at least one axis") end
+  return x, complex and x.ndim - 1 or x.ndim
+end
+
+local function axis_of(op, d, rank)
+  d = need_int(op, "dim", d)
+  if d == 0 or d > rank or d < -rank then
+    fail(op, "dim %d is out of range, there %s %d %s of numbers", d, rank == 1 and "is" or "are", rank,
+      rank == 1 and "axis" or "axes")
+  end
+  return d > 0 and d or d + rank + 1
+end
+
+local forward_norms = { backward = 0, forward = 1, ortho = 2 }
+local inverse_norms = { backward = 1, forward = 0, ortho = 2 }
+local function norm_of(op, name, inverse)
+  local code = (inverse and inverse_norms or forward_norms)[name or "backward"]
+  return code or fail(op, 'norm must be "backward", "ortho" or "forward", got %s', tostring(name))
+end
+
+local function length_of(op, n, default)
+  n = n and need_int(op, "n", n) or default
+  if n < 1 then fail(op, "n = %d, need at least 1", n) end
+  return n
+end
+
+-- ---- one axis ----------------------------------------------------------------------------------
+-- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =}.
+local COMPLEX, TO_HALF, FROM_HALF = 0, 1, 2
+
+local function run(x, t)
+  local shape, outer, inner = x.shape, 1, 1
+  if t.mode ~= TO_HALF then table.remove(shape) end
+  for d = 1, t.dim - 1 do outer = outer * shape[d] end
+  for d = t.dim + 1, #shape do inner = inner * shape[d] end
+  local size = shape[t.dim]
+  shape[t.dim] = t.size
+  if t.mode ~= FROM_HALF then shape[#shape + 1] = 2 end
+  return internal.call("fft", t.op, { x }, { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm }, shape, x.dtype)
+end
+
+--- x times, along axis d (its last but one is 'rank'), 1 at the ends of a half spectrum and f between.
+local function weighted(x, d, n, f)
+  local size, along = x.shape[d], {}
+  local k = flame.arange(0, size - 1, { dtype = x.dtype, device = x.device })
+  for i = 1, x.ndim do along[i] = i == d and size or 1 end
+  return x * flame.where(k:eq(0):logical_or(k:eq(n / 2)), 1, f):to(x.dtype):reshape(along)
+end
+
+local transform
+--- The adjoint of t for an input of 'size' along its axis, applied to g.
+local function adjoint(g, t, size)
+  local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX, inverse = 1 - t.inverse, norm = t.norm }
+  if t.mode == COMPLEX then return transform(g, back) end
+  back.mode = t.mode == TO_HALF and FROM_HALF or TO_HALF
+  if t.mode == TO_HALF then return transform(weighted(g, t.dim, t.n, 0.5), back) end
+  return weighted(transform(g, back), t.dim, t.n, 2)
+end
+
+function transform(x, t)
+  if not x.requires_grad then return run(x, t) end
+  internal.fft_func = internal.fft_func or flame.func {
+    name = "fft",
+    forward = function(ctx, y, how)
+      ctx.how, ctx.size = how, y.shape[how.dim]
+      return run(y, how)
+    end,
+    backward = function(ctx, g) return adjoint(g, ctx.how, ctx.size) end,
+  }
+  return internal.fft_func(x, t)
+end
+
+local function along(op, x, n, d, norm, inverse)
+  local y, rank = need_signal(op, x, true)
+  d = axis_of(op, d, rank)
+  n = length_of(op, n, y.shape[d])
+  return transform(y, { op = op, dim = d, n = n, size = n, mode = COMPLEX, inverse = inverse and 1 or 0,
+    norm = norm_of(op, norm, inverse) })
+end
+local function to_half(op, x, n, d, norm)
+  local y, rank = need_signal(op, x, false)
+  d = axis_of(op, d, rank)
+  n = length_of(op, n, y.shape[d])
+  return transform(y, { op = op, dim = d, n = n, size = n // 2 + 1, mode = TO_HALF, inverse = 0, norm = norm_of(op, norm) })
+end
+local function from_half(op, x, n, d, norm)
+  local y, rank = need_signal(op, x, true)
+  d = axis_of(op, d, rank)
+  n = length_of(op, n, 2 * (y.shape[d] - 1))
+  return transform(y, { op = op, dim = d, n = n, size = n, mode = FROM_HALF, inverse = 1, norm = norm_of(op, norm, true) })
+end
+
+--- Define op(x[, n, dim, norm]).
+local function one_axis(op, f)
+  def(op, 5, function(x, ...)
+    local o = arguments(op, { "n", "dim", "norm" }, { n = false, dim = -1, norm = "backward" }, ...)
+    return f(op, x, o.n, o.dim, o.norm)
+  end)
+end
+--- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
+one_axis("fft", function(op, x, n, d, norm) return along(op, x, n, d, norm, false) end)
+one_axis("ifft", function(op, x, n, d, norm) return along(op, x, n, d, norm, true) end)
+--- The first n // 2 + 1 complex elements of the transform of a real tensor.
+one_axis("rfft", to_half)
+--- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
+one_axis("irfft", from_half)
+
+-- ---- several axes --------------------------------------------------------------------------------
+--- Lengths (or nil) and axes, as torch has it: without dim the last of as many axes as s has, or all.
+local function several(op, s, dims, rank)
+  if type(dims) == "number" then dims = { dims } end
+  if type(s) == "number" then s = { s } end
+  local axes, seen = {}, {}
+  if dims then
+    for i, d in ipairs(dims) do axes[i] = axis_of(op, d, rank) end
+  else
+    local n = s and #s or rank
+    if n > rank then fail(op, "s has %d lengths, there are %d axes of numbers", n, rank) end
+    for i = 1, n do axes[i] = rank - n + i end
+  end
+  if s and #s ~= #axes then fail(op, "s has %d lengths for %d axes", #s, #axes) end
+  for _, d in ipairs(axes) do
+    if seen[d] then fail(op, "dim names axis %d twice", d) end
+    seen[d] = true
+  end
+  local lengths = {}
+  for i = 1, #axes do lengths[i] = s and s[i] ~= -1 and s[i] or false end
+  return lengths, axes
+end
+
+local function over(op, x, lengths, axes, first, last, norm, inverse)
+  for i = first, last do x = along(op, x, lengths[i], axes[i], norm, inverse) end
+  return x
+end
+
+local kinds = {}
+function kinds.fft(op, x, s, dims, norm)
+  local y, rank = need_signal(op, x, true)
+  local lengths, axes = several(op, s, dims, rank)
+  return over(op, y, lengths, axes, 1, #axes, norm, false)
+end
+function kinds.ifft(op, x, s, dims, norm)
+  local y, rank = need_signal(op, x, true)
+  local lengths, axes = several(op, s, dims, rank)
+  return over(op, y, lengths, axes, 1, #axes, norm, true)
+end
+function kinds.rfft(op, x, s, dims, norm)
+  local y, rank = need_signal(op, x, false)
+  local lengths, axes = several(op, s, dims, rank)
+  local k = #axes
+  if k == 0 then fail(op, "there must be at least one axis to transform") end
+  return over(op, to_half(op, y, lengths[k], axes[k], norm), lengths, axes, 1, k - 1, norm, false)
+end
+function kinds.irfft(op, x, s, dims, norm)
+  local y, rank = need_signal(op, x, true)
+  local lengths, axes = several(op, s, dims, rank)
+  local k = #axes
+  if k == 0 then fail(op, "there must be at least one axis to transform") end
+  return from_half(op, over(op, y, lengths, axes, 1, k - 1, norm, true), lengths[k], axes[k], norm)
+end
+
+for name, f in pairs(kinds) do
+  --- op(x[, s, dim, norm]): over all axes, or those in dim.
+  def(name .. "n", 5, function(x, ...)
+    local o = arguments(name .. "n", { "s", "dim", "norm" }, { s = false, dim = false, norm = "backward" }, ...)
+    return f(name .. "n", x, o.s, o.dim, o.norm)
+  end)
+  --- op(x[, s, dim, norm]): over the last two axes.
+  def(name .. "2", 5, function(x, ...)
+    local o = arguments(name .. "2", { "s", "dim", "norm" }, { s = false, dim = { -2, -1 }, norm = "backward" }, ...)
+    return f(name .. "2", x, o.s, o.dim, o.norm)
+  end)
+end
+
+-- ---- order and frequencies -------------------------------------------------------------------------
+--- Without dim: all axes, but for that of the parts where the last of several has 2 elements
+--- ({complex = true | false} says which).
+local function shifted(op, x, sign, ...)
+  need_tensor(op, "x", x)
+  local o = arguments(op, { "dim" }, { dim = false, complex = x.ndim > 1 and x.shape[x.ndim] == 2 }, ...)
+  local rank, amounts, axes = o.complex and not o.dim and x.ndim - 1 or x.ndim, {}, {}
+  local dims = type(o.dim) == "number" and { o.dim } or o.dim
+  if not dims then
+    dims = {}
+    for d = 1, rank do dims[d] = d end
+  end
+  for i, d in ipairs(dims) do
+    axes[i] = axis_of(op, d, rank)
+    local n = x.shape[axes[i]]
+    amounts[i] = sign > 0 and n // 2 or -(n // 2)
+  end
+  return x:roll(amounts, axes)
+end
+--- The zero frequency to the middle: op(x[, dim]).
+def("fftshift", 2, function(x, ...) return shifted("fftshift", x, 1, ...) end)
+def("ifftshift", 2, function(x, ...) return shifted("ifftshift", x, -1, ...) end)
+
+local function frequencies(op, n, last, ...)
+  n = need_int(op, "n", n)
+  local o = arguments(op, { "d" }, { d = 1.0, dtype = "f32", device = flame.default_device() }, ...)
+  if n < 1 then fail(op, "n = %d, need at least 1", n) end
+  local first = n // 2 - (1 - n % 2)                       -- the largest positive one
+  local how = { dtype = o.dtype, device = o.device }
+  local k = last and flame.arange(0, n // 2, how) or n == 1 and flame.zeros({ 1 }, how)
+    or flame.cat({ flame.arange(0, first, how), flame.arange(-(n // 2), -1, how) })
+  return k * (1 / (n * o.d))
+end
+--- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
+def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) end, "module")
+def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
+
+-- ---- windows ---------------------------------------------------------------------------------------
+--- Define op(n[, periodic = true, {dtype =, device =}]) as a sum of cosines.
+local function window(op, a, b, c)
+  def(op, 3, function(n, ...)
+    n = need_int(op, "n", n)
+    local o = arguments(op, { "periodic" }, { periodic = true, dtype = "f32", device = flame.default_device() }, ...)
+    if n < 0 then fail(op, "n = %d, need at least 0", n) end
+    local how = { dtype = "f64", device = o.device }
+    if n <= 1 then return flame.ones({ n }, how):to(o.dtype) end
+    local phase = flame.arange(0, n - 1, how) * (2 * math.pi / (o.periodic and n or n - 1))
+    local y = (c and c * (2 * phase):cos() or 0) - b * phase:cos() + a
+    return y:to(o.dtype)
+  end, "module")
+end
+window("hann_window", 0.5, 0.5)
+window("hamming_window", 0.54, 0.46)
+window("blackman_window", 0.42, 0.5, 0.08)

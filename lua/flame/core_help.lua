@@ -1,0 +1,94 @@
+--- help: what there is to know about a function in a few lines. It reads the editor stub
+-- (lua/meta/flame.lua, embedded; made from the sources by tools/docs), so prompt, editor and
+-- docs/ops.md say the same.
+local flame, methods, internal = ...
+local fail = internal.failf
+
+--- name -> text of its block in the stub: comment lines, then "function …".
+local blocks
+local function load_blocks()
+  blocks = {}
+  local text, comment = internal.embedded("meta.flame") or "", {}
+  for line in text:gmatch("[^\n]*") do
+    local name, params = line:match("^function ([%w_%.:]+)%((.-)%) end$")
+    local alias, of = line:match("^Tensor%.([%w_]+) = (%w+%.[%w_]+)$")
+    if name then
+      blocks[name] = { params = params, comment = comment }
+      comment = {}
+    elseif alias then
+      blocks["Tensor:" .. alias] = blocks["Tensor:" .. alias] or { of = of, comment = {} }
+      comment = {}
+    elseif line:match("^%-%-%-") and not line:match("^%-%-%-@class") and not line:match("^%-%-%-@field") then
+      comment[#comment + 1] = line
+    else
+      comment = {}
+    end
+  end
+end
+
+--- The name under which a function, class or word stands in the stub.
+local function find(what)
+  local places = { "flame.", "Tensor:", "Module:", "" }
+  if type(what) == "string" then
+    for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
+    for _, module in ipairs { "nn.", "optim.", "data." } do if blocks[module .. what] then return module .. what end end
+    return nil
+  end
+  local found
+  local function look(t, prefix)
+    for name, v in next, t do
+      if v == what and type(name) == "string" and blocks[prefix .. name] and (not found or #name < #found - #prefix) then
+        found = prefix .. name
+      end
+      if prefix == "flame." and type(v) == "table" and name ~= "internal" and type(name) == "string" then
+        for key, inner in next, v do if inner == what then found = found or prefix .. name .. "." .. key end end
+      end
+    end
+  end
+  look(flame, "flame.")
+  look(methods, "Tensor:")
+  for _, module in ipairs { "nn", "optim", "data" } do
+    local loaded = package.loaded["flame." .. module]
+    if loaded then look(loaded, module .. ".") end
+  end
+  return found
+end
+
+local function text_of(name)
+  local block = blocks[name]
+  if block.of then
+    local base = block.of:gsub("^Tensor%.", "Tensor:")
+    local inner = blocks[base]
+    return (name:find("_$") and "x becomes the result of\n" or "") .. (inner and text_of(base) or base)
+  end
+  local out, types, results, optional = {}, {}, {}, {}
+  for _, line in ipairs(block.comment) do
+    local param, rest = line:match("^%-%-%-@param ([%w_%.]+%??)%s*(.*)$")
+    local result = line:match("^%-%-%-@return (.*)$")
+    if param then
+      types[#types + 1] = ("  %-10s %s"):format((param:gsub("%?$", "")), rest)
+      optional[param:gsub("%?$", "")] = param:find("%?$") and true or false
+    elseif result then results[#results + 1] = result
+    else out[#out + 1] = "  " .. line:gsub("^%-%-%-%s?", "") end
+  end
+  local params = {}
+  for word in block.params:gmatch("[^,%s]+") do params[#params + 1] = optional[word] and "[" .. word .. "]" or word end
+  local call = name:gsub("^Tensor:", "x:") .. "(" .. table.concat(params, ", ") .. ")"
+  if #results > 0 then call = call .. " -> " .. table.concat(results, ", ") end
+  return table.concat({ call, table.concat(out, "\n"), table.concat(types, "\n") }, "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
+end
+
+--- Prints the signature of a function and what it does: help(flame.topk), help("topk"), help(x.topk).
+---@param what? function|table|string  a function, a class, or a name; nothing: how to ask
+---@return nil
+internal.def("help", 1, function(what)
+  if what == nil then
+    print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')
+    return
+  end
+  if not blocks then load_blocks() end
+  local name = find(what)
+  if not name and type(what) == "string" then fail("help", "nothing is named '%s'", what) end
+  if not name then fail("help", "there is no text on this %s", type(what)) end
+  print((text_of(name)))
+end, "module")

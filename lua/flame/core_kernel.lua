@@ -1,0 +1,765 @@
+--- User kernels: flame.kernel, k:with, gradients of calls. Parsing, checking and launching are C
+-- (internal.kernel_*); here is what a call needs beside its launch.
+--
+-- A derivative of a kernel is a kernel again, so gradients have gradients: a "program" below is
+-- a kernel with the meaning of its parameters, as given or derived; vjp and jvp take programs and
+-- give tracked results. The gradient of a vjp is taken through the jvp (for u fixed,
+-- d<u, J'g> = d<g, Ju>), so a generated adjoint is never derived itself.
+local flame, _, internal = ...
+local fail, def, options = internal.failf, internal.def, internal.options
+local is_tensor = flame.is_tensor
+local INPUT, OUTPUT, FRESH = 1, 2, 4
+
+-- ---- programs ----------------------------------------------------------------------------------
+--- The program of a kernel as given. params[i]: role in | inout | out | scalar | struct, dtype.
+local function program_of(k)
+  local info = internal.kernel_info(k)
+  return { kernel = k, name = info.name, params = info.params, derived = info.config.derived }
+end
+
+local function wants_key(what, wants)
+  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f")
+end
+
+--- The derived program and the roles of its parameters; raises what can not be derived.
+local function derive(p, what, wants)
+  local key = wants_key(what, wants)
+  local d = p.derived[key]
+  if d then return d end
+  local kernel, roles = internal.kernel_derive(p.kernel, what, wants, flame.deterministic())
+  if not kernel then internal.fail(p.name, roles) end
+  d = { kernel = kernel, roles = roles, derived = {}, name = p.name }
+  p.derived[key] = d
+  return d
+end
+
+local function is_output(q) return q.role == "out" or q.role == "inout" end
+
+local function sizes(n) return { n } end
+
+--- The elements that an output's value or an input's gradient has, as a flat size.
+local function count_of(v) return is_tensor(v) and v:numel() or v.count end
+
+local function number_of(v) return is_tensor(v) and v:item() or v end
+
+-- A flat, contiguous tensor of this dtype: what a launch takes.
+local function flat(v, dtype)
+  if v.dtype ~= dtype then v = v:to(dtype) end
+  return v:contiguous()
+end
+
+-- ---- vjp and jvp ---------------------------------------------------------------------------------
+local vjp, jvp
+
+local function tracked(list)
+  if not flame.is_grad_enabled() then return false end
+  for _, v in ipairs(list) do
+    if v.requires_grad then return true end
+  end
+  return false
+end
+
+-- What parameter q of an adjoint is launched with: letter, value.
+local function adjoint_argument(q, p, call, seeds, shared)
+  local i = q.param
+  local v, of = call.values[i], p.params[i]
+  if q.role == "unused" then return "0", false end
+  if q.role == "shared" then return "v", shared end
+  if q.role == "original" then
+    if of.role == "struct" then return "s", v end
+    if of.role == "scalar" then return "v", number_of(v) end
+    return "i", v:detach()
+  elseif q.role == "final" then return "i", call.results[i]:detach()
+  elseif q.role == "cotangent" then return "i", flat(seeds[i]:detach(), q.dtype)
+  elseif q.role == "work" then
+    if seeds[i] then return "c", flat(seeds[i]:detach(), q.dtype) end
+    return "o", sizes(count_of(call.results[i]))
+  elseif q.role == "scratch" then
+    if of.role == "inout" then return "c", v:detach() end
+    return "o", sizes(count_of(call.results[i]))
+  elseif q.role == "grad" then return "o", sizes(v:numel())
+  elseif q.role == "grad_scalar" then return "o", sizes(math.max(q.count, 1)) end
+  error("no such role: " .. q.role)
+end
+
+local function doubled(geometry, roles)
+  for _, q in ipairs(roles) do
+    if q.role == "shared" then
+      local g = table.move(geometry, 1, 7, 1, {})
+      local bytes = (geometry[7] + 15) // 16 * 16
+      g[7] = 2 * bytes
+      return g, bytes
+    end
+  end
+  return geometry, 0
+end
+
+--- Launch the adjoint: gradients by parameter.
+local function run_adjoint(p, call, active, seeds)
+  local wants = {}
+  for i, q in ipairs(p.params) do
+    wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+  end
+  local d = derive(p, "adjoint", wants)
+  local geometry, shared = doubled(call.geometry, d.roles)
+  local kinds, values, made = {}, {}, {}
+  for k, q in ipairs(d.roles) do
+    kinds[k], values[k] = adjoint_argument(q, p, call, seeds, shared)
+    if kinds[k] == "o" or kinds[k] == "c" then made[#made + 1] = q end
+  end
+  if #made == 0 then return {} end
+  local out = table.pack(internal.kernel_run(d.kernel, geometry, table.concat(kinds), values))
+  local grads = {}
+  for k, q in ipairs(made) do
+    local v = call.values[q.param]
+    if q.role == "grad" or (q.role == "work" and active[q.param]) then
+      grads[q.param] = out[k]:to(v.dtype):reshape(v.shape)
+    elseif q.role == "grad_scalar" and is_tensor(v) then
+      grads[q.param] = out[k]:to(v.dtype):reshape(v.shape)
+    end
+  end
+  return grads
+end
+
+--- Gradients of <seeds, outputs> by the values of the parameters in 'active' (a list), in its
+-- order. call: {values, results, geometry} by parameter.
+function vjp(p, call, active, seeds)
+  local set, inputs, out_params = {}, {}, {}
+  for k, i in ipairs(active) do
+    set[i] = true
+    inputs[k] = call.values[i]
+  end
+  for i in pairs(seeds) do out_params[#out_params + 1] = i end
+  table.sort(out_params)
+  for _, i in ipairs(out_params) do inputs[#inputs + 1] = seeds[i] end
+  local by_param = flame.no_grad(run_adjoint, p, call, set, seeds)
+  local grads = {}
+  for k, i in ipairs(active) do grads[k] = by_param[i] or flame.zeros_like(call.values[i]) end
+  if not tracked(inputs) then return grads end
+  for k = 1, #inputs do inputs[k] = internal.snapshot(inputs[k]) end
+  return table.pack(internal.custom(grads, inputs, function(which, u)
+    local tangents = { [active[which]] = u }
+    local forward, t = jvp(p, call, tangents)
+    local second, back = {}, {}
+    for _, i in ipairs(active) do
+      if t.of_value[i] then second[#second + 1] = t.of_value[i] end
+    end
+    local t_seeds = {}
+    for _, i in ipairs(out_params) do t_seeds[t.of_tangent[i]] = seeds[i] end
+    local g = vjp(t.program, t.call, second, t_seeds)
+    local at = 0
+    for k, i in ipairs(active) do
+      if t.of_value[i] then
+        at = at + 1
+        back[k] = g[at]
+      end
+    end
+    for k, i in ipairs(out_params) do back[#active + k] = forward[i] end
+    return table.unpack(back, 1, #active + #out_params)
+  end))
+end
+
+local tangent_roles = { tangent = "in", tangent_scalar = "scalar" }
+
+-- What parameter q of a tangent kernel is: role in its program, value, and a letter for a launch.
+local function tangent_argument(q, p, call, tangents)
+  local i = q.param
+  local v, of = call.values[i], p.params[i]
+  if q.role == "unused" then return "null", false, "0" end
+  if q.role == "original" then
+    if of.role == "struct" then return "struct", v, "s" end
+    if of.role == "scalar" then return "scalar", v, "v" end
+    return "in", v, "i"
+  elseif q.role == "result" then
+    if of.role == "inout" then return "inout", v, "c" end
+    return "out", { count = count_of(call.results[i]) }, "o"
+  elseif q.role == "tangent" then return "in", tangents[i], "i"
+  elseif q.role == "tangent_scalar" then return "scalar", tangents[i], "v"
+  elseif q.role == "tangent_result" then
+    if of.role == "inout" and tangents[i] then return "inout", tangents[i], "c" end
+    return "out", { count = count_of(call.results[i]) }, "o"
+  end
+  error("no such role: " .. q.role)
+end
+
+--- The tangent kernel as a program with its call, ready to launch.
+local function tangent_of(p, call, tangents)
+  local wants = {}
+  for i, q in ipairs(p.params) do
+    wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+  end
+  local d = derive(p, "tangent", wants)
+  local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
+    call = { values = {}, results = {}, geometry = call.geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
+  for k, q in ipairs(d.roles) do
+    local role, v, letter = tangent_argument(q, p, call, tangents)
+    t.program.params[k] = { role = role, dtype = q.dtype, float = q.dtype ~= nil }
+    t.call.values[k], t.kinds[k] = v, letter
+    if q.role == "original" and (role == "in" or role == "scalar") then t.of_value[q.param] = k end
+    if q.role == "result" and role == "inout" then t.of_value[q.param] = k end
+    if q.role == "tangent_result" then t.of_tangent[q.param] = k end
+    if letter == "o" or letter == "c" then t.made[#t.made + 1] = k end
+  end
+  return t
+end
+
+local function launch_values(t)
+  local values = {}
+  for k, kind in ipairs(t.kinds) do
+    local v = t.call.values[k]
+    if kind == "o" then v = sizes(v.count)
+    elseif kind == "v" then v = number_of(v)
+    elseif kind == "i" or kind == "c" then v = flat(v:detach(), t.program.params[k].dtype) end
+    values[k] = v
+  end
+  return values
+end
+
+--- Tangents of the outputs by parameter, tracked where what they are made of is; and the tangent
+-- call itself. tangents: by parameter.
+function jvp(p, call, tangents)
+  local t = tangent_of(p, call, tangents)
+  local out = table.pack(flame.no_grad(internal.kernel_run, t.program.kernel, t.call.geometry,
+    table.concat(t.kinds), launch_values(t)))
+  local results, list, params = {}, {}, {}
+  for n, k in ipairs(t.made) do t.call.results[k] = out[n] end
+  for i, k in pairs(t.of_tangent) do
+    params[#params + 1] = { i = i, k = k }
+    list[#params] = t.call.results[k]:reshape(call.results[i].shape)
+  end
+  local inputs, active = {}, {}
+  for k, q in ipairs(t.program.params) do
+    local v = t.call.values[k]
+    if is_tensor(v) and q.float and v.requires_grad and (q.role == "in" or q.role == "inout" or q.role == "scalar") then
+      inputs[#inputs + 1], active[#active + 1] = internal.snapshot(v), k
+    end
+  end
+  if #inputs > 0 and flame.is_grad_enabled() then
+    list = table.pack(internal.custom(list, inputs, function(which, g)
+      return table.unpack(vjp(t.program, t.call, active, { [params[which].k] = g }), 1, #active)
+    end))
+  end
+  for n, q in ipairs(params) do results[q.i] = list[n] end
+  return results, t
+end
+
+-- ---- a call's gradient -----------------------------------------------------------------------------
+local function list_set(list)
+  local set = {}
+  for _, name in ipairs(list or {}) do set[name] = true end
+  return set
+end
+
+--- The arguments by parameter; those of tensors as they are now.
+local function values_of(params, args, n)
+  local values, at = {}, 0
+  for i, q in ipairs(params) do
+    if q.role ~= "out" then
+      at = at + 1
+      local v = args[at]
+      if v == nil then v = n end
+      values[i] = is_tensor(v) and internal.snapshot(v) or v
+    end
+  end
+  return values
+end
+
+local function active_of(params, values, config)
+  local skip, active, inputs = list_set(config.nodiff), {}, {}
+  for i, q in ipairs(params) do
+    local v = values[i]
+    if is_tensor(v) and v.requires_grad and q.float and not skip[q.name] then
+      active[#active + 1], inputs[#inputs + 1] = i, v
+    end
+  end
+  return active, inputs
+end
+
+local function given_gradient(p, config, values, active, args, result, g, out_params, which)
+  local seeds = {}
+  for k, i in ipairs(out_params) do seeds[k] = k == which and g or flame.zeros_like(result[i]) end
+  local plain, at = {}, 0
+  for i, q in ipairs(p.params) do
+    if q.role ~= "out" then
+      at = at + 1
+      plain[at] = values[i]
+    end
+  end
+  if type(config.vjp) == "function" then
+    local list = table.move(plain, 1, at, #seeds + 1, table.move(seeds, 1, #seeds, 1, {}))
+    local grads, by = table.pack(config.vjp(table.unpack(list, 1, #seeds + at))), {}
+    local n = 0
+    for i, q in ipairs(p.params) do
+      if q.role ~= "out" then
+        n = n + 1
+        by[i] = grads[n]
+      end
+    end
+    local out = {}
+    for k, i in ipairs(active) do out[k] = by[i] end
+    return table.unpack(out, 1, #active)
+  end
+  return config.vjp_kernel(p, plain, at, seeds, active, values)
+end
+
+--- Called for a result that is to be tracked (src/lua/kernel_call.c).
+function internal.kernel_track(k, results, args, geometry, n)
+  local p = program_of(k)
+  local config = internal.kernel_info(k).config
+  local values = values_of(p.params, args, n)
+  local active, inputs = active_of(p.params, values, config)
+  if #active == 0 then return table.unpack(results) end
+  local by_param, out_params = {}, {}
+  for i, q in ipairs(p.params) do
+    if is_output(q) then
+      out_params[#out_params + 1] = i
+      by_param[i] = results[#out_params]
+    end
+  end
+  local tracked_results = {}
+  for i, r in ipairs(results) do tracked_results[i] = r end
+  local call = { values = values, results = by_param, geometry = geometry }
+  for i, r in pairs(by_param) do by_param[i] = internal.snapshot(r) end
+  local floats = {}
+  for j, r in ipairs(results) do
+    if r:is_floating_point() then floats[#floats + 1] = j end
+  end
+  local list = {}
+  for m, j in ipairs(floats) do list[m] = results[j] end
+  if #list == 0 then return table.unpack(results) end
+  local made = table.pack(internal.custom(list, inputs, function(which, g)
+    local j = floats[which]
+    if config.vjp then return given_gradient(p, config, values, active, args, by_param, g, out_params, j) end
+    return table.unpack(vjp(p, call, active, { [out_params[j]] = g }), 1, #active)
+  end))
+  for m, j in ipairs(floats) do tracked_results[j] = made[m] end
+  return table.unpack(tracked_results)
+end
+
+-- ---- flame.kernel ------------------------------------------------------------------------------------
+local SPEC = { source = true, entry = true, block = true, grid = true, shared = true, shape = true, inout = true,
+  vjp = true, nodiff = true, options = true, constants = true }
+
+local function names(set)
+  local list = {}
+  for name in pairs(set) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, " ")
+end
+
+local function check_spec(op, spec, known)
+  for name in pairs(spec) do
+    if not known[name] then fail(op, "no option '%s', there is: %s", tostring(name), names(known)) end
+  end
+end
+
+--- ${name} in the text: the constant of that name.
+local function interpolate(source, constants)
+  if not source:find("${", 1, true) then return source end
+  return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
+    local v = constants and constants[name]
+    if v == nil then fail("kernel", "the source wants ${%s}: give constants = {%s = …}", name, name) end
+    if math.type(v) == "float" then
+      local text = ("%.17g"):format(v)
+      return text:find("[%.eEn]") and text or text .. ".0"
+    end
+    return tostring(v)
+  end))
+end
+
+local function check_names(op, what, list, k)
+  if list == nil then return end
+  if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, type(list)) end
+  local known = {}
+  for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = true end
+  for _, name in ipairs(list) do
+    if not known[name] then fail(op, "%s: there is no parameter '%s', the kernel has: %s", what, tostring(name), names(known)) end
+  end
+end
+
+-- A gradient written in CUDA: its outputs are named d<input>, grad_<input>, d_<input> or <input>_grad.
+local function vjp_from_source(source)
+  local k = flame.kernel(source)
+  local params = internal.kernel_info(k).params
+  return function(p, plain, n, seeds, active, values)
+    local shape_of, wanted = {}, {}
+    for i, q in ipairs(p.params) do
+      for _, name in ipairs({ "d" .. q.name, "grad_" .. q.name, "d_" .. q.name, q.name .. "_grad" }) do wanted[name] = i end
+    end
+    local args, kinds, vals = table.move(plain, 1, n, 1, {}), {}, {}
+    for j = 1, #seeds do args[n + j] = seeds[j]:contiguous() end
+    local at, made, count = 0, {}, 1
+    for j, q in ipairs(params) do
+      if is_output(q) then
+        local i = wanted[q.name]
+        if not i then fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name) end
+        shape_of[i] = values[i]
+        kinds[j], vals[j], made[#made + 1] = "o", { count_of(values[i]) }, i
+        count = math.max(count, count_of(values[i]))
+      else
+        at = at + 1
+        kinds[j], vals[j] = q.role == "in" and "i" or q.role == "struct" and "s" or "v", args[at]
+        if q.role == "in" then vals[j] = vals[j]:detach() end
+      end
+    end
+    local geometry = { (count + 255) // 256, 1, 1, 256, 1, 1, 0 }
+    local out = table.pack(internal.kernel_run(k, geometry, table.concat(kinds), vals))
+    local by, list = {}, {}
+    for m, i in ipairs(made) do by[i] = out[m]:reshape(values[i].shape) end
+    for m, i in ipairs(active) do list[m] = by[i] end
+    return table.unpack(list, 1, #active)
+  end
+end
+
+---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
+---the CPU, and differentiates.
+---@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, constants=}
+---@return flame.Kernel
+def("kernel", 1, function(spec)
+  if type(spec) == "string" then spec = { source = spec } end
+  if type(spec) ~= "table" then fail("kernel", "need the source as a string or {source = …}, got %s", type(spec)) end
+  check_spec("kernel", spec, SPEC)
+  if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", type(spec.source)) end
+  local source = interpolate(spec.source, spec.constants)
+  local k = internal.kernel_new(source, spec.entry, spec.options or {}, spec.inout)
+  check_names("kernel", "inout", spec.inout, k)
+  check_names("kernel", "nodiff", spec.nodiff, k)
+  local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,
+    block = spec.block, shared = spec.shared }
+  if type(spec.vjp) == "string" then config.vjp_kernel = vjp_from_source(spec.vjp)
+  elseif spec.vjp ~= nil and type(spec.vjp) ~= "function" then
+    fail("kernel", "vjp must be a function or CUDA C text, got %s", type(spec.vjp))
+  end
+  return internal.kernel_with(k, config)
+end, "module")
+
+local Kernel = {}
+local WITH = { shape = true, grid = true, block = true, shared = true }
+
+---The same kernel with another geometry: {shape =, grid =, block =, shared =}.
+---@param o table
+---@return flame.Kernel
+function Kernel:with(o)
+  if type(o) ~= "table" then fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", type(o)) end
+  check_spec("with", o, WITH)
+  local config = {}
+  for name, v in pairs(internal.kernel_info(self).config) do config[name] = v end
+  for name, v in pairs(o) do config[name] = v end
+  return internal.kernel_with(self, config)
+end
+
+local function adjoint_for_show(self)
+  local p = program_of(self)
+  local wants = {}
+  for i, q in ipairs(p.params) do
+    wants[i] = is_output(q) and q.float and OUTPUT or 0
+    if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then wants[i] = wants[i] + INPUT end
+    if q.role == "out" then wants[i] = wants[i] + FRESH end
+  end
+  return p, wants
+end
+
+---The text: as given, or of the "adjoint" or "tangent" that is derived from it.
+---@param which? string
+---@return string
+function Kernel:source(which)
+  if which == nil or which == "forward" then return internal.kernel_info(self).text end
+  if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
+  local p, wants = adjoint_for_show(self)
+  return internal.kernel_info(derive(p, which, wants).kernel).text
+end
+
+---What is known of the kernel and its derived backward: {name, parameters, adjoint = {…}}.
+---registers and spills are -1 until a CUDA device has compiled it.
+---@return table
+function Kernel:report()
+  local info = internal.kernel_info(self)
+  local r = { name = info.name, registers = info.registers, spills = info.spilled, refusal = info.refusal, parameters = {} }
+  for i, q in ipairs(info.params) do r.parameters[i] = ("%s %s: %s"):format(q.type, q.name, q.role) end
+  if info.refusal then return r end
+  local p, wants = adjoint_for_show(self)
+  local ok, d = pcall(derive, p, "adjoint", wants)
+  if not ok then
+    r.adjoint = { refusal = d }
+    return r
+  end
+  local a = internal.kernel_info(d.kernel)
+  r.adjoint = { registers = a.registers, spills = a.spilled, saved_bytes = a.slot_bytes, plain = a.plain,
+    block_sums = a.block_sums, atomics = a.atomics }
+  return r
+end
+
+internal.kernel_methods(Kernel)
+
+-- ---- flame.map ----------------------------------------------------------------------------------------
+-- Helpers of the text that internal.map_text writes: C's meaning where it differs from flame's.
+local N = {}
+local where = flame.where
+
+local function both(f, g)
+  return function(x, y)
+    if is_tensor(x) then return f(x, y) end
+    if is_tensor(y) then return g(y, x) end
+    return f(flame.tensor(x), y)
+  end
+end
+N.lt = both(flame.lt, flame.gt)
+N.gt = both(flame.gt, flame.lt)
+N.le = both(flame.le, flame.ge)
+N.ge = both(flame.ge, flame.le)
+N.eq = both(flame.eq, flame.eq)
+N.ne = both(flame.ne, flame.ne)
+N.land = both(flame.logical_and, flame.logical_and)
+N.lor = both(flame.logical_or, flame.logical_or)
+N.band = both(flame.bitwise_and, flame.bitwise_and)
+N.bor = both(flame.bitwise_or, flame.bitwise_or)
+N.bxor = both(flame.bitwise_xor, flame.bitwise_xor)
+function N.lnot(x) return flame.logical_not(x) end
+function N.invert(x) return -x - 1 end
+function N.neg(x) return -x end
+function N.idiv(x, y)
+  if not is_tensor(x) and not is_tensor(y) then return y == 0 and 0 or (x - math.fmod(x, y)) // y end
+  return flame.div(x, y, { rounding_mode = "trunc" })
+end
+function N.rem(x, y)
+  if not is_tensor(x) and not is_tensor(y) then return y == 0 and 0 or math.fmod(x, y) end
+  return flame.fmod(x, y)
+end
+function N.select(c, x, y) return where(c, x, y) end
+function N.cast(dtype, x)
+  if is_tensor(x) then return x.dtype == dtype and x or x:to(dtype) end
+  if dtype == "bool" then return x ~= 0 and 1 or 0 end
+  if dtype:find("^[fb]") then return x + 0.0 end
+  return math.tointeger(x) or (x >= 0 and math.floor(x) or math.ceil(x))
+end
+
+local same = { SIN = "sin", COS = "cos", TAN = "tan", ASIN = "asin", ACOS = "acos", ATAN = "atan", SINH = "sinh",
+  COSH = "cosh", TANH = "tanh", ASINH = "asinh", ACOSH = "acosh", ATANH = "atanh", EXP = "exp", EXP2 = "exp2",
+  EXPM1 = "expm1", LOG = "log", LOG2 = "log2", LOG10 = "log10", LOG1P = "log1p", SQRT = "sqrt", RSQRT = "rsqrt",
+  CBRT = "cbrt", ERF = "erf", ERFC = "erfc", ERFINV = "erfinv", LGAMMA = "lgamma", FLOOR = "floor", CEIL = "ceil",
+  TRUNC = "trunc", RINT = "round", FABS = "abs", POW = "pow", ATAN2 = "atan2", HYPOT = "hypot", FMOD = "fmod",
+  COPYSIGN = "copysign", FAST_SIN = "sin", FAST_COS = "cos", FAST_TAN = "tan", FAST_TANH = "tanh", FAST_EXP = "exp",
+  FAST_LOG = "log", FAST_LOG2 = "log2", FAST_LOG10 = "log10", FAST_POW = "pow", ISNAN = "isnan", ISINF = "isinf",
+  ISFINITE = "isfinite", ABS = "abs", IMIN = "minimum", IMAX = "maximum", MIN = "minimum", MAX = "maximum" }
+local function over_numbers(name)
+  return function(x, y)
+    local f = flame[name]
+    if y == nil then
+      if is_tensor(x) then return f(x) end
+      return f(flame.tensor(x, { dtype = "f64" })):item()
+    end
+    if is_tensor(x) then return f(x, y) end
+    if is_tensor(y) then return f(flame.tensor(x, { dtype = y.dtype, device = y.device }), y) end
+    return f(flame.tensor(x, { dtype = "f64" }), y):item()
+  end
+end
+for id, name in pairs(same) do N[id] = over_numbers(name) end
+-- The number where the other is NaN, as C has it.
+local function not_nan(f)
+  return function(x, y)
+    x, y = is_tensor(x) and x or flame.full_like(y, x), is_tensor(y) and y or flame.full_like(x, y)
+    return where(x:isnan(), y, where(y:isnan(), x, f(x, y)))
+  end
+end
+N.FMIN, N.FMAX = not_nan(flame.minimum), not_nan(flame.maximum)
+function N.FMA(x, y, z) return x * y + z end
+function N.EXP10(x) return over_numbers("pow")(10.0, x) end
+function N.FDIM(x, y) return where(N.le(x, y), 0, x - y) end
+function N.SATURATE(x) return x:clamp(0, 1) end
+
+local C_TYPES = { f32 = "float", f64 = "double", f16 = "__half", bf16 = "__nv_bfloat16", i64 = "long long", i32 = "int",
+  i16 = "short", i8 = "signed char", u8 = "unsigned char", bool = "bool" }
+
+-- An expression that flame's ops do not cover, as a kernel over contiguous operands.
+local function map_kernel(text, dtypes, result)
+  local list, body = text:match("^(.-)%->(.*)$")
+  local params, locals, names_of = {}, {}, {}
+  for name in list:gmatch("[%a_][%w_]*") do names_of[#names_of + 1] = name end
+  for i, name in ipairs(names_of) do
+    params[i] = ("const %s *p_%s"):format(C_TYPES[dtypes[i]], name)
+    locals[i] = ("    %s %s = p_%s[i];\n"):format(C_TYPES[dtypes[i]], name, name)
+  end
+  local source = ("extern \"C\" __global__ void map(%s, %s *p_out, long long n) {\n" ..
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n  if (i < n) {\n%s    p_out[i] = %s;\n  }\n}\n")
+    :format(table.concat(params, ", "), C_TYPES[result], table.concat(locals), body)
+  local k = flame.kernel(source)
+  return function(...)
+    local all = flame.broadcast(...)
+    for i, x in ipairs(all) do all[i] = x:contiguous() end
+    return k(table.unpack(all))
+  end
+end
+
+local function widest_float(dtypes)
+  local x
+  for _, d in ipairs(dtypes) do
+    if d:find("^[fb]") and d ~= "bool" then
+      local y = flame.zeros({ 0 }, { dtype = d })
+      x = x and x + y or y
+    end
+  end
+  return x and x.dtype
+end
+
+local function compile_map(text, dtypes)
+  local result = widest_float(dtypes)
+  local expr, why = internal.map_text(text, dtypes, result)
+  if not expr then fail("map", "%s", why) end
+  for name in expr:gmatch("N%.([%w_]+)") do
+    if not N[name] then return map_kernel(text, dtypes, result or "f32") end
+  end
+  local args = {}
+  for i = 1, #dtypes do args[i] = "a" .. i end
+  local f = assert(load(("local N = ...\nreturn function(%s) return %s end"):format(table.concat(args, ", "), expr),
+    "=flame.map", "t", {}))
+  return f(N)
+end
+
+---A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
+---broadcasts, fuses with what is around it, and differentiates.
+---@param text string
+---@return function
+def("map", 1, function(text)
+  if type(text) ~= "string" then fail("map", "need \"x, y -> expression\", got %s", type(text)) end
+  local n = internal.map_arity(text)
+  if n < 1 then fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text) end
+  local compiled = {}
+  do                              -- what is wrong with the text is told now
+    local f32 = {}
+    for i = 1, n do f32[i] = "f32" end
+    compiled[table.concat(f32, " ")] = compile_map(text, f32)
+  end
+  return function(...)
+    local given = select("#", ...)
+    if given ~= n then fail("map", "%d operands, \"%s\" needs %d", given, text, n) end
+    local args, dtypes, like = { ... }, {}, nil
+    for i = 1, n do
+      if is_tensor(args[i]) then like = like or args[i]
+      elseif type(args[i]) ~= "number" then fail("map", "operand %d is a %s, need a tensor or a number", i, type(args[i])) end
+    end
+    if not like then fail("map", "one operand at least must be a tensor") end
+    for i = 1, n do
+      if not is_tensor(args[i]) then args[i] = flame.full({}, args[i], { dtype = like.dtype, device = like.device }) end
+      dtypes[i] = args[i].dtype
+    end
+    local key = table.concat(dtypes, " ")
+    local f = compiled[key]
+    if not f then
+      f = compile_map(text, dtypes)
+      compiled[key] = f
+    end
+    return f(table.unpack(args, 1, n))
+  end
+end, "module")
+
+---Compiled kernels on disk: entries, bytes, and this context's hits and misses.
+---@param what? string  "clear" removes them
+---@return table
+def("kernel_cache", 1, function(what)
+  if what ~= nil and what ~= "clear" then fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what)) end
+  local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
+  return { entries = entries, bytes = bytes, hits = hits, misses = misses }
+end, "module")
+
+-- ---- binaries -------------------------------------------------------------------------------------------
+local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int", b32 = "unsigned int",
+  s32 = "int", f32 = "float", f64 = "double", u16 = "unsigned short", b16 = "unsigned short", s16 = "short",
+  u8 = "unsigned char", b8 = "unsigned char", s8 = "signed char" }
+
+-- What a PTX text declares: entries in order, and the parameter types of each.
+local function ptx_entries(ptx)
+  local order, params = {}, {}
+  for name, list in ptx:gmatch("%.entry%s+([%w_$]+)%s*%(([^)]*)%)") do
+    order[#order + 1] = name
+    params[name] = {}
+    for one in list:gmatch("%.param([^,]*)") do
+      local kind, bytes = one:match("%.([usbf]%d+)"), one:match("%[(%d+)%]")
+      params[name][#params[name] + 1] = bytes and ("struct" .. bytes) or PTX_TYPES[kind] or "int"
+    end
+  end
+  for name in ptx:gmatch("%.entry%s+([%w_$]+)%s*{") do
+    if not params[name] then order[#order + 1], params[name] = name, {} end
+  end
+  return order, params
+end
+
+-- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO).
+local function cubin_entries(image)
+  local order, params = {}, {}
+  local shoff, shentsize, shnum, shstrndx = image:unpack("<I8", 41), image:unpack("<I2", 59), image:unpack("<I2", 61), image:unpack("<I2", 63)
+  local function section(i)
+    local at = shoff + i * shentsize + 1
+    local name = image:unpack("<I4", at)
+    local offset, size = image:unpack("<I8I8", at + 24)
+    return name, offset, size
+  end
+  local _, names_at = section(shstrndx)
+  for i = 0, shnum - 1 do
+    local name, offset, size = section(i)
+    local text = image:unpack("z", names_at + name + 1)
+    local entry = text:match("^%.nv%.info%.(.+)$")
+    if entry then
+      local list, at, stop = {}, offset + 1, offset + size
+      while at + 3 <= stop do
+        local format, attribute, n = image:unpack("<I1I1I2", at)
+        if format == 4 then
+          if attribute == 0x17 and n == 12 then
+            local _, ordinal, _, flags = image:unpack("<I4I2I2I4", at + 4)
+            list[ordinal + 1] = flags >> 18 & 0x3fff
+          end
+          at = at + 4 + n
+        else at = at + 4 end
+      end
+      order[#order + 1], params[entry] = entry, list
+    end
+  end
+  return order, params
+end
+
+local SIZED = { [8] = "void *", [4] = "int", [2] = "short", [1] = "signed char" }
+
+local function signature(entry, list)
+  local text = {}
+  for i, t in ipairs(list) do
+    local name = math.type(t) and (SIZED[t] or "struct" .. t) or t
+    if name:find("^struct") then
+      fail("cuda.load", "parameter %d of '%s' is a struct of %s bytes: compile it by flame.kernel", i, entry, name:sub(7))
+    end
+    text[i] = name .. " p" .. i
+  end
+  return ("extern \"C\" __global__ void %s(%s) {}"):format(entry, table.concat(text, ", "))
+end
+
+---A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
+---an integer or, given as params = {"float", …}, what is named there.
+---@param image string
+---@param entry string
+---@param o? table  {params = {C types}}
+---@return flame.Kernel
+function internal.cuda_load(image, entry, o)
+  if type(image) ~= "string" then fail("cuda.load", "need PTX text or a cubin image as a string, got %s", type(image)) end
+  o = options("cuda.load", o, { params = false })
+  local order, params
+  if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)
+  elseif image:find("%.version%s") and image:find("%.target%s") then order, params = ptx_entries(image)
+  elseif image:find("__global__", 1, true) then fail("cuda.load", "this is CUDA C: use flame.kernel")
+  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then fail("cuda.load", "this is a fat binary: take the cubin out of it (cuobjdump -xelf)")
+  else fail("cuda.load", "this is neither PTX nor a cubin") end
+  if entry == nil and #order == 1 then entry = order[1] end
+  if type(entry) ~= "string" then fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", ")) end
+  if not params[entry] then fail("cuda.load", "there is no entry '%s', the binary has: %s", entry, table.concat(order, ", ")) end
+  local k = internal.kernel_load(image, signature(entry, o.params or params[entry]), entry)
+  return internal.kernel_with(k, { derived = {} })
+end
+
+---Compile kernels ahead, at once; their first call then compiles nothing.
+---@param list table  kernels; device = where (default: the default device)
+def("warmup", 1, function(list)
+  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", type(list)) end
+  local device = list.device or flame.default_device()
+  for i, k in ipairs(list) do
+    if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end
+  end
+  internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
+end, "module")
+_ = options

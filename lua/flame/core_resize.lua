@@ -1,0 +1,401 @@
+--- Resampling of planes: interpolate, grid_sample, pixel_shuffle, and columns of windows. All are
+-- gathers with weights, axis by axis, so gradients follow by themselves and Inf and NaN stay
+-- where they belong. Which elements are read follows PyTorch in the input's own precision.
+local flame, _, internal = ...
+local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
+local arguments, per_axis = internal.conv_arguments, internal.conv_per_axis
+local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
+
+local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
+
+-- ---- interpolate ---------------------------------------------------------------------------------
+--- v as the nearest f32, or itself where x is f64: positions are computed as PyTorch computes them.
+local function single(v) return (string.unpack("<f", string.pack("<f", v))) end
+local function exactly(v) return v end
+
+--- From an output position (0-based) to the input's, and the ratio. scale: as given, or nil.
+local function ratio(r, n, out, scale, align)
+  if align then return out > 1 and r(r(n - 1) / r(out - 1)) or 0.0 end
+  return scale and r(1 / scale) or r(r(n) / r(out))
+end
+
+--- Input positions (1-based) that outputs take, for the nearest modes.
+local function nearest_positions(x, n, out, scale, mode)
+  local r, at = x.dtype == "f64" and exactly or single, {}
+  local step = ratio(r, n, out, scale, false)
+  for i = 0, out - 1 do
+    local source
+    if mode == "nearest" then source = r(step * i)
+    else source = r(r(r(step * r(i + 0.5)) - 0.5) + 0.5) end
+    at[i + 1] = math.min(math.max(math.floor(source), 0), n - 1) + 1
+  end
+  return at
+end
+
+--- x with the elements 'at' of axis d: whole copies and even steps need no gather.
+local function take(x, d, at)
+  local n, out = x.shape[d], #at
+  if out == 0 then return x:narrow(d, 1, 0) end
+  local copies, same = out // n, out % n == 0
+  for i = 1, out do same = same and at[i] == (i - 1) // copies + 1 end
+  if same then
+    if copies == 1 then return x end
+    local shape = x.shape
+    table.insert(shape, d + 1, copies)
+    local wide = x:unsqueeze(d + 1):expand(shape)
+    table.remove(shape, d + 1)
+    shape[d] = out
+    return wide:reshape(shape)
+  end
+  local step, even = out > 1 and at[2] - at[1] or 1, true
+  for i = 2, out do even = even and at[i] - at[i - 1] == step end
+  if even and step > 0 then
+    local key = {}
+    for k = 1, d do key[k] = {} end
+    key[d] = { at[1], at[out], step }
+    return x(table.unpack(key))
+  end
+  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
+end
+
+--- Input positions and weights of the two neighbours.
+local function linear_taps(r, n, out, scale, align)
+  local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
+  for i = 0, out - 1 do
+    local source = align and r(step * i) or math.max(r(r(step * r(i + 0.5)) - 0.5), 0)
+    local low = math.min(math.floor(source), n - 1)
+    local high, part = math.min(low + 1, n - 1), math.min(math.max(r(source - low), 0), 1)
+    taps[1].at[i + 1], taps[1].w[i + 1] = low + 1, r(1 - part)
+    taps[2].at[i + 1], taps[2].w[i + 1] = high + 1, part
+  end
+  return taps
+end
+
+local A = -0.75                          -- of the cubic kernel
+local function near(r, t) return r(r(r(r(r(A + 2) * t) - r(A + 3)) * t) * t + 1) end
+local function far(r, t) return r(r(r(r(r(r(A * t) - 5 * A) * t) + 8 * A) * t) - 4 * A) end
+
+--- The same of four neighbours, clamped to the edge.
+local function cubic_taps(r, n, out, scale, align)
+  local step, taps = ratio(r, n, out, scale, align), {}
+  for k = 1, 4 do taps[k] = { at = {}, w = {} } end
+  for i = 0, out - 1 do
+    local source = align and r(step * i) or r(r(step * r(i + 0.5)) - 0.5)
+    local low = math.floor(source)
+    local t = r(source - low)
+    local w = { far(r, r(t + 1)), near(r, t), near(r, r(1 - t)), far(r, r(2 - t)) }
+    for k = 1, 4 do
+      taps[k].at[i + 1], taps[k].w[i + 1] = math.min(math.max(low + k - 2, 0), n - 1) + 1, w[k]
+    end
+  end
+  return taps
+end
+
+--- The sum of axis d's neighbours with their weights.
+local function weigh(x, d, taps)
+  local along, y = {}, nil
+  for k = 1, x.ndim do along[k] = 1 end
+  along[d] = #taps[1].at
+  for _, tap in ipairs(taps) do
+    local w = flame.tensor(tap.w, { dtype = x.dtype, device = x.device }):reshape(along)
+    local at = flame.tensor(tap.at, { dtype = "i64", device = x.device })
+    local term = x:index_select(d, at) * w
+    y = y and y + term or term
+  end
+  return y
+end
+
+local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
+local NAMES = { "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias" }
+
+local function output_sizes(op, x, n, o)
+  local out, scale = {}, {}
+  if o.size and o.scale_factor then fail(op, "give size or scale_factor, not both") end
+  if o.size then
+    out = per_axis(op, "size", o.size, n, 1)
+  elseif o.scale_factor then
+    local f = o.scale_factor
+    if type(f) == "table" and #f ~= n then fail(op, "scale_factor has %d numbers, need 1 or %d", #f, n) end
+    for i = 1, n do
+      scale[i] = type(f) == "table" and f[i] or f
+      if type(scale[i]) ~= "number" or not (scale[i] > 0) then
+        fail(op, "scale_factor must be a number above 0, got %s", tostring(scale[i]))
+      end
+      out[i] = math.floor(x.shape[2 + i] * scale[i])
+      if out[i] < 1 then fail(op, "axis %d has %d elements: scale_factor %g leaves none", 2 + i, x.shape[2 + i], scale[i]) end
+    end
+    if o.recompute_scale_factor then scale = {} end
+  else
+    fail(op, "give size or scale_factor")
+  end
+  return out, scale
+end
+
+--- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
+-- bicubic, trilinear, area.
+def("interpolate", 7, function(x, ...)
+  local op = "interpolate"
+  need_tensor(op, "x", x)
+  local o = arguments(op, NAMES, { size = false, scale_factor = false, mode = "nearest", align_corners = false,
+    recompute_scale_factor = false, antialias = false }, ...)
+  local n, mode = x.ndim - 2, o.mode
+  if n < 1 or n > 3 then fail(op, "x has shape %s, need (n, c) and 1 to 3 axes more", text(x.shape)) end
+  if o.antialias then fail(op, "antialias is not there: average first, with avg_pool") end
+  local out, scale = output_sizes(op, x, n, o)
+  for i = 2, x.ndim do if x.shape[i] == 0 then fail(op, "x has shape %s: only the batch may be empty", text(x.shape)) end end
+  if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
+  if mode == "nearest" or mode == "nearest-exact" then
+    if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
+    local y = x
+    for i = 1, n do y = take(y, 2 + i, nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode)) end
+    return y:clone()
+  end
+  if not axes_of_mode[mode] then
+    fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area", tostring(mode))
+  end
+  if axes_of_mode[mode] ~= n then fail(op, "mode %s needs %d axes, x has shape %s", mode, axes_of_mode[mode] + 2, text(x.shape)) end
+  if not float[x.dtype] then fail(op, "x is %s, need a float", x.dtype) end
+  local half = x.dtype == "f16" or x.dtype == "bf16"
+  local y, r = half and x:float() or x, x.dtype == "f64" and exactly or single
+  for i = n, 1, -1 do
+    if out[i] ~= x.shape[2 + i] or scale[i] then
+      local taps = mode == "bicubic" and cubic_taps or linear_taps
+      y = weigh(y, 2 + i, taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners))
+    end
+  end
+  return half and y:to(x.dtype) or y == x and x:clone() or y
+end)
+
+-- ---- grid_sample ----------------------------------------------------------------------------------
+--- Pixels of a coordinate in -1 … 1.
+local function pixels(g, size, align)
+  if align then return (g + 1) * ((size - 1) / 2) end
+  return ((g + 1) * size - 1) / 2
+end
+
+--- Kept between 0 and size - 1; the gradient outside is 0.
+local function clip(v, size)
+  return flame.where(v:gt(0):logical_and(v:lt(size - 1)), v, v:detach():clamp(0, size - 1))
+end
+
+--- Mirrored at the borders low / 2 and high / 2 (twice them, so that halves are integers).
+local function reflect(v, low, high)
+  if low == high then return v * 0 end
+  local least, span = low / 2, (high - low) / 2
+  local a = (v - least):abs()
+  local turns = (a:detach() / span):floor()
+  local extra = a - turns * span
+  return flame.where(turns:fmod(2):eq(0), extra + least, span + least - extra)
+end
+
+local function bordered(v, size, padding, align)
+  if padding == "border" then return clip(v, size) end
+  if padding == "reflection" then
+    if align then v = reflect(v, 0, 2 * (size - 1)) else v = reflect(v, -1, 2 * size - 1) end
+    return clip(v, size)
+  end
+  return v
+end
+
+--- Values at whole pixels (ix, iy: (n, h, w), 0-based floats); outside the plane 0.
+local function values_at(x, flat, ix, iy)
+  local s, out = x.shape, ix.shape
+  local h, w = s[3], s[4]
+  local inside = ix:ge(0):logical_and(ix:le(w - 1)):logical_and(iy:ge(0)):logical_and(iy:le(h - 1))
+  local at = flame.where(inside, iy * w + ix, 0):long() + 1
+  local n, count = out[1], out[2] * out[3]
+  local v = flat:gather(3, at:reshape(n, 1, count):expand(n, s[2], count))
+  return flame.where(inside:reshape(n, 1, count), v, 0)
+end
+
+local function cubic(t)
+  local function close(v) return ((A + 2) * v - (A + 3)) * v * v + 1 end
+  local function away(v) return ((A * v - 5 * A) * v + 8 * A) * v - 4 * A end
+  return { away(t + 1), close(t), close(1 - t), away(2 - t) }
+end
+
+local samplers = {}
+function samplers.nearest(x, flat, px, py, padding, align)
+  px, py = bordered(px, x.shape[4], padding, align), bordered(py, x.shape[3], padding, align)
+  return values_at(x, flat, px:detach():round(), py:detach():round())
+end
+function samplers.bilinear(x, flat, px, py, padding, align, wide)
+  px, py = bordered(px, x.shape[4], padding, align), bordered(py, x.shape[3], padding, align)
+  local x0, y0 = px:detach():floor(), py:detach():floor()
+  local fx, fy = px - x0, py - y0
+  return values_at(x, flat, x0, y0) * wide((1 - fx) * (1 - fy)) + values_at(x, flat, x0 + 1, y0) * wide(fx * (1 - fy))
+    + values_at(x, flat, x0, y0 + 1) * wide((1 - fx) * fy) + values_at(x, flat, x0 + 1, y0 + 1) * wide(fx * fy)
+end
+function samplers.bicubic(x, flat, px, py, padding, align, wide)
+  local x0, y0 = px:detach():floor(), py:detach():floor()
+  local wx, wy, y = cubic(px - x0), cubic(py - y0), nil
+  for j = 1, 4 do
+    local row
+    for i = 1, 4 do
+      local ix = bordered(x0 + (i - 2), x.shape[4], padding, align)
+      local iy = bordered(y0 + (j - 2), x.shape[3], padding, align)
+      local term = values_at(x, flat, ix, iy) * wide(wx[i])
+      row = row and row + term or term
+    end
+    row = row * wide(wy[j])
+    y = y and y + row or row
+  end
+  return y
+end
+
+--- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge.
+def("grid_sample", 5, function(x, grid, ...)
+  local op = "grid_sample"
+  need_tensor(op, "x", x)
+  need_tensor(op, "grid", grid)
+  local o = arguments(op, { "mode", "padding_mode", "align_corners" }, { mode = "bilinear", padding_mode = "zeros",
+    align_corners = false }, ...)
+  if x.ndim ~= 4 or grid.ndim ~= 4 or grid.shape[4] ~= 2 or grid.shape[1] ~= x.shape[1] then
+    fail(op, "x has shape %s and grid %s, need (n, c, h, w) and (n, h', w', 2)", text(x.shape), text(grid.shape))
+  end
+  if x.shape[3] * x.shape[4] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(x.shape)) end
+  local sampler = samplers[o.mode]
+  if not sampler then fail(op, "no mode '%s', there is: bilinear nearest bicubic", tostring(o.mode)) end
+  if o.padding_mode ~= "zeros" and o.padding_mode ~= "border" and o.padding_mode ~= "reflection" then
+    fail(op, "no padding_mode '%s', there is: zeros border reflection", tostring(o.padding_mode))
+  end
+  local s, g = x.shape, grid.shape
+  local n, count = g[1], g[2] * g[3]
+  local px = pixels(grid:select(4, 1), s[4], o.align_corners)
+  local py = pixels(grid:select(4, 2), s[3], o.align_corners)
+  local y = sampler(x, x:reshape(s[1], s[2], s[3] * s[4]), px, py, o.padding_mode, o.align_corners,
+    function(w) return w:reshape(n, 1, count) end)
+  return y:reshape(n, s[2], g[2], g[3]):clone()
+end)
+
+--- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}.
+def("affine_grid", 3, function(theta, size, ...)
+  local op = "affine_grid"
+  need_tensor(op, "theta", theta)
+  local o = arguments(op, { "align_corners" }, { align_corners = false }, ...)
+  if theta.ndim ~= 3 or theta.shape[2] ~= 2 or theta.shape[3] ~= 3 then
+    fail(op, "theta has shape %s, need (n, 2, 3)", text(theta.shape))
+  end
+  if type(size) ~= "table" or #size ~= 4 then fail(op, "size must be {n, c, h, w}") end
+  local kind = { dtype = theta.dtype, device = theta.device }
+  local function line(n)
+    if n == 1 then return flame.zeros({ 1 }, kind) end
+    local edge = o.align_corners and 1 or (n - 1) / n
+    return flame.linspace(-edge, edge, n, kind)
+  end
+  local n, h, w = size[1], size[3], size[4]
+  local base = flame.stack({ line(w):reshape(1, w):expand(h, w), line(h):reshape(h, 1):expand(h, w),
+    flame.ones({ h, w }, kind) }, 3)
+  return base:reshape(1, h * w, 3):expand(n, h * w, 3):matmul(theta:transpose(2, 3)):reshape(n, h, w, 2):clone()
+end)
+
+-- ---- channels and pixels ----------------------------------------------------------------------------
+--- The leading axes of x and the last three: channels, height, width.
+local function split_shape(op, x, factor)
+  need_tensor(op, "x", x)
+  local f = per_axis(op, "factor", factor, 1, 1)[1]
+  local s = x.shape
+  if #s < 3 then fail(op, "x has shape %s, need at least 3 axes", text(s)) end
+  local lead = table.move(s, 1, #s - 3, 1, {})
+  return f, lead, s[#s - 2], s[#s - 1], s[#s]
+end
+
+local function with(lead, ...)
+  local out = table.move(lead, 1, #lead, 1, {})
+  for _, v in ipairs { ... } do out[#out + 1] = v end
+  return out
+end
+
+--- Axes 1 … n as they are, then n + each of 'order'.
+local function order_after(n, order)
+  local p = {}
+  for i = 1, n do p[i] = i end
+  for i, k in ipairs(order) do p[n + i] = n + k end
+  return p
+end
+
+--- (…, c r r, h, w) to (…, c, h r, w r).
+def("pixel_shuffle", 2, function(x, factor)
+  local r, lead, c, h, w = split_shape("pixel_shuffle", x, factor)
+  if c % (r * r) ~= 0 then fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r) end
+  local n = #lead
+  return x:reshape(with(lead, c // (r * r), r, r, h, w)):permute(order_after(n, { 1, 4, 2, 5, 3 }))
+    :reshape(with(lead, c // (r * r), h * r, w * r)):clone()
+end)
+
+--- (…, c, h r, w r) to (…, c r r, h, w).
+def("pixel_unshuffle", 2, function(x, factor)
+  local r, lead, c, h, w = split_shape("pixel_unshuffle", x, factor)
+  if h % r ~= 0 or w % r ~= 0 then fail("pixel_unshuffle", "planes of %d by %d, %d does not divide both", h, w, r) end
+  local n = #lead
+  return x:reshape(with(lead, c, h // r, r, w // r, r)):permute(order_after(n, { 1, 3, 5, 2, 4 }))
+    :reshape(with(lead, c * r * r, h // r, w // r)):clone()
+end)
+
+--- (n, g c, …) with the channels of groups interleaved.
+def("channel_shuffle", 2, function(x, groups)
+  need_tensor("channel_shuffle", "x", x)
+  local g, s = per_axis("channel_shuffle", "groups", groups, 1, 1)[1], x.shape
+  if #s < 3 or s[2] % g ~= 0 then fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g) end
+  return x:reshape(s[1], g, s[2] // g, -1):transpose(2, 3):reshape(s):clone()
+end)
+
+-- ---- columns of windows -----------------------------------------------------------------------------
+--- Positions in a padded plane (1-based, i64) of every kernel element (rows) and window (columns).
+local function column_positions(k, stride, dilation, out, width, device)
+  local kind = { dtype = "i64", device = device }
+  local function steps(n, step) return flame.arange(0, n - 1, kind) * step end
+  local rows = steps(k[1], dilation[1]):reshape(-1, 1, 1, 1) + steps(out[1], stride[1]):reshape(1, 1, -1, 1)
+  local cols = steps(k[2], dilation[2]):reshape(1, -1, 1, 1) + steps(out[2], stride[2]):reshape(1, 1, 1, -1)
+  return (rows * width + cols + 1):reshape(-1)
+end
+
+local COLUMNS = { "kernel_size", "dilation", "padding", "stride" }
+local function column_options(op, size, ...)
+  local o = arguments(op, COLUMNS, { kernel_size = false, dilation = 1, padding = 0, stride = 1 }, ...)
+  if not o.kernel_size then fail(op, "kernel_size is missing") end
+  local k, dilation = per_axis(op, "kernel_size", o.kernel_size, 2, 1), per_axis(op, "dilation", o.dilation, 2, 1)
+  local pad, stride, out = per_axis(op, "padding", o.padding, 2, 0), per_axis(op, "stride", o.stride, 2, 1), {}
+  for i = 1, 2 do
+    out[i] = (size[i] + 2 * pad[i] - dilation[i] * (k[i] - 1) - 1) // stride[i] + 1
+    if out[i] < 1 then fail(op, "planes of %d by %d: the kernel does not fit", size[1], size[2]) end
+  end
+  return k, dilation, pad, stride, out
+end
+
+--- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
+def("im2col", 5, function(x, ...)
+  local op = "im2col"
+  need_tensor(op, "x", x)
+  if x.ndim ~= 3 and x.ndim ~= 4 then fail(op, "x has shape %s, need (n, c, h, w) or (c, h, w)", text(x.shape)) end
+  local batched = x.ndim == 4
+  local v = batched and x or x:unsqueeze(1)
+  local s = v.shape
+  local k, dilation, pad, stride, out = column_options(op, { s[3], s[4] }, ...)
+  local wide = v:pad({ pad[2], pad[2], pad[1], pad[1] })
+  local at = column_positions(k, stride, dilation, out, s[4] + 2 * pad[2], x.device)
+  local y = wide:reshape(s[1], s[2], wide.shape[3] * wide.shape[4]):index_select(3, at)
+    :reshape(s[1], s[2] * k[1] * k[2], out[1] * out[2])
+  return batched and y:clone() or y:squeeze(1):clone()
+end)
+
+--- Its adjoint (F.fold): columns added up to planes of output_size.
+def("col2im", 6, function(x, output_size, ...)
+  local op = "col2im"
+  need_tensor(op, "x", x)
+  if x.ndim ~= 3 and x.ndim ~= 2 then fail(op, "x has shape %s, need (n, c k, windows) or (c k, windows)", text(x.shape)) end
+  local size = per_axis(op, "output_size", output_size, 2, 1)
+  local k, dilation, pad, stride, out = column_options(op, size, ...)
+  local batched = x.ndim == 3
+  local v = batched and x or x:unsqueeze(1)
+  local s, kk = v.shape, k[1] * k[2]
+  if s[2] % kk ~= 0 or s[3] ~= out[1] * out[2] then
+    fail(op, "x has shape %s, need a multiple of %d rows and %d columns", text(x.shape), kk, out[1] * out[2])
+  end
+  local h, w, c = size[1] + 2 * pad[1], size[2] + 2 * pad[2], s[2] // kk
+  local at = column_positions(k, stride, dilation, out, w, x.device)
+  local y = flame.zeros({ s[1], c, h * w }, { dtype = x.dtype, device = x.device })
+    :index_add(3, at, v:reshape(s[1], c, kk * s[3])):reshape(s[1], c, h, w)
+    :narrow(3, pad[1] + 1, size[1]):narrow(4, pad[2] + 1, size[2])
+  return batched and y:clone() or y:squeeze(1):clone()
+end)

@@ -1,0 +1,610 @@
+--- Sorting, selecting, counting, sampling and running sums. Positions come from calls (calls.def);
+-- values are gathered by them, so their gradients are gather's. Scans have rules of their own,
+-- in terms of scans, so that they can be differentiated as often as one likes.
+-- NaN is above everything; of equal values the first position wins; positions are 1-based.
+local flame, _, internal = ...
+local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor, internal.need_int, internal.def
+local options, defaults, axis_of, call = internal.options, internal.defaults, internal.axis_of, internal.call
+local is_tensor, where = flame.is_tensor, flame.where
+
+local function is_float(x) return x:is_floating_point() end
+local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
+
+local function need_flag(op, name, v)
+  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, type(v)) end
+  return v
+end
+
+local function need_float(op, name, x)
+  if not is_float(need_tensor(op, name, x)) then fail(op, "%s is %s, need a float", name, x.dtype) end
+  return x
+end
+
+--- Position of an axis as an option: 0-d tensors have axis 1.
+local function axis_option(op, x, d)
+  need_tensor(op, "x", x)
+  return axis_of(op, x, d)
+end
+
+--- Elements before, on and behind axis d.
+local function around(x, d)
+  local outer, inner, shape = 1, 1, x.shape
+  for k = 1, d - 1 do outer = outer * shape[k] end
+  for k = d + 1, #shape do inner = inner * shape[k] end
+  return outer, shape[d] or 1, inner
+end
+
+--- x with axis d moved to the end and off the tape; number and length of its rows.
+local function rows_of(x, d)
+  local rows = x:detach()
+  if d < x.ndim then rows = rows:movedim(d, -1) end
+  local n = x.shape[d] or 1
+  local outer, _, inner = around(x, d)
+  return rows, outer * inner, n
+end
+
+--- A call's result over rows_of(x, d), whose rows have k elements, in the order of x's axes.
+local function back(kind, op, x, d, k, params, rows)
+  local shape = rows.shape
+  if x.ndim > 0 then shape[x.ndim] = k end
+  local at = call(kind, op, { rows }, params, shape, "i64")
+  return d < x.ndim and at:movedim(-1, d):contiguous() or at
+end
+
+local function gather(x, d, at)
+  if x.ndim == 0 then return x:clone() end
+  return x:gather(d, at)
+end
+
+-- ---- sorting -----------------------------------------------------------------------------------
+local sort_names, sort_options = { "dim", "descending", "stable" }, { dim = -1, descending = false, stable = false }
+
+local function positions(op, x, d, descending)
+  local rows, count, n = rows_of(x, d)
+  return back("argsort", op, x, d, n, { count, n, descending and 1 or 0 }, rows)
+end
+
+local function sort_arguments(op, x, ...)
+  local o = defaults(op, sort_names, sort_options, ...)
+  need_flag(op, "stable", o.stable)
+  return axis_option(op, x, o.dim), need_flag(op, "descending", o.descending)
+end
+
+--- Positions that sort x along axis d (the last); always stable.
+---@param o table?  {descending = false}
+def("argsort", 4, function(x, ...)
+  need_tensor("argsort", "x", x)
+  local d, descending = sort_arguments("argsort", x, ...)
+  return positions("argsort", x, d, descending)
+end)
+
+--- Sorted values along axis d (the last) and their positions; always stable.
+---@param o table?  {descending = false}
+def("sort", 4, function(x, ...)
+  need_tensor("sort", "x", x)
+  local d, descending = sort_arguments("sort", x, ...)
+  local at = positions("sort", x, d, descending)
+  return gather(x, d, at), at
+end)
+
+--- Values sorted along the first axis.
+def("msort", 1, function(x)
+  local at = positions("msort", need_tensor("msort", "x", x), 1, false)
+  return gather(x, 1, at)
+end)
+
+-- ---- selecting ---------------------------------------------------------------------------------
+--- The k largest along axis d (the last), in order, and their positions.
+---@param o table?  {largest = true, sorted = true}
+def("topk", 5, function(x, k, ...)
+  need_tensor("topk", "x", x)
+  k = need_int("topk", "k", k)
+  local o = defaults("topk", { "dim", "largest", "sorted" }, { dim = -1, largest = true, sorted = true }, ...)
+  need_flag("topk", "sorted", o.sorted)
+  local d = axis_of("topk", x, o.dim)
+  local largest = need_flag("topk", "largest", o.largest) and 1 or 0
+  local rows, count, n = rows_of(x, d)
+  if k < 0 or k > n or (x.ndim == 0 and k ~= 1) then
+    fail("topk", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s")
+  end
+  local at = back("topk", "topk", x, d, k, { count, n, k, largest }, rows)
+  return gather(x, d, at), at
+end)
+
+--- at: positions, one a row, in the order of rows_of; values and positions with or without axis d.
+local function picked(x, d, at, keepdim)
+  if x.ndim == 0 then return x:clone(), at end
+  local shape = x.shape
+  shape[d] = 1
+  local whole = at:reshape(shape)
+  local v = x:gather(d, whole)
+  if keepdim then return v, whole:clone() end
+  table.remove(shape, d)
+  return v:reshape(shape):clone(), at:reshape(shape):clone()
+end
+
+--- One position a row of x along d: that of the k-th smallest, or of a NaN if 'nan'.
+local function kth(op, x, d, k, nan)
+  local rows, count, n = rows_of(x, d)
+  return call("kth", op, { rows }, { count, n, k, nan and 1 or 0 }, { count }, "i64")
+end
+
+--- The k-th smallest along axis d (the last) and the first position where it stands.
+---@param o table?  {keepdim = false}
+def("kthvalue", 4, function(x, k, ...)
+  need_tensor("kthvalue", "x", x)
+  k = need_int("kthvalue", "k", k)
+  if type((...)) == "boolean" then fail("kthvalue", "axis must be an integer, got boolean") end
+  local o = defaults("kthvalue", { "dim", "keepdim" }, { dim = -1, keepdim = false }, ...)
+  local d, keepdim = axis_of("kthvalue", x, o.dim), need_flag("kthvalue", "keepdim", o.keepdim)
+  local n = x.shape[d] or 1
+  if k < 1 or k > n then fail("kthvalue", "k = %d, axis %d has %d element%s", k, d, n, n == 1 and "" or "s") end
+  return picked(x, d, kth("kthvalue", x, d, k, false):reshape(x.ndim == 0 and {} or { -1 }), keepdim)
+end)
+
+--- x's one value v, at several places: they share the gradient.
+local shared = flame.func {
+  name = "median",
+  forward = function(ctx, x, at)
+    local v = x:index_select(1, at):reshape({}):clone()
+    ctx:save(x, v)
+    return v
+  end,
+  backward = function(ctx, g)
+    local x, v = ctx:saved()
+    x, v = x:detach(), v:detach()
+    local same = x:eq(v):logical_or(x:isnan():logical_and(v:isnan()))
+    return where(same, g / same:sum():to(g.dtype), 0), nil
+  end,
+}
+
+local function nothing(op, x, d)
+  if d or not is_float(x) then fail(op, "axis %d has no elements", d or 1) end
+  return flame.full({}, 0 / 0, like(x))
+end
+
+--- The lower of the two middle values of all, or along axis d with its position; a row with a
+--- NaN gives NaN, as in PyTorch.
+---@param o table?  {keepdim = false}
+def("median", 3, function(x, ...)
+  need_tensor("median", "x", x)
+  local o = defaults("median", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
+  need_flag("median", "keepdim", o.keepdim)
+  if o.dim == false then
+    local flat = x:reshape(-1)
+    local n = flat.shape[1]
+    if n == 0 then return nothing("median", x) end
+    return (shared(flat, kth("median", flat, 1, (n + 1) // 2, true)))
+  end
+  local d = axis_of("median", x, o.dim)
+  local n = x.shape[d] or 1
+  if n == 0 then return nothing("median", x, d) end
+  local at = kth("median", x, d, (n + 1) // 2, true)
+  return picked(x, d, x.ndim == 0 and at:reshape({}) or at, o.keepdim)
+end)
+
+--- As median, without the NaN; NaN where there is nothing else.
+---@param o table?  {keepdim = false}
+def("nanmedian", 3, function(x, ...)
+  need_tensor("nanmedian", "x", x)
+  local o = defaults("nanmedian", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
+  need_flag("nanmedian", "keepdim", o.keepdim)
+  if not is_float(x) then
+    if o.dim == false then return x:median() end
+    return x:median(o.dim, { keepdim = o.keepdim })
+  end
+  local y = o.dim == false and x:reshape(-1) or x
+  local d = o.dim == false and 1 or axis_of("nanmedian", x, o.dim)
+  if (y.shape[d] or 1) == 0 then return nothing("nanmedian", x, o.dim and d) end
+  local rows, count, n = rows_of(y, d)
+  local order = call("argsort", "nanmedian", { rows }, { count, n, 0 }, { count, n }, "i64")
+  local known = rows:reshape(count, n):isnan():logical_not():sum(2, { keepdim = true })
+  local at = order:gather(2, ((known + 1) // 2):clamp(1, n)):reshape(-1)
+  if o.dim == false then return (shared(y, at)) end
+  return picked(y, d, y.ndim == 0 and at:reshape({}) or at, o.keepdim)
+end)
+
+-- ---- scans -------------------------------------------------------------------------------------
+local SUM, PRODUCT, LSE = 0, 1, 2
+
+local function scanned(name, op, x, d, reverse)
+  local outer, n, inner = around(x, d)
+  return call("scan", name, { x:detach() }, { outer, n, inner, op, reverse and 1 or 0 }, x.shape,
+    is_float(x) and x.dtype or "i64")
+end
+
+--- One slice of v along d, and the slices of x but its first or its last, one place on: x[k + 1]
+--- or x[k - 1] at place k.
+local function next_of(x, d, v)
+  local n = x.shape[d]
+  return flame.cat({ x:narrow(d, 2, n - 1), flame.full_like(x:narrow(d, 1, 1):detach(), v) }, d)
+end
+local function last_of(x, d, v)
+  local n = x.shape[d]
+  return flame.cat({ flame.full_like(x:narrow(d, 1, 1):detach(), v), x:narrow(d, 1, n - 1) }, d)
+end
+
+--- Running sums from the front (false) or from the back (true): each is the other's gradient.
+local sums = {}
+for _, reverse in ipairs { false, true } do
+  sums[reverse] = flame.func {
+    name = "cumsum",
+    forward = function(ctx, x, d)
+      ctx.d = d
+      return scanned("cumsum", SUM, x, d, reverse)
+    end,
+    backward = function(ctx, g) return sums[not reverse](g, ctx.d) end,
+  }
+end
+
+--- y[k] = a[k] y[k - 1] + b[k] along d (from the back: y[k + 1]). u, the gradient by b, is a
+--- recurrence in the other direction: u[k] = g[k] + a[k + 1] u[k + 1]; by a it is u[k] y[k - 1].
+local recurrence = {}
+for _, reverse in ipairs { false, true } do
+  recurrence[reverse] = flame.func {
+    name = "recurrence",
+    forward = function(ctx, a, b, d)
+      ctx.d = d
+      local outer, n, inner = around(a, d)
+      local y = call("recurrence", "recurrence", { a:detach(), b:detach() }, { outer, n, inner, reverse and 1 or 0 },
+        a.shape, a.dtype)
+      ctx:save(a, y)
+      return y
+    end,
+    backward = function(ctx, g)
+      local a, y = ctx:saved()
+      local later, before = reverse and last_of or next_of, reverse and next_of or last_of
+      local u = recurrence[not reverse](later(a, ctx.d, 0), g, ctx.d)
+      return u * before(y, ctx.d, 0), u
+    end,
+  }
+end
+
+--- Running products. By x[k]: the product before k times the sum of g[j] x[k + 1] … x[j] over
+--- j >= k, which is a recurrence; nothing is divided, so zeros are as good as other numbers.
+local products = flame.func {
+  name = "cumprod",
+  forward = function(ctx, x, d)
+    local y = scanned("cumprod", PRODUCT, x, d)
+    ctx.d = d
+    ctx:save(x, y)
+    return y
+  end,
+  backward = function(ctx, g)
+    local x, y = ctx:saved()
+    return last_of(y, ctx.d, 1) * recurrence[true](next_of(x, ctx.d, 0), g, ctx.d)
+  end,
+}
+
+--- By x[k]: exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j]) over j >= k. y never falls, so
+--- no factor of that recurrence is above 1. Where y is -Inf the weights are 0.
+local logs = flame.func {
+  name = "logcumsumexp",
+  forward = function(ctx, x, d)
+    local y = scanned("logcumsumexp", LSE, x, d)
+    ctx.d = d
+    ctx:save(x, y)
+    return y
+  end,
+  backward = function(ctx, g)
+    local x, y = ctx:saved()
+    local later = next_of(y, ctx.d, 0)
+    local steps = where(later:detach():eq(-math.huge), 0, y - later):exp()
+    local none = y:detach():eq(-math.huge)
+    local weight = where(none, 0, where(none, 0, x - y):exp())
+    return weight * recurrence[true](steps, g, ctx.d)
+  end,
+}
+
+--- f(x, d), which wants an axis, also for 0-d x.
+local function along(f, x, d)
+  if x.ndim > 0 then return (f(x, d)) end
+  return f(x:reshape(1), 1):reshape({}):clone()
+end
+
+--- f over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
+local function running(name, f)
+  def(name, 3, function(x, d, o)
+    need_tensor(name, "x", x)
+    o = options(name, o, { dtype = false })
+    d = axis_of(name, x, d)
+    if o.dtype then x = x:to(o.dtype) end
+    if x:numel() == 0 then return is_float(x) and x:clone() or x:to(o.dtype or "i64"):clone() end
+    local y = along(f, x, d)
+    return o.dtype and y.dtype ~= o.dtype and y:to(o.dtype) or y
+  end)
+end
+running("cumsum", sums[false])
+running("cumprod", products)
+
+def("logcumsumexp", 2, function(x, d)
+  d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
+  return x:numel() == 0 and x:clone() or along(logs, x, d)
+end)
+
+--- Running extremes and where they stand; a NaN stays.
+local function extremes(name, least)
+  def(name, 2, function(x, d)
+    need_tensor(name, "x", x)
+    d = axis_of(name, x, d)
+    local outer, n, inner = around(x, d)
+    local at = call("extreme", name, { x:detach() }, { outer, n, inner, least }, x.shape, "i64")
+    return gather(x, d, at), at
+  end)
+end
+extremes("cummax", 0)
+extremes("cummin", 1)
+
+-- ---- places and sets ----------------------------------------------------------------------------
+--- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
+--- tensor an axis. Counts first, so it evaluates.
+---@param o table?  {as_tuple = false}
+def("nonzero", 2, function(x, o)
+  need_tensor("nonzero", "x", x)
+  o = defaults("nonzero", { "as_tuple" }, { as_tuple = false }, o)
+  local flat, shape = x:detach(), x.shape
+  local count = flat:ne(0):sum():item()
+  local at = call("nonzero", "nonzero", { flat }, { count, #shape, table.unpack(shape) }, { count, #shape }, "i64")
+  if not need_flag("nonzero", "as_tuple", o.as_tuple) then return at end
+  local list = {}
+  for d = 1, #shape do list[d] = at:select(2, d):clone() end
+  return list
+end)
+
+--- From rows in which equal ones are neighbours: the first of each run, where element k's run is,
+--- and how long the runs are. rows: (n, …); order: the original place of each, or nil.
+local function runs(rows, order, o)
+  local n = rows.shape[1]
+  local first = flame.ones({ n }, like(rows, "bool"))
+  if n > 1 then
+    local differ = rows:narrow(1, 2, n - 1):ne(rows:narrow(1, 1, n - 1))
+    if rows.ndim > 1 then differ = differ:reshape(n - 1, -1):any(2) end
+    first = flame.cat({ first:narrow(1, 1, 1), differ }, 1)
+  end
+  local starts = first:nonzero():reshape(-1)
+  local out = { rows:index_select(1, starts) }
+  if o.return_inverse then
+    local run = first:cumsum(1)
+    out[2] = order and flame.zeros({ n }, like(rows, "i64")):scatter(1, order, run) or run
+  end
+  if o.return_counts then
+    local ends = flame.cat({ starts:narrow(1, 2, #starts - 1), flame.full({ 1 }, n + 1, like(rows, "i64")) }, 1)
+    out[#out + 1] = ends - starts
+  end
+  return out
+end
+
+local set_names = { "sorted", "return_inverse", "return_counts", "dim" }
+local set_options = { sorted = true, return_inverse = false, return_counts = false, dim = false }
+
+--- Order of the rows of x (n, m): by the last column, then by the one before, …
+local function row_order(x)
+  local n, m = x.shape[1], x.shape[2]
+  local order = flame.arange(1, n, like(x, "i64"))
+  for c = m, 1, -1 do order = order:gather(1, x:select(2, c):gather(1, order):argsort(1)) end
+  return order
+end
+
+local function empty_set(op, x, o)
+  if o.dim and x:numel() == 0 and x.shape[axis_of(op, x, o.dim)] ~= 0 then
+    fail(op, "x of shape (%s) has no elements, but its axis %d does", table.concat(x.shape, ", "), axis_of(op, x, o.dim))
+  end
+  local out = { o.dim and x:clone() or x:reshape(-1):clone() }
+  if o.return_inverse then out[2] = flame.zeros(o.dim and { 0 } or x.shape, like(x, "i64")) end
+  if o.return_counts then out[#out + 1] = flame.zeros({ 0 }, like(x, "i64")) end
+  return table.unpack(out)
+end
+
+--- Shared by unique (sort: true) and unique_consecutive.
+local function set_of(op, x, o, sort)
+  for _, name in ipairs(set_names) do if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end end
+  x = need_tensor(op, "x", x):detach()
+  if x:numel() == 0 then return empty_set(op, x, o) end
+  local out
+  if not o.dim then
+    local flat, order = x:reshape(-1), nil
+    if sort then flat, order = flat:sort(1) end
+    out = runs(flat, order, o)
+    if o.return_inverse then out[2] = out[2]:reshape(x.shape):clone() end
+    return table.unpack(out)
+  end
+  local d = axis_of(op, x, o.dim)
+  local y, order = x.ndim == 0 and x:reshape(1) or x:movedim(d, 1):contiguous(), nil
+  if sort then
+    order = row_order(y:reshape(y.shape[1], -1))
+    y = y:index_select(1, order)
+  end
+  out = runs(y, order, o)
+  if x.ndim > 1 and d ~= 1 then out[1] = out[1]:movedim(1, d):contiguous() end
+  return table.unpack(out)
+end
+
+--- Sorted distinct values; with return_inverse their positions for each element, with
+--- return_counts how often each stands, as further results in this order. dim: distinct slices
+--- along that axis, in the order of their elements. It looks at values, so it evaluates.
+---@param o table?  {return_inverse = false, return_counts = false, dim = none}
+def("unique", 5, function(x, ...)
+  need_tensor("unique", "x", x)
+  return set_of("unique", x, defaults("unique", set_names, set_options, ...), true)
+end)
+
+--- As unique, of neighbours only, in the order in which they stand.
+---@param o table?  {return_inverse = false, return_counts = false, dim = none}
+def("unique_consecutive", 4, function(x, ...)
+  need_tensor("unique_consecutive", "x", x)
+  local known = { return_inverse = false, return_counts = false, dim = false }
+  return set_of("unique_consecutive", x, defaults("unique_consecutive",
+    { "return_inverse", "return_counts", "dim" }, known, ...), false)
+end)
+
+-- ---- counts --------------------------------------------------------------------------------------
+--- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
+--- f64). It looks at values, so it evaluates.
+---@param o table?  {minlength = 0}
+def("bincount", 3, function(x, weights, ...)
+  need_tensor("bincount", "x", x)
+  local minimum
+  if type(weights) == "table" and not is_tensor(weights) then
+    weights, minimum = nil, options("bincount", weights, { minlength = 0 }).minlength
+  else
+    minimum = defaults("bincount", { "minlength" }, { minlength = 0 }, ...).minlength
+  end
+  if is_float(x) or x.dtype == "bool" then fail("bincount", "x is %s, need an integer dtype", x.dtype) end
+  if x.ndim ~= 1 then fail("bincount", "x has %d axes, need 1", x.ndim) end
+  local n = need_int("bincount", "minlength", minimum)
+  if n < 0 then fail("bincount", "minlength = %d, need 0 or more", n) end
+  if weights then
+    need_tensor("bincount", "weights", weights)
+    if weights.ndim ~= 1 or #weights ~= #x then
+      fail("bincount", "weights has shape (%s), x has (%d)", table.concat(weights.shape, ", "), #x)
+    end
+  end
+  x = x:detach():long()
+  if #x > 0 then
+    local least, most = x:amin(), x:amax()
+    n = math.max(n, most:item())
+    if least:item() < 1 then
+      fail("bincount", "id %d at position %d, ids count from 1", least:item(), x:argmin():item())
+    end
+  end
+  if not weights or #x == 0 then return call("histogram", "bincount", { x }, { #x, n, 1 }, { n }, "i64") end
+  local w = weights:detach()
+  if w.dtype ~= "f32" then w = w:double() end
+  return flame.zeros({ n }, like(w)):index_add(1, x, w)
+end)
+
+--- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
+---@param o table?  {bins = 100, min = 0, max = 0}
+def("histc", 4, function(x, ...)
+  need_float("histc", "x", x)
+  local o = defaults("histc", { "bins", "min", "max" }, { bins = 100, min = 0, max = 0 }, ...)
+  if need_int("histc", "bins", o.bins) < 1 then fail("histc", "bins = %d, need at least 1", o.bins) end
+  for _, name in ipairs { "min", "max" } do
+    if type(o[name]) ~= "number" then fail("histc", "%s must be a number, got %s", name, type(o[name])) end
+  end
+  x = x:detach():reshape(-1)
+  local low, high = o.min, o.max
+  if low == high and #x > 0 then low, high = x:amin():item(), x:amax():item() end
+  if low == high then low, high = low - 1, high + 1 end
+  if not (low < high and high - low < math.huge) then
+    fail("histc", "min = %g, max = %g: need finite bounds, min below max", low, high)
+  end
+  local inside = x:ge(low):logical_and(x:le(high))
+  local at = where(inside, ((x - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
+  return call("histogram", "histc", { at }, { #x, o.bins, 0 }, { o.bins }, "i64"):to(x.dtype)
+end)
+
+-- ---- searching --------------------------------------------------------------------------------
+local search_options = { right = false, side = false, sorter = false, out_int32 = false }
+
+local function search_side(op, o)
+  if o.side and o.side ~= "left" and o.side ~= "right" then
+    fail(op, 'side must be "left" or "right", got %s', tostring(o.side))
+  end
+  if o.side == "left" and need_flag(op, "right", o.right) then fail(op, 'side = "left" and right = true contradict') end
+  need_flag(op, "out_int32", o.out_int32)
+  return need_flag(op, "right", o.right) or o.side == "right"
+end
+
+local function same_leading(op, sorted, v)
+  local a, b = sorted.shape, v.shape
+  if #a == #b and table.concat(a, ",", 1, #a - 1) == table.concat(b, ",", 1, #b - 1) then return end
+  fail(op, "sorted is (%s), v is (%s): all but the last axis must agree", table.concat(a, ", "), table.concat(b, ", "))
+end
+
+local function search(op, sorted, v, o)
+  local right = search_side(op, o)
+  if type(v) == "number" then
+    if sorted.ndim ~= 1 then fail(op, "v is a number: sorted has %d axes, need 1", sorted.ndim) end
+    v = flame.tensor(v, like(sorted, is_float(sorted) and sorted.dtype or "f64"))
+  end
+  need_tensor(op, "v", v)
+  if sorted.ndim == 0 then fail(op, "sorted is 0-d, need at least one axis") end
+  if sorted.ndim > 1 then same_leading(op, sorted, v) end
+  sorted, v = sorted:detach(), v:detach()
+  if o.sorter then sorted = sorted:gather(-1, need_tensor(op, "sorter", o.sorter)) end
+  if sorted.dtype ~= v.dtype then
+    local dtype = (flame.zeros(0, like(sorted)) + flame.zeros(0, like(v))).dtype
+    sorted, v = sorted:to(dtype), v:to(dtype)
+  end
+  local n, shape = sorted.shape[sorted.ndim], v.shape
+  local rows, m = 1, v:numel()
+  if sorted.ndim > 1 then
+    m = shape[#shape]
+    rows = around(v, v.ndim)
+  end
+  local at = call("searchsorted", op, { sorted, v }, { rows, n, m, right and 1 or 0, sorted.ndim == 1 and 1 or 0 }, shape, "i64")
+  return o.out_int32 and at:int() or at
+end
+
+--- Positions (1 to n + 1) at which v would be put into the ascending rows of 'sorted', before
+--- (right: behind) equal elements.
+---@param o table?  {right = false, side = none, sorter = none, out_int32 = false}
+def("searchsorted", 3, function(sorted, v, o)
+  return search("searchsorted", need_tensor("searchsorted", "sorted", sorted), v, options("searchsorted", o, search_options))
+end)
+
+--- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
+---@param o table?  {right = false, out_int32 = false}
+def("bucketize", 3, function(x, boundaries, o)
+  need_tensor("bucketize", "boundaries", boundaries)
+  if boundaries.ndim ~= 1 then fail("bucketize", "boundaries has %d axes, need 1", boundaries.ndim) end
+  return search("bucketize", boundaries, x, options("bucketize", o, { right = false, out_int32 = false }))
+end)
+
+-- ---- sampling ------------------------------------------------------------------------------------
+--- 1 to n in random order: the order of n random numbers of 53 bits.
+---@param o table?  {dtype = "i64", device = the default}
+def("randperm", 2, function(n, o)
+  o = options("randperm", o, { device = flame.default_device(), dtype = "i64" })
+  if need_int("randperm", "n", n) < 0 then fail("randperm", "n = %d, need 0 or more", n) end
+  local at = flame.rand({ n }, { dtype = "f64", device = o.device })
+  at = call("argsort", "randperm", { at }, { 1, n, 0 }, { n }, "i64")
+  return o.dtype == "i64" and at or at:to(o.dtype)
+end, "module")
+
+--- Weights as integers of at most 38 bits, so that their sums have no order.
+local function whole_weights(rows)
+  return (rows / rows:amax(2, { keepdim = true }) * 2.0 ^ 38):round():long()
+end
+
+local function check_weights(probs, rows)
+  local bad = rows:ge(0):logical_and(rows:lt(math.huge)):logical_not()
+  local none = rows:sum(2):eq(0)
+  if bad:any():item() then
+    fail("multinomial", "probs has a value that is negative, infinite or NaN at position %d",
+      bad:reshape(-1):long():argmax():item())
+  end
+  if none:any():item() then
+    fail("multinomial", probs.ndim == 1 and "probs is 0 everywhere" or "row %d of probs is 0 everywhere",
+      none:long():argmax():item())
+  end
+end
+
+--- n positions drawn from each row of probs (any non-negative weights). Without replacement:
+--- the largest of weight over an exponential number, which is half the sum of two squared normal ones.
+---@param o table?  {replacement = false}
+def("multinomial", 3, function(probs, n, ...)
+  need_float("multinomial", "probs", probs)
+  local o = defaults("multinomial", { "replacement" }, { replacement = false }, ...)
+  local replacement = need_flag("multinomial", "replacement", o.replacement)
+  if probs.ndim ~= 1 and probs.ndim ~= 2 then fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim) end
+  if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end
+  local rows = probs:detach():double()
+  if probs.ndim == 1 then rows = rows:unsqueeze(1) end
+  local count, classes = rows.shape[1], rows.shape[2]
+  if not replacement and n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
+  if classes == 0 then fail("multinomial", "probs has no classes") end
+  local shape = probs.ndim == 1 and { n } or { count, n }
+  if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
+  check_weights(probs, rows)
+  if replacement then
+    local edges = whole_weights(rows):cumsum(2)
+    local u = flame.rand({ count, n }, like(rows)) * edges:narrow(2, classes, 1):double()
+    local at = call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, 0 }, { count, n }, "i64")
+    return at:clamp(1, classes):reshape(shape):clone()
+  end
+  local a, b = flame.randn({ count, classes }, like(rows)), flame.randn({ count, classes }, like(rows))
+  local _, at = (rows / (a * a + b * b)):topk(n, 2)
+  return at:reshape(shape):clone()
+end)

@@ -1,0 +1,417 @@
+--- Norms, condition numbers, products of vectors and matrices, and forms with special entries:
+-- compositions of other ops, so gradients come of themselves. The names that torch has in
+-- torch.linalg alone are under flame.linalg alone.
+local flame, methods, internal = ...
+local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local options, def, axis_of, under = internal.options, internal.def, internal.axis_of, internal.under_linalg
+local part = internal.linalg_parts
+local linalg, is_tensor = flame.linalg, flame.is_tensor
+local shape_text, turned = part.shape_text, part.turned
+
+--- A table with string keys is one of options, else a list of axes.
+local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
+
+--- Positional arguments by names, then an options table; lists of axes are values.
+local function arguments(op, names, known, ...)
+  local list, o = table.pack(...), nil
+  for i = 1, list.n do
+    if is_options(list[i]) then
+      if i < list.n then fail(op, "the options table comes last") end
+      o, list[i] = list[i], nil
+    end
+  end
+  o = options(op, o, known)
+  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
+  return o
+end
+
+local function need_float(op, x)
+  need_tensor(op, "x", x)
+  if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  return x
+end
+
+-- ---- norms -----------------------------------------------------------------------------------
+local vector_norm_of = flame.norm
+
+--- The norm of one or several axes; all of them where d is nil or false.
+local function vector_norm(op, x, ord, d, keepdim)
+  if type(ord) ~= "number" then fail(op, "ord must be a number, got %s", tostring(ord)) end
+  if x.ndim == 0 then x, d = x:reshape(1), nil end
+  local axes = type(d) == "number" and { d } or d or {}
+  local all = #axes == 0
+  if all then for k = 1, x.ndim do axes[k] = k end end
+  for i, k in ipairs(axes) do axes[i] = axis_of(op, x, k) end
+  local elements = 1
+  for _, k in ipairs(axes) do elements = elements * x.shape[k] end
+  if elements == 0 and x:numel() == 0 and (ord < 0 or ord == math.huge) then
+    fail(op, "ord = %g has no value for axes without elements, x has shape %s", ord, shape_text(x))
+  end
+  return vector_norm_of(x, ord, axes, { keepdim = keepdim })
+end
+
+--- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
+under("vector_norm", 5, function(x, ...)
+  need_float("vector_norm", x)
+  local o = arguments("vector_norm", { "ord", "dim", "keepdim" }, { ord = 2, dim = false, keepdim = false, dtype = false }, ...)
+  return vector_norm("vector_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
+end)
+
+local function two_axes(op, x, d)
+  if x.ndim < 2 then fail(op, "x has shape %s, need a matrix (two axes or more)", shape_text(x)) end
+  if type(d) ~= "table" or #d ~= 2 then fail(op, "dim must be a list of two axes") end
+  local a, b = axis_of(op, x, d[1]), axis_of(op, x, d[2])
+  if a == b then fail(op, "dim names axis %d twice", a) end
+  return a, b
+end
+
+--- x with axes a and b last, the others in order; and how to put reduced axes back.
+local function brought_last(x, a, b)
+  local order = {}
+  for k = 1, x.ndim do if k ~= a and k ~= b then order[#order + 1] = k end end
+  order[#order + 1], order[#order + 2] = a, b
+  return x:permute(order)
+end
+
+local function matrix_norm(op, x, ord, d, keepdim)
+  local a, b = two_axes(op, x, d)
+  local shape = x.shape
+  shape[a], shape[b] = 1, 1
+  local y = brought_last(x, a, b)
+  local function sums(axis) return y:abs():sum(axis) end
+  local m, n = y.shape[y.ndim - 1], y.shape[y.ndim]
+  if m * n == 0 and ord ~= "fro" and ord ~= "nuc" then
+    fail(op, "ord = %s has no value for a matrix without elements, x has shape %s", tostring(ord), shape_text(x))
+  end
+  if ord == "fro" then y = vector_norm_of(y, 2, { -2, -1 })
+  elseif ord == "nuc" then y = internal.svdvals(y, op):sum(-1)
+  elseif ord == 2 then y = internal.svdvals(y, op):amax(-1)
+  elseif ord == -2 then y = internal.svdvals(y, op):amin(-1)
+  elseif ord == 1 then y = sums(-2):amax(-1)
+  elseif ord == -1 then y = sums(-2):amin(-1)
+  elseif ord == math.huge then y = sums(-1):amax(-1)
+  elseif ord == -math.huge then y = sums(-1):amin(-1)
+  else fail(op, 'ord must be "fro", "nuc", 1, 2, inf or their negatives, got %s', tostring(ord)) end
+  return keepdim and y:reshape(shape) or y
+end
+
+--- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
+under("matrix_norm", 5, function(x, ...)
+  need_float("matrix_norm", x)
+  local o = arguments("matrix_norm", { "ord", "dim", "keepdim" },
+    { ord = "fro", dim = { -2, -1 }, keepdim = false, dtype = false }, ...)
+  return matrix_norm("matrix_norm", o.dtype and x:to(o.dtype) or x, o.ord, o.dim, o.keepdim)
+end)
+
+--- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
+--- matrix and an ord, the matrix norm.
+under("norm", 5, function(x, ...)
+  need_float("norm", x)
+  local o = arguments("norm", { "ord", "dim", "keepdim" }, { ord = false, dim = false, keepdim = false, dtype = false }, ...)
+  if o.dtype then x = x:to(o.dtype) end
+  local d = type(o.dim) == "number" and { o.dim } or o.dim
+  if o.ord and (d and #d == 2 or not d and x.ndim == 2 or type(o.ord) == "string") then
+    return matrix_norm("norm", x, o.ord, d or { -2, -1 }, o.keepdim)
+  end
+  if o.ord and not d and x.ndim > 2 then fail("norm", "ord needs dim: x has %d axes", x.ndim) end
+  return vector_norm("norm", x, o.ord or 2, d, o.keepdim)
+end)
+
+--- As core.lua has it, and with p = "fro" or "nuc".
+def("norm", 4, function(x, p, d, o)
+  if type(p) ~= "string" then return vector_norm_of(x, p, d, o) end
+  need_float("norm", x)
+  if is_options(d) then d, o = nil, d end
+  if type(o) == "boolean" then o = { keepdim = o } end
+  local keepdim = options("norm", o, { keepdim = false }).keepdim
+  if p == "fro" then return vector_norm("norm", x, 2, d, keepdim) end
+  return matrix_norm("norm", x, p, d or { -2, -1 }, keepdim)
+end)
+
+--- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+under("cond", 2, function(x, p)
+  if is_options(p) then p = options("cond", p, { p = false }).p or nil end
+  part.need_matrix("cond", "x", x)
+  if p == nil or p == 2 or p == -2 then
+    local s = internal.svdvals(x, "cond")
+    if s.shape[s.ndim] == 0 then fail("cond", "x has shape %s, need matrices with elements", shape_text(x)) end
+    local high, low = s:amax(-1), s:amin(-1)
+    return p == -2 and low / high or high / low
+  end
+  part.need_square("cond", "x", x)
+  if x.shape[x.ndim] == 0 then return matrix_norm("cond", x, "fro", { -2, -1 }) end
+  return matrix_norm("cond", x, p, { -2, -1 }) * matrix_norm("cond", internal.quiet_inverse(x, "cond"), p, { -2, -1 })
+end)
+
+-- ---- products ------------------------------------------------------------------------------------
+def("trace", 1, function(x)
+  need_tensor("trace", "x", x)
+  if x.ndim ~= 2 then fail("trace", "x has shape %s, need a matrix (two axes)", shape_text(x)) end
+  return x:diagonal():sum()
+end)
+
+--- Every element of x times the whole of y: (x1 y1, x2 y2, …).
+def("kron", 2, function(x, y)
+  need_tensor("kron", "x", x)
+  need_tensor("kron", "y", y)
+  local n = math.max(x.ndim, y.ndim)
+  if n > 4 then fail("kron", "x has %d axes and y %d, at most 4 are possible", x.ndim, y.ndim) end
+  local a, b, out, s, t = {}, {}, {}, x.shape, y.shape
+  for d = 1, n do
+    local p, q = s[d - n + #s] or 1, t[d - n + #t] or 1
+    a[2 * d - 1], a[2 * d], b[2 * d - 1], b[2 * d], out[d] = p, 1, 1, q, p * q
+  end
+  return (x:reshape(a) * y:reshape(b)):reshape(out):clone()
+end)
+
+local function cross_along(op, x, y, d)
+  d = axis_of(op, x, d)
+  local shape = internal.broadcast_shape(op, { x, y })
+  if x.shape[d] ~= 3 or #shape ~= x.ndim or shape[d] ~= 3 or y.ndim ~= x.ndim or y.shape[d] ~= 3 then
+    fail(op, "x has shape %s, y %s: axis %d must have 3 elements in both", shape_text(x), shape_text(y), d)
+  end
+  local function at(v, i) return v:narrow(d, i, 1) end
+  return flame.cat({ at(x, 2) * at(y, 3) - at(x, 3) * at(y, 2), at(x, 3) * at(y, 1) - at(x, 1) * at(y, 3),
+    at(x, 1) * at(y, 2) - at(x, 2) * at(y, 1) }, d)
+end
+--- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+def("cross", 3, function(x, y, d)
+  need_tensor("cross", "x", x)
+  need_tensor("cross", "y", y)
+  if type(d) == "table" then d = options("cross", d, { dim = false }).dim or nil end
+  if d == nil then
+    for k, size in ipairs(x.shape) do if size == 3 and not d then d = k end end
+    if not d then fail("cross", "x has shape %s, no axis has 3 elements", shape_text(x)) end
+  end
+  return cross_along("cross", x, y, d)
+end)
+under("cross", 3, function(x, y, d)
+  need_tensor("cross", "x", x)
+  need_tensor("cross", "y", y)
+  if type(d) == "table" then d = options("cross", d, { dim = -1 }).dim end
+  return cross_along("cross", x, y, d or -1)
+end)
+under("vecdot", 3, function(x, y, d)
+  need_float("vecdot", x)
+  if type(d) == "table" then d = options("vecdot", d, { dim = -1 }).dim end
+  return (x * need_tensor("vecdot", "y", y)):sum(d or -1)
+end)
+
+--- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
+---@param o table|number?  p, or {p = 2}
+def("cdist", 4, function(x, y, ...)
+  local op = "cdist"
+  need_float(op, x)
+  need_tensor(op, "y", y)
+  local p = internal.defaults(op, { "p", "compute_mode" }, { p = 2, compute_mode = false }, ...).p
+  if x.ndim < 2 or y.ndim < 2 then fail(op, "x has shape %s and y %s, need two axes or more", shape_text(x), shape_text(y)) end
+  local m = x.shape[x.ndim]
+  if y.shape[y.ndim] ~= m then fail(op, "rows of x have %d elements, those of y %d", m, y.shape[y.ndim]) end
+  if type(p) ~= "number" or not (p >= 0) then fail(op, "p = %s, need p >= 0", tostring(p)) end
+  local d = x:unsqueeze(-2) - y:unsqueeze(-3)
+  if m == 0 then return d:sum(-1) end
+  return vector_norm_of(d, p, -1)
+end)
+
+--- Axes as PyTorch's dims: a number n (the last n of x, the first n of y) or two lists.
+local function dot_axes(x, y, dims)
+  local op, a, b = "tensordot", {}, {}
+  if type(dims) == "number" then
+    local n = need_int(op, "dims", dims)
+    if n < 0 or n > x.ndim or n > y.ndim then fail(op, "dims = %d, x has %d axes and y %d", n, x.ndim, y.ndim) end
+    for k = 1, n do a[k], b[k] = x.ndim - n + k, k end
+    return a, b
+  end
+  if type(dims) ~= "table" or type(dims[1]) ~= "table" or type(dims[2]) ~= "table" or #dims[1] ~= #dims[2] then
+    fail(op, "dims must be a number or two lists of as many axes")
+  end
+  for k = 1, #dims[1] do a[k], b[k] = axis_of(op, x, dims[1][k]), axis_of(op, y, dims[2][k]) end
+  return a, b
+end
+
+--- Axes not in 'list', and the product of the sizes of those that are.
+local function other_axes(x, list)
+  local taken, rest, size = {}, {}, 1
+  for _, k in ipairs(list) do
+    if taken[k] then fail("tensordot", "axis %d is named twice", k) end
+    taken[k] = true
+    size = size * x.shape[k]
+  end
+  for k = 1, x.ndim do if not taken[k] then rest[#rest + 1] = k end end
+  return rest, size
+end
+
+local function sizes_at(x, axes, out)
+  for _, k in ipairs(axes) do out[#out + 1] = x.shape[k] end
+  return out
+end
+
+--- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
+def("tensordot", 3, function(x, y, dims)
+  need_tensor("tensordot", "x", x)
+  need_tensor("tensordot", "y", y)
+  if is_options(dims) then dims = options("tensordot", dims, { dims = 2 }).dims end
+  local a, b = dot_axes(x, y, dims or 2)
+  for k = 1, #a do
+    if x.shape[a[k]] ~= y.shape[b[k]] then
+      fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], x.shape[a[k]], b[k], y.shape[b[k]])
+    end
+  end
+  local ra, size = other_axes(x, a)
+  local rb = other_axes(y, b)
+  local shape = sizes_at(y, rb, sizes_at(x, ra, {}))
+  local rows, columns = 1, 1
+  for _, k in ipairs(ra) do rows = rows * x.shape[k] end
+  for _, k in ipairs(rb) do columns = columns * y.shape[k] end
+  local left = x:permute(table.move(a, 1, #a, #ra + 1, table.move(ra, 1, #ra, 1, {})))
+  local right = y:permute(table.move(rb, 1, #rb, #b + 1, table.move(b, 1, #b, 1, {})))
+  return left:reshape(rows, size):matmul(right:reshape(size, columns)):reshape(shape):clone()
+end)
+
+--- Where to cut a chain of matrices with these sizes: as few multiplications as possible.
+local function best_cuts(size)
+  local n, cost, cut = #size - 1, {}, {}
+  for i = 1, n do cost[i], cut[i] = { [i] = 0 }, {} end
+  for span = 1, n - 1 do
+    for i = 1, n - span do
+      local j = i + span
+      cost[i][j] = math.huge
+      for k = i, j - 1 do
+        local c = cost[i][k] + cost[k + 1][j] + size[i] * size[k + 1] * size[j + 1]
+        if c < cost[i][j] then cost[i][j], cut[i][j] = c, k end
+      end
+    end
+  end
+  return cut
+end
+
+--- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
+under("multi_dot", 1, function(list)
+  local op = "multi_dot"
+  if type(list) ~= "table" or is_tensor(list) or #list < 2 then fail(op, "need a list of two tensors or more") end
+  local all, size = {}, {}
+  for i, x in ipairs(list) do
+    all[i] = need_tensor(op, "tensor " .. i, x)
+    local edge = i == 1 or i == #list
+    if x.ndim ~= 2 and not (edge and x.ndim == 1) then
+      fail(op, "tensor %d has shape %s, need a matrix%s", i, shape_text(x), edge and " or a vector" or "")
+    end
+  end
+  local first, last = all[1].ndim == 1, all[#all].ndim == 1
+  if first then all[1] = all[1]:unsqueeze(1) end
+  if last then all[#all] = all[#all]:unsqueeze(2) end
+  for i, x in ipairs(all) do
+    if i > 1 and x.shape[1] ~= size[i] then fail(op, "tensor %d has %d columns, tensor %d has %d rows", i - 1, size[i], i,
+      x.shape[1]) end
+    size[i], size[i + 1] = x.shape[1], x.shape[2]
+  end
+  local cut = best_cuts(size)
+  local function chain(i, j)
+    if i == j then return all[i] end
+    return chain(i, cut[i][j]):matmul(chain(cut[i][j] + 1, j))
+  end
+  local y = chain(1, #all)
+  if first and last then return y:reshape({}) end
+  return (first and y:squeeze(1) or last and y:squeeze(2) or y):clone()
+end)
+
+-- ---- forms ------------------------------------------------------------------------------------------
+--- x on diagonals of new matrices in axes a and b of the result. {offset = 0, dim1 = -2, dim2 = -1}
+def("diag_embed", 4, function(x, ...)
+  local op = "diag_embed"
+  need_tensor(op, "x", x)
+  local o = internal.defaults(op, { "offset", "dim1", "dim2" }, { offset = 0, dim1 = -2, dim2 = -1 }, ...)
+  local k, rank = need_int(op, "offset", o.offset), x.ndim + 1
+  local function axis(d)
+    d = need_int(op, "axis", d)
+    if d == 0 or d > rank or d < -rank then fail(op, "axis %d is out of range, the result has %d axes", d, rank) end
+    return d > 0 and d or d + rank + 1
+  end
+  if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
+  local a, b = axis(o.dim1), axis(o.dim2)
+  if a == b then fail(op, "dim1 and dim2 are both axis %d", a) end
+  local n = x.shape[x.ndim] + math.abs(k)
+  local first = k >= 0 and { k, 0 } or { 0, -k }                 -- zeros before the columns, before the rows
+  local column = flame.arange(1, n, { dtype = "i64", device = x.device })
+  local on = column:reshape(n, 1):eq(column - k)
+  local wide = x:pad({ first[2], n - x.shape[x.ndim] - first[2] }):unsqueeze(-1)
+  local y = flame.where(on, wide, flame.zeros({}, { dtype = x.dtype, device = x.device }))
+  local order, at = {}, 1
+  for d = 1, rank do
+    if d == a then order[d] = rank - 1
+    elseif d == b then order[d] = rank
+    else order[d], at = at, at + 1 end
+  end
+  return a == rank - 1 and b == rank and y or y:permute(order):contiguous()
+end)
+
+--- Columns x^0, x^1, … of each element. {N = elements of the last axis}
+under("vander", 2, function(x, o)
+  local op = "vander"
+  need_tensor(op, "x", x)
+  if type(o) == "number" then o = { N = o } end
+  if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
+  local n = need_int(op, "N", options(op, o, { N = x.shape[x.ndim] }).N)
+  if n <= 0 then fail(op, "N = %d, need at least 1", n) end
+  if not x:is_floating_point() then x = x:long() end
+  local columns = { flame.ones_like(x) }
+  for i = 2, n do columns[i] = columns[i - 1] * x end
+  return flame.stack(columns, -1)
+end)
+--- As torch.vander: powers fall unless {increasing = true}.
+def("vander", 3, function(x, ...)
+  local o = internal.defaults("vander", { "N", "increasing" }, { N = false, increasing = false }, ...)
+  need_tensor("vander", "x", x)
+  if x.ndim ~= 1 then fail("vander", "x has shape %s, need one axis", shape_text(x)) end
+  local y = linalg.vander(x, { N = o.N or x.shape[1] })
+  return o.increasing and y or y:flip(2)
+end)
+
+under("matrix_transpose", 1, function(x)
+  need_tensor("matrix_transpose", "x", x)
+  if x.ndim < 2 then fail("matrix_transpose", "x has shape %s, need two axes or more", shape_text(x)) end
+  return turned(x)
+end)
+under("diagonal", 4, function(x, ...)
+  local o = internal.defaults("diagonal", { "offset", "dim1", "dim2" }, { offset = 0, dim1 = -2, dim2 = -1 }, ...)
+  return need_tensor("diagonal", "x", x):diagonal(o.offset, o.dim1, o.dim2)
+end)
+
+--- The tensor x with tensordot(a, x, x.ndim) = b.
+under("tensorsolve", 3, function(a, b)
+  need_tensor("tensorsolve", "a", a)
+  need_tensor("tensorsolve", "b", b)
+  local rest = {}
+  for k = b.ndim + 1, a.ndim do rest[#rest + 1] = a.shape[k] end
+  local n = b:numel()
+  if a:numel() ~= n * n then
+    fail("tensorsolve", "a has shape %s and b %s: the axes of a behind those of b must have %d elements",
+      shape_text(a), shape_text(b), n)
+  end
+  return flame.solve(a:reshape(n, n), b:reshape(n)):reshape(rest):clone()
+end)
+--- The inverse with respect to the first 'ind' axes and the rest.
+under("tensorinv", 2, function(x, o)
+  need_tensor("tensorinv", "x", x)
+  if type(o) == "number" then o = { ind = o } end
+  local ind = need_int("tensorinv", "ind", options("tensorinv", o, { ind = 2 }).ind)
+  if ind < 1 then fail("tensorinv", "ind = %d, need at least 1", ind) end
+  local shape, rows, columns = {}, 1, 1
+  for k = ind + 1, x.ndim do
+    shape[#shape + 1] = x.shape[k]
+    columns = columns * x.shape[k]
+  end
+  for k = 1, math.min(ind, x.ndim) do
+    shape[#shape + 1] = x.shape[k]
+    rows = rows * x.shape[k]
+  end
+  if rows ~= columns then
+    fail("tensorinv", "x has shape %s: %d elements in the first %d axes, %d in the rest", shape_text(x), rows, ind, columns)
+  end
+  return flame.inverse(x:reshape(rows, columns)):reshape(shape):clone()
+end)
+
+for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed", "cholesky_solve", "cholesky_inverse",
+  "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum" } do
+  linalg[name] = linalg[name] or flame[name] or methods[name]
+end

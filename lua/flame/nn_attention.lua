@@ -1,0 +1,205 @@
+--- Attention and the blocks built on it. Given the table of flame.nn, adds to it.
+local flame = require "flame"
+
+return function(nn, shared)
+  local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
+
+  local function heads_of(what, d, heads)
+    positive(what, "d", d)
+    positive(what, "heads", heads)
+    if d % heads ~= 0 then fail("%s: %d features do not split into %d heads", what, d, heads) end
+  end
+
+  --- Causal self-attention over (batch, time, d) with 'heads' heads, as a composition:
+  --- softmax(Q K^T / sqrt(d / heads) with the future at -inf) V, then a projection.
+  nn.CausalSelfAttention = Module.extend("CausalSelfAttention")
+  function nn.CausalSelfAttention:init(d, heads, ...)
+    local o = read("CausalSelfAttention", "dropout bias", "", ...)
+    heads_of("CausalSelfAttention", d, heads)
+    self.d, self.heads = d, heads
+    self.qkv = nn.Linear(d, 3 * d, { bias = o.bias })
+    self.proj = nn.Linear(d, d, { bias = o.bias })
+    self.drop = nn.Dropout(o.dropout or 0)
+  end
+  function nn.CausalSelfAttention:forward(x)
+    local b, t, d = x:size(1), x:size(2), self.d
+    local h, size = self.heads, self.d // self.heads
+    local qkv = self.qkv(x):reshape(b, t, 3, h, size):permute(3, 1, 4, 2, 5)   -- (3, b, h, t, size)
+    local q, k, v = qkv[1], qkv[2], qkv[3]
+    local scores = q:matmul(k:transpose(-2, -1)) * (1 / math.sqrt(size))
+    local position = flame.arange(t, { device = x.device })
+    local future = position:reshape(1, t):gt(position:reshape(t, 1))
+    local weights = self.drop(scores:masked_fill(future, -math.huge):softmax(-1))
+    return self.proj(weights:matmul(v):transpose(2, 3):reshape(b, t, d))
+  end
+  function nn.CausalSelfAttention:extra() return self.d .. " features, " .. self.heads .. " heads" end
+
+  -- ---- MultiheadAttention -----------------------------------------------------------------------
+  --- Attention over (time, batch, d), or (batch, time, d) with batch_first = true, or (time, d);
+  --- PyTorch's layout: in_proj_weight (3 d, d), or q_proj_weight, k_proj_weight and v_proj_weight where
+  --- keys or values have other sizes (kdim, vdim).
+  ---
+  --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights = true,
+  --- is_causal}) gives the result and the weights (batch, time, source), nil without need_weights.
+  --- In a bool mask true leaves a position out, as in PyTorch's module (and not as in
+  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask.
+  nn.MultiheadAttention = Module.extend("MultiheadAttention")
+  function nn.MultiheadAttention:init(d, heads, ...)
+    local o = read("MultiheadAttention", "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
+    heads_of("MultiheadAttention", d, heads)
+    if o.add_bias_kv or o.add_zero_attn then fail("MultiheadAttention: add_bias_kv and add_zero_attn are not supported") end
+    self.embed_dim, self.num_heads, self.dropout = d, heads, o.dropout or 0
+    self.batch_first = o.batch_first == true
+    local function weight(rows, columns)
+      return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))
+    end
+    local kdim, vdim = o.kdim or d, o.vdim or d
+    if kdim == d and vdim == d then
+      self.in_proj_weight = weight(3 * d, d)
+    else
+      self.q_proj_weight = weight(d, d)
+      self.k_proj_weight = weight(d, kdim)
+      self.v_proj_weight = weight(d, vdim)
+    end
+    if o.bias ~= false then self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, shared.make_options(o))) end
+    self.out_proj = nn.Linear(d, d, { bias = o.bias, dtype = o.dtype, device = o.device })
+    if self.out_proj.bias then nn.init.zeros(self.out_proj.bias) end
+  end
+
+  local separate = { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
+  -- (batch, time, features) to (batch, heads, time, size).
+  local function project(self, x, i)
+    local d, h, b = self.embed_dim, self.num_heads, self.in_proj_bias
+    local w = self.in_proj_weight and self.in_proj_weight:narrow(1, (i - 1) * d + 1, d) or self[separate[i]]
+    if x:size(3) ~= w:size(2) then
+      fail("MultiheadAttention: %s has %d features, need %d", ({ "query", "key", "value" })[i], x:size(3), w:size(2))
+    end
+    local y = flame.linear(x, w, b and b:narrow(1, (i - 1) * d + 1, d))
+    return y:reshape(x:size(1), x:size(2), h, d // h):transpose(2, 3)
+  end
+
+  -- What is added to the scores (batch, heads, time, source): -inf where a mask says so. nil: nothing.
+  local function bias_of(self, o, q, k)
+    local out
+    local function add(mask, shape)
+      if mask.dtype == "bool" then mask = flame.zeros(mask.shape, { dtype = q.dtype, device = q.device }):masked_fill(mask, -math.huge) end
+      mask = mask:reshape(shape)
+      out = out and out + mask or mask
+    end
+    local b, t, s = q:size(1), q:size(3), k:size(3)
+    if o.attn_mask then
+      local m = o.attn_mask
+      if m.ndim == 2 then add(m, { 1, 1, t, s })
+      elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s })
+      else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
+    elseif o.is_causal then
+      add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s })
+    end
+    if o.key_padding_mask then
+      if o.key_padding_mask:numel() ~= b * s then
+        fail("MultiheadAttention: key_padding_mask has shape (%s), need (%d, %d)", table.concat(o.key_padding_mask.shape, ", "), b, s)
+      end
+      add(o.key_padding_mask, { b, 1, 1, s })
+    end
+    return out
+  end
+
+  -- Result (batch, heads, time, size) and, if asked for, the weights (batch, heads, time, source).
+  local function attend(self, q, k, v, o)
+    local drop = self.training and self.dropout or 0
+    if o.need_weights == false then
+      if o.is_causal and not o.attn_mask and not o.key_padding_mask then
+        return flame.scaled_dot_product_attention(q, k, v, { is_causal = true, dropout_p = drop })
+      end
+      return flame.scaled_dot_product_attention(q, k, v, { attn_mask = bias_of(self, o, q, k), dropout_p = drop })
+    end
+    local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)), bias_of(self, o, q, k)
+    local weights = (bias and scores + bias or scores):softmax(-1)
+    if drop > 0 then weights = weights:dropout(drop) end
+    return weights:matmul(v), weights
+  end
+
+  local call_names = "key_padding_mask need_weights attn_mask average_attn_weights is_causal"
+  function nn.MultiheadAttention:forward(query, key, value, ...)
+    local o
+    if type(key) == "table" then key, o = nil, read("MultiheadAttention", call_names, "", key)
+    else o = read("MultiheadAttention", call_names, "", ...) end
+    key = key or query
+    value = value or key
+    local flat = query.ndim == 2
+    local function come(x)
+      if x.ndim ~= (flat and 2 or 3) then fail("MultiheadAttention: query has %d axes, another %d", query.ndim, x.ndim) end
+      if flat then return x:unsqueeze(1) end
+      return self.batch_first and x or x:transpose(1, 2)
+    end
+    local q, k, v = project(self, come(query), 1), project(self, come(key), 2), project(self, come(value), 3)
+    local y, weights = attend(self, q, k, v, o)
+    y = self.out_proj(y:transpose(2, 3):reshape(q:size(1), q:size(3), self.embed_dim))
+    if weights and o.average_attn_weights ~= false then weights = weights:mean(2) end
+    if flat then return y:squeeze(1), weights and weights:squeeze(1) end
+    return self.batch_first and y or y:transpose(1, 2), weights
+  end
+  function nn.MultiheadAttention:extra()
+    return ("embed_dim=%d, num_heads=%d, batch_first=%s"):format(self.embed_dim, self.num_heads, self.batch_first)
+  end
+
+  -- ---- blocks -------------------------------------------------------------------------------------
+  --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
+  --- (batch, time, d). {causal = true, hidden = 4 d, dropout = 0, bias = true}
+  nn.TransformerBlock = Module.extend("TransformerBlock")
+  function nn.TransformerBlock:init(d, heads, ...)
+    local o = read("TransformerBlock", "dropout bias causal hidden", "", ...)
+    heads_of("TransformerBlock", d, heads)
+    local hidden = o.hidden or 4 * d
+    self.causal = o.causal ~= false
+    self.norm1 = nn.LayerNorm(d)
+    self.attention = nn.MultiheadAttention(d, heads, { dropout = o.dropout, bias = o.bias, batch_first = true })
+    self.norm2 = nn.LayerNorm(d)
+    self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = o.bias }), nn.GELU(), nn.Linear(hidden, d, { bias = o.bias }),
+      nn.Dropout(o.dropout or 0) }
+  end
+  function nn.TransformerBlock:forward(x)
+    local y = self.attention(self.norm1(x), { is_causal = self.causal, need_weights = false })
+    x = x + y
+    return x + self.mlp(self.norm2(x))
+  end
+
+  --- PyTorch's encoder layer: norms behind the sums (or before, norm_first), ReLU, (time, batch, d)
+  --- unless batch_first.
+  nn.TransformerEncoderLayer = Module.extend("TransformerEncoderLayer")
+  function nn.TransformerEncoderLayer:init(d, heads, ...)
+    local o = read("TransformerEncoderLayer", "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias", "", ...)
+    local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
+    self.norm_first = o.norm_first == true
+    self.self_attn = nn.MultiheadAttention(d, heads, { dropout = p, bias = o.bias, batch_first = o.batch_first })
+    self.linear1 = nn.Linear(d, hidden, { bias = o.bias })      -- a line each: order of assignment counts
+    self.dropout = nn.Dropout(p)
+    self.linear2 = nn.Linear(hidden, d, { bias = o.bias })
+    local norm = { eps = o.layer_norm_eps, bias = o.bias }
+    self.norm1 = nn.LayerNorm(d, norm)
+    self.norm2 = nn.LayerNorm(d, norm)
+    self.dropout1 = nn.Dropout(p)
+    self.dropout2 = nn.Dropout(p)
+    local f = o.activation or "relu"
+    rawset(self, "activation", type(f) == "string" and flame[f] or f)
+    if self.activation == nil then fail("TransformerEncoderLayer: there is no activation %s", tostring(f)) end
+  end
+  function nn.TransformerEncoderLayer:forward(x, src_mask, src_key_padding_mask, is_causal)
+    if type(src_mask) == "table" then
+      local o = read("TransformerEncoderLayer", "src_mask src_key_padding_mask is_causal", "", src_mask)
+      src_mask, src_key_padding_mask, is_causal = o.src_mask, o.src_key_padding_mask, o.is_causal
+    end
+    local function look(y)
+      local z = self.self_attn(y, y, y, { attn_mask = src_mask, key_padding_mask = src_key_padding_mask, is_causal = is_causal,
+        need_weights = false })
+      return self.dropout1(z)
+    end
+    local function feed(y) return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(y))))) end
+    if self.norm_first then
+      x = x + look(self.norm1(x))
+      return x + feed(self.norm2(x))
+    end
+    x = self.norm1(x + look(x))
+    return self.norm2(x + feed(x))
+  end
+end

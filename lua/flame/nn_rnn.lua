@@ -1,0 +1,221 @@
+--- Recurrent layers: RNN, LSTM, GRU and their cells, with PyTorch's parameter names, order of
+-- gates and initialisation. A layer multiplies its whole input with the input weights at once;
+-- the steps then hold one product with the hidden state each. Given the table of flame.nn, adds to it.
+local flame = require "flame"
+
+return function(nn, shared)
+  local Module, fail, positive = nn.Module, shared.fail, shared.positive
+  local read, make_options = shared.read, shared.make_options
+
+  -- ---- one step ------------------------------------------------------------------------------
+  -- step(gx, gh, state): from the gates' input and hidden parts, (n, gates * hidden) each, and the
+  -- state {h} or {h, c} to the next state.
+  local steps = {}
+  local function plain(activation)
+    return function(gx, gh) return { flame[activation](gx + gh) } end
+  end
+  steps.tanh, steps.relu = plain "tanh", plain "relu"
+  function steps.lstm(gx, gh, state)
+    local i, f, g, o = table.unpack((gx + gh):chunk(4, 2))
+    local c = f:sigmoid() * state[2] + i:sigmoid() * g:tanh()
+    return { o:sigmoid() * c:tanh(), c }
+  end
+  function steps.gru(gx, gh, state)
+    local xr, xz, xn = table.unpack(gx:chunk(3, 2))
+    local hr, hz, hn = table.unpack(gh:chunk(3, 2))
+    local r, z = (xr + hr):sigmoid(), (xz + hz):sigmoid()
+    local n = (xn + r * hn):tanh()
+    return { n + z * (state[1] - n) }
+  end
+
+  local gates_of = { tanh = 1, relu = 1, lstm = 4, gru = 3 }
+
+  --- Uniform in +-1 / sqrt(hidden), as all weights of these layers.
+  local function weight(shape, hidden, o)
+    local bound = 1 / math.sqrt(hidden)
+    return nn.Parameter(flame.uniform(shape, -bound, bound, make_options(o)))
+  end
+
+  --- The rows of x (steps, n, …) as a list, by halves: its gradient is put together in the same way.
+  local function rows(x)
+    local out = {}
+    local function cut(v, first, n)
+      if n == 1 then
+        out[first] = v:squeeze(1)
+        return
+      end
+      local half = n // 2
+      cut(v:narrow(1, 1, half), first, half)
+      cut(v:narrow(1, half + 1, n - half), first + half, n - half)
+    end
+    if x.shape[1] > 0 then cut(x, 1, x.shape[1]) end
+    return out
+  end
+
+  local function text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
+
+  --- The initial states: given ones, or zeros. layers: rows of each.
+  local function initial(name, x, given, count, layers, n, hidden)
+    local states = {}
+    for k = 1, count do
+      local s = given[k]
+      if s == nil then
+        s = flame.zeros({ layers, n, hidden }, { dtype = x.dtype, device = x.device })
+      elseif s.ndim ~= 3 or s.shape[1] ~= layers or s.shape[2] ~= n or s.shape[3] ~= hidden then
+        fail("%s: %s has shape %s, need (%d, %d, %d)", name, k == 1 and "h0" or "c0", text(s), layers, n, hidden)
+      end
+      states[k] = rows(s)
+    end
+    return states
+  end
+
+  -- ---- layers ------------------------------------------------------------------------------------
+  --- One direction of one layer over a list of inputs; gives the list of outputs and the last state.
+  local function run(self, suffix, inputs, state, backwards)
+    local step = steps[self.mode]
+    local wx, wh, bx, bh = self["weight_ih" .. suffix], self["weight_hh" .. suffix], self["bias_ih" .. suffix], self["bias_hh" .. suffix]
+    local n, out = #inputs, {}
+    local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
+    for k = 1, n do
+      local t = backwards and n + 1 - k or k
+      state = step(gx[t], flame.linear(state[1], wh, bh), state)
+      out[t] = state[1]
+    end
+    return out, state
+  end
+
+  --- All layers: x (steps, n, inputs); given: initial states. Gives y, and the last states.
+  local function forward(self, name, x, given)
+    local directions, count = self.bidirectional and 2 or 1, self.mode == "lstm" and 2 or 1
+    local start = initial(name, x, given, count, self.num_layers * directions, x.shape[2], self.hidden_size)
+    local inputs, last = rows(x), {}
+    for k = 1, count do last[k] = {} end
+    for layer = 0, self.num_layers - 1 do
+      local halves = {}
+      for d = 1, directions do
+        local at, state = layer * directions + d, {}
+        for k = 1, count do state[k] = start[k][at] end
+        halves[d], state = run(self, ("_l%d%s"):format(layer, d == 2 and "_reverse" or ""), inputs, state, d == 2)
+        for k = 1, count do last[k][at] = state[k] end
+      end
+      for t = 1, #inputs do inputs[t] = directions == 2 and flame.cat({ halves[1][t], halves[2][t] }, 2) or halves[1][t] end
+      if self.dropout > 0 and self.training and layer < self.num_layers - 1 then
+        for t = 1, #inputs do inputs[t] = inputs[t]:dropout(self.dropout) end
+      end
+    end
+    for k = 1, count do last[k] = flame.stack(last[k]) end
+    return flame.stack(inputs), last
+  end
+
+  local function layer(name, mode, names)
+    local class = Module.extend(name)
+    nn[name] = class
+    function class:init(input_size, hidden_size, ...)
+      local o = read(name, names, "nonlinearity", ...)
+      positive(name, "input_size", input_size)
+      positive(name, "hidden_size", hidden_size)
+      positive(name, "num_layers", o.num_layers or 1)
+      self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, o.num_layers or 1
+      self.batch_first, self.bidirectional, self.dropout = o.batch_first == true, o.bidirectional == true, o.dropout or 0
+      if type(self.dropout) ~= "number" or not (self.dropout >= 0 and self.dropout <= 1) then
+        fail("%s: dropout = %s, need 0 <= dropout <= 1", name, tostring(o.dropout))
+      end
+      self.mode = mode or o.nonlinearity or "tanh"
+      if not mode and self.mode ~= "tanh" and self.mode ~= "relu" then
+        fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
+      elseif mode and o.nonlinearity then
+        fail("%s: no option nonlinearity", name)
+      end
+      local directions, size = self.bidirectional and 2 or 1, gates_of[self.mode] * hidden_size
+      for l = 0, self.num_layers - 1 do
+        for d = 1, directions do
+          local suffix = ("_l%d%s"):format(l, d == 2 and "_reverse" or "")
+          self["weight_ih" .. suffix] = weight({ size, l == 0 and input_size or hidden_size * directions }, hidden_size, o)
+          self["weight_hh" .. suffix] = weight({ size, hidden_size }, hidden_size, o)
+          if o.bias ~= false then
+            self["bias_ih" .. suffix] = weight({ size }, hidden_size, o)
+            self["bias_hh" .. suffix] = weight({ size }, hidden_size, o)
+          end
+        end
+      end
+    end
+
+    --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without n; a list
+    --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c.
+    function class:forward(x, h0, c0)
+      if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
+      if x.ndim ~= 2 and x.ndim ~= 3 then fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x)) end
+      if x.shape[x.ndim] ~= self.input_size then
+        fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x), self.input_size)
+      end
+      local single, given = x.ndim == 2, { h0, c0 }
+      if single then
+        x = x:unsqueeze(2)
+        for k = 1, 2 do given[k] = given[k] and given[k]:unsqueeze(2) end
+      elseif self.batch_first then
+        x = x:transpose(1, 2)
+      end
+      if x.shape[1] == 0 then fail("%s: x has shape %s: there is no step", name, text(x)) end
+      local y, last = forward(self, name, x, given)
+      if single then
+        y = y:squeeze(2):clone()
+        for k = 1, #last do last[k] = last[k]:squeeze(2):clone() end
+      elseif self.batch_first then
+        y = y:transpose(1, 2):clone()
+      end
+      return y, table.unpack(last)
+    end
+    function class:extra()
+      return ("%d, %d%s%s%s"):format(self.input_size, self.hidden_size, self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
+        self.batch_first and ", batch_first=true" or "", self.bidirectional and ", bidirectional=true" or "")
+    end
+  end
+  local common = "num_layers bias batch_first dropout bidirectional device dtype"
+  layer("RNN", nil, (common:gsub("bias", "nonlinearity bias", 1)))
+  layer("LSTM", "lstm", common)
+  layer("GRU", "gru", common)
+
+  -- ---- cells ----------------------------------------------------------------------------------------
+  local function cell(name, mode, names)
+    local class = Module.extend(name)
+    nn[name] = class
+    function class:init(input_size, hidden_size, ...)
+      local o = read(name, names, "", ...)
+      positive(name, "input_size", input_size)
+      positive(name, "hidden_size", hidden_size)
+      self.input_size, self.hidden_size, self.mode = input_size, hidden_size, mode or o.nonlinearity or "tanh"
+      if not steps[self.mode] then fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity)) end
+      local size = gates_of[self.mode] * hidden_size
+      self.weight_ih, self.weight_hh = weight({ size, input_size }, hidden_size, o), weight({ size, hidden_size }, hidden_size, o)
+      if o.bias ~= false then
+        self.bias_ih, self.bias_hh = weight({ size }, hidden_size, o), weight({ size }, hidden_size, o)
+      end
+    end
+    --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
+    function class:forward(x, h, c)
+      if type(h) == "table" then h, c = h[1], h[2] end
+      if x.ndim ~= 1 and x.ndim ~= 2 or x.shape[x.ndim] ~= self.input_size then
+        fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size, self.input_size)
+      end
+      local single, state = x.ndim == 1, { h, c }
+      if single then x = x:unsqueeze(1) end
+      for k = 1, self.mode == "lstm" and 2 or 1 do
+        local s = state[k]
+        if s == nil then s = flame.zeros({ x.shape[1], self.hidden_size }, { dtype = x.dtype, device = x.device })
+        elseif single then s = s:unsqueeze(1) end
+        if s.ndim ~= 2 or s.shape[1] ~= x.shape[1] or s.shape[2] ~= self.hidden_size then
+          fail("%s: %s has shape %s, need (%d, %d)", name, k == 1 and "h" or "c", text(s), x.shape[1], self.hidden_size)
+        end
+        state[k] = s
+      end
+      local new = steps[self.mode](flame.linear(x, self.weight_ih, self.bias_ih),
+        flame.linear(state[1], self.weight_hh, self.bias_hh), state)
+      if single then for k = 1, #new do new[k] = new[k]:squeeze(1):clone() end end
+      return table.unpack(new)
+    end
+    function class:extra() return self.input_size .. ", " .. self.hidden_size end
+  end
+  cell("RNNCell", nil, "bias nonlinearity device dtype")
+  cell("LSTMCell", "lstm", "bias device dtype")
+  cell("GRUCell", "gru", "bias device dtype")
+end

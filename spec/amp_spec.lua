@@ -1,0 +1,130 @@
+-- Mixed precision: which ops run in which dtype under flame.autocast, and that a model trains so.
+-- And rotary embeddings, which live beside.
+
+local flame = require "flame"
+local nn, optim = require "flame.nn", require "flame.optim"
+
+describe("autocast", function()
+  local a, b = flame.ones(3, 4), flame.ones(4, 5)
+
+  it("runs products in the half type, losses and sums in f32, the rest as it comes", function()
+    for _, dtype in ipairs { "bf16", "f16" } do
+      flame.autocast(dtype, function()
+        local y = a:matmul(b)
+        assert.equal(dtype, y.dtype)
+        assert.equal(dtype, flame.matmul(a, b).dtype)
+        assert.equal(dtype, flame.linear(a, b:t()).dtype)
+        assert.equal(dtype, flame.einsum("ij,jk->ik", a, b).dtype)
+        assert.equal(dtype, (y + 1):relu().dtype)
+        assert.equal("f32", (y + a:sum()).dtype)
+        for _, f in ipairs { "sum", "exp", "log", "softmax", "norm", "cumsum" } do
+          assert.equal("f32", f == "softmax" and y:softmax(1).dtype or f == "cumsum" and y:cumsum(1).dtype or y[f](y).dtype, f)
+        end
+        assert.equal("f32", (y ^ 2).dtype)
+        assert.equal("f32", flame.mse_loss(y, y).dtype)
+        assert.equal("f32", y:layer_norm({ 5 }).dtype)
+        assert.equal("f64", a:double():matmul(b:double()).dtype)
+        assert.equal("i64", flame.ones({ 2, 2 }, { dtype = "i64" }):matmul(flame.ones({ 2, 2 }, { dtype = "i64" })).dtype)
+      end)
+    end
+    assert.equal("f32", a:matmul(b).dtype)
+  end)
+
+  it("gives f's results, and ends with an error of f", function()
+    assert.same({ 1, 2, 3 }, { flame.autocast("bf16", function(...) return ... end, 1, 2, 3) })
+    assert.falsy((pcall(flame.autocast, "bf16", function() error("no") end)))
+    assert.is_nil(flame.autocast())
+    assert.equal("f32", a:matmul(b).dtype)
+  end)
+
+  it("is a guard too, nests, and can be switched off inside", function()
+    do
+      local _ <close> = flame.autocast("f16")
+      assert.equal("f16", a:matmul(b).dtype)
+      do
+        local _ <close> = flame.autocast(false)
+        assert.equal("f32", a:matmul(b).dtype)
+      end
+      flame.autocast("bf16", function() assert.equal("bf16", a:matmul(b).dtype) end)
+      assert.equal("f16", flame.autocast())
+    end
+    assert.equal("f32", a:matmul(b).dtype)
+    for _, bad in ipairs { "f32", 3 } do assert.falsy((pcall(flame.autocast, bad, print))) end
+  end)
+
+  it("a backward pass gives f32 gradients of f32 parameters", function()
+    flame.seed(3)
+    local net = nn.Sequential { nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3) }
+    local x, y = flame.randn(20, 6), flame.randint({ 20 }, 1, 3)
+    local exact = flame.cross_entropy(net(x), y)
+    exact:backward()
+    local want = net[1].weight.grad:clone()
+    net:zero_grad()
+    local loss = flame.autocast("bf16", function() return flame.cross_entropy(net(x), y) end)
+    loss:backward()
+    assert.equal("f32", net[1].weight.grad.dtype)
+    assert.close(exact:item(), loss:item(), 0.02)
+    assert.allclose(want, net[1].weight.grad, { rtol = 0.1, atol = 0.01 })
+  end)
+
+  it("trains with a scaler in f16", function()
+    flame.seed(4)
+    local net = nn.Sequential { nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1) }
+    local opt, scaler = optim.Adam(net:parameters(), { lr = 0.02 }), optim.GradScaler()
+    local x = flame.randn(64, 4)
+    local y = x:sum(2, { keepdim = true }):tanh()
+    local first, last
+    for _ = 1, 60 do
+      opt:zero_grad()
+      local loss = flame.autocast("f16", function() return flame.mse_loss(net(x), y) end)
+      scaler:scale(loss):backward()
+      scaler:step(opt)
+      scaler:update()
+      last = loss:item()
+      first = first or last
+    end
+    assert.is_true(last < 0.2 * first, ("%g of %g"):format(last, first))
+  end)
+
+  it("attention runs in the half type inside", function()
+    local q = flame.ones(2, 3, 4)
+    local y = flame.autocast("bf16", function() return flame.scaled_dot_product_attention(q, q, q, { is_causal = true }) end)
+    assert.equal("bf16", y.dtype)
+  end)
+end)
+
+describe("rotary embedding", function()
+  it("turns pairs of features and keeps their length", function()
+    local x = flame.randn(2, 5, 8)
+    local y = x:rotary()
+    assert.allclose(x:norm(2, -1), y:norm(2, -1))
+    assert.allclose(x[{ {}, 1 }], y[{ {}, 1 }])                     -- position 0 turns by nothing
+    -- feature i goes with i + d / 2, by t base^(-2 (i - 1) / d)
+    local t = 3
+    for i = 1, 4 do
+      local angle = (t - 1) * 10000 ^ (-2 * (i - 1) / 8)
+      local p, q = x[{ 1, t, i }]:item(), x[{ 1, t, i + 4 }]:item()
+      assert.close(p * math.cos(angle) - q * math.sin(angle), y[{ 1, t, i }]:item(), 1e-5)
+      assert.close(q * math.cos(angle) + p * math.sin(angle), y[{ 1, t, i + 4 }]:item(), 1e-5)
+    end
+  end)
+
+  it("goes on at an offset, takes tables, and pairs neighbours when asked", function()
+    local x = flame.randn(6, 4)
+    assert.allclose(x:rotary()[{ { 4, 6 } }], x[{ { 4, 6 } }]:rotary({ offset = 3 }))
+    local cos, sin = flame.randn(6, 4), flame.randn(6, 4)
+    local turned = flame.cat({ -x[{ {}, { 3, 4 } }], x[{ {}, { 1, 2 } }] }, 2)
+    assert.allclose(x * cos + turned * sin, x:rotary(cos, sin))
+    local y = x:rotary({ interleaved = true, base = 100 })
+    local p, q = x[{ 2, 1 }]:item(), x[{ 2, 2 }]:item()
+    assert.close(p * math.cos(1) - q * math.sin(1), y[{ 2, 1 }]:item(), 1e-5)
+    assert.close(q * math.cos(1) + p * math.sin(1), y[{ 2, 2 }]:item(), 1e-5)
+    assert.equal("bf16", x:bfloat16():rotary().dtype)
+  end)
+
+  it("has a gradient, and refuses odd features", function()
+    assert.is_true(flame.gradcheck(function(x) return x:rotary() end, { flame.randn({ 3, 4 }, { dtype = "f64" }) }))
+    assert.falsy((pcall(flame.rotary, flame.ones(3, 5))))
+    assert.falsy((pcall(flame.rotary, flame.ones(3, 4), flame.ones(3, 4))))
+  end)
+end)

@@ -1,0 +1,415 @@
+/*
+** Random programs of the kernel language, as source text: parsed, run, derived, and checked:
+** reverse against forward mode, forward mode against central differences in f64; for some, the
+** derived kernels are derived and checked again. A program whose differences do not settle (a
+** branch near the point) is checked reverse against forward only.
+**
+** kernel_fuzz [programs [seed]]: prints the seed and source of each failure. One program alone:
+** kernel_fuzz 1 <its seed>.
+*/
+#include "kernel_problem.h"
+#include <stdarg.h>
+
+typedef struct gen {
+  uint64_t r;
+  char text[65536];
+  size_t n;
+  int indent, loops, budget, returns, atomics, shared, device, loop_id;
+} gen;
+
+static int pick(gen *g, int n) { return (int)(next_random(&g->r) >> 33) % n; }
+
+static void say(gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(gen *g, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  const int k = vsnprintf(g->text + g->n, sizeof g->text - g->n, fmt, list);
+  va_end(list);
+  if (k > 0 && g->n + (size_t)k < sizeof g->text) g->n += (size_t)k;
+}
+
+static void line(gen *g) {
+  say(g, "\n%*s", 2 * g->indent, "");
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static void integer(gen *g) {
+  switch (pick(g, 6)) {
+  case 0: say(g, "c%d", pick(g, 3)); return;
+  case 1: say(g, "(c%d + %d)", pick(g, 3), pick(g, 4)); return;
+  case 2: say(g, "b[c%d & 7]", pick(g, 3)); return;
+  case 3: say(g, "(c%d * 3 + i)", pick(g, 3)); return;
+  case 4: say(g, "%d", pick(g, 5)); return;
+  default: say(g, "i"); return;
+  }
+}
+
+static void expression(gen *g, int depth);
+
+static void leaf(gen *g) {
+  switch (pick(g, 10)) {
+  case 0: say(g, "x[i]"); return;
+  case 1: say(g, "x["); integer(g); say(g, " & 7]"); return;
+  case 2: say(g, "w["); integer(g); say(g, " & 7]"); return;
+  case 3: say(g, "a"); return;
+  case 4: say(g, "l["); integer(g); say(g, " & 3]"); return;
+  case 5: say(g, "%.2f", pick(g, 200) / 100.0 - 1); return;
+  case 6: if (!g->loops) { say(g, "z[i]"); return; } /* fall through */
+  default: say(g, "v%d", pick(g, 4)); return;
+  }
+}
+
+static void condition(gen *g, int depth) {
+  static const char *const ops[] = {"<", "<=", ">", ">=", "!="};
+  switch (pick(g, 5)) {
+  case 0: integer(g); say(g, " %% 3 %s %d", pick(g, 2) ? "==" : "<", pick(g, 3)); return;
+  case 1:
+    say(g, "(");
+    condition(g, depth - 1);
+    say(g, pick(g, 2) ? " && " : " || ");
+    condition(g, depth - 1);
+    say(g, ")");
+    return;
+  default:
+    expression(g, depth > 1 ? 1 : 0);
+    say(g, " %s ", ops[pick(g, 4)]);
+    expression(g, 0);
+  }
+}
+
+static void expression(gen *g, int depth) {
+  static const char *const ones[] = {"sin", "cos", "tanh", "fabs", "atan", "floor", "-", "exp"};
+  if (depth <= 0) { leaf(g); return; }
+  switch (pick(g, 12)) {
+  case 0: case 1: case 2:
+    say(g, "(");
+    expression(g, depth - 1);
+    say(g, pick(g, 2) ? " + " : " - ");
+    expression(g, depth - 1);
+    say(g, ")");
+    return;
+  case 3: case 4: case 5: expression(g, depth - 1); say(g, " * "); leaf(g); return;
+  case 6: {
+    const int k = pick(g, 8);
+    say(g, "%s(%s", ones[k], k == 7 ? "0.3 * " : "");
+    leaf(g);
+    say(g, ")");
+    return;
+  }
+  case 7: say(g, "("); leaf(g); say(g, " / (1.5 + cos("); leaf(g); say(g, ")))"); return;
+  case 8: say(g, "("); condition(g, 1); say(g, " ? "); expression(g, depth - 1); say(g, " : ");
+          expression(g, depth - 1); say(g, ")"); return;
+  case 9: say(g, "%s(", pick(g, 2) ? "fmax" : "fmin"); leaf(g); say(g, ", "); leaf(g); say(g, ")"); return;
+  case 10: say(g, "sqrt(1.01 + sin("); leaf(g); say(g, "))"); return;
+  default:
+    if (g->device) say(g, "f%d(", pick(g, g->device)), leaf(g), say(g, ", "), leaf(g), say(g, ")");
+    else leaf(g);
+  }
+}
+
+/* A value that does not grow without bound in loops. */
+static void bounded(gen *g) {
+  switch (pick(g, g->loops ? 3 : 4)) {
+  case 0: say(g, "sin("); expression(g, 2); say(g, ")"); return;
+  case 1: say(g, "tanh("); expression(g, 2); say(g, ")"); return;
+  case 2: say(g, "0.5 * cos("); expression(g, 2); say(g, ")"); return;
+  default: expression(g, 3);
+  }
+}
+
+/* ---- statements -------------------------------------------------------------------------------- */
+
+static void block(gen *g, int depth, int breaks);
+
+static void loop(gen *g, int depth) {
+  const int id = g->loop_id++;
+  ++g->loops;
+  switch (pick(g, 5)) {
+  case 0:
+    say(g, "for (int j%d = 0; j%d < ", id, id);
+    if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
+    say(g, "; ++j%d) {", id);
+    ++g->indent;
+    line(g);
+    say(g, "c%d = j%d;", pick(g, 3), id);
+    --g->indent;
+    break;
+  case 1:
+    say(g, "for (int j%d = %d; j%d > 0; j%d -= %d) {", id, 2 + pick(g, 8), id, id, 1 + pick(g, 2));
+    break;
+  case 2:
+    say(g, "for (int j%d = 0; j%d < 9 && ", id, id);
+    condition(g, 1);
+    say(g, "; j%d++) {", id);
+    break;
+  case 3:
+    say(g, "int j%d = 0;", id);
+    line(g);
+    say(g, "do {");
+    block(g, depth, 1);
+    say(g, " while (++j%d < 6 && ", id);
+    condition(g, 1);
+    say(g, ");");
+    --g->loops;
+    return;
+  default:
+    say(g, "int j%d = 0;", id);
+    line(g);
+    say(g, "while (true) {");
+    ++g->indent;
+    line(g);
+    say(g, "if (++j%d > %d) break;", id, 1 + pick(g, 12));
+    --g->indent;
+  }
+  block(g, depth, 1);
+  --g->loops;
+}
+
+static void switches(gen *g, int depth) {
+  say(g, "switch (");
+  integer(g);
+  say(g, " & 3) {");
+  for (int k = 0; k < 3; ++k) {
+    line(g);
+    if (k == 2 && pick(g, 2)) say(g, "default: {"); else say(g, "case %d: {", k);
+    block(g, depth, 0);
+    if (pick(g, 3)) say(g, " break;");
+  }
+  line(g);
+  say(g, "}");
+}
+
+static void statement(gen *g, int depth, int breaks) {
+  --g->budget;
+  line(g);
+  switch (pick(g, 20)) {
+  case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return;
+  case 4: case 5: say(g, "v%d += 0.5 * ", pick(g, 4)); bounded(g); say(g, ";"); return;
+  case 6: { const int v = pick(g, 4); say(g, "v%d = 0.9 * v%d * ", v, v); bounded(g); say(g, ";"); return; }
+  case 7: say(g, "l["); integer(g); say(g, " & 3] = "); bounded(g); say(g, ";"); return;
+  case 8: say(g, "l["); integer(g); say(g, " & 3] += "); bounded(g); say(g, ";"); return;
+  case 9: say(g, "c%d = ", pick(g, 3)); integer(g); say(g, ";"); return;
+  case 10: say(g, "c%d = (int)fabs(4 * v%d) & 7;", pick(g, 3), pick(g, 4)); return;
+  case 11: case 12:
+    if (depth <= 0) break;
+    say(g, "if (");
+    condition(g, 2);
+    say(g, ") {");
+    block(g, depth - 1, breaks);
+    if (pick(g, 2)) { say(g, " else {"); block(g, depth - 1, breaks); }
+    return;
+  case 13: case 14: if (depth <= 0) break; loop(g, depth - 1); return;
+  case 15: if (depth <= 0 || breaks) break; switches(g, depth - 1); return;
+  case 16:
+    if (breaks) {
+      say(g, "if (");
+      condition(g, 1);
+      say(g, pick(g, 2) ? ") break;" : ") continue;");
+      return;
+    }
+    break;
+  case 17:
+    if (g->returns && pick(g, 2)) {
+      say(g, "if (");
+      condition(g, 1);
+      say(g, ") { y[i] = v%d; return; }", pick(g, 4));
+      return;
+    }
+    break;
+  case 18:
+    if (g->atomics) { say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");"); return; }
+    break;
+  default:
+    if (g->loops) { say(g, "z[i] += "); bounded(g); say(g, ";"); return; }
+    say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
+    bounded(g);
+    say(g, ";");
+    return;
+  }
+  say(g, "y[i] %s= ", pick(g, 3) ? "" : "+");
+  bounded(g);
+  say(g, ";");
+}
+
+static void block(gen *g, int depth, int breaks) {
+  ++g->indent;
+  for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; --k) statement(g, depth, breaks);
+  --g->indent;
+  line(g);
+  say(g, "}");
+}
+
+/* A phase in which the threads of a block exchange values. */
+static void exchange(gen *g) {
+  line(g);
+  if (g->shared == 2) {
+    char value[32], text[96];
+    snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
+    const int way = pick(g, 4);
+    const int by = 1 + pick(g, 9);
+    switch (way) {
+    case 0: snprintf(text, sizeof text, "__shfl_down_sync(~0u, %s, %d)", value, by); break;
+    case 1: snprintf(text, sizeof text, "__shfl_up_sync(~0u, %s, %d)", value, by); break;
+    case 2: snprintf(text, sizeof text, "__shfl_xor_sync(~0u, %s, %d)", value, by); break;
+    default: snprintf(text, sizeof text, "__shfl_sync(~0u, %s, i / %d)", value, by);
+    }
+    say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
+    return;
+  }
+  say(g, "s[threadIdx.x] = ");
+  bounded(g);
+  say(g, ";");
+  line(g);
+  say(g, "__syncthreads();");
+  line(g);
+  switch (pick(g, 3)) {
+  case 0: say(g, "v%d = s[threadIdx.x ^ 1] * s[(threadIdx.x + 1) & 3];", pick(g, 4)); break;
+  case 1: say(g, "for (int e = 0; e < 4; ++e) v%d += s[e] * w[e];", pick(g, 4)); break;
+  default:
+    say(g, "for (int e = 2; e > 0; e /= 2) { if (threadIdx.x < e) s[threadIdx.x] += s[threadIdx.x + e]; "
+           "__syncthreads(); }");
+    line(g);
+    say(g, "v%d = sin(s[0]);", pick(g, 4));
+  }
+  line(g);
+  say(g, "__syncthreads();");
+}
+
+static void program(gen *g) {
+  g->device = pick(g, 3);
+  g->returns = pick(g, 3) == 0;
+  g->atomics = pick(g, 3) == 0;
+  g->shared = pick(g, 4) == 0 ? 1 + pick(g, 2) : 0;
+  if (g->shared) g->returns = 0;
+  for (int k = 0; k < g->device; ++k)
+    say(g, k ? "__device__ double f%d(double p, double q) { double r = 0; for (int e = 0; e < 3; ++e) { r += sin(p) * q; if (r > 1) return r * p; p = r * 0.5; } return r; }\n"
+             : "__device__ double f%d(double p, double q) { if (p > q) return p * q; return cos(p) + 0.5 * q; }\n", k);
+  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, "
+         "const int *b, double a, int n) {");
+  g->indent = 1;
+  line(g);
+  if (g->shared == 1) { say(g, "__shared__ double s[4];"); line(g); }
+  say(g, "int i = blockIdx.x * blockDim.x + threadIdx.x;");
+  if (!g->shared) { line(g); say(g, "if (i >= n) return;"); }
+  line(g);
+  say(g, "double v0 = x[i], v1 = 0.3, v2 = a, v3 = w[i & 7];");
+  line(g);
+  say(g, "double l[4] = {x[i], 0.5, v3, 0};");
+  line(g);
+  say(g, "int c0 = i, c1 = 1, c2 = b[i & 7];");
+  g->budget = 6 + pick(g, 30);
+  for (int phase = g->shared ? 3 : 1; phase > 0; --phase) {
+    for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; --k) statement(g, 3, 0);
+    if (phase > 1) exchange(g);
+  }
+  line(g);
+  say(g, "y[i] = v0 + v1 * v2 - v3 + l[1] * l[2];\n}\n");
+}
+
+/* ---- checks ------------------------------------------------------------------------------------- */
+
+typedef struct tally { int good, rough, refused, second, second_refused, bad; } tally;
+
+static void array(problem *p, int type, int64_t n, int want, uint64_t *seed) {
+  argument *a = &p->arg[p->n++];
+  *a = (argument){.type = type, .pointer = 1, .n = n, .want = want, .at = fresh(n * 8)};
+  for (int64_t e = 0; e < n; ++e)
+    put(type, a->at + e * size_of(type), type == FL_KT_I32 ? (double)(next_random(seed) >> 40 & 3)
+                                                            : uniform(seed));
+}
+
+static void arguments(problem *p, int64_t n, uint64_t *seed) {
+  array(p, FL_KT_F64, n < 8 ? 8 : n, FL_KAD_INPUT, seed);
+  array(p, FL_KT_F64, 8, FL_KAD_INPUT, seed);
+  array(p, FL_KT_F64, n, FL_KAD_OUTPUT | FL_KAD_FRESH, seed);
+  memset(p->arg[2].at, 0, (size_t)n * 8);
+  array(p, FL_KT_F64, n, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
+  array(p, FL_KT_F64, 4, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
+  array(p, FL_KT_I32, n < 8 ? 8 : n, 0, seed);
+  argument *a = &p->arg[p->n++], *m = &p->arg[p->n++];
+  *a = (argument){.type = FL_KT_F64, .n = 1, .want = FL_KAD_INPUT, .at = fresh(8)};
+  put(FL_KT_F64, a->at, uniform(seed));
+  *m = (argument){.type = FL_KT_I32, .n = 1, .at = fresh(8)};
+  put(FL_KT_I32, m->at, (double)n);
+}
+
+static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
+                  const char *what) {
+  if (result == 1) t->good++;
+  else if (result == -2) t->rough++;
+  else if (result == -1) {
+    t->refused++;
+    if (getenv("KERNEL_FUZZ_REFUSED")) printf("%llu: %s\n", (unsigned long long)seed, p->why);
+  } else {
+    t->bad++;
+    printf("kernel_fuzz: seed %llu%s: %s\n%s\n", (unsigned long long)seed, what, p->why, g->text);
+  }
+}
+
+static void one_program(uint64_t seed, tally *t, int second) {
+  fl_mem m = {0};
+  fl_error e = {0};
+  gen *g = calloc(1, sizeof *g);
+  g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
+  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  program(g);
+  fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
+  if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
+    t->bad++;
+    printf("kernel_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
+           s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
+  } else {
+    static const int slots[] = {0, 16, 64};
+    const int64_t n = g->shared == 2 ? 32 : g->shared ? 8 : 5;
+    problem p = {.f = s->kernels[0], .grid = {g->shared == 2 ? 1 : 2, 1, 1}, .mem = &m,
+                 .block = {g->shared == 2 ? 32 : 4, 1, 1}, .arena = &s->arena, .races = 1,
+                 .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2)};
+    arguments(&p, n, &g->r);
+    const int result = check_derivatives(&p, 1, seed + 1);
+    count(t, result, &p, g, seed, "");
+    if (result == 1 && second) {
+      problem q;
+      const int reverse = (int)(seed % 3 == 0);
+      if (derive_problem(&p, reverse, seed, &q)) {
+        const int ok = check_derivatives(&q, 1, seed + 2);
+        t->second += ok == 1;
+        t->second_refused += ok == -1;
+        if (!ok) count(t, ok, &q, g, seed, reverse ? " (adjoint derived)" : " (tangent derived)");
+        free_args(q.arg, q.n);
+      } else {
+        printf("kernel_fuzz: seed %llu: %s\n", (unsigned long long)seed, p.why);
+        t->bad++;
+      }
+    }
+    free_args(p.arg, p.n);
+  }
+  fl_ksource_free(s);
+  if (m.live_bytes) {
+    printf("kernel_fuzz: seed %llu: %lld bytes are left\n", (unsigned long long)seed,
+           (long long)m.live_bytes);
+    t->bad++;
+  }
+  free(g);
+}
+
+int main(int argc, char **argv) {
+  const int n = argc > 1 ? atoi(argv[1]) : 200;
+  const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  tally t = {0};
+  for (int i = 0; i < n; ++i) {
+    if (argc > 3 && n == 1) {
+      gen *g = calloc(1, sizeof *g);
+      g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
+      for (int k = 0; k < 5; ++k) next_random(&g->r);
+      program(g);
+      puts(g->text);
+      free(g);
+    }
+    one_program(seed + (uint64_t)i, &t, i % 5 == 0);
+  }
+  printf("kernel_fuzz: %d passed, %d failed (%d of reverse against forward only, %d refused, "
+         "%d twice derived, %d of those refused)\n",
+         t.good + t.rough, t.bad, t.rough, t.refused, t.second, t.second_refused);
+  return t.bad != 0;
+}

@@ -1,0 +1,351 @@
+/*
+** A kernel with its arguments, run on the CPU, and the checks of its derivatives: reverse
+** against forward mode (<Jv, u> = <v, J'u>) and both against central differences in f64.
+** Derived kernels are bound by their role table, and can be checked in the same way again.
+*/
+#ifndef KERNEL_PROBLEM_H
+#define KERNEL_PROBLEM_H
+#include "kernel/ad.h"
+#include "kernel/access.h"
+#include "kernel/lane.h"
+#include "kernel/source.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ARGS = 48 };
+
+/* One argument: an array of n elements, or a scalar (n = 1) or struct (n bytes, type VOID). */
+typedef struct argument { int type, pointer, want; int64_t n; unsigned char *at; } argument;
+
+typedef struct problem {
+  const fl_kfunc *f;
+  argument arg[MAX_ARGS];
+  int n;
+  uint32_t grid[3], block[3];
+  int64_t shared;
+  int deterministic, slot_bytes;
+  int races;                     /* run with the race check: proves plain += right */
+  fl_mem *mem;
+  fl_karena *arena;
+  char why[400];                 /* what went wrong last */
+} problem;
+
+static inline int64_t size_of(int type) { return type == FL_KT_VOID ? 1 : fl_kt_size(type); }
+
+static inline double get(int type, const unsigned char *p) {
+  double d; float f; int32_t i; int64_t l;
+  switch (type) {
+  case FL_KT_F64: memcpy(&d, p, 8); return d;
+  case FL_KT_F32: memcpy(&f, p, 4); return (double)f;
+  case FL_KT_I32: memcpy(&i, p, 4); return i;
+  case FL_KT_I64: memcpy(&l, p, 8); return (double)l;
+  default: return 0;
+  }
+}
+
+static inline void put(int type, unsigned char *p, double x) {
+  const float f = (float)x; const int32_t i = (int32_t)x; const int64_t l = (int64_t)x;
+  switch (type) {
+  case FL_KT_F64: memcpy(p, &x, 8); break;
+  case FL_KT_F32: memcpy(p, &f, 4); break;
+  case FL_KT_I32: memcpy(p, &i, 4); break;
+  case FL_KT_I64: memcpy(p, &l, 8); break;
+  default: break;
+  }
+}
+
+static inline unsigned char *fresh(int64_t bytes) { return calloc(1, (size_t)(bytes > 0 ? bytes : 1)); }
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static inline int run_args(problem *p, const fl_kfunc *f, argument *arg, int n, int64_t shared) {
+  fl_error e = {0};
+  fl_lane_code *code = fl_lane_compile(p->mem, f, &e);
+  if (!code) return snprintf(p->why, sizeof p->why, "compile: %.300s", e.message), 0;
+  fl_lane_arg a[MAX_ARGS] = {{0}};
+  fl_lane_memory m[MAX_ARGS] = {{0}};
+  for (int i = 0; i < n; ++i) {
+    m[i].data = arg[i].at;
+    m[i].bytes = arg[i].n * size_of(arg[i].type);
+    a[i].value = arg[i].at;
+    a[i].memory = &m[i];
+  }
+  fl_lane_launch l = {.args = a, .n_args = n, .shared_bytes = shared,
+                      .checks = FL_LANE_BOUNDS, .max_steps = 400000000};
+  memcpy(l.grid, p->grid, sizeof l.grid);
+  memcpy(l.block, p->block, sizeof l.block);
+  if (p->races) {
+    l.checks |= FL_LANE_RACE;
+    l.shadow = fl_lane_shadow_new(p->mem, code, &l, &e);
+  }
+  fl_lane_report report = {0};
+  const int ok = fl_lane_run(p->mem, code, &l, &report, &e);
+  if (!ok) {
+    fl_text t;
+    fl_text_init(&t, p->mem);
+    fl_lane_message(&report, &t);
+    const char *text = fl_text_str(&t);
+    snprintf(p->why, sizeof p->why, "run: %.200s %.150s", text ? text : "", e.message);
+    fl_text_free(&t);
+  }
+  fl_lane_shadow_free(l.shadow);
+  fl_lane_free(code);
+  return ok;
+}
+
+static inline void copy_args(const problem *p, argument *to) {
+  for (int i = 0; i < p->n; ++i) {
+    to[i] = p->arg[i];
+    const int64_t bytes = to[i].n * size_of(to[i].type);
+    to[i].at = fresh(bytes);
+    memcpy(to[i].at, p->arg[i].at, (size_t)bytes);
+  }
+}
+
+static inline void free_args(argument *a, int n) {
+  for (int i = 0; i < n; ++i) free(a[i].at);
+}
+
+/* ---- inputs and outputs as vectors ----------------------------------------------------------- */
+
+typedef struct slot { int arg, leaf, type; int64_t offset, n; } slot;   /* bytes, elements */
+typedef struct slots { slot at[4 * MAX_ARGS]; int n; int64_t total; } slots;
+
+static inline void slot_add(slots *s, int arg, int leaf, int type, int64_t offset, int64_t n) {
+  if (!fl_kt_is_float(type)) return;
+  s->at[s->n++] = (slot){arg, leaf, type, offset, n};
+  s->total += n;
+}
+
+static inline slots find_slots(const problem *p, int flag) {
+  slots s = {.n = 0};
+  for (int i = 0; i < p->n; ++i) {
+    const argument *a = &p->arg[i];
+    const fl_kparam *q = &p->f->params[i];
+    if (!(a->want & flag)) continue;
+    if (a->type != FL_KT_VOID) slot_add(&s, i, -1, a->type, 0, a->n);
+    else
+      for (int k = 0; k < q->n_fields; ++k)
+        if (!q->fields[k].is_pointer)
+          slot_add(&s, i, k, q->fields[k].type, q->fields[k].offset, q->fields[k].count);
+  }
+  return s;
+}
+
+static inline void read_slots(const slots *s, const argument *arg, double *x) {
+  for (int i = 0; i < s->n; ++i)
+    for (int64_t e = 0; e < s->at[i].n; ++e)
+      *x++ = get(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type));
+}
+
+static inline void write_slots(const slots *s, argument *arg, const double *x) {
+  for (int i = 0; i < s->n; ++i)
+    for (int64_t e = 0; e < s->at[i].n; ++e)
+      put(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type), *x++);
+}
+
+/* Position in the vector of the slot of (arg, leaf); -1: none. */
+static inline int64_t slot_at(const slots *s, int arg, int leaf) {
+  int64_t at = 0;
+  for (int i = 0; i < s->n; at += s->at[i].n, ++i)
+    if (s->at[i].arg == arg && s->at[i].leaf == leaf) return at;
+  return -1;
+}
+
+/* ---- binding ------------------------------------------------------------------------------------ */
+
+static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
+  for (int i = 0; i < p->n; ++i) want[i] = (uint8_t)p->arg[i].want;
+  const int one_d = p->block[1] == 1 && p->block[2] == 1 && p->grid[1] == 1 && p->grid[2] == 1;
+  return (fl_kad_request){.want = want, .deterministic = p->deterministic,
+                          .slot_bytes = p->slot_bytes, .geometry = one_d ? FL_KG_1D : 0};
+}
+
+static inline int64_t elements_of(const problem *p, const fl_kad_param *q) {
+  if (q->count) return q->count;
+  return q->param >= 0 && p->arg[q->param].pointer ? p->arg[q->param].n : 1;
+}
+
+/* Arguments of derived kernel k; 'x': vector over the inputs (tangents) or outputs (cotangents). */
+static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, const double *x,
+                            argument *to) {
+  if (k->n_params > MAX_ARGS) return 0;
+  for (int i = 0; i < k->n_params; ++i) {
+    const fl_kad_param *q = &k->params[i];
+    const fl_kparam *made = &k->func->params[i];
+    const argument *from = q->param >= 0 ? &p->arg[q->param] : NULL;
+    argument *a = &to[i];
+    *a = (argument){.type = q->type, .pointer = made->is_pointer, .n = elements_of(p, q)};
+    if (i < p->n) a->n = from->n, a->type = from->type;
+    if (q->role == FL_KAD_UNUSED) a->n = 0;
+    a->at = fresh(a->n * size_of(a->type));
+    const int64_t at = q->param >= 0 ? slot_at(s, q->param, q->leaf) : -1;
+    switch (q->role) {
+    case FL_KAD_ORIGINAL: case FL_KAD_SCRATCH: case FL_KAD_RESULT:
+      memcpy(a->at, from->at, (size_t)(a->n * size_of(a->type)));
+      break;
+    case FL_KAD_COTANGENT: case FL_KAD_WORK: case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR:
+    case FL_KAD_TANGENT_ARRAY: case FL_KAD_TANGENT_RESULT:
+      for (int64_t e = 0; at >= 0 && e < a->n; ++e)
+        put(a->type, a->at + e * size_of(a->type), x[at + e]);
+      break;
+    case FL_KAD_SHARED: put(FL_KT_I64, a->at, (double)((p->shared + 15) / 16 * 16)); break;
+    default: break;
+    }
+  }
+  return 1;
+}
+
+static inline int64_t derived_shared(const problem *p, const fl_kad *k) {
+  for (int i = 0; i < k->n_params; ++i)
+    if (k->params[i].role == FL_KAD_SHARED) return 2 * ((p->shared + 15) / 16 * 16);
+  return p->shared;
+}
+
+/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs). */
+static inline int apply(problem *p, const fl_kad *k, int reverse, const double *x, double *y) {
+  const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
+  const slots *from = reverse ? &out : &in, *to = reverse ? &in : &out;
+  argument arg[MAX_ARGS] = {{0}};
+  if (!bind_args(p, k, from, x, arg)) return 0;
+  if (!run_args(p, k->func, arg, k->n_params, derived_shared(p, k)))
+    return free_args(arg, k->n_params), 0;
+  for (int64_t i = 0; i < to->total; ++i) y[i] = 0;
+  for (int i = 0; i < k->n_params; ++i) {
+    const fl_kad_param *q = &k->params[i];
+    const int result = reverse ? q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR
+                                 || q->role == FL_KAD_WORK
+                                 || (q->role == FL_KAD_COTANGENT && q->through)
+                               : q->role == FL_KAD_TANGENT_RESULT;
+    const int64_t at = result ? slot_at(to, q->param, q->leaf) : -1;
+    for (int64_t e = 0; at >= 0 && e < arg[i].n; ++e)
+      y[at + e] = get(arg[i].type, arg[i].at + e * size_of(arg[i].type));
+  }
+  free_args(arg, k->n_params);
+  return 1;
+}
+
+/* ---- checks -------------------------------------------------------------------------------------- */
+
+static inline double dot(const double *x, const double *y, int64_t n) {
+  double s = 0;
+  for (int64_t i = 0; i < n; ++i) s += x[i] * y[i];
+  return s;
+}
+
+static inline uint64_t next_random(uint64_t *s) {
+  *s ^= *s << 13;
+  *s ^= *s >> 7;
+  *s ^= *s << 17;
+  return *s;
+}
+static inline double uniform(uint64_t *s) {
+  return (double)(next_random(s) >> 11) / 9007199254740992.0 * 2 - 1;
+}
+
+/* out(x + h v), a vector over outputs. */
+static inline int shifted(problem *p, const slots *in, const slots *out, const double *x,
+                          const double *v, double h, double *y) {
+  argument arg[MAX_ARGS];
+  double *moved = calloc((size_t)in->total + 1, sizeof *moved);
+  copy_args(p, arg);
+  for (int64_t i = 0; i < in->total; ++i) moved[i] = x[i] + h * v[i];
+  write_slots(in, arg, moved);
+  const int ok = run_args(p, p->f, arg, p->n, p->shared);
+  read_slots(out, arg, y);
+  free_args(arg, p->n);
+  free(moved);
+  return ok;
+}
+
+static inline int near(double a, double b, double scale, double tolerance) {
+  return fabs(a - b) <= tolerance * (fabs(a) + fabs(b) + scale) || (isnan(a) && isnan(b));
+}
+
+/* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the two steps of the
+** differences disagree), so nothing can be said. */
+static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
+  uint8_t want[MAX_ARGS];
+  const fl_kad_request r = request_of(p, want);
+  fl_kad *vjp = fl_kad_adjoint(p->arena, p->f, &r), *jvp = fl_kad_tangent(p->arena, p->f, &r);
+  p->why[0] = 0;
+  if (!vjp || !jvp) return snprintf(p->why, sizeof p->why, "no memory"), 0;
+  if (!vjp->func) return snprintf(p->why, sizeof p->why, "%.380s", vjp->refusal), -1;
+  if (!jvp->func) return snprintf(p->why, sizeof p->why, "%.380s", jvp->refusal), -1;
+  const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
+  const size_t n = (size_t)(in.total + 1), m = (size_t)(out.total + 1);
+  double *x = calloc(n, 8), *v = calloc(n, 8), *g = calloc(n, 8), *u = calloc(m, 8),
+         *jv = calloc(m, 8), *y1 = calloc(m, 8), *y2 = calloc(m, 8), *fd = calloc(m, 8),
+         *fd2 = calloc(m, 8);
+  read_slots(&in, p->arg, x);
+  int ok = 1, smooth = 1;
+  for (int t = 0; t < directions && ok > 0; ++t) {
+    for (int64_t i = 0; i < in.total; ++i) v[i] = uniform(&seed);
+    for (int64_t i = 0; i < out.total; ++i) u[i] = uniform(&seed);
+    ok = apply(p, vjp, 1, u, g) && apply(p, jvp, 0, v, jv);
+    if (!ok) break;
+    const double h = 1e-5, h2 = 2.5e-6;
+    const int races = p->races;
+    p->races = 0;
+    ok = shifted(p, &in, &out, x, v, h, y1) && shifted(p, &in, &out, x, v, -h, y2);
+    if (!ok) break;
+    for (int64_t i = 0; i < out.total; ++i) fd[i] = (y1[i] - y2[i]) / (2 * h);
+    ok = shifted(p, &in, &out, x, v, h2, y1) && shifted(p, &in, &out, x, v, -h2, y2);
+    if (!ok) break;
+    p->races = races;
+    for (int64_t i = 0; i < out.total; ++i) fd2[i] = (y1[i] - y2[i]) / (2 * h2);
+    double size = 1e-3, terms = 0;
+    for (int64_t i = 0; i < out.total; ++i) size += fabs(jv[i] * u[i]) + 1e-4 * fabs(y1[i]);
+    for (int64_t i = 0; i < in.total; ++i) terms += fabs(g[i] * v[i]);
+    for (int64_t i = 0; i < out.total; ++i)
+      if (!near(fd[i], fd2[i], 1e-2 + 1e-2 * fabs(y1[i]), 1e-4)) smooth = 0;
+    const double a = dot(jv, u, out.total), b = dot(g, v, in.total);
+    if (!near(a, b, size + terms, 1e-9)) {
+      snprintf(p->why, sizeof p->why, "<Jv,u> = %.12g, <v,J'u> = %.12g", a, b);
+      ok = 0;
+    }
+    for (int64_t i = 0; i < out.total && ok && smooth; ++i)
+      if (!near(jv[i], fd2[i], 1e-2 + 1e-2 * fabs(y1[i]) + 1e-6 * size, 1e-4)) {
+        snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g",
+                 (long long)i, jv[i], fd2[i]);
+        ok = 0;
+      }
+  }
+  free(x); free(v); free(g); free(u); free(jv); free(y1); free(y2); free(fd); free(fd2);
+  return ok && !smooth ? -2 : ok;
+}
+
+/* The derived kernel as a problem of its own (tangent: reverse = 0). */
+static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem *to) {
+  uint8_t want[MAX_ARGS];
+  const fl_kad_request r = request_of(p, want);
+  fl_kad *k = reverse ? fl_kad_adjoint(p->arena, p->f, &r) : fl_kad_tangent(p->arena, p->f, &r);
+  if (!k || !k->func) return snprintf(p->why, sizeof p->why, "%.380s", k ? k->refusal : "memory"), 0;
+  const slots s = find_slots(p, reverse ? FL_KAD_OUTPUT : FL_KAD_INPUT);
+  double *x = calloc((size_t)s.total + 1, sizeof *x);
+  for (int64_t i = 0; i < s.total; ++i) x[i] = uniform(&seed);
+  *to = *p;
+  to->f = k->func;
+  to->n = k->n_params;
+  to->shared = derived_shared(p, k);
+  const int ok = bind_args(p, k, &s, x, to->arg);
+  free(x);
+  for (int i = 0; ok && i < to->n; ++i) {
+    const fl_kad_param *q = &k->params[i];
+    const int input = q->param >= 0 ? p->arg[q->param].want & FL_KAD_INPUT : 0;
+    switch (q->role) {
+    case FL_KAD_ORIGINAL: case FL_KAD_SCRATCH: to->arg[i].want = input; break;
+    case FL_KAD_RESULT: to->arg[i].want = input | FL_KAD_OUTPUT; break;
+    case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR: case FL_KAD_TANGENT_ARRAY:
+    case FL_KAD_COTANGENT: to->arg[i].want = FL_KAD_INPUT; break;
+    case FL_KAD_TANGENT_RESULT: case FL_KAD_GRAD: case FL_KAD_GRAD_SCALAR: case FL_KAD_WORK:
+      to->arg[i].want = FL_KAD_INPUT | FL_KAD_OUTPUT;
+      break;
+    default: to->arg[i].want = 0;
+    }
+  }
+  return ok;
+}
+#endif

@@ -1,0 +1,347 @@
+/*
+** Convolutions and pooling as calls on the CPU: random shapes against plain sums in double,
+** every float dtype, every instruction set, and bit for bit the same with one and three workers.
+** The three kinds of convolution are derivatives of one sum, so one oracle serves all of them:
+** the list of (x, w, y) triples that are multiplied.
+*/
+#include "cpu/calls.h"
+#include "cpu/gemm_conv.h"
+#include "tensor/call_conv.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+static char shape_text[300];
+static void check(int ok, const char *what, double seen) {
+  if (ok) { passed++; return; }
+  if (failed++ < 20) printf("call_conv: FAILED %s: %g; %s\n", what, seen, shape_text);
+}
+
+static uint64_t state = 7;
+static uint64_t bits(void) {
+  state += 0x9E3779B97F4A7C15u;
+  uint64_t z = state;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+static int64_t pick(int64_t lo, int64_t hi) { return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1)); }
+
+typedef struct setup { flame_context *c; fl_device d; } setup;
+static setup *open_setup(int threads, const fl_vm *vm) {
+  setup *s = calloc(1, sizeof *s);
+  s->c = calloc(1, sizeof *s->c);
+  if (fl_cpu_open(s->c, &s->d, threads)) abort();
+  fl_cpu *cpu = s->d.state;
+  if (vm) cpu->vm = vm;
+  cpu->stop = &s->c->interrupted;
+  return s;
+}
+static void close_setup(setup *s) {
+  s->d.table->close(&s->d);
+  check(s->c->mem.live_bytes == 0, "memory is given back", (double)s->c->mem.live_bytes);
+  free(s->c);
+  free(s);
+}
+
+/* ---- arrays ---- */
+static double get(const void *p, int64_t i, int dtype) {
+  const fl_scalar v = fl_scalar_load((const char *)p + i * fl_dtype_size(dtype), dtype);
+  return fl_is_float(dtype) ? v.d : (double)v.i;
+}
+static void *noise(int64_t n, int dtype) {
+  char *p = calloc((size_t)n + 1, 8);
+  for (int64_t i = 0; i < n; i++) {
+    fl_scalar v;
+    if (fl_is_float(dtype)) v.d = (double)pick(-40, 40) / 16;
+    else v.i = pick(-9, 9);
+    fl_scalar_store(p + i * fl_dtype_size(dtype), dtype, v);
+  }
+  return p;
+}
+
+/* One call with the setup; the result in malloced memory. */
+static void *run(setup *s, fl_call *k, const void *a, const void *b) {
+  char fault[200] = "";
+  void *out = malloc((size_t)(k->numel + 1) * 8);
+  memset(out, 0xAB, (size_t)(k->numel + 1) * 8);
+  fl_call_run r = { .call = k, .out = out, .in = { (void *)(uintptr_t)a, (void *)(uintptr_t)b }, .fault = fault };
+  check(fl_calls[k->kind].fits(k), "fits", k->kind);
+  k->numel++;
+  check(!fl_calls[k->kind].fits(k), "another size does not fit", k->kind);
+  k->numel--;
+  check(fl_cpu_call(&s->d, &r) == FLAME_OK && !fault[0], "runs", k->kind);
+  return out;
+}
+
+/* ---- convolution ---- */
+static void put_conv(const fl_conv *c, int64_t *p) {
+  const int64_t head[4] = { c->n, c->c, c->o, c->groups };
+  memcpy(p, head, sizeof head);
+  memcpy(p + 4, c->in, 18 * sizeof *p);
+}
+
+static int64_t volume(const int64_t *s) { return s[0] * s[1] * s[2]; }
+
+/* what: 0 y, 1 x, 2 w is summed into, of the other two. */
+static double *conv_oracle(const fl_conv *c, int what, const void *x, const void *w, const void *y, int dtype, double **size) {
+  const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k), vo = volume(c->out);
+  const int64_t n[3] = { c->n * c->o * vo, c->n * c->c * vi, c->o * cg * vk };
+  double *r = calloc((size_t)n[what] + 1, sizeof *r);
+  *size = calloc((size_t)n[what] + 1, sizeof *r);
+  for (int64_t b = 0; b < c->n; b++)
+    for (int64_t o = 0; o < c->o; o++)
+      for (int64_t q = 0; q < vo; q++)
+        for (int64_t k = 0; k < vk; k++) {
+          const int64_t at[3] = { q / c->out[2] / c->out[1], q / c->out[2] % c->out[1], q % c->out[2] };
+          const int64_t kk[3] = { k / c->k[2] / c->k[1], k / c->k[2] % c->k[1], k % c->k[2] };
+          int64_t xi = 0;
+          int in = 1;
+          for (int a = 0; a < 3; a++) {
+            const int64_t i = at[a] * c->stride[a] - c->pad[a] + kk[a] * c->dil[a];
+            in = in && i >= 0 && i < c->in[a];
+            xi = xi * c->in[a] + i;
+          }
+          if (!in) continue;
+          for (int64_t h = 0; h < cg; h++) {
+            const int64_t X = (b * c->c + o / og * cg + h) * vi + xi, W = (o * cg + h) * vk + k, Y = (b * c->o + o) * vo + q;
+            const double v = what == 0 ? get(x, X, dtype) * get(w, W, dtype) : what == 1 ? get(y, Y, dtype) * get(w, W, dtype)
+                                                                                         : get(x, X, dtype) * get(y, Y, dtype);
+            const int64_t to = what == 0 ? Y : what == 1 ? X : W;
+            r[to] += v;
+            (*size)[to] += fabs(v);
+          }
+        }
+  return r;
+}
+
+static void conv_case(setup *one, setup *three, const fl_conv *c, int dtype) {
+  static const int kinds[3] = { FL_CALL_conv, FL_CALL_conv_data, FL_CALL_conv_weight };
+  const double eps[] = { 1e-15, 6e-7, 2e-3, 1.6e-2 };
+  const int64_t nx = c->n * c->c * volume(c->in), nw = c->o * (c->c / c->groups) * volume(c->k), ny = c->n * c->o * volume(c->out);
+  void *x = noise(nx, dtype), *w = noise(nw, dtype), *y = noise(ny, dtype);
+  snprintf(shape_text, sizeof shape_text, "%s n %d c %d o %d g %d in %d %d %d k %d %d %d out %d %d %d stride %d %d %d pad %d %d %d dil %d %d %d",
+           fl_dtype_name(dtype), (int)c->n, (int)c->c, (int)c->o, (int)c->groups, (int)c->in[0], (int)c->in[1], (int)c->in[2],
+           (int)c->k[0], (int)c->k[1], (int)c->k[2], (int)c->out[0], (int)c->out[1], (int)c->out[2], (int)c->stride[0],
+           (int)c->stride[1], (int)c->stride[2], (int)c->pad[0], (int)c->pad[1], (int)c->pad[2], (int)c->dil[0], (int)c->dil[1], (int)c->dil[2]);
+  for (int what = 0; what < (fl_is_float(dtype) ? 3 : 2); what++) {
+    fl_call k = { .kind = (uint16_t)kinds[what], .nin = 2, .dtype = (uint8_t)dtype, .in_dtype = { (uint8_t)dtype, (uint8_t)dtype } };
+    put_conv(c, k.p);
+    k.numel = what == 0 ? ny : what == 1 ? nx : nw;
+    k.in_numel[0] = what == 0 ? nx : ny;
+    k.in_numel[1] = what == 2 ? nx : nw;
+    const void *a = what == 0 ? x : y, *b = what == 2 ? x : w;
+    void *r = run(one, &k, a, b), *s = run(three, &k, a, b);
+    double *size, *want = conv_oracle(c, what, x, w, y, dtype, &size), worst = 0;
+    for (int64_t i = 0; i < k.numel; i++) {
+      if (!fl_is_float(dtype)) {                                  /* integers wrap */
+        char wrapped[8];
+        fl_scalar_store(wrapped, dtype, (fl_scalar){ .i = (int64_t)want[i] });
+        want[i] = get(wrapped, 0, dtype);
+      }
+      const double tol = fl_is_float(dtype) ? eps[dtype] * (size[i] + 1e-30) : 0, d = fabs(get(r, i, dtype) - want[i]);
+      if (d > tol && d - tol > worst) worst = d - tol;
+      if (d != d) worst = 1e9;
+    }
+    check(worst == 0, fl_calls[kinds[what]].name, worst);
+    check(memcmp(r, s, (size_t)(k.numel * fl_dtype_size(dtype))) == 0, "the same with three workers", what);
+    free(r), free(s), free(want), free(size);
+  }
+  free(x), free(w), free(y);
+}
+
+static int64_t outputs(const fl_conv *c, int a, int64_t after) {
+  const int64_t span = (c->k[a] - 1) * c->dil[a] + 1, room = c->in[a] + c->pad[a] + after - span;
+  return room < 0 ? 0 : room / c->stride[a] + 1;
+}
+
+static fl_conv random_conv(int big) {
+  fl_conv c = { .groups = pick(0, 2) == 0 ? pick(2, 4) : 1 };
+  const int nd = (int)pick(1, 3), thin = pick(0, 3) == 0;
+  c.n = pick(0, 12) == 0 ? 0 : pick(1, 3);
+  c.c = c.groups * (thin ? pick(1, 2) : pick(1, big ? 40 : 6));
+  c.o = c.groups * (thin ? pick(1, 2) : pick(1, big ? 40 : 15));
+  for (int a = 0; a < 3; a++) {
+    c.in[a] = c.k[a] = c.out[a] = c.stride[a] = c.dil[a] = 1;
+    if (a < 3 - nd) continue;
+    c.k[a] = pick(1, 4), c.stride[a] = pick(1, 3), c.dil[a] = pick(1, 3), c.pad[a] = pick(-1, 3);
+    c.in[a] = pick(1, nd == 1 ? 400 : nd == 2 ? 24 : 7);
+    if (pick(0, 3) == 0) c.k[a] = c.stride[a] = 1, c.pad[a] = 0;
+    c.out[a] = outputs(&c, a, pick(-1, 3));
+  }
+  return c;
+}
+
+static void named_convs(setup *one, setup *three) {
+  const fl_conv list[] = {
+    { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 300, 7, 1, { 1, 5, 5 }, { 1, 3, 3 }, { 1, 5, 5 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 2, 5, 530, 1, { 1, 6, 6 }, { 1, 1, 1 }, { 1, 6, 6 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 16, 16, 16, { 1, 40, 40 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 2, 2 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 3, 3, 3, { 1, 1, 9000 }, { 1, 1, 7 }, { 1, 1, 9000 }, { 1, 1, 1 }, { 0, 0, 3 }, { 1, 1, 1 } },
+    { 20, 1, 8, 1, { 1, 28, 28 }, { 1, 5, 5 }, { 1, 24, 24 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 4, 6, 2, { 4, 9, 8 }, { 2, 3, 3 }, { 5, 5, 8 }, { 1, 2, 1 }, { 1, 1, 2 }, { 1, 1, 2 } },
+    { 1, 2, 2, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 40, 40 }, { 1, 1, 1 }, { 0, 18, 18 }, { 1, 1, 1 } },
+    { 1, 2, 2, 1, { 1, 30, 30 }, { 1, 2, 2 }, { 1, 4, 4 }, { 1, 9, 9 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 2, 0, 3, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 2, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
+    { 1, 2, 2, 1, { 1, 300, 300 }, { 1, 2, 2 }, { 1, 101, 101 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 199, 199 } },
+    { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int dtype = 0; dtype < 4; dtype++) conv_case(one, three, &list[i], dtype);
+}
+
+/* ---- pooling ---- */
+static int span(const fl_pooling *s, int a, int64_t o, int64_t *lo, int64_t *step) {      /* positions, some outside */
+  if (s->adaptive) {
+    *lo = o * s->in[a] / s->out[a], *step = 1;
+    return (int)(((o + 1) * s->in[a] + s->out[a] - 1) / s->out[a] - *lo);
+  }
+  *lo = o * s->stride[a] - s->pad[a], *step = s->dil[a];
+  return (int)s->k[a];
+}
+
+/* Visits the window of result o (0-based, three axes): positions inside, in order. */
+static int64_t window_of(const fl_pooling *s, const int64_t o[3], int64_t *at, double *divisor) {
+  int64_t lo[3], step[3], n = 0;
+  int len[3];
+  double counted = 1;
+  for (int a = 0; a < 3; a++) {
+    len[a] = span(s, a, o[a], &lo[a], &step[a]);
+    const int64_t end = lo[a] + len[a];
+    counted *= (double)((end < s->in[a] + s->pad[a] ? end : s->in[a] + s->pad[a]) - lo[a]);
+  }
+  for (int i = 0; i < len[0]; i++)
+    for (int j = 0; j < len[1]; j++)
+      for (int k = 0; k < len[2]; k++) {
+        const int64_t z = lo[0] + i * step[0], y = lo[1] + j * step[1], x = lo[2] + k * step[2];
+        if (z < 0 || y < 0 || x < 0 || z >= s->in[0] || y >= s->in[1] || x >= s->in[2]) continue;
+        at[n++] = (z * s->in[1] + y) * s->in[2] + x;
+      }
+  *divisor = s->divisor ? (double)s->divisor : s->include_pad && !s->adaptive ? counted : (double)n;
+  return n;
+}
+
+static fl_call pool_call(const fl_pooling *s, int kind, int dtype, int from_planes, int with_at) {
+  const int64_t in = s->planes * volume(s->in), out = s->planes * volume(s->out);
+  fl_call k = { .kind = (uint16_t)kind, .nin = (uint8_t)(1 + with_at), .dtype = (uint8_t)dtype,
+                .in_dtype = { (uint8_t)dtype, FLAME_I64 }, .numel = from_planes ? out : in,
+                .in_numel = { from_planes ? in : out, with_at ? out : 0 } };
+  if (kind == FL_CALL_max_pool_at) k.dtype = FLAME_I64;
+  k.p[0] = s->planes;
+  memcpy(k.p + 1, s->in, 18 * sizeof *k.p);
+  k.p[19] = s->adaptive, k.p[20] = s->include_pad, k.p[21] = s->divisor;
+  return k;
+}
+
+static int close_to(double a, double b, int dtype) {
+  const double eps[] = { 1e-14, 2e-6, 4e-3, 3e-2 };
+  return a == b || (fl_is_float(dtype) && fabs(a - b) <= eps[dtype] * (fabs(b) + 1));
+}
+
+static void compare(const void *got, const double *want, int64_t n, int dtype, const char *what) {
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) bad += !close_to(get(got, i, dtype), want[i], dtype);
+  check(bad == 0, what, (double)bad);
+}
+
+typedef struct results { double *max, *at, *mean, *put, *back; } results;
+
+static void pool_oracle(const fl_pooling *s, const void *x, const void *g, int dtype, results *r) {
+  const int64_t vi = volume(s->in), vo = volume(s->out);
+  int64_t *at = calloc(1 << 16, sizeof *at);
+  r->max = calloc((size_t)(s->planes * vo) + 1, 8), r->at = calloc((size_t)(s->planes * vo) + 1, 8), r->mean = calloc((size_t)(s->planes * vo) + 1, 8);
+  r->put = calloc((size_t)(s->planes * vi) + 1, 8), r->back = calloc((size_t)(s->planes * vi) + 1, 8);
+  for (int64_t i = 0; i < s->planes * vo; i++) {
+    const int64_t q = i % vo, o[3] = { q / s->out[2] / s->out[1], q / s->out[2] % s->out[1], q % s->out[2] }, first = i / vo * vi;
+    double divisor, sum = 0, best = fl_is_float(dtype) ? -INFINITY : 0;
+    const int64_t n = window_of(s, o, at, &divisor);
+    for (int64_t k = 0; k < n; k++) {
+      const double v = get(x, first + at[k], dtype);
+      sum += v;
+      if (k == 0 || v > best || v != v) best = v, r->at[i] = (double)at[k] + 1;
+      r->back[first + at[k]] += get(g, i, dtype) / divisor;
+    }
+    if (n) r->put[first + (int64_t)r->at[i] - 1] += get(g, i, dtype);
+    r->max[i] = best;
+    r->mean[i] = n ? sum / divisor : 0;
+  }
+  free(at);
+}
+
+static void pool_case(setup *one, setup *three, const fl_pooling *s, int dtype) {
+  const int64_t in = s->planes * volume(s->in), out = s->planes * volume(s->out);
+  void *x = noise(in, dtype), *g = noise(out, dtype), *at = NULL;
+  results want;
+  snprintf(shape_text, sizeof shape_text, "pool %s planes %d in %d %d %d k %d %d %d out %d %d %d adaptive %d", fl_dtype_name(dtype), (int)s->planes,
+           (int)s->in[0], (int)s->in[1], (int)s->in[2], (int)s->k[0], (int)s->k[1], (int)s->k[2], (int)s->out[0], (int)s->out[1], (int)s->out[2], (int)s->adaptive);
+  pool_oracle(s, x, g, dtype, &want);
+  const int kinds[6] = { FL_CALL_max_pool, FL_CALL_max_pool_at, FL_CALL_pool_take, FL_CALL_pool_put, FL_CALL_avg_pool, FL_CALL_avg_pool_back };
+  const double *wants[6] = { want.max, want.at, want.max, want.put, want.mean, want.back };
+  for (int i = 0; i < (fl_is_float(dtype) ? 6 : 3); i++) {
+    const int planes = i != 3 && i != 5;
+    fl_call k = pool_call(s, kinds[i], dtype, planes, i == 2 || i == 3);
+    void *r = run(one, &k, planes ? x : g, at), *t = run(three, &k, planes ? x : g, at);
+    compare(r, wants[i], k.numel, k.dtype, fl_calls[kinds[i]].name);
+    check(memcmp(r, t, (size_t)(k.numel * fl_dtype_size(k.dtype))) == 0, "pooling is the same with three workers", i);
+    free(t);
+    if (i == 1) at = r;
+    else free(r);
+  }
+  free(x), free(g), free(at), free(want.max), free(want.at), free(want.mean), free(want.put), free(want.back);
+}
+
+static fl_pooling random_pool(void) {
+  fl_pooling s = { .planes = pick(0, 15) == 0 ? 0 : pick(1, 9), .adaptive = pick(0, 3) == 0, .include_pad = pick(0, 1), .divisor = pick(0, 3) == 0 ? pick(1, 7) : 0 };
+  const int nd = (int)pick(1, 3), dilated = pick(0, 1);
+  for (int a = 0; a < 3; a++) {
+    s.in[a] = s.k[a] = s.out[a] = s.stride[a] = s.dil[a] = 1;
+    if (a < 3 - nd) continue;
+    s.k[a] = pick(1, 4), s.stride[a] = pick(1, 3), s.dil[a] = dilated && !s.adaptive ? pick(1, 2) : 1, s.pad[a] = s.adaptive ? 0 : pick(0, s.k[a] / 2);
+    s.in[a] = pick(1, 20);
+    if (s.adaptive) { s.out[a] = pick(1, 8); continue; }
+    while (s.in[a] + 2 * s.pad[a] < (s.k[a] - 1) * s.dil[a] + 1) s.in[a]++;
+    s.out[a] = (s.in[a] + 2 * s.pad[a] - (s.k[a] - 1) * s.dil[a] - 1) / s.stride[a] + 1;
+    if (pick(0, 1) && s.out[a] * s.stride[a] < s.in[a] + s.pad[a]) s.out[a]++;            /* ceil_mode */
+  }
+  return s;
+}
+
+static void all_of(const fl_vm *vm, int rounds) {
+  setup *one = open_setup(1, vm), *three = open_setup(3, vm);
+  named_convs(one, three);
+  for (int i = 0; i < rounds; i++) {
+    const fl_conv c = random_conv(i % 5 == 0);
+    conv_case(one, three, &c, i % 6 == 5 ? (int)pick(FLAME_I64, FLAME_U8) : i % 4);
+    const fl_pooling p = random_pool();
+    pool_case(one, three, &p, p.divisor || !(i % 3) ? i % 4 : (int)pick(0, FLAME_I8));
+  }
+  close_setup(one);
+  close_setup(three);
+}
+
+static void refuses_what_does_not_fit(void) {
+  fl_conv c = { 1, 4, 4, 3, { 1, 1, 5 }, { 1, 1, 2 }, { 1, 1, 4 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } };
+  fl_call k = { .kind = FL_CALL_conv, .nin = 2, .dtype = FLAME_F32, .in_dtype = { FLAME_F32, FLAME_F32 }, .numel = 16, .in_numel = { 20, 8 } };
+  put_conv(&c, k.p);
+  check(!fl_calls[FL_CALL_conv].fits(&k), "channels that groups do not divide", 0);
+  c.groups = 4, c.stride[2] = 0;
+  put_conv(&c, k.p);
+  check(!fl_calls[FL_CALL_conv].fits(&k), "a stride of 0", 0);
+  c.stride[2] = 1, c.in[2] = INT64_MAX / 8;
+  put_conv(&c, k.p);
+  check(!fl_calls[FL_CALL_conv].fits(&k), "sizes that overflow", 0);
+}
+
+int main(void) {
+  all_of(NULL, 400);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all_of(&fl_vm_avx2, 120);
+#endif
+  all_of(&fl_vm_base, 120);
+  refuses_what_does_not_fit();
+  printf("call_conv: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,135 @@
+/*
+** Derivatives of kernels: every wrong answer in the trackers of other systems, and each feature
+** of the language, reverse against forward mode against central differences; then the derived
+** kernels themselves, derived once more. Refusals name kernel and line.
+**
+** Arguments of a case, in the order of the signature: dN double array of N, iN int array of N
+** ("i9%4": values 0 to 3), D double, I int ("I=9"), B a struct of doubles (bytes). Then letters:
+** i derive by it, o output, z zeros. Values lie in (-1, 1), with p in (0.2, 1.2).
+*/
+#include "kernel_problem.h"
+
+static int passed, failed, verbose;
+
+typedef struct test_case {
+  const char *name, *args, *source;
+  uint32_t grid, block;
+  int second;                    /* also derive the derived kernels: 1 the tangent, 2 all */
+  const char *refused;           /* expected text of the refusal */
+  int slot_bytes;
+  int64_t shared;
+} test_case;
+
+static void report(int ok, const char *name, const char *why) {
+  if (ok) { ++passed; return; }
+  ++failed;
+  printf("test_kernel_ad: %s: %s\n", name, why);
+}
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+static void fill(argument *a, const char *flags, uint64_t *seed, int64_t mod) {
+  const int positive = strchr(flags, 'p') != NULL;
+  for (int64_t e = 0; e < a->n; ++e) {
+    double v = uniform(seed);
+    if (fl_kt_is_int(a->type)) v = mod ? (double)((int64_t)(next_random(seed) >> 20) % mod) : 0;
+    else if (positive) v = 0.7 + v / 2;
+    if (strchr(flags, 'z')) v = 0;
+    put(a->type, a->at + e * size_of(a->type), v);
+  }
+}
+
+static void parse_args(problem *p, const char *text, uint64_t *seed) {
+  while (*text) {
+    char word[64], *rest;
+    int k = 0;
+    for (; *text && *text != ' '; ++text) word[k++] = *text;
+    word[k] = 0;
+    while (*text == ' ') ++text;
+    argument *a = &p->arg[p->n++];
+    const char c = word[0];
+    a->type = c == 'd' || c == 'D' || c == 'B' ? FL_KT_F64 : FL_KT_I32;
+    a->pointer = c == 'd' || c == 'i';
+    a->n = a->pointer || c == 'B' ? strtoll(word + 1, &rest, 10) : (rest = word + 1, 1);
+    int64_t value = 0;
+    if (*rest == '%' || *rest == '=') value = strtoll(rest + 1, &rest, 10);
+    a->at = fresh(a->n * 8);
+    fill(a, rest, seed, value);
+    if (c == 'I') put(FL_KT_I32, a->at, (double)value);
+    a->want = (strchr(rest, 'i') ? FL_KAD_INPUT : 0) | (strchr(rest, 'o') ? FL_KAD_OUTPUT : 0);
+    if (strchr(rest, 'z') && !(a->want & FL_KAD_INPUT)) a->want |= FL_KAD_FRESH;
+    if (c == 'B') a->type = FL_KT_VOID, a->n *= 8;
+  }
+}
+
+static void show(problem *p) {
+  uint8_t want[MAX_ARGS];
+  const fl_kad_request r = request_of(p, want);
+  fl_text t;
+  fl_text_init(&t, p->mem);
+  fl_kad *k = fl_kad_adjoint(p->arena, p->f, &r);
+  fl_ktree_print(&t, p->f);
+  if (k && k->func) fl_ktree_print(&t, k->func);
+  printf("%s\n", fl_text_str(&t));
+  fl_text_free(&t);
+}
+
+/* ---- one case ---------------------------------------------------------------------------------- */
+
+static void second_order(problem *p, const test_case *c) {
+  for (int reverse = 0; reverse < (c->second > 1 ? 2 : 1); ++reverse) {
+    problem q;
+    char name[200];
+    snprintf(name, sizeof name, "%s (of its %s)", c->name, reverse ? "adjoint" : "tangent");
+    if (!derive_problem(p, reverse, 99, &q)) {
+      report(0, name, p->why);
+      continue;
+    }
+    const int ok = check_derivatives(&q, 2, 7);
+    report(ok == 1, name, ok == -2 ? "not smooth here" : q.why);
+    free_args(q.arg, q.n);
+  }
+}
+
+static void run_case(const test_case *c) {
+  fl_mem m = {0};
+  fl_error e = {0};
+  uint64_t seed = 88172645463325252u;
+  fl_ksource *s = fl_ksource_parse(&m, &e, c->source, strlen(c->source));
+  if (!s || s->error || s->n_kernels < 1 || !s->kernels[0]->has_body) {
+    report(0, c->name, !s ? "memory" : s->error ? s->error
+           : s->n_kernels ? s->kernels[0]->refusal : "no kernel");
+    fl_ksource_free(s);
+    return;
+  }
+  problem p = {.f = s->kernels[0], .grid = {c->grid, 1, 1}, .block = {c->block, 1, 1}, .mem = &m,
+               .arena = &s->arena, .races = 1, .slot_bytes = c->slot_bytes, .shared = c->shared};
+  parse_args(&p, c->args, &seed);
+  if (verbose) show(&p);
+  const int ok = check_derivatives(&p, 3, 5);
+  if (c->refused) {
+    report(ok == -1 && strstr(p.why, c->refused) && strstr(p.why, "line"), c->name,
+           ok == -1 ? p.why : "was not refused");
+  } else {
+    report(ok == 1, c->name, ok == -2 ? "not smooth here" : p.why);
+    if (c->second && ok == 1) second_order(&p, c);
+  }
+  free_args(p.arg, p.n);
+  fl_ksource_free(s);
+  report(m.live_bytes == 0, c->name, "memory is left");
+}
+
+#define K(args) "__global__ void k(" args ") {\n" \
+  "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+
+static const test_case cases[] = {
+#include "kernel_ad_cases.h"
+};
+
+int main(int argc, char **argv) {
+  verbose = argc > 2;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+    if (argc < 2 || strstr(cases[i].name, argv[1])) run_case(&cases[i]);
+  printf("test_kernel_ad: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}

@@ -1,0 +1,250 @@
+--- User kernels: signatures, arguments, launches, maps, and what they say when misused.
+local flame = require "flame"
+
+local SAXPY = [[
+extern "C" __global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a * x[i] + y[i];
+}
+]]
+
+local function message(f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  return e
+end
+
+describe("flame.kernel", function()
+  local saxpy = flame.kernel(SAXPY)
+
+  it("runs with the number of elements left out", function()
+    local x, y = flame.arange(1000), flame.full({ 1000 }, 3)
+    local z = saxpy(2, x, y)
+    assert.same({ 1000 }, z.shape)
+    assert.equal("f32", z.dtype)
+    assert.is_true(flame.equal(z, x * 2 + 3))
+    assert.is_true(flame.equal(saxpy(2, x, y, 1000), z))
+  end)
+
+  it("gives outputs the shape of the first tensor", function()
+    local x = flame.rand(3, 5)
+    assert.same({ 3, 5 }, saxpy(1, x, x).shape)
+  end)
+
+  it("takes shape, grid and block from with", function()
+    local x = flame.arange(10)
+    local z = saxpy:with { shape = { 4 }, grid = { 1 }, block = { 32 } }(1, x, x)
+    assert.same({ 2, 4, 6, 8 }, z:totable())
+  end)
+
+  it("works on empty tensors", function()
+    assert.same({ 0 }, saxpy(1, flame.zeros(0), flame.zeros(0)).shape)
+  end)
+
+  it("joins the recorded window", function()
+    local x = flame.arange(8)
+    local z = (saxpy(2, x * x, x + 1) * 0.5):sum()
+    local want = 0
+    for i = 1, 8 do want = want + (2 * i * i + i + 1) * 0.5 end
+    assert.equal(want, z:item())
+  end)
+
+  it("sees the values that its arguments had when it was called", function()
+    local x = flame.ones(4)
+    local z = saxpy(1, x, x)
+    x:add_(10)
+    assert.same({ 2, 2, 2, 2 }, z:totable())
+  end)
+
+  it("returns several outputs of several dtypes", function()
+    local k = flame.kernel [[
+      __global__ void two(const float *x, float *half_of, int *count, double *wide, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) { half_of[i] = 0.5f * x[i]; count[i] = (int)x[i]; wide[i] = x[i] / 3.0; }
+      }]]
+    local a, b, c = k(flame.tensor({ 1, 2, 5 }))
+    assert.same({ 0.5, 1, 2.5 }, a:totable())
+    assert.equal("i32", b.dtype)
+    assert.same({ 1, 2, 5 }, b:totable())
+    assert.equal("f64", c.dtype)
+    assert.is_true(math.abs(c[3]:item() - 5 / 3) < 1e-15)
+  end)
+
+  it("works on a copy of what is inout", function()
+    local k = flame.kernel { source = [[
+      __global__ void twice(float *x, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = x[i] * 2;
+      }]], inout = { "x" } }
+    local x = flame.tensor({ 1, 2, 3 })
+    assert.same({ 2, 4, 6 }, k(x):totable())
+    assert.same({ 1, 2, 3 }, x:totable())
+  end)
+
+  it("refuses to read an output that it has not written", function()
+    local k = flame.kernel [[
+      __global__ void twice(float *x, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] = x[i] * 2;
+      }]]
+    assert.truthy(message(k, 4):find('inout = {"x"}', 1, true))
+  end)
+
+  it("launches in place through the handles given", function()
+    local x, y, out = flame.arange(5), flame.ones(5), flame.zeros(5)
+    local before = out + 0
+    saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5)
+    assert.same({ 4, 7, 10, 13, 16 }, out:totable())
+    assert.same({ 0, 0, 0, 0, 0 }, before:totable())
+  end)
+
+  it("takes one handle given twice as one pointer", function()
+    local x = flame.arange(4)
+    saxpy:launch({ grid = 1, block = 32 }, 1, x, x, x, 4)
+    assert.same({ 2, 4, 6, 8 }, x:totable())
+  end)
+
+  it("passes structs and vectors by value", function()
+    local k = flame.kernel [[
+      struct Box { float low; float high[2]; int n; };
+      __global__ void clip(const float *x, float *y, Box b, float2 v, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = fminf(fmaxf(x[i], b.low), b.high[1]) + v.x * v.y + b.n;
+      }]]
+    local y = k(flame.tensor({ -5, 0.5, 5 }), { low = -1, high = { 9, 2 }, n = 10 }, { 2, 3 })
+    assert.same({ 15, 16.5, 18 }, y:totable())
+  end)
+
+  it("interpolates constants", function()
+    local k = flame.kernel { source = [[
+      __global__ void f(const float *x, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i] * ${scale} + ${shift};
+      }]], constants = { scale = 2.5, shift = 4 } }
+    assert.same({ 6.5, 9 }, k(flame.tensor({ 1, 2 })):totable())
+  end)
+
+  it("reduces in shared memory and by shuffles", function()
+    local k = flame.kernel [[
+      __global__ void row_sum(const float *x, float *y, int n) {
+        __shared__ float part[32];
+        float s = 0;
+        for (int i = threadIdx.x; i < n; i += blockDim.x) s += x[blockIdx.x * n + i];
+        for (int d = 16; d > 0; d /= 2) s += __shfl_down_sync(0xffffffffu, s, d);
+        if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = s;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+          float t = 0;
+          for (int w = 0; w < blockDim.x / 32; w++) t += part[w];
+          y[blockIdx.x] = t;
+        }
+      }]]
+    local x = flame.arange(6 * 100):reshape(6, 100):contiguous()
+    local y = k:with { shape = { 6 }, grid = { 6 }, block = { 64 } }(x, 100)
+    assert.is_true(flame.equal(y, x:sum(2)))
+  end)
+
+  it("adds atomically", function()
+    local k = flame.kernel [=[
+      __global__ void histogram(const int *x, int *count, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) atomicAdd(&count[x[i]], 1);
+      }]=]
+    local x = flame.randint({ 1000 }, 0, 7, { dtype = "i32" })
+    local y = k:with { shape = { 8 }, grid = { 4 }, block = { 256 } }(x, 1000)
+    assert.equal(1000, y:sum():item())
+    assert.equal(x:eq(3):sum():item(), y[4]:item())
+  end)
+
+  it("costs one launch and no copies", function()
+    local x = flame.rand(256)
+    flame.eval(saxpy(1, x, x))
+    flame.stats("reset")
+    flame.eval(saxpy(2, x, x))
+    assert.equal(1, flame.stats().launches)
+    assert.equal(0, flame.stats().copies)
+  end)
+end)
+
+describe("misuse of a kernel raises before the launch:", function()
+  local saxpy = flame.kernel(SAXPY)
+  local x = flame.ones(4)
+  local cases = {
+    { "count", function() saxpy(1, x) end, "2 arguments, need one less or 4" },
+    { "type", function() saxpy(1, x, 3) end, "y must be a tensor, got number" },
+    { "scalar type", function() saxpy("a", x, x) end, "a must be a number (float), got string" },
+    { "integer", function() saxpy(1, x, x, 1.5) end, "n must be an integer (int), got 1.5" },
+    { "range", function() saxpy(1, x, x, 1 << 40) end, "n = 1099511627776 does not fit in int" },
+    { "dtype", function() saxpy(1, x, x:double()) end, "y must be f32, got f64" },
+    { "contiguity", function() saxpy(1, x, flame.ones(4, 2):select(2, 1)) end, "not contiguous" },
+    { "block", function() saxpy:with { block = { 2000 } }(1, x, x) end, "block.x = 2000, need 1 to 1024" },
+    { "threads", function() saxpy:with { block = { 64, 32 } }(1, x, x) end, "2048 threads, at most 1024" },
+    { "grid", function() saxpy:with { grid = { 1, 70000 } }(1, x, x) end, "grid.y = 70000, need 1 to 65535" },
+    { "option", function() saxpy:with { blocks = 3 } end, "no option 'blocks'" },
+    { "no kernel", function() flame.kernel("int f() { return 1; }") end, "no __global__ function" },
+    { "entry", function() flame.kernel { source = SAXPY, entry = "axpy" } end, "there is no entry 'axpy', the source has: saxpy" },
+    { "tracked target", function()
+      saxpy:launch({ grid = 1 }, 1, x, x, flame.zeros({ 4 }, { requires_grad = true }), 4)
+    end, "out is tracked" },
+    { "view target", function() saxpy:launch({ grid = 1 }, 1, x, x, flame.zeros(8)[{ { 1, 4 } }], 4) end, "view" },
+    { "binary", function() flame.cuda.load(SAXPY, "saxpy") end, "this is CUDA C: use flame.kernel" },
+    { "map arity", function() flame.map("x, y -> x + y")(x) end, "1 operands" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function() assert.truthy(message(c[2]):find(c[3], 1, true), message(c[2])) end)
+  end
+end)
+
+describe("a fault in a kernel on the CPU", function()
+  local function faulty(body, n)
+    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n" ..
+      body .. "\n}")
+    return function() return k(flame.ones(n or 100)):totable() end
+  end
+  if (flame.default_device():sub(1, 4) == "cuda") then return end
+
+  it("out of range by one is named with line, index and thread", function()
+    local e = message(faulty("  if (i <= n) y[i] = 1;"))
+    assert.truthy(e:find("line 3", 1, true), e)
+    assert.truthy(e:find("100", 1, true), e)
+  end)
+
+  it("leaves the session as it was", function()
+    pcall(faulty("  y[i] = x[i];"))
+    assert.equal(3, (flame.ones(3):sum()):item())
+  end)
+
+  it("divergent barriers are reported", function()
+    assert.truthy(message(faulty("  if (i < 10) __syncthreads();\n  if (i < n) y[i] = 1;")):find("__syncthreads() is not reached", 1, true))
+  end)
+end)
+
+describe("flame.map", function()
+  it("broadcasts, fuses and differentiates", function()
+    local dist = flame.map("x, y -> sqrtf(x*x + y*y)")
+    local x, y = flame.tensor({ { 3 }, { 6 } }, { requires_grad = true }), flame.tensor({ 4, 8 })
+    local z = dist(x, y)
+    assert.same({ 2, 2 }, z.shape)
+    assert.close(5, z[{ 1, 1 }]:item(), 1e-6)
+    z:sum():backward()
+    assert.close(3 / 5 + 3 / math.sqrt(73), x.grad[{ 1, 1 }]:item(), 1e-6)
+  end)
+
+  it("is as one kernel with its surroundings", function()
+    local f = flame.map("x -> x > 0.f ? x * x : expf(x) - 1.f")
+    local x = flame.randn(1000)
+    flame.eval(f(x) * 2)
+    flame.stats("reset")
+    flame.eval(f(x) * 2 + 1)
+    assert.equal(1, flame.stats().launches)
+  end)
+
+  it("takes functions that have no op through a kernel", function()
+    local f = flame.map("x -> j0f(x) + cospif(x)")
+    local x = flame.tensor({ 0, 0.5, 1 }, { requires_grad = true })
+    local y = f(x)
+    assert.close(2, y[1]:item(), 1e-5)
+    y:sum():backward()
+    assert.same({ 3 }, x.grad.shape)
+  end)
+end)

@@ -1,0 +1,356 @@
+-- Optimisers beyond their arithmetic (spec/peer/optim.py compares that with PyTorch): arguments,
+-- groups, closures, state that resumes bit for bit, scaled losses, schedules.
+
+local flame = require "flame"
+local optim = require "flame.optim"
+
+local function parameter(values) return flame.tensor(values, { requires_grad = true }) end
+
+local function refused(pattern, f, ...)
+  local ok, message = pcall(f, ...)
+  assert.falsy(ok, "an error was expected: " .. pattern)
+  assert.truthy(tostring(message):find(pattern, 1, true), message)
+end
+
+-- A loss with curvature in all directions.
+local function bowl(p) return (p * p):sum() * 0.5 + ((p - 0.3) ^ 4):sum() end
+
+local names = { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop" }
+
+describe("optimisers", function()
+  it("all go down a bowl", function()
+    for _, name in ipairs(names) do
+      local p = parameter({ { 1, -2 }, { 0.5, 3 } })
+      local opt, first = optim[name]({ p }, { lr = name == "Adadelta" and 10 or 0.02 }), nil
+      for _ = 1, 30 do
+        opt:zero_grad()
+        local loss = bowl(p)
+        first = first or loss:item()
+        loss:backward()
+        opt:step()
+      end
+      assert.is_true(bowl(p):item() < first, name)
+    end
+  end)
+
+  it("take torch's arguments by position or by name", function()
+    local p = parameter({ 1 })
+    local a = optim.SGD({ p }, 0.1, 0.9, 0, 1e-4, true).groups[1]
+    assert.same({ 0.1, 0.9, 0, 1e-4, true }, { a.lr, a.momentum, a.dampening, a.weight_decay, a.nesterov })
+    local b = optim.Adam({ p }, 0.2, { 0.5, 0.6 }, { amsgrad = true }).groups[1]
+    assert.same({ 0.2, 0.5, 0.6, true }, { b.lr, b.betas[1], b.betas[2], b.amsgrad })
+    assert.equal(1e-3, optim.SGD({ p }).lr)
+  end)
+
+  it("refuse what can not be", function()
+    local p = parameter({ 1 })
+    refused("SGD: no option speed, there is: dampening lr", optim.SGD, { p }, { speed = 1 })
+    refused("SGD: lr is -1", optim.SGD, { p }, { lr = -1 })
+    refused("Adam: betas[2] is 1, need 0 <= beta < 1", optim.Adam, { p }, { betas = { 0.9, 1 } })
+    refused("nesterov needs a momentum", optim.SGD, { p }, { nesterov = true })
+    refused("not empty", optim.SGD, {})
+    refused("parameter 1 is a string", optim.SGD, { "w" })
+    refused("is no leaf", optim.SGD, { p * 2 })
+    refused("parameter 2 was given before", optim.SGD, { p, p })
+    refused("5 options at most", optim.SGD, { p }, 1, 2, 3, 4, false, 6)
+    refused("need 2 axes", optim.Muon, { p })
+    refused('need "strong_wolfe"', optim.LBFGS, { p }, { line_search_fn = "armijo" })
+    refused("step needs a function", function() optim.LBFGS({ p }):step() end)
+    refused("step takes a function", function() optim.SGD({ p }):step(3) end)
+  end)
+
+  it("add a group later, with what is left out as in the constructor", function()
+    local a, b = parameter({ 1 }), parameter({ 1 })
+    local opt = optim.SGD({ a }, { lr = 0.5 })
+    opt:add_param_group({ params = { b }, lr = 0.25 })
+    assert.equal(2, #opt.groups)
+    a.grad, b.grad = flame.ones(1), flame.ones(1)
+    opt:step()
+    assert.allclose({ 0.5, 0.75 }, { a:item(), b:item() })
+    opt.groups[2].lr = 0
+    opt:step()
+    assert.allclose({ 0, 0.75 }, { a:item(), b:item() })
+    refused("was given before", opt.add_param_group, opt, { params = { a } })
+  end)
+
+  it("run a closure before the step and return its loss", function()
+    local p = parameter({ 2 })
+    local opt, calls = optim.SGD({ p }, { lr = 0.5 }), 0
+    local loss = flame.no_grad(function()
+      return opt:step(function()
+        calls = calls + 1
+        opt:zero_grad()
+        local l = (p * p):sum()
+        l:backward()
+        return l
+      end)
+    end)
+    assert.same({ 1, 4, 0 }, { calls, loss:item(), p:item() })
+  end)
+
+  it("maximize climbs", function()
+    for _, name in ipairs { "SGD", "Adam", "AdamW", "RMSprop", "Adagrad" } do
+      local p = parameter({ 1 })
+      local opt = optim[name]({ p }, { lr = 0.1, maximize = true })
+      p.grad = flame.ones(1)
+      opt:step()
+      assert.is_true(p:item() > 0.9, name)
+    end
+  end)
+
+  it("zero_grad leaves nil, or zeros when asked", function()
+    local p = parameter({ 1 })
+    local opt = optim.SGD({ p })
+    p.grad = flame.ones(1)
+    opt:zero_grad({ set_to_none = false })
+    assert.equal(0, p.grad:item())
+    opt:zero_grad()
+    assert.is_nil(p.grad)
+  end)
+
+  it("resume bit for bit from a saved file", function()
+    local path = os.tmpname() .. ".safetensors"
+    local all = { table.unpack(names) }
+    table.insert(all, "Muon")
+    table.insert(all, "LBFGS")
+    for _, name in ipairs(all) do
+      local function run(stop)
+        local p, q = parameter({ { 1, -2, 0.5 }, { 0.25, 3, -1 } }), parameter({ { 0.5, 1 } })
+        local function make() return optim[name]({ p, q }, { lr = 0.01 }) end
+        local opt = make()
+        for i = 1, 6 do
+          if i == stop then
+            flame.save(path, opt:state_dict())
+            opt = make()
+            opt.lr = 0.7
+            opt:load_state_dict(flame.load(path))
+          end
+          opt:step(function()
+            opt:zero_grad()
+            local loss = bowl(p) + bowl(q) * 2
+            loss:backward()
+            return loss
+          end)
+        end
+        return p:bytes() .. q:bytes()
+      end
+      assert.equal(run(0), run(4), name)
+    end
+    os.remove(path)
+  end)
+
+  it("state_dict is a snapshot, and numbers parameters over the groups", function()
+    local a, b = parameter({ 1 }), parameter({ 1 })
+    local opt = optim.Adam({ { params = { a }, lr = 0.1 }, { params = { b } } })
+    a.grad, b.grad = flame.ones(1), flame.ones(1)
+    opt:step()
+    local saved = opt:state_dict()
+    local before = saved.state[2].exp_avg:item()
+    opt:step()
+    assert.equal(before, saved.state[2].exp_avg:item())
+    assert.same({ { 1 }, { 2 } }, { saved.param_groups[1].params, saved.param_groups[2].params })
+    assert.equal(0.1, saved.param_groups[1].lr)
+    refused("1 groups saved, 2 here", opt.load_state_dict, opt, optim.Adam({ parameter({ 1 }) }):state_dict())
+    refused("need what an optimiser", opt.load_state_dict, opt, {})
+  end)
+
+  it("LBFGS with a line search finds the least of Rosenbrock's valley", function()
+    local p = flame.tensor({ -1.2, 1 }, { dtype = "f64", requires_grad = true })
+    local opt = optim.LBFGS({ p }, { max_iter = 100, tolerance_change = 1e-14, line_search_fn = "strong_wolfe" })
+    local first = opt:step(function()
+      opt:zero_grad()
+      local x, y = p[1], p[2]
+      local loss = (1 - x) ^ 2 + 100 * (y - x * x) ^ 2
+      loss:backward()
+      return loss
+    end)
+    assert.close(24.2, first:item(), 1e-9)
+    assert.allclose({ 1, 1 }, p, { atol = 1e-5 })
+  end)
+
+  it("Muon steps along orthogonal matrices", function()
+    flame.seed(1)
+    local p = flame.zeros({ 6, 4 }, { requires_grad = true })
+    local opt = optim.Muon({ p }, { lr = 1, weight_decay = 0, momentum = 0 })
+    p.grad = flame.randn(6, 4) * 100
+    opt:step()
+    local gram = p:t():matmul(p):detach() / 1.5                    -- the rate grows with rows / columns
+    assert.allclose(flame.eye(4), gram, { atol = 0.6 })
+    local smooth = gram:diagonal():mean():item()
+    assert.is_true(smooth > 0.5 and smooth < 1.5, smooth)
+  end)
+
+  it("clip_grad_norm takes other norms, and refuses NaN when asked", function()
+    local a = parameter({ 1, 1 })
+    a.grad = flame.tensor({ 3, -4 })
+    assert.close(7, optim.clip_grad_norm({ a }, 100, { norm_type = 1 }):item())
+    assert.close(4, optim.clip_grad_norm(a, 2, { norm_type = math.huge }):item())
+    assert.allclose({ 1.5, -2 }, a.grad, { rtol = 1e-5 })
+    a.grad = flame.tensor({ 0 / 0, 1 })
+    refused("the norm of the gradients is", optim.clip_grad_norm, { a }, 1, { error_if_nonfinite = true })
+    assert.equal(0, optim.clip_grad_norm({ parameter({ 1 }) }, 1):item())
+  end)
+
+  it("states live on outside the scope of the step that made them", function()
+    local p = parameter({ 1 })
+    local opt = optim.Adam({ p }, { lr = 0.1 })
+    for _ = 1, 3 do
+      flame.scope(function()
+        opt:zero_grad()
+        local loss = (p * p):sum()
+        loss:backward()
+        opt:step()
+      end)
+    end
+    assert.is_true(p:item() < 1)
+  end)
+end)
+
+describe("the scaler of losses", function()
+  local function setup(options)
+    local p = parameter({ 1 })
+    return p, optim.SGD({ p }, { lr = 0.5 }), optim.GradScaler(options)
+  end
+
+  it("gives the step that there would be without it", function()
+    local p, opt, scaler = setup()
+    scaler:scale((p * 0.5):sum()):backward()
+    assert.equal(32768, p.grad:item())
+    scaler:step(opt)
+    scaler:update()
+    assert.equal(0.75, p:item())
+    assert.equal(65536, scaler:get_scale())
+  end)
+
+  it("leaves out a step with Inf, halves, and doubles after enough good ones", function()
+    local p, opt, scaler = setup { init_scale = 8, growth_interval = 2 }
+    p.grad = flame.tensor({ math.huge })
+    scaler:step(opt)
+    scaler:update()
+    assert.same({ 1, 4 }, { p:item(), scaler:get_scale() })
+    for _ = 1, 2 do
+      p.grad = flame.tensor({ 0 })
+      scaler:step(opt)
+      scaler:update()
+    end
+    assert.equal(8, scaler:get_scale())
+  end)
+
+  it("unscales once, before clipping", function()
+    local p, opt, scaler = setup { init_scale = 4 }
+    p.grad = flame.tensor({ 8 })
+    scaler:unscale(opt)
+    assert.equal(2, p.grad:item())
+    optim.clip_grad_norm({ p }, 1)
+    refused("unscale() came already", scaler.unscale, scaler, opt)
+    scaler:step(opt)
+    assert.close(0.5, p:item(), 1e-5)
+    refused("step() came already", scaler.step, scaler, opt)
+    scaler:update()
+    refused("without a step()", scaler.update, scaler)
+  end)
+
+  it("is transparent when it is off, and its state goes on", function()
+    local p, opt, off = setup { enabled = false }
+    p.grad = flame.tensor({ 1 })
+    off:step(opt)
+    off:update()
+    assert.same({ 0.5, 1 }, { p:item(), off:get_scale() })
+    local a = optim.GradScaler { init_scale = 16, growth_interval = 7 }
+    local b = optim.GradScaler()
+    b:load_state_dict(a:state_dict())
+    assert.same(a:state_dict(), b:state_dict())
+  end)
+end)
+
+describe("schedules", function()
+  local function rates(name, options, n)
+    local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1, momentum = 0.9 })
+    options.opt = opt
+    local plan, out = optim.schedule[name](options), {}
+    for i = 1, n do
+      out[i] = opt.lr
+      opt:step()
+      plan:step()
+    end
+    return out, plan
+  end
+
+  it("step, multi_step, exponential, linear, constant and polynomial", function()
+    assert.allclose({ 1, 1, 0.5, 0.5, 0.25 }, (rates("step", { step_size = 2, gamma = 0.5 }, 5)))
+    assert.allclose({ 1, 0.1, 0.1, 0.01 }, (rates("multi_step", { milestones = { 1, 3 } }, 4)))
+    assert.allclose({ 1, 0.5, 0.25 }, (rates("exponential", { gamma = 0.5 }, 3)))
+    assert.allclose({ 0.5, 0.75, 1, 1 }, (rates("linear", { start_factor = 0.5, total_iters = 2 }, 4)))
+    assert.allclose({ 0.5, 0.5, 1 }, (rates("constant", { factor = 0.5, total_iters = 2 }, 3)))
+    assert.allclose({ 1, 0.25, 0, 0 }, (rates("polynomial", { total_iters = 2, power = 2 }, 4)))
+  end)
+
+  it("torch's names and order of arguments work too", function()
+    local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
+    local plan = optim.lr_scheduler.StepLR(opt, 1, 0.5)
+    plan:step()
+    assert.same({ 0.5 }, plan:get_last_lr())
+    refused("step: step_size is missing", optim.schedule.step, { opt = opt })
+    refused("step: no option size", optim.schedule.step, { opt = opt, size = 1 })
+    refused("opt must be an optimiser", optim.schedule.step, { step_size = 1 })
+  end)
+
+  it("sequential counts anew at a milestone, chained multiplies", function()
+    local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
+    local s = optim.schedule
+    local plan = s.sequential { opt = opt, milestones = { 2 },
+      schedules = { s.constant { opt = opt, factor = 0.1, total_iters = 9 }, s.exponential { opt = opt, gamma = 0.5 } } }
+    local out = {}
+    for i = 1, 5 do
+      out[i] = opt.lr
+      plan:step()
+    end
+    assert.allclose({ 0.1, 0.1, 1, 0.5, 0.25 }, out)
+    opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
+    plan = s.chained { s.constant { opt = opt, factor = 0.5, total_iters = 2 }, s.exponential { opt = opt, gamma = 0.5 } }
+    for i = 1, 3 do
+      out[i] = opt.lr
+      plan:step()
+    end
+    assert.allclose({ 0.5, 0.25, 0.25 }, { out[1], out[2], out[3] })
+  end)
+
+  it("reduce_on_plateau waits for 'patience' bad measures", function()
+    local opt = optim.SGD({ parameter({ 1 }) }, { lr = 1 })
+    local plan, out = optim.schedule.reduce_on_plateau { opt = opt, patience = 1, factor = 0.5 }, {}
+    for i, measure in ipairs { 3, 2, 2, 2, 1, 1, 1 } do
+      plan:step(i == 1 and flame.tensor(measure) or measure)
+      out[i] = opt.lr
+    end
+    assert.allclose({ 1, 1, 1, 0.5, 0.5, 0.5, 0.25 }, out)
+    refused("step needs the measure", plan.step, plan)
+  end)
+
+  it("go on from a saved state, bit for bit", function()
+    local function run(stop)
+      local opt = optim.Adam({ parameter({ 1 }) }, { lr = 0.3 })
+      local plan, out = optim.schedule.one_cycle { opt = opt, max_lr = 1, total_steps = 12 }, {}
+      for i = 1, 10 do
+        if i == stop then
+          local saved, rates_saved = opt:state_dict(), plan:state_dict()
+          opt = optim.Adam({ parameter({ 1 }) }, { lr = 0.1 })
+          plan = optim.schedule.one_cycle { opt = opt, max_lr = 1, total_steps = 12 }
+          opt:load_state_dict(saved)
+          plan:load_state_dict(rates_saved)
+        end
+        out[i] = ("%a %a"):format(opt.lr, opt.groups[1].betas[1])
+        opt:step()
+        plan:step()
+      end
+      return out
+    end
+    assert.same(run(0), run(5))
+  end)
+
+  it("keep the ratio of the groups", function()
+    local opt = optim.SGD({ { params = { parameter({ 1 }) }, lr = 1 }, { params = { parameter({ 1 }) }, lr = 0.1 } })
+    local plan = optim.schedule.cosine { opt = opt, steps = 2, min = 0.01 }
+    plan:step()
+    assert.allclose({ 0.505, 0.055 }, plan:get_last_lr())
+  end)
+end)

@@ -1,0 +1,134 @@
+"""Modules against PyTorch: spec/peer/nn.py [flame-lua]. Each module is made in PyTorch, its
+parameters are loaded here by their names, and results and gradients are compared in f64. Prints
+the largest relative difference and ends with 1 if one is beyond its bound."""
+import os, subprocess, sys, tempfile
+import numpy as np
+import torch
+import torch.nn as T
+
+D = dict(dtype=torch.float64)
+torch.manual_seed(5)
+
+
+def r(*shape):
+    return torch.randn(*shape, **D)
+
+
+def soft(x, d=-1):
+    return torch.softmax(x, d)
+
+
+# Lua expression of the module, PyTorch's, inputs, and what follows the inputs in the call
+mask = torch.tensor([[False, False, False, True], [False, True, False, False]])
+CASES = [
+    ("nn.Linear(5, 3)", T.Linear(5, 3, **D), [r(4, 5)], "", {}),
+    ("nn.Bilinear(3, 4, 2)", T.Bilinear(3, 4, 2, **D), [r(5, 6, 3), r(5, 6, 4)], "", {}),
+    ("nn.LayerNorm({3, 4})", T.LayerNorm((3, 4), **D), [r(2, 3, 4)], "", {}),
+    ("nn.GroupNorm(2, 4)", T.GroupNorm(2, 4, **D), [r(3, 4, 5)], "", {}),
+    ("nn.BatchNorm1d(4)", T.BatchNorm1d(4, **D), [r(6, 4)], "", {}),
+    ("nn.BatchNorm2d(3, {momentum = 0.3})", T.BatchNorm2d(3, momentum=0.3, **D), [r(2, 3, 4, 5)], "", {}),
+    ("nn.InstanceNorm1d(3, {affine = true})", T.InstanceNorm1d(3, affine=True, **D), [r(2, 3, 7)], "", {}),
+    ("nn.PReLU(3)", T.PReLU(3, **D), [r(2, 3, 4)], "", {}),
+    ("nn.MultiheadAttention(8, 2)", T.MultiheadAttention(8, 2, **D), [r(4, 2, 8), r(5, 2, 8), r(5, 2, 8)], "", {}),
+    ("nn.MultiheadAttention(8, 2, {batch_first = true, kdim = 6, vdim = 5})",
+     T.MultiheadAttention(8, 2, batch_first=True, kdim=6, vdim=5, **D), [r(2, 4, 8), r(2, 3, 6), r(2, 3, 5)], "", {}),
+    ("nn.MultiheadAttention(8, 4, {batch_first = true})", T.MultiheadAttention(8, 4, batch_first=True, **D),
+     [r(2, 4, 8)] * 3, "{key_padding_mask = mask, need_weights = false}", dict(key_padding_mask=mask, need_weights=False)),
+    ("nn.MultiheadAttention(8, 4)", T.MultiheadAttention(8, 4, **D), [r(4, 8)] * 3,
+     "{attn_mask = flame.ones({4, 4}, {dtype = 'bool'}):triu(1), average_attn_weights = false}",
+     dict(attn_mask=torch.ones(4, 4, dtype=torch.bool).triu(1), average_attn_weights=False)),
+    ("nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, dropout = 0})",
+     T.TransformerEncoderLayer(8, 2, 16, 0.0, **D), [r(4, 3, 8)], "", {}),
+    ("nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, dropout = 0, norm_first = true, batch_first = true, activation = 'gelu'})",
+     T.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", norm_first=True, batch_first=True, **D), [r(4, 3, 8)], "", {}),
+] + [(f"nn.{n}({a})", getattr(T, n)(*p), [r(3, 4) * 2], "", {}) for n, a, p in [
+    ("ReLU6", "", []), ("LeakyReLU", "0.2", [0.2]), ("ELU", "1.5", [1.5]), ("CELU", "0.7", [0.7]), ("SELU", "", []), ("GELU", "", []),
+    ("GELU", "{approximate = 'tanh'}", ["tanh"]), ("SiLU", "", []), ("Mish", "", []),
+    ("Softplus", "2, 1.5", [2, 1.5]), ("Hardtanh", "-0.5, 1", [-0.5, 1]), ("Hardsigmoid", "", []), ("Hardswish", "", []),
+    ("LogSigmoid", "", []), ("Softsign", "", []), ("Tanhshrink", "", []), ("Softshrink", "0.4", [0.4]), ("Hardshrink", "0.4", [0.4]),
+    ("Threshold", "0.1, 3", [0.1, 3]), ("GLU", "", []), ("Softmax", "1", [0]), ("LogSoftmax", "-1", [-1]), ("Softmin", "2", [1])]
+] + [(f"nn.{n}({a})", getattr(T, n)(**p), x, "", {}) for n, a, p, x in [
+    ("CrossEntropyLoss", "{label_smoothing = 0.1}", dict(label_smoothing=0.1), [r(4, 5), soft(r(4, 5))]),
+    ("MSELoss", "", {}, [r(4, 5), r(4, 5)]), ("L1Loss", "{reduction = 'sum'}", dict(reduction="sum"), [r(4, 5), r(4, 5)]),
+    ("SmoothL1Loss", "{beta = 0.5}", dict(beta=0.5), [r(4, 5), r(4, 5)]), ("HuberLoss", "{delta = 0.7}", dict(delta=0.7), [r(4, 5), r(4, 5)]),
+    ("BCELoss", "", {}, [torch.sigmoid(r(4, 5)), torch.sigmoid(r(4, 5))]),
+    ("BCEWithLogitsLoss", "{reduction = 'none'}", dict(reduction="none"), [r(4, 5), torch.sigmoid(r(4, 5))]),
+    ("KLDivLoss", "{reduction = 'batchmean'}", dict(reduction="batchmean"), [torch.log_softmax(r(4, 5), 1), soft(r(4, 5))]),
+    ("SoftMarginLoss", "", {}, [r(4, 5), r(4, 5).sign()]), ("HingeEmbeddingLoss", "", {}, [r(4, 5), r(4, 5).sign()]),
+    ("MarginRankingLoss", "0.3", dict(margin=0.3), [r(6), r(6), r(6).sign()]),
+    ("CosineEmbeddingLoss", "0.1", dict(margin=0.1), [r(4, 5), r(4, 5), torch.tensor([1.0, -1, 1, -1], **D)]),
+    ("TripletMarginLoss", "", {}, [r(4, 5), r(4, 5), r(4, 5)]),
+    ("PoissonNLLLoss", "{full = true}", dict(full=True), [r(4, 5), r(4, 5).abs() * 3]),
+    ("GaussianNLLLoss", "", {}, [r(4, 5), r(4, 5), r(4, 5).abs() + 0.1]),
+    ("CosineSimilarity", "", {}, [r(4, 5), r(4, 5)]), ("PairwiseDistance", "", {}, [r(4, 5), r(4, 5)])]
+]
+
+LUA = """
+local nn = require "flame.nn"
+local mask = flame.tensor({{false, false, false, true}, {false, true, false, false}})
+local folder = arg[1]
+local function worst(a, b)
+  if a:numel() == 0 then return 0 end
+  return ((a - b):abs():max() / (b:abs():max() + 1e-6)):item()
+end
+local function case(i, module, inputs, call)
+  local t = flame.load(folder .. "/" .. i .. ".npz")
+  module:double()
+  local state = {}
+  for name, x in pairs(t) do if name:match("^state%.") then state[name:sub(7)] = x end end
+  module:load_state_dict(state)
+  local x = {}
+  for k = 1, inputs do x[k] = t["in" .. k]:requires_grad_(t["gin" .. k] ~= nil) end
+  if call ~= nil then x[inputs + 1] = call end
+  local out = {module(table.unpack(x))}
+  local total, bad = nil, 0
+  for k, y in ipairs(out) do
+    bad = math.max(bad, worst(y, t["out" .. k]))
+    local part = (y * t["seed" .. k]):sum()
+    total = total and total + part or part
+  end
+  total:backward()
+  for k = 1, inputs do if t["gin" .. k] then bad = math.max(bad, worst(x[k].grad or x[k] * 0, t["gin" .. k])) end end
+  for name, p in module:named_parameters() do bad = math.max(bad, worst(p.grad, t["grad." .. name])) end
+  for name, b in module:named_buffers() do bad = math.max(bad, worst(b:double(), t["after." .. name]:double())) end
+  print(("%.3g"):format(bad))
+end
+"""
+
+
+def main():
+    program = sys.argv[1] if len(sys.argv) > 1 else "build/flame-lua"
+    text, bad = LUA, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (lua, module, inputs, call, options) in enumerate(CASES):
+            keep = {f"state.{k}": v.numpy().copy() for k, v in module.state_dict().items()}
+            leaves = [x.clone().requires_grad_(k == 0 or "Loss" not in lua) for k, x in enumerate(inputs)]
+            out = module(*leaves, **options)
+            out = [y for y in (out if isinstance(out, tuple) else (out,)) if y is not None]
+            seeds = [torch.randn_like(y) for y in out]
+            sum((y * s).sum() for y, s in zip(out, seeds)).backward()
+            for k, x in enumerate(leaves, 1):
+                keep[f"in{k}"] = x.detach().numpy()
+                if x.grad is not None:
+                    keep[f"gin{k}"] = x.grad.numpy()
+            for k, (y, s) in enumerate(zip(out, seeds), 1):
+                keep[f"out{k}"], keep[f"seed{k}"] = y.detach().numpy(), s.numpy()
+            keep |= {f"grad.{k}": p.grad.numpy() for k, p in module.named_parameters()}
+            keep |= {f"after.{k}": b.numpy() for k, b in module.named_buffers()}
+            np.savez(os.path.join(folder, f"{i}.npz"), **keep)
+            text += f'do local ok, why = pcall(function() case({i}, {lua}, {len(inputs)}, {call or "nil"}) end) if not ok then print("inf " .. why) end end\n'
+        script = os.path.join(folder, "cases.lua")
+        with open(script, "w") as f:
+            f.write(text)
+        lines = subprocess.run([program, script, folder], capture_output=True, text=True, check=True).stdout.splitlines()
+    for case, line in zip(CASES, lines, strict=True):
+        value, _, why = line.partition(" ")
+        bound = 1e-7 if case[0][3:7] in ("CELU", "Hard") else 1e-9     # PyTorch has f32 constants in these
+        bad += not float(value) <= bound
+        print(f"{float(value):9.2e} {'  ' if float(value) <= bound else '! '}{case[0]} {why}")
+    print(f"{len(CASES) - bad} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,502 @@
+-- Sorting, selecting, counting, sampling, running sums: against plain loops in Lua, every dtype
+-- and both ends of what the devices' algorithms part; gradients to second order. On another
+-- device than the CPU (FLAME_DEVICE), positions must be the CPU's bit for bit.
+local flame = require "flame"
+
+local DEVICE = flame.default_device()
+local FLOATS = { "f64", "f32", "f16", "bf16" }
+local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
+local NAN, INF = 0 / 0, math.huge
+
+local function fails(message, f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  assert.equal(message, (tostring(e):gsub("^[^:]*:%d+: ", "")))
+end
+local function T(v, dtype) return flame.tensor(v, { dtype = dtype or "f32" }) end
+local function ids(v) return T(v, "i64") end
+local function d(...) return flame.randn({ ... }, { dtype = "f64" }) end
+
+--- Few distinct values, so ties; floats with NaN, infinities and both zeros.
+local function rough(shape, dtype)
+  local x = flame.randint(shape, -3, 3)
+  if dtype == "bool" then return x:gt(0) end
+  if dtype == "u8" then return x:abs():to(dtype) end
+  x = x:to(dtype)
+  if not x:is_floating_point() then return x end
+  local kind = flame.randint(shape, 1, 12)
+  x = flame.where(kind:eq(1), NAN, x)
+  x = flame.where(kind:eq(2), INF, x)
+  x = flame.where(kind:eq(3), -INF, x)
+  return flame.where(kind:eq(4), -0.0, x)
+end
+--- Values all over the dtype's range.
+local function wild(shape, dtype)
+  local size = ({ f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1, u8 = 1, bool = 1 })[dtype]
+  local n = size
+  for _, s in ipairs(shape) do n = n * s end
+  local bytes = flame.randint({ n }, 0, dtype == "bool" and 1 or 255):to("u8")
+  return flame.from_bytes(bytes:bytes(), shape, dtype):to(DEVICE)
+end
+
+local function number(v) if type(v) == "boolean" then return v and 1 or 0 end return v end
+local function below(a, b)
+  if a ~= a then return false end
+  return b ~= b or a < b
+end
+--- Stable order of a list.
+local function order_of(list, descending)
+  local at = {}
+  for i = 1, #list do at[i] = i end
+  table.sort(at, function(i, j)
+    local a, b = number(list[i]), number(list[j])
+    if descending then a, b = b, a end
+    if below(a, b) then return true elseif below(b, a) then return false end
+    return i < j
+  end)
+  return at
+end
+local function same_values(list, v)
+  assert.equal(#list, #v)
+  for i = 1, #list do assert.is_true(list[i] == v[i] or (list[i] ~= list[i] and v[i] ~= v[i])) end
+end
+
+describe("sort", function()
+  it("agrees with a stable sort of every dtype, in both directions", function()
+    for _, dtype in ipairs(DTYPES) do
+      for _, n in ipairs { 1, 2, 7, 33, 100, 257 } do
+        for _, make in ipairs { rough, wild } do
+          local x = make({ n }, dtype)
+          local list = x:totable()
+          for _, descending in ipairs { false, true } do
+            local v, i = x:sort(1, { descending = descending })
+            local at = order_of(list, descending)
+            assert.same(at, i:totable(), dtype .. " " .. n)
+            local want = {}
+            for k = 1, n do want[k] = list[at[k]] end
+            same_values(want, v:totable())
+            assert.equal(dtype, v.dtype)
+            assert.same(at, x:argsort(1, descending):totable())
+          end
+        end
+      end
+    end
+  end)
+
+  it("sorts long rows: neighbours in order, ties by position, a permutation", function()
+    for _, case in ipairs { { "f32", { 70001 } }, { "f64", { 70001 } }, { "i64", { 2, 40000 } }, { "u8", { 100003 } },
+      { "f16", { 3, 5000 } }, { "i32", { 300, 2049 } }, { "bf16", { 2, 66000 } }, { "bool", { 70000 } } } do
+      for _, make in ipairs { rough, wild } do
+        local x = make(case[2], case[1])
+        local n = case[2][#case[2]]
+        for _, descending in ipairs { false, true } do
+          local v, i = x:sort(-1, descending)
+          assert.is_true(flame.equal(i:sort(-1), flame.arange(1, n, { dtype = "i64" }):expand(case[2])))
+          local a, b = v:narrow(-1, 1, n - 1), v:narrow(-1, 2, n - 1)
+          if descending then a, b = b, a end
+          local p, q = i:narrow(-1, 1, n - 1), i:narrow(-1, 2, n - 1)
+          local tie = a:eq(b)
+          local fine = a:le(b)
+          if v:is_floating_point() then
+            tie = tie:logical_or(a:isnan():logical_and(b:isnan()))
+            fine = fine:logical_or(b:isnan())
+          end
+          assert.is_true(fine:all():item())
+          assert.is_true(tie:logical_not():logical_or(p:lt(q)):all():item())
+        end
+      end
+    end
+  end)
+
+  it("takes any axis of any view, and leaves x alone", function()
+    local x = flame.randn(4, 5, 6)
+    for _, y in ipairs { x, x:permute(3, 1, 2), x[{ { 1, 4, 2 }, {}, { 6, 1, -1 } }], x:select(2, 3), x:unsqueeze(2):expand(4, 3, 5, 6) } do
+      for axis = 1, y.ndim do
+        local v, i = y:sort(axis - y.ndim - 1)
+        local w, k = y:movedim(axis, -1):contiguous():sort(-1)
+        assert.is_true(flame.equal(v, w:movedim(-1, axis)))
+        assert.is_true(flame.equal(i, k:movedim(-1, axis)))
+        assert.is_true(v:is_contiguous() and i:is_contiguous())
+      end
+    end
+    local v, i = flame.tensor(3):sort()
+    assert.equal(3, v:item())
+    assert.equal(1, i:item())
+    assert.same({ 0, 3 }, (flame.zeros(0, 3):sort(2)).shape)
+    assert.same({ 3, 0 }, (flame.zeros(3, 0):sort(2)).shape)
+    assert.same({ { 1, 2 }, { 3, 4 } }, T({ { 3, 2 }, { 1, 4 } }):msort():totable())
+  end)
+
+  it("says what is wrong with its arguments", function()
+    local x = flame.ones(2, 3)
+    fails("sort: axis 3 is out of range, the tensor has 2 axes (1 to 2, or -1 to -2)", x.sort, x, 3)
+    fails("sort: descending must be true or false, got number", x.sort, x, 1, { descending = 1 })
+    fails("sort: no option 'ascending', there is: descending dim stable", x.sort, x, 1, { ascending = true })
+    fails("topk: k = 4, axis 2 has 3 elements", x.topk, x, 4)
+    fails("kthvalue: k = 0, axis 2 has 3 elements", x.kthvalue, x, 0)
+    fails("median: axis 2 has no elements", flame.median, flame.zeros(2, 0), 2)
+  end)
+end)
+
+describe("topk, kthvalue and median", function()
+  it("are the head, one place and the middle of a sort, for every dtype", function()
+    for _, dtype in ipairs(DTYPES) do
+      for _, shape in ipairs { { 1, 1 }, { 3, 8 }, { 2, 300 }, { 2, 5000 }, { 1, 100000 } } do
+        local x, n = rough(shape, dtype), shape[2]
+        for _, k in ipairs { 1, math.min(n, 7), n // 3, n } do
+          for _, largest in ipairs { true, false } do
+            local v, i = x:topk(k, 2, { largest = largest })
+            local w, j = x:sort(2, { descending = largest })
+            assert.is_true(flame.equal(i, j:narrow(2, 1, k)), dtype)
+            assert.equal(v:bytes(), w:narrow(2, 1, k):contiguous():bytes())
+          end
+          if k > 0 then
+            local v, i = x:kthvalue(k, 2)
+            local w = x:sort(2):narrow(2, k, 1):contiguous()
+            local here = x:eq(w)
+            if x:is_floating_point() then here = here:logical_or(x:isnan():logical_and(w:isnan())) end
+            assert.is_true(flame.equal(i, here:to("i32"):argmax(2)))
+            assert.equal(x:gather(2, i:unsqueeze(2)):bytes(), v:bytes())
+          end
+        end
+      end
+    end
+  end)
+
+  it("has medians like PyTorch's: the lower one, NaN if there is one", function()
+    assert.equal(2, T({ 4, 1, 3, 2 }):median():item())
+    local v, i = T({ { 4, 1, 3, 2 }, { 5, NAN, 1, NAN }, { 7, 7, 7, 7 } }):median(2, { keepdim = true })
+    assert.same({ 3, 1 }, v.shape)
+    assert.same({ { 4 }, { 2 }, { 1 } }, i:totable())
+    assert.equal(2, v:totable()[1][1])
+    assert.is_true(v:isnan():totable()[2][1])
+    assert.is_true(T({ 1, NAN }):median():isnan():item())
+    assert.equal(1, T({ NAN, 5, 1, NAN }):nanmedian():item())
+    assert.is_true(T({ NAN, NAN }):nanmedian():isnan():item())
+    assert.is_true(flame.zeros(0):median():isnan():item())
+    assert.equal(3, flame.tensor(3):median(1):item())
+  end)
+end)
+
+describe("scans", function()
+  local function plain(x, f, start)
+    local out, run = {}, start
+    for i, v in ipairs(x) do
+      run = f(run, number(v), i)
+      out[i] = run
+    end
+    return out
+  end
+
+  it("sum and multiply as a loop does, in i64 for integers", function()
+    for _, dtype in ipairs(DTYPES) do
+      for _, n in ipairs { 1, 5, 64, 1000 } do
+        local x = dtype == "bool" and flame.randint({ n }, 0, 1):bool() or flame.randint({ n }, dtype == "u8" and 0 or -1, 2):to(dtype)
+        local sums = x:cumsum(1)
+        local exact = n <= 64 or dtype ~= "f16" and dtype ~= "bf16"          -- their sums are rounded
+        local want = plain(x:totable(), function(a, b) return a + b end, x:is_floating_point() and 0.0 or 0)
+        if exact then assert.same(want, sums:totable()) else assert.allclose(want, sums, { rtol = 0.01 }) end
+        assert.equal(x:is_floating_point() and dtype or "i64", sums.dtype)
+        if n < 10 or not x:is_floating_point() then
+          assert.same(plain(x:totable(), function(a, b) return a * b end, x:is_floating_point() and 1.0 or 1), x:cumprod(1):totable())
+        end
+      end
+    end
+    assert.same({ math.maxinteger, math.mininteger }, ids({ math.maxinteger, 1 }):cumsum(1):totable())
+    assert.equal("f64", T({ 1, 2 }):cumsum(1, { dtype = "f64" }).dtype)
+    assert.same({ 200, 144 }, T({ 200, 200 }, "u8"):cumsum(1, { dtype = "u8" }):totable())
+  end)
+
+  it("take every axis and length", function()
+    for _, shape in ipairs { { 3, 4, 5 }, { 2, 3000 }, { 3000, 2 }, { 1, 70000 }, { 70, 70 }, { 1, 5000, 3 } } do
+      local x = flame.randint(shape, -9, 9):double()
+      for axis = 1, #shape do
+        local y = x:cumsum(axis)
+        local n = shape[axis]
+        assert.is_true(flame.equal(y:narrow(axis, 1, 1), x:narrow(axis, 1, 1)))
+        assert.is_true(flame.equal(y:narrow(axis, 2, n - 1) - y:narrow(axis, 1, n - 1), x:narrow(axis, 2, n - 1)))
+        assert.is_true(flame.equal(y:narrow(axis, n, 1), x:sum(axis, { keepdim = true })))
+        local v, i = x:cummax(axis)
+        assert.is_true(flame.equal(v, x:gather(axis, i)))
+        assert.is_true(v:narrow(axis, 2, n - 1):ge(v:narrow(axis, 1, n - 1)):all():item())
+        assert.is_true(v:ge(x):all():item())
+        assert.is_true(flame.equal(v:narrow(axis, n, 1), x:amax(axis, { keepdim = true })))
+        assert.is_true(flame.equal(i:narrow(axis, n, 1), x:argmax(axis, { keepdim = true })))
+      end
+    end
+  end)
+
+  it("are exact sums of long rows of floats to the last bits", function()
+    for _, n in ipairs { 1000, 40000, 300000 } do
+      local x = flame.rand(n)
+      local want = x:double():cumsum(1)
+      assert.is_true(((x:cumsum(1):double() - want):abs() / want):amax():item() <= 2 ^ -23)
+    end
+  end)
+
+  it("keep NaN and infinities where they belong", function()
+    local x = T { 1, INF, 2, -INF, 3 }
+    assert.same({ 1, INF, INF }, x:cumsum(1):narrow(1, 1, 3):totable())
+    assert.is_true(x:cumsum(1):narrow(1, 4, 2):isnan():all():item())
+    local v, i = T({ 1, NAN, 5, NAN }):cummax(1)
+    assert.is_true(v:narrow(1, 2, 3):isnan():all():item())
+    assert.same({ 1, 2, 2, 2 }, i:totable())
+    assert.same({ -INF, -INF, 0 }, T({ -INF, -INF, 0 }):logcumsumexp(1):totable())
+    assert.same({ 1, INF, INF }, T({ 1, INF, INF }):logcumsumexp(1):totable())
+    assert.same({ 0, 0, 0 }, T({ 0, 3e38, 3e38 }):cumprod(1):totable())
+    local w, k = ids({ 3, 1, 1, 5 }):cummin(1)
+    assert.same({ 3, 1, 1, 1 }, w:totable())
+    assert.same({ 1, 2, 2, 2 }, k:totable())
+  end)
+
+  it("have gradients to second order, also at zeros", function()
+    local x, zeros = d(3, 4), T({ { 2, 0, 3, 0, 1 }, { 0, 1, 2, 3, 4 } }, "f64")
+    for _, name in ipairs { "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin" } do
+      for axis = 1, 2 do
+        assert.is_true(flame.gradcheck(function(v) return (v[name](v, axis)) end, { x }, { order = 2 }))
+      end
+      assert.is_true(flame.gradcheck(function(v) return (v[name](v, 1)) end, { d() }, { order = 2 }))
+    end
+    for axis = 1, 2 do
+      assert.is_true(flame.gradcheck(function(v) return v:cumprod(axis) end, { zeros }, { order = 2 }))
+    end
+    local y = T({ -INF, 1, 2 }, "f64"):requires_grad_(true)
+    y:logcumsumexp(1):sum():backward()
+    assert.equal(0, y.grad:totable()[1])
+    assert.is_false(y.grad:isnan():any():item())
+  end)
+end)
+
+describe("gradients through positions", function()
+  it("reach the chosen elements, to second order", function()
+    local x = d(3, 4)
+    assert.is_true(flame.gradcheck(function(v) return (v:sort(1)) end, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return (v:topk(2, 2)) end, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return (v:kthvalue(2, 1)) end, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return (v:median(2)) end, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return v:median() * v:median() end, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return v:msort() end, { x }))
+  end)
+  it("is shared by equal medians", function()
+    local x = T({ 1, 2, 2, 5 }):requires_grad_(true)
+    x:median():backward()
+    assert.same({ 0, 0.5, 0.5, 0 }, x.grad:totable())
+  end)
+end)
+
+describe("sets and places", function()
+  it("unique sorts, inverts and counts", function()
+    local v, inverse, counts = T({ { 3, 1 }, { 3, 2 } }):unique { return_inverse = true, return_counts = true }
+    assert.same({ 1, 2, 3 }, v:totable())
+    assert.same({ { 3, 1 }, { 3, 2 } }, inverse:totable())
+    assert.same({ 1, 1, 2 }, counts:totable())
+    for _, dtype in ipairs(DTYPES) do
+      local x = flame.randint({ 5000 }, 0, 1):to(dtype)
+      assert.equal(2, #x:unique())
+    end
+    local big = flame.randint({ 100000 }, 1, 1000)
+    local u, at, n = big:unique { return_inverse = true, return_counts = true }
+    assert.is_true(flame.equal(u:gather(1, at), big))
+    assert.equal(100000, n:sum():item())
+    assert.equal(3, #T({ NAN, NAN, 1 }):unique())
+    assert.same({ 0 }, flame.zeros(0):unique().shape)
+  end)
+  it("unique along an axis takes slices", function()
+    local x = ids { { 2, 1 }, { 1, 5 }, { 2, 1 }, { 1, 3 } }
+    local v, inverse, counts = x:unique { dim = 1, return_inverse = true, return_counts = true }
+    assert.same({ { 1, 3 }, { 1, 5 }, { 2, 1 } }, v:totable())
+    assert.same({ 3, 2, 3, 1 }, inverse:totable())
+    assert.same({ 1, 1, 2 }, counts:totable())
+    assert.same({ { 1, 2 }, { 4, 5 } }, ids({ { 2, 1, 2 }, { 5, 4, 5 } }):unique({ dim = -1 }):totable())
+    local w, c = ids({ 1, 1, 2, 1 }):unique_consecutive { return_counts = true }
+    assert.same({ 1, 2, 1 }, w:totable())
+    assert.same({ 2, 1, 1 }, c:totable())
+  end)
+  it("nonzero gives positions in order, of every rank", function()
+    assert.same({ { 1, 2 }, { 2, 1 } }, T({ { 0, 1 }, { NAN, -0.0 } }):nonzero():totable())
+    assert.same({ 0, 3 }, flame.zeros(2, 3, 4):nonzero().shape)
+    assert.same({ 1, 0 }, flame.tensor(3):nonzero().shape)
+    assert.same({ 0, 2 }, flame.zeros(0, 3):nonzero().shape)
+    local x = flame.randint({ 60, 70, 20 }, 0, 1)
+    local at = x:nonzero()
+    assert.equal(x:sum():item(), #at)
+    local linear = ((at:select(2, 1) - 1) * 70 + at:select(2, 2) - 1) * 20 + at:select(2, 3)
+    assert.is_true(flame.equal(x:reshape(-1):gather(1, linear), flame.ones(#at, { dtype = "i64" })))
+    assert.is_true(linear:narrow(1, 2, #at - 1):gt(linear:narrow(1, 1, #at - 1)):all():item())
+    local rows = T({ { 0, 1 }, { 1, 1 } }):nonzero { as_tuple = true }
+    assert.same({ 1, 2, 2 }, rows[1]:totable())
+    assert.same({ 2, 1, 2 }, rows[2]:totable())
+  end)
+end)
+
+describe("counts and searches", function()
+  it("bincount counts ids from 1, with weights sums them", function()
+    assert.same({ 1, 0, 2 }, ids({ 1, 3, 3 }):bincount():totable())
+    assert.same({ 1, 0, 2, 0 }, T({ 1, 3, 3 }, "u8"):bincount({ minlength = 4 }):totable())
+    local w = ids({ 1, 3, 3 }):bincount(T { 0.5, 1, 2 })
+    assert.same({ 0.5, 0, 3 }, w:totable())
+    assert.equal("f32", w.dtype)
+    assert.same({ 2 }, ids({}):bincount(nil, 2).shape)
+    local x = flame.randint({ 300000 }, 1, 5000)
+    local n = x:bincount()
+    assert.is_true(flame.equal(n, flame.zeros(#n, { dtype = "i64" }):index_add(1, x, flame.ones_like(x))))
+    fails("bincount: id 0 at position 2, ids count from 1", flame.bincount, ids { 1, 0 })
+    fails("bincount: x is f32, need an integer dtype", flame.bincount, T { 1 })
+  end)
+  it("histc leaves out what is outside, and NaN", function()
+    assert.same({ 2, 1, 1 }, T({ 1, 1.5, 2, 4 }):histc(3):totable())
+    assert.same({ 1, 2 }, T({ 1, 2, 3, 9, NAN }):histc(2, 1, 3):totable())
+    assert.same({ 0, 3, 0 }, T({ 2, 2, 2 }):histc(3):totable())
+    assert.equal(100000, flame.randn(100000):histc(50):sum():item())
+    assert.equal("f64", T({ 1 }, "f64"):histc(2).dtype)
+  end)
+  it("searchsorted finds places before or behind equal elements", function()
+    local sorted = T { 1, 3, 3, 5 }
+    assert.same({ 1, 2, 4, 5, 5 }, sorted:searchsorted(T { 0, 3, 4, 9, NAN }):totable())
+    assert.same({ 1, 4, 4, 5, 5 }, sorted:searchsorted(T { 0, 3, 4, 9, NAN }, { right = true }):totable())
+    assert.equal(4, sorted:searchsorted(3, { side = "right" }):item())
+    assert.equal(2, ids({ 1, 3 }):searchsorted(2.5):item())
+    assert.same({ { 2, 1 }, { 3, 1 } }, T({ { 1, 3 }, { 0, 2 } }):searchsorted(T { { 2, 0 }, { 7, -1 } }):totable())
+    assert.same({ 1, 3 }, T({ 0, 3 }):bucketize(sorted:unique():narrow(1, 1, 2), { right = true }):totable())
+    assert.equal(1, flame.zeros(0):searchsorted(3):item())
+    assert.equal("i32", sorted:searchsorted(T { 1 }, { out_int32 = true }).dtype)
+    for _, dtype in ipairs(DTYPES) do
+      local table_of = rough({ 500 }, dtype):sort(1)
+      if table_of:is_floating_point() then table_of = table_of:masked_select(table_of:isnan():logical_not()) end
+      local v = rough({ 3000 }, dtype)
+      local left, right = table_of:searchsorted(v), table_of:searchsorted(v, { right = true })
+      if v:is_floating_point() then
+        local real = v:isnan():logical_not()
+        v, left, right = v:masked_select(real), left:masked_select(real), right:masked_select(real)
+      end
+      assert.is_true(flame.equal(left, table_of:unsqueeze(1):lt(v:unsqueeze(2)):sum(2) + 1), dtype)
+      assert.is_true(flame.equal(right, table_of:unsqueeze(1):le(v:unsqueeze(2)):sum(2) + 1), dtype)
+    end
+    fails("searchsorted: sorted is (2, 2), v is (2): all but the last axis must agree", flame.searchsorted,
+      flame.ones(2, 2), flame.ones(2))
+  end)
+end)
+
+describe("random positions", function()
+  it("randperm is a permutation, reproducible by the seed", function()
+    for _, n in ipairs { 0, 1, 2, 1000, 100000 } do
+      flame.seed(7)
+      local p = flame.randperm(n)
+      flame.seed(7)
+      assert.is_true(flame.equal(p, flame.randperm(n)))
+      assert.is_true(flame.equal(p:sort(1), flame.arange(1, n, { dtype = "i64" })))
+    end
+    assert.equal("i32", flame.randperm(3, { dtype = "i32" }).dtype)
+    fails("randperm: n = -1, need 0 or more", flame.randperm, -1)
+  end)
+  it("randperm has every order equally often", function()
+    flame.seed(3)
+    local count = {}
+    for _ = 1, 1200 do
+      local key = table.concat(flame.randperm(3):totable())
+      count[key] = (count[key] or 0) + 1
+    end
+    for _, key in ipairs { "123", "132", "213", "231", "312", "321" } do
+      assert.is_true(math.abs(count[key] - 200) < 60, key)
+    end
+  end)
+  it("multinomial draws by weight, without replacement no class twice", function()
+    flame.seed(5)
+    local p = T { 1, 0, 3, 6 }
+    local n = p:multinomial(40000, true):bincount({ minlength = 4 }):totable()
+    for k, want in ipairs { 4000, 0, 12000, 24000 } do assert.is_true(math.abs(n[k] - want) <= 400, k) end
+    local first = p:expand({ 40000, 4 }):multinomial(1):reshape(-1):bincount({ minlength = 4 }):totable()
+    for k, want in ipairs { 4000, 0, 12000, 24000 } do assert.is_true(math.abs(first[k] - want) <= 400, k) end
+    local all = flame.ones(50, 9):multinomial(9)
+    assert.is_true(flame.equal(all:sort(2), flame.arange(1, 9, { dtype = "i64" }):expand({ 50, 9 })))
+    for _, c in ipairs(p:expand({ 100, 4 }):multinomial(3):reshape(-1):bincount():totable()) do assert.is_true(c <= 100) end
+    fails("multinomial: probs has a value that is negative, infinite or NaN at position 2", flame.multinomial, T { 1, -1 }, 1)
+    fails("multinomial: row 2 of probs is 0 everywhere", flame.multinomial, T { { 1, 1 }, { 0, 0 } }, 1)
+    fails("multinomial: n = 3 of 2 classes without replacement", flame.multinomial, T { 1, 1 }, 3)
+  end)
+end)
+
+-- Nothing to compare with when the CPU is the device.
+if DEVICE == "cpu" then return end
+describe("on " .. DEVICE, function()
+  local SHAPES = { { 1, 1 }, { 1, 31 }, { 3, 33 }, { 5, 257 }, { 2, 1024 }, { 2, 2047 }, { 2, 2048 }, { 2, 2049 }, { 7, 4097 },
+    { 3, 12289 }, { 1, 100003 }, { 1, 1000000 }, { 1000, 7 }, { 300, 1000 } }
+  it("positions are the CPU's", function()
+    for _, dtype in ipairs(DTYPES) do
+      for _, shape in ipairs(SHAPES) do
+        for _, make in ipairs { rough, wild } do
+          local x = make(shape, dtype)
+          local host = x:cpu()
+          local where_ = ("%s (%d, %d)"):format(dtype, shape[1], shape[2])
+          for _, flag in ipairs { true, false } do
+            assert.equal(host:argsort(2, flag):bytes(), x:argsort(2, flag):bytes(), where_)
+            for _, k in ipairs { 1, 5, shape[2] // 3, shape[2] } do
+              k = math.min(k, shape[2])
+              assert.equal(select(2, host:topk(k, 2, flag)):bytes(), select(2, x:topk(k, 2, flag)):bytes(), where_ .. " k " .. k)
+              if k > 0 then
+                assert.equal(select(2, host:kthvalue(k, 2)):bytes(), select(2, x:kthvalue(k, 2)):bytes(), where_ .. " kth " .. k)
+              end
+            end
+          end
+          assert.equal(select(2, host:median(2)):bytes(), select(2, x:median(2)):bytes(), where_)
+          for axis = 1, 2 do
+            assert.equal(select(2, host:cummax(axis)):bytes(), select(2, x:cummax(axis)):bytes(), where_)
+            assert.equal(select(2, host:cummin(axis)):bytes(), select(2, x:cummin(axis)):bytes(), where_)
+          end
+          assert.equal(host:nonzero():bytes(), x:nonzero():bytes(), where_)
+          local sorted = host:sort(2)
+          for _, right in ipairs { true, false } do
+            assert.equal(sorted:searchsorted(host, { right = right }):bytes(),
+              sorted:to(DEVICE):searchsorted(x, { right = right }):bytes(), where_)
+          end
+        end
+      end
+    end
+  end)
+  it("scans are the CPU's: integers exactly, floats within rounding", function()
+    for _, dtype in ipairs(DTYPES) do
+      for _, shape in ipairs(SHAPES) do
+        local x = dtype == "bool" and flame.rand(shape):gt(0.5) or flame.randint(shape, dtype == "u8" and 0 or -3, 3):to(dtype)
+        for axis = 1, 2 do
+          local a, b = x:cpu():cumsum(axis), x:cumsum(axis)
+          if a:is_floating_point() and (dtype == "f16" or dtype == "bf16") then
+            assert.is_true(flame.allclose(a, b:cpu(), 0.02, 0.5))
+          else
+            assert.equal(a:bytes(), b:bytes(), dtype)                  -- small whole numbers: exact in any order
+          end
+          if not x:is_floating_point() then assert.equal(x:cpu():cumprod(axis):bytes(), x:cumprod(axis):bytes()) end
+        end
+      end
+    end
+    for _, dtype in ipairs(FLOATS) do
+      for _, shape in ipairs(SHAPES) do
+        local x = (flame.rand(shape, { dtype = dtype }) + 0.5):to(dtype)
+        local tol = ({ f64 = 1e-12, f32 = 1e-5, f16 = 0.02, bf16 = 0.1 })[dtype]
+        for axis = 1, 2 do
+          assert.is_true(flame.allclose(x:cpu():logcumsumexp(axis), x:logcumsumexp(axis):cpu(), tol, tol))
+          if shape[axis] < 300 then
+            assert.is_true(flame.allclose(x:cpu():cumprod(axis), x:cumprod(axis):cpu(), 10 * tol, tol, true))
+          end
+        end
+      end
+    end
+  end)
+  it("draws the CPU's permutations and samples", function()
+    local first
+    for _, device in ipairs { "cpu", DEVICE } do
+      flame.seed(11)
+      local p = flame.randperm(100003, { device = device })
+      local w = flame.rand(20, 500, { device = device })
+      local a, b = w:multinomial(30), w:multinomial(30, true)
+      local text = p:bytes() .. a:bytes() .. b:bytes()
+      first = first or text
+      assert.is_true(first == text)
+    end
+  end)
+  it("sorts a row of 1e8 #slow", function()
+    local x = flame.rand(100000000)
+    local v = x:sort(1)
+    assert.is_true(v:narrow(1, 2, 99999999):ge(v:narrow(1, 1, 99999999)):all():item())
+    assert.is_true(math.abs(v:sum({ dtype = "f64" }):item() - x:sum({ dtype = "f64" }):item()) < 1)
+  end)
+end)

@@ -1,0 +1,140 @@
+--- An example of each structural op, through a public function that records it, against plain
+-- loops. An op of the table without an entry here fails the walk.
+local S = {}
+
+local function flat(views, x) return views.flat(x) end
+local function same(expected, got, tol)
+  assert(#expected == #got, ("%d elements, expected %d"):format(#got, #expected))
+  for i, e in ipairs(expected) do
+    if not (e == got[i] or math.abs(e - got[i]) <= (tol or 0)) then
+      error(("element %d is %.17g, expected %.17g"):format(i, got[i], e), 2)
+    end
+  end
+end
+local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" }
+local function counting(flame, n, dtype) return flame.arange(1, n, { dtype = dtype or "f64" }) end
+
+function S.fill(flame, views)
+  for _, d in ipairs(DTYPES) do same({ 3, 3 }, flat(views, flame.full({ 2 }, 3, { dtype = d }))) end
+end
+function S.iota(flame, views)
+  for _, d in ipairs(DTYPES) do same({ 2, 4, 6 }, flat(views, flame.arange(2, 6, 2, { dtype = d }))) end
+end
+local function in_range(flame, make, low, high)
+  for _, n in ipairs { 0, 1, 3, 1001 } do
+    local x = make(n)
+    assert(x:numel() == n)
+    if n > 0 then assert(x:amin():item() >= low and x:amax():item() <= high) end
+    assert(not flame.equal(x, make(n)) or n < 3, "the same numbers twice")
+  end
+end
+function S.uniform(flame)
+  for _, d in ipairs { "f64", "f32", "f16", "bf16" } do
+    in_range(flame, function(n) return flame.uniform({ n }, -2, 3, { dtype = d }) end, -2, 3)
+  end
+end
+function S.normal(flame)
+  for _, d in ipairs { "f64", "f32", "f16", "bf16" } do
+    in_range(flame, function(n) return flame.normal({ n }, 1, 0.5, { dtype = d }) end, -5, 7)
+  end
+end
+function S.randint(flame)
+  for _, d in ipairs { "i64", "i32", "i16", "i8", "u8" } do
+    in_range(flame, function(n) return flame.randint({ n }, 2, 90, { dtype = d }) end, 2, 90)
+  end
+end
+--- Truncation towards 0, saturation, NaN as 0; integers wrap; numbers to bool.
+function S.cast(flame, views)
+  local x = flame.tensor({ 1.75, -1.75, 300, -300, 0 / 0, 1e30 }, { dtype = "f64" })
+  same({ 1, -1, 127, -128, 0, 127 }, flat(views, x:to("i8")))
+  same({ 1, 0, 255, 0, 0, 255 }, flat(views, x:to("u8")))
+  same({ 1, -1, 300, -300, 0, 2147483647 }, flat(views, x:to("i32")))
+  same({ 44, 212 }, flat(views, flame.tensor({ 300, -300 }, { dtype = "i32" }):to("u8")))
+  same({ 1, 1, 0 }, flat(views, flame.tensor({ 0.5, 0 / 0, 0 }):to("bool")))
+  for _, a in ipairs(DTYPES) do
+    for _, b in ipairs(DTYPES) do same({ 1, 2, 100 }, flat(views, flame.tensor({ 1, 2, 100 }, { dtype = a }):to(b))) end
+  end
+end
+function S.copy(flame, views)
+  for _, kind in ipairs(views.names) do
+    local x, values = views.make(flame, kind, { 3, 4 }, "f32", function() return math.random(1, 50) * 1.0 end)
+    if x then same(values, flat(views, x:clone())) end
+  end
+end
+function S.index(flame, views)
+  local x, at = counting(flame, 5), flame.tensor({ 5, 1, 3 }, { dtype = "i64" })
+  same({ 5, 1, 3 }, flat(views, x:index_select(1, at)))
+  assert(not pcall(function() x:index_select(1, flame.tensor({ 6 }, { dtype = "i64" })):totable() end))
+  assert(not pcall(function() x:index_select(1, flame.tensor({ 0 }, { dtype = "i64" })):totable() end))
+end
+function S.gather(flame, views)
+  local x = counting(flame, 12):reshape(3, 4)
+  for _, d in ipairs { "i64", "i32", "i16", "u8" } do
+    local at = flame.tensor({ { 4, 1 }, { 2, 2 }, { 1, 3 } }, { dtype = d })
+    same({ 4, 1, 6, 6, 9, 11 }, flat(views, x:gather(2, at)))
+    same({ 4, 1, 6, 6, 9, 11 }, flat(views, x:t():contiguous():t():gather(2, at:t():contiguous():t())))
+  end
+end
+function S.view(flame, views)
+  local x = counting(flame, 6):reshape(2, 3)
+  same({ 1, 4, 2, 5, 3, 6 }, flat(views, x:t()))
+  same({ 3, 2, 1, 6, 5, 4 }, flat(views, x[{ {}, { 3, 1, -1 } }]))
+  same({ 2, 5 }, flat(views, x:select(2, 2)))
+  same({ 1, 2, 3, 1, 2, 3 }, flat(views, x[1]:expand(2, 3)))
+  same({ 1, 2, 2, 3, 4, 5, 5, 6 }, flat(views, x:unfold(2, 2, 1)))
+  same({ 1, 5 }, flat(views, x:diagonal()))
+end
+local function product(x, y, n, k, m)
+  local out = {}
+  for i = 1, n do
+    for j = 1, m do
+      local sum = 0
+      for l = 1, k do sum = sum + x[(i - 1) * k + l] * y[(l - 1) * m + j] end
+      out[#out + 1] = sum
+    end
+  end
+  return out
+end
+function S.matmul(flame, views)
+  local function draw() return math.random(-4, 4) * 1.0 end
+  for _, d in ipairs { "f64", "f32" } do
+    for _, size in ipairs { { 1, 1, 1 }, { 3, 5, 7 }, { 17, 33, 9 }, { 4, 0, 2 }, { 0, 3, 2 }, { 64, 40, 65 } } do
+      local n, k, m = table.unpack(size)
+      for i, kind in ipairs(views.names) do
+        local x, xs = views.make(flame, kind, { n, k }, d, draw)
+        local y, ys = views.make(flame, views.names[#views.names + 1 - i], { k, m }, d, draw)
+        if x and y then same(product(xs, ys, n, k, m), flat(views, x:matmul(y))) end       -- whole numbers: exact
+      end
+    end
+  end
+end
+function S.cat(flame, views)
+  local x, y = counting(flame, 4):reshape(2, 2), counting(flame, 2):reshape(2, 1) * 10
+  same({ 1, 2, 10, 3, 4, 20 }, flat(views, flame.cat({ x, y }, 2)))
+  same({ 1, 3, 2, 4, 10, 20 }, flat(views, flame.cat({ x:t(), y:t() }, 1)))
+  same({ 1, 2, 3, 4 }, flat(views, flame.cat({ x, flame.zeros(0, 2, { dtype = "f64" }) }, 1)))
+end
+function S.setslice(flame, views)
+  local x = flame.zeros(3, 4)
+  x[{ { 1, 3, 2 }, { 4, 2, -2 } }] = flame.tensor({ { 1, 2 }, { 3, 4 } })
+  same({ 0, 2, 0, 1, 0, 0, 0, 0, 0, 4, 0, 3 }, flat(views, x))
+end
+function S.scatter(flame, views)
+  local at = flame.tensor({ 2, 2, 4 }, { dtype = "i64" })
+  local src = flame.tensor({ 5, 6, 7 })
+  same({ 0, 6, 0, 7 }, flat(views, flame.zeros(4):scatter(1, at, src)))
+  same({ 0, 11, 0, 7 }, flat(views, flame.zeros(4):scatter_add(1, at, src)))
+  same({ 1, 12, 1, 8 }, flat(views, flame.ones(4):index_add(1, at, src)))
+end
+function S.custom(flame, views)
+  local double = flame.func { name = "double", forward = function(_, x) return x * 2 end, backward = function(_, g) return g * 2 end }
+  local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+  double(x):sum():backward()
+  same({ 2, 2 }, flat(views, x.grad))
+end
+--- A step that is data (calls.def); each kind has specs of its own.
+function S.call(flame, views)
+  same({ 1, 2, 3 }, flat(views, (flame.tensor({ 3, 1, 2 }):sort())))
+  same({ 1, 3, 6 }, flat(views, flame.tensor({ 1, 2, 3 }):cumsum(1)))
+end
+return S

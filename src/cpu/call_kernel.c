@@ -1,0 +1,138 @@
+/*
+** User kernels on the CPU: blocks in lockstep (kernel/lane.h), handed to the workers where
+** their order does not show in the result.
+*/
+#include "cpu/calls.h"
+#include "kernel/function.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct launch {
+  const fl_lane_code *code;
+  fl_lane_launch l;
+  fl_lane_arg arg[FL_KP_MAX_ARGS];
+  fl_lane_memory memory[FL_KP_MAX_ARGS];
+  char *scratch;                     /* 'stride' bytes a worker */
+  int64_t stride;
+  fl_lane_report report[256];        /* one a worker, as many as a device may have */
+  uint8_t begun[256];
+  atomic_llong worst;                /* lowest block that failed: later ones need not run */
+} launch;
+
+static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
+
+static void set_geometry(const fl_call *c, fl_lane_launch *l) {
+  for (int i = 0; i < 3; i++) {
+    l->grid[i] = (uint32_t)c->p[FL_KP_GRID + i];
+    l->block[i] = (uint32_t)c->p[FL_KP_BLOCK + i];
+  }
+  l->shared_bytes = c->p[FL_KP_SHARED];
+  l->checks = (unsigned)c->p[FL_KP_CHECKS];
+  l->n_args = (int32_t)c->p[FL_KP_COUNT_ARGS];
+}
+
+/* Scratch is asked for with the launch known, without addresses. */
+int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
+  const fl_kfunction *k = function_of(call);
+  fl_lane_launch l = { 0 };
+  set_geometry(call, &l);
+  if (!k->lanes) return 0;
+  return fl_round64((int64_t)fl_lane_scratch(k->lanes, &l)) * workers + fl_round64(sizeof(launch));
+}
+
+/* Arguments of the lanes; outputs get the contents that they have before the launch. */
+static void bind(const fl_call_run *r, launch *x) {
+  const fl_call *c = r->call;
+  for (int i = 0; i < x->l.n_args; i++) {
+    int64_t a, b;
+    void *data = NULL;
+    int64_t bytes = 0;
+    switch (fl_karg_of(c, i, &a, &b)) {
+      case FL_KARG_IN:
+        data = r->in[a];
+        bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+        break;
+      case FL_KARG_OUT:
+        data = (char *)r->out + b;
+        bytes = a;
+        if (bytes) memset(data, 0, (size_t)bytes);
+        break;
+      case FL_KARG_COPY:
+        data = (char *)r->out + b;
+        bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+        if (bytes) memcpy(data, r->in[a], (size_t)bytes);
+        break;
+      case FL_KARG_VALUE: x->arg[i].value = r->scalar + a; break;
+      default: break;
+    }
+    x->memory[i] = (fl_lane_memory){ data, bytes };
+    x->arg[i].memory = &x->memory[i];
+  }
+  x->l.args = x->arg;
+}
+
+static void run_block(void *arg, int64_t block, int worker) {
+  launch *x = arg;
+  char *scratch = x->scratch + x->stride * worker;
+  if (block > atomic_load(&x->worst)) return;
+  if (!x->begun[worker]) fl_lane_begin(x->code, &x->l, scratch);
+  x->begun[worker] = 1;
+  fl_lane_report now = { 0 };
+  if (fl_lane_block(x->code, &x->l, block, scratch, &now)) return;
+  fl_lane_report_join(&x->report[worker], &now);
+  long long seen = atomic_load(&x->worst);
+  while (block < seen && !atomic_compare_exchange_weak(&x->worst, &seen, block)) { }
+}
+
+static void say(const fl_call_run *r, const fl_lane_report *report, fl_mem *m) {
+  fl_text t;
+  fl_text_init(&t, m);
+  fl_lane_message(report, &t);
+  const char *s = fl_text_str(&t);
+  fl_kunit_message(function_of(r->call)->unit, s ? s : "a fault of the kernel", r->fault, FL_CALL_FAULT);
+  fl_text_free(&t);
+}
+
+static flame_status finish(fl_device *d, const fl_call_run *r, launch *x, int width) {
+  fl_lane_report all = { 0 };
+  for (int i = 0; i < width; i++) if (x->report[i].kind) fl_lane_report_join(&all, &x->report[i]);
+  if (all.kind && all.kind != FL_LANE_STOPPED) say(r, &all, &d->ctx->mem);
+  return FLAME_OK;                       /* a stop is taken by the device's own loop */
+}
+
+flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
+  fl_cpu *cpu = d->state;
+  const fl_call *c = r->call;
+  launch *x = r->scratch;
+  memset(x, 0, sizeof *x);
+  x->code = function_of(c)->lanes;
+  x->l.stop = cpu->stop;
+  x->scratch = (char *)r->scratch + fl_round64(sizeof *x);
+  atomic_init(&x->worst, INT64_MAX);
+  set_geometry(c, &x->l);
+  x->stride = fl_round64((int64_t)fl_lane_scratch(x->code, &x->l));
+  bind(r, x);
+  if (!fl_lane_launch_ok(x->code, &x->l, &d->ctx->err)) return d->ctx->err.code;
+  if (x->l.checks & FL_LANE_RACE) {
+    x->l.shadow = fl_lane_shadow_new(&d->ctx->mem, x->code, &x->l, &d->ctx->err);
+    if (!x->l.shadow) return d->ctx->err.code;
+  }
+  const int64_t blocks = (int64_t)x->l.grid[0] * x->l.grid[1] * x->l.grid[2];
+  const int64_t threads = (int64_t)x->l.block[0] * x->l.block[1] * x->l.block[2];
+  if (fl_lane_serial(x->code, &x->l) || blocks * threads < 4096)
+    for (int64_t b = 0; b < blocks && !x->report[0].kind && !fl_stopped(d); b++) run_block(x, b, 0);
+  else fl_threads_run(cpu->pool, blocks, run_block, x, cpu->stop);
+  fl_lane_shadow_free(x->l.shadow);
+  return finish(d, r, x, cpu->width);
+}
+
+flame_status fl_cpu_ready(fl_device *d, fl_kfunction *const *k, int n) {
+  for (int i = 0; i < n; i++) {
+    if (k[i]->binary)
+      return FL_FAIL(d->ctx, FLAME_NOT_SUPPORTED, "kernel", "a binary runs on CUDA only; its inputs are on the CPU");
+    if (!k[i]->lanes) k[i]->lanes = fl_lane_compile(k[i]->mem, k[i]->f, &d->ctx->err);
+    if (!k[i]->lanes) return d->ctx->err.code;
+    k[i]->ready |= 1u;
+  }
+  return FLAME_OK;
+}

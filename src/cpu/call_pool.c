@@ -1,0 +1,385 @@
+/*
+** Pooling on the CPU (tensor/call_conv.h says what each kind computes). Windows are products of
+** ranges, so values and sums are taken in two steps: rows of a window into one buffer row,
+** vectors at a time, then columns of it. Half types and integers are widened row by row to the
+** type of the buffer: f32, f64 or i64. A unit is some rows of results, or some planes.
+*/
+#include "cpu/conv.h"
+#include <string.h>
+
+enum { WORK = 32768 };                  /* elements read by a unit, about */
+typedef enum { SUM_F32, SUM_F64, SUM_I64 } sums;
+
+typedef struct pool {
+  fl_pooling s;
+  const fl_call_run *r;
+  const fl_conv_loops *loops;
+  sums kind;
+  int dtype, size, max;                 /* of the elements; max or mean */
+  int64_t each, all;                    /* rows or planes of a unit, of all */
+  int64_t volume, results;              /* elements of a plane, results of a plane */
+  char *scratch;
+  int64_t worker_bytes;
+} pool;
+
+typedef struct range { int64_t lo, hi, step; } range;      /* lo, lo + step, … below hi */
+
+/* What window o of axis a covers of the plane. */
+static range window(const fl_pooling *s, int a, int64_t o) {
+  const int64_t in = s->in[a], out = s->out[a];
+  if (s->adaptive) return (range){ o * in / out, ((o + 1) * in + out - 1) / out, 1 };
+  const int64_t start = o * s->stride[a] - s->pad[a], end = start + (s->k[a] - 1) * s->dil[a] + 1;
+  const int64_t skip = start < 0 ? (-start + s->dil[a] - 1) / s->dil[a] * s->dil[a] : 0;
+  return (range){ start + skip, end < in ? end : in, s->dil[a] };
+}
+
+/* What a mean's window counts in axis a: padding on either side belongs to it. */
+static int64_t padded_count(const fl_pooling *s, int a, int64_t o) {
+  const int64_t start = o * s->stride[a] - s->pad[a], end = start + s->k[a], most = s->in[a] + s->pad[a];
+  return (end < most ? end : most) - start;
+}
+
+static int64_t length(range w) { return w.hi > w.lo ? (w.hi - w.lo + w.step - 1) / w.step : 0; }
+
+static double divisor(const fl_pooling *s, const int64_t o[3], const range w[3]) {
+  if (s->divisor) return (double)s->divisor;
+  double n = 1;
+  for (int a = 0; a < 3; a++) n *= (double)(s->include_pad && !s->adaptive ? padded_count(s, a, o[a]) : length(w[a]));
+  return n;
+}
+
+/* ---- rows ---- */
+
+static int sum_size(sums kind) { return kind == SUM_F32 ? 4 : 8; }
+
+static sums kind_of(int dtype) {
+  return dtype == FLAME_F64 ? SUM_F64 : fl_is_float(dtype) ? SUM_F32 : SUM_I64;
+}
+
+static void read_row(int dtype, void *to, const char *from, int64_t n) {
+  const void *x = from;
+  if (dtype == FLAME_F32 || dtype == FLAME_F64 || dtype == FLAME_I64) {
+    memcpy(to, x, (size_t)(n * fl_dtype_size(dtype)));
+  } else if (dtype == FLAME_F16) {
+    for (int64_t i = 0; i < n; i++) ((float *)to)[i] = fl_f16_to_f32(((const uint16_t *)x)[i]);
+  } else if (dtype == FLAME_BF16) {
+    for (int64_t i = 0; i < n; i++) ((float *)to)[i] = fl_bf16_to_f32(((const uint16_t *)x)[i]);
+  } else {
+    for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = fl_scalar_load(from + i * fl_dtype_size(dtype), dtype).i;
+  }
+}
+
+static void write_row(int dtype, char *to, const void *from, int64_t n) {
+  if (fl_is_float(dtype)) {
+    fl_conv_store(dtype, to, 1, from, n);
+  } else {
+    for (int64_t i = 0; i < n; i++)
+      fl_scalar_store(to + i * fl_dtype_size(dtype), dtype, (fl_scalar){ .i = ((const int64_t *)from)[i] });
+  }
+}
+
+static void fill(const pool *q, void *y, int64_t n) {
+  const double low = q->max ? -__builtin_inf() : 0;
+  if (q->kind == SUM_F32) for (int64_t i = 0; i < n; i++) ((float *)y)[i] = (float)low;
+  else if (q->kind == SUM_F64) for (int64_t i = 0; i < n; i++) ((double *)y)[i] = low;
+  else for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = q->max ? INT64_MIN : 0;
+}
+
+/* y[i] with x[i * step], n times: the larger or the sum. */
+static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t n) {
+  const fl_conv_loops *l = q->loops;
+  if (n <= 0) return;
+  if (q->kind == SUM_F32) (q->max ? l->larger32 : l->plus32)(y, x, step, n);
+  else if (q->kind == SUM_F64) (q->max ? l->larger64 : l->plus64)(y, x, step, n);
+  else for (int64_t i = 0; i < n; i++) {
+    const int64_t v = ((const int64_t *)x)[i * step], w = ((int64_t *)y)[i];
+    ((int64_t *)y)[i] = v > w ? v : w;
+  }
+}
+
+static void scale(const pool *q, void *y, int64_t i, double by) {
+  if (q->kind == SUM_F32) ((float *)y)[i] = ((float *)y)[i] / (float)by;
+  else ((double *)y)[i] = ((double *)y)[i] / by;
+}
+
+/* ---- values and means ---- */
+
+/* All rows of a window, into 'row'. tmp: for widening. */
+static void take_rows(const pool *q, int64_t plane, range d, range h, char *row, char *tmp) {
+  const int64_t w = q->s.in[2];
+  const int native = q->dtype == FLAME_F32 || q->dtype == FLAME_F64 || q->dtype == FLAME_I64;
+  int first = 1;
+  for (int64_t z = d.lo; z < d.hi; z += d.step)
+    for (int64_t y = h.lo; y < h.hi; y += h.step) {
+      const char *x = (const char *)q->r->in[0] + (plane * q->volume + (z * q->s.in[1] + y) * w) * q->size;
+      if (first) read_row(q->dtype, row, x, w);
+      else if (native) combine(q, row, x, 1, w);
+      else read_row(q->dtype, tmp, x, w), combine(q, row, tmp, 1, w);
+      first = 0;
+    }
+  if (first) fill(q, row, w);
+}
+
+/* Columns of the windows: kernel column by column over all results it is inside for. */
+static void take_columns(const pool *q, const char *row, char *y) {
+  const fl_pooling *s = &q->s;
+  const int64_t n = s->out[2], ss = sum_size(q->kind), step = s->stride[2];
+  fill(q, y, n);
+  if (s->adaptive) {
+    for (int64_t o = 0; o < n; o++) {
+      const range w = window(s, 2, o);
+      for (int64_t i = w.lo; i < w.hi; i++) combine(q, y + o * ss, row + i * ss, 1, 1);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < s->k[2]; k++) {
+    const int64_t x = k * s->dil[2] - s->pad[2];                         /* of result 0 */
+    const int64_t lo = x < 0 ? (-x + step - 1) / step : 0, hi = x < s->in[2] ? (s->in[2] - 1 - x) / step + 1 : 0;
+    const int64_t end = hi < n ? hi : n;
+    if (end > lo) combine(q, y + lo * ss, row + (x + lo * step) * ss, step, end - lo);
+  }
+}
+
+static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
+  for (int64_t o = 0; o < q->s.out[2]; o++) {
+    const range w[3] = { rd, rh, window(&q->s, 2, o) };
+    if (length(w[0]) && length(w[1]) && length(w[2])) scale(q, y, o, divisor(&q->s, (int64_t[]){ d, h, o }, w));
+  }
+}
+
+static void rows_unit(void *arg, int64_t unit, int worker) {
+  const pool *q = arg;
+  const fl_pooling *s = &q->s;
+  const int64_t ss = sum_size(q->kind), first = unit * q->each, last = fl_conv_least(first + q->each, q->all);
+  char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round64(s->in[2] * ss), *y = tmp + fl_round64(s->in[2] * ss);
+  for (int64_t i = first; i < last; i++) {
+    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
+    const range rd = window(s, 0, d), rh = window(s, 1, h);
+    take_rows(q, plane, rd, rh, row, tmp);
+    take_columns(q, row, y);
+    if (!q->max) divide_row(q, y, d, h, rd, rh);
+    write_row(q->dtype, (char *)q->r->out + i * s->out[2] * q->size, y, s->out[2]);
+  }
+}
+
+/* ---- positions ---- */
+
+#define BEST(name, S, FROM) \
+  static int64_t name(const fl_pooling *s, const S *x, const range w[3]) { \
+    int64_t at = 0; \
+    int none = 1; \
+    for (int64_t z = w[0].lo; z < w[0].hi; z += w[0].step) \
+      for (int64_t y = w[1].lo; y < w[1].hi; y += w[1].step) \
+        for (int64_t i = w[2].lo; i < w[2].hi; i += w[2].step) { \
+          const int64_t p = (z * s->in[1] + y) * s->in[2] + i; \
+          if (none || FROM(x[p]) > FROM(x[at]) || FROM(x[p]) != FROM(x[p])) at = p; \
+          none = 0; \
+        } \
+    return none ? 0 : at + 1; \
+  }
+#define AS_IS(v) (v)
+BEST(best_f64, double, AS_IS)
+BEST(best_f32, float, AS_IS)
+BEST(best_f16, uint16_t, fl_f16_to_f32)
+BEST(best_bf16, uint16_t, fl_bf16_to_f32)
+BEST(best_i64, int64_t, AS_IS)
+BEST(best_i32, int32_t, AS_IS)
+BEST(best_i16, int16_t, AS_IS)
+BEST(best_i8, int8_t, AS_IS)
+BEST(best_u8, uint8_t, AS_IS)
+
+static int64_t best(const pool *q, const void *x, const range w[3]) {
+  const fl_pooling *s = &q->s;
+  switch (q->dtype) {
+    case FLAME_F64: return best_f64(s, x, w);
+    case FLAME_F32: return best_f32(s, x, w);
+    case FLAME_F16: return best_f16(s, x, w);
+    case FLAME_BF16: return best_bf16(s, x, w);
+    case FLAME_I64: return best_i64(s, x, w);
+    case FLAME_I32: return best_i32(s, x, w);
+    case FLAME_I16: return best_i16(s, x, w);
+    case FLAME_I8: return best_i8(s, x, w);
+    default: return best_u8(s, x, w);
+  }
+}
+
+static void at_unit(void *arg, int64_t unit, int worker) {
+  const pool *q = arg;
+  const fl_pooling *s = &q->s;
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all);
+  int64_t *out = (int64_t *)q->r->out + first * s->out[2];
+  (void)worker;
+  for (int64_t i = first; i < last; i++) {
+    const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
+    const void *x = (const char *)q->r->in[0] + plane * q->volume * q->size;
+    range w[3] = { window(s, 0, d), window(s, 1, h), { 0, 0, 1 } };
+    for (int64_t o = 0; o < s->out[2]; o++) {
+      w[2] = window(s, 2, o);
+      *out++ = best(q, x, w);
+    }
+  }
+}
+
+/* ---- by position ---- */
+
+#define TAKE(T) { \
+    const T *from = x; \
+    T *to = y; \
+    for (int64_t i = 0; i < n; i++) \
+      if (at[i] >= 1 && at[i] <= most) to[i] = from[at[i] - 1]; \
+    return; \
+  }
+static void take(int size, void *y, const void *x, const int64_t *at, int64_t n, int64_t most) {
+  if (size == 8) TAKE(uint64_t)
+  if (size == 4) TAKE(uint32_t)
+  if (size == 2) TAKE(uint16_t)
+  TAKE(uint8_t)
+}
+
+static void take_unit(void *arg, int64_t unit, int worker) {
+  const pool *q = arg;
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results;
+  (void)worker;
+  for (int64_t p = first; p < last; p++) {
+    char *y = (char *)q->r->out + p * n * q->size;
+    memset(y, 0, (size_t)(n * q->size));
+    take(q->size, y, (const char *)q->r->in[0] + p * q->volume * q->size, (const int64_t *)q->r->in[1] + p * n, n, q->volume);
+  }
+}
+
+static void put_unit(void *arg, int64_t unit, int worker) {
+  const pool *q = arg;
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results, ss = sum_size(q->kind);
+  char *row = q->scratch + worker * q->worker_bytes, *sum = row + fl_round64(n * ss);
+  for (int64_t p = first; p < last; p++) {
+    const int64_t *at = (const int64_t *)q->r->in[1] + p * n;
+    char *to = (char *)q->r->out + p * q->volume * q->size;
+    void *y = q->size == ss ? to : sum, *g = row;
+    memset(y, 0, (size_t)(q->volume * ss));
+    read_row(q->dtype, row, (const char *)q->r->in[0] + p * n * q->size, n);
+    for (int64_t i = 0; i < n; i++) {
+      if (at[i] < 1 || at[i] > q->volume) continue;
+      if (q->kind == SUM_F32) ((float *)y)[at[i] - 1] += ((float *)g)[i];
+      else ((double *)y)[at[i] - 1] += ((double *)g)[i];
+    }
+    if (y == sum) write_row(q->dtype, to, sum, q->volume);
+  }
+}
+
+/* ---- the mean's adjoint ---- */
+
+/* One row of cotangents spread over its windows' columns, added to 'row'. */
+static void spread_columns(const pool *q, int64_t d, int64_t h, range rd, range rh, const char *g, char *row) {
+  const fl_pooling *s = &q->s;
+  memset(row, 0, (size_t)(s->in[2] * sum_size(q->kind)));
+  for (int64_t o = 0; o < s->out[2]; o++) {
+    const range w[3] = { rd, rh, window(s, 2, o) };
+    if (length(w[2]) == 0) continue;
+    const double by = divisor(s, (int64_t[]){ d, h, o }, w);
+    for (int64_t i = w[2].lo; i < w[2].hi; i += w[2].step) {
+      if (q->kind == SUM_F32) ((float *)(void *)row)[i] += ((const float *)(const void *)g)[o] / (float)by;
+      else ((double *)(void *)row)[i] += ((const double *)(const void *)g)[o] / by;
+    }
+  }
+}
+
+static void back_unit(void *arg, int64_t unit, int worker) {
+  const pool *q = arg;
+  const fl_pooling *s = &q->s;
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), ss = sum_size(q->kind), width = s->in[2];
+  char *g = q->scratch + worker * q->worker_bytes, *row = g + fl_round64(s->out[2] * ss), *sum = row + fl_round64(width * ss);
+  for (int64_t p = first; p < last; p++) {
+    char *to = (char *)q->r->out + p * q->volume * q->size, *y = q->size == ss ? to : sum;
+    memset(y, 0, (size_t)(q->volume * ss));
+    for (int64_t i = 0; i < s->out[0] * s->out[1]; i++) {
+      const int64_t d = i / s->out[1], h = i % s->out[1];
+      const range rd = window(s, 0, d), rh = window(s, 1, h);
+      if (length(rd) == 0 || length(rh) == 0) continue;
+      read_row(q->dtype, g, (const char *)q->r->in[0] + (p * q->results + i * s->out[2]) * q->size, s->out[2]);
+      spread_columns(q, d, h, rd, rh, g, row);
+      for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
+        for (int64_t v = rh.lo; v < rh.hi; v += rh.step)
+          combine(q, y + (z * s->in[1] + v) * width * ss, row, 1, width);
+    }
+    if (y == sum) write_row(q->dtype, to, sum, q->volume);
+  }
+}
+
+/* ---- calls ---- */
+
+/* dtype: of the elements. by_plane: units are planes, else rows of results. */
+static int start(pool *q, fl_device *d, const fl_call_run *r, int dtype, int max, int by_plane) {
+  const fl_cpu *cpu = d->state;
+  memset(q, 0, sizeof *q);
+  if (!fl_pooling_read(r->call, &q->s)) return 0;
+  const fl_pooling *s = &q->s;
+  q->r = r;
+  q->loops = fl_conv_loops_of(cpu->vm);
+  q->dtype = dtype, q->size = fl_dtype_size(dtype), q->kind = kind_of(dtype), q->max = max;
+  q->volume = fl_volume3(s->in), q->results = fl_volume3(s->out);
+  q->all = by_plane ? s->planes : s->planes * s->out[0] * s->out[1];
+  int64_t work = by_plane ? q->volume + q->results : s->in[2] + s->out[2];
+  if (!by_plane) for (int a = 0; a < 2; a++) work *= s->adaptive ? s->in[a] / s->out[a] + 1 : s->k[a];
+  q->each = work > 0 && work < WORK ? WORK / work : 1;
+  q->scratch = r->scratch;
+  return 1;
+}
+
+static flame_status run(fl_device *d, pool *q, fl_unit_fn fn, int64_t worker_bytes) {
+  const fl_cpu *cpu = d->state;
+  q->worker_bytes = worker_bytes;
+  fl_threads_run(cpu->pool, fl_conv_parts(q->all, q->each), fn, q, cpu->stop);
+  return FLAME_OK;
+}
+
+static int64_t row_bytes(const fl_pooling *s) { return 2 * fl_round64(s->in[2] * 8) + fl_round64(s->out[2] * 8); }
+static int64_t put_bytes(const fl_pooling *s) { return fl_round64(fl_volume3(s->in) * 8) + fl_round64(fl_volume3(s->out) * 8); }
+static int64_t back_bytes(const fl_pooling *s) { return row_bytes(s) + fl_round64(fl_volume3(s->in) * 8); }
+
+static int64_t scratch(const fl_call *call, int workers, int64_t (*bytes)(const fl_pooling *)) {
+  fl_pooling s;
+  return call->numel && fl_pooling_read(call, &s) && s.planes ? workers * bytes(&s) : 0;
+}
+
+int64_t fl_cpu_scratch_max_pool(const fl_call *call, int workers) { return scratch(call, workers, row_bytes); }
+int64_t fl_cpu_scratch_avg_pool(const fl_call *call, int workers) { return scratch(call, workers, row_bytes); }
+int64_t fl_cpu_scratch_pool_put(const fl_call *call, int workers) { return scratch(call, workers, put_bytes); }
+int64_t fl_cpu_scratch_avg_pool_back(const fl_call *call, int workers) { return scratch(call, workers, back_bytes); }
+int64_t fl_cpu_scratch_max_pool_at(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
+int64_t fl_cpu_scratch_pool_take(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
+
+flame_status fl_cpu_call_max_pool(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->dtype, 1, 0)) return FLAME_OK;
+  return run(d, &q, rows_unit, row_bytes(&q.s));
+}
+
+flame_status fl_cpu_call_max_pool_at(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->in_dtype[0], 1, 0)) return FLAME_OK;
+  return run(d, &q, at_unit, 0);
+}
+
+flame_status fl_cpu_call_pool_take(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->dtype, 1, 1)) return FLAME_OK;
+  return run(d, &q, take_unit, 0);
+}
+
+flame_status fl_cpu_call_pool_put(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->dtype, 0, 1)) return FLAME_OK;
+  return run(d, &q, put_unit, put_bytes(&q.s));
+}
+
+flame_status fl_cpu_call_avg_pool(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->dtype, 0, 0)) return FLAME_OK;
+  return run(d, &q, rows_unit, row_bytes(&q.s));
+}
+
+flame_status fl_cpu_call_avg_pool_back(fl_device *d, const fl_call_run *r) {
+  pool q;
+  if (r->call->numel == 0 || !start(&q, d, r, r->call->dtype, 0, 1)) return FLAME_OK;
+  return run(d, &q, back_unit, back_bytes(&q.s));
+}

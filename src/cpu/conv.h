@@ -1,0 +1,82 @@
+/*
+** Convolutions on the CPU (cpu/ only). conv and conv_data become passes: a pass computes
+** the outputs at first + t * hop, t = 0 … count - 1 in each axis, from the source at
+** t * step + off for every tap. The forward convolution is one pass (hop 1, step its stride);
+** the gradient of the data one for each residue of the stride that a tap reaches (hop its
+** stride, step 1), so no product is wasted on inserted zeros and nothing is added twice.
+**
+**   call_conv.c    entries, passes, integers
+**   conv_gemm.c    a pass as a product: packed weights times packed pixels
+**   conv_flat.c    one or two output channels a group, and gradients of such weights: whole
+**                  rows of padded planes, shifted by tap
+**   conv_weight.c  the weight's gradient as a product over all pixels
+** Sums are taken in blocks that follow from shapes alone: results do not depend on workers.
+*/
+#ifndef FL_CPU_CONV_H
+#define FL_CPU_CONV_H
+#include "cpu/cpu.h"
+#include "cpu/gemm_conv.h"
+#include "tensor/call_conv.h"
+
+typedef struct fl_conv_axis {
+  int64_t count, step, size;            /* outputs of the pass; source step and size */
+  int64_t first, hop, osize;            /* outputs are first + t * hop of osize */
+  int64_t taps, off0, doff, k0, dk;     /* tap i: source offset off0 + i * doff, kernel index k0 + i * dk */
+} fl_conv_axis;
+
+typedef struct fl_conv_pass {
+  fl_conv_axis ax[3];
+  int64_t n, groups, rows, chans;       /* rows: outputs of a group; chans: sources of it */
+  int64_t wg, wr, wc;                   /* weight steps: group, row, source channel; kernel indices are its innermost */
+  int64_t kernel[3];
+  int dtype;
+  const char *src, *w;
+  char *dst;
+} fl_conv_pass;
+
+typedef struct fl_conv_run_state {      /* of one call */
+  fl_device *dev;
+  const fl_conv_loops *loops;
+  int workers;
+  char *scratch;
+} fl_conv_job;
+
+static inline int64_t fl_conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t fl_conv_parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static inline int fl_conv_wide(int dtype) { return dtype == FLAME_F64; }
+static inline int64_t fl_conv_bytes(int dtype) { return fl_conv_wide(dtype) ? 8 : 4; }    /* of a sum */
+static inline int64_t fl_conv_taps(const fl_conv_pass *p) { return p->ax[0].taps * p->ax[1].taps * p->ax[2].taps; }
+static inline int64_t fl_conv_count(const fl_conv_pass *p) { return p->ax[0].count * p->ax[1].count * p->ax[2].count; }
+static inline int64_t fl_conv_source(const fl_conv_pass *p) { return p->ax[0].size * p->ax[1].size * p->ax[2].size; }
+static inline int64_t fl_conv_dest(const fl_conv_pass *p) { return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize; }
+
+/* call_conv.c. The loops for this processor. */
+const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
+/* The pass of the forward convolution (src, w, dst left out). */
+void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
+void fl_conv_join_axes(fl_conv *s);     /* axes without a kernel of their own are joined */
+/* Sums of 'dtype' to memory: 'n' of them, 'hop' apart. */
+void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n);
+
+/* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
+typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
+/* conv_gemm.c. Cut pixels first … first + count into segments that start anew at each multiple of
+** 'width'; returns their number. start[i]: the first of part i; one more entry. */
+int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width, fl_conv_seg *seg, int *start);
+/* Where segments read for tap (a, b, c) of group 0, channel 0: runs, as fl_conv_pack takes them. */
+int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3], fl_conv_run *run);
+int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
+
+/* conv_flat.c: *_fits tells whether it takes this pass. */
+int fl_conv_flat_fits(const fl_conv_pass *p);
+int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
+/* The weight's gradient; src: x, dst: the weight's gradient, grad: the output's. */
+int fl_conv_flat_weight_fits(const fl_conv_pass *p);
+void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
+
+/* conv_weight.c */
+int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
+#endif

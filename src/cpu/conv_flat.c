@@ -1,0 +1,282 @@
+/*
+** Passes with one or two outputs a group (conv.h), as depthwise convolutions are: too thin for
+** a product. Source planes are copied into padded buffers, their rows and columns sorted by
+** residue of the step, so that what a tap reads of a whole block of rows is one run of memory
+** and the sum of all taps is a sum of shifted vectors. Buffers have some columns more than the
+** result ("pitch"); what is computed there is left out at the end.
+**
+** The gradient of such weights is a dot product of the output's gradient, laid out at the same
+** pitch with zeros between rows, and the same buffer, a tap each.
+*/
+#include "cpu/conv.h"
+#include <string.h>
+
+enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2 };      /* elements */
+
+typedef struct flat {
+  const fl_conv_job *job;
+  const fl_conv_pass *p;
+  const char *grad;
+  int weight;                           /* the weight's gradient */
+  int64_t residues[2], reach[2];        /* of axes 1 and 2: planes kept, most shift within one */
+  int64_t low[2];                       /* least offset */
+  int64_t rows, cols;                   /* results of a block */
+  int64_t height, pitch, plane;         /* of a buffer plane */
+  int64_t blocks0, blocks1, blocks2;    /* blocks of an image */
+  char *workers;
+  int64_t worker_bytes;
+} flat;
+
+static int64_t round_block(int64_t n) { return fl_conv_parts(n, FL_CONV_BLOCK) * FL_CONV_BLOCK; }
+
+/* Shapes of the buffers; 0 when they do not fit. */
+static int plan(flat *q, const fl_conv_pass *p) {
+  *q = (flat){ .p = p };
+  for (int i = 0; i < 2; i++) {
+    const fl_conv_axis *a = &p->ax[i + 1];
+    const int64_t span = (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
+    q->low[i] = a->doff < 0 ? a->off0 - span : a->off0;
+    q->residues[i] = fl_conv_least(a->step, span + 1);
+    q->reach[i] = span / a->step;
+  }
+  const int64_t planes = p->ax[0].taps * q->residues[0] * q->residues[1];
+  if (fl_conv_taps(p) > MOST_TAPS || planes > 64 || q->reach[1] > 4096 || q->reach[0] > 256) return 0;
+  q->cols = fl_conv_least(p->ax[2].count, 2048);
+  q->pitch = q->cols + q->reach[1];
+  q->rows = fl_conv_least(p->ax[1].count, fl_conv_least(RESULT / q->pitch, SOURCE / (planes * q->pitch) - q->reach[0]));
+  if (q->rows < 1) return 0;
+  q->height = q->rows + q->reach[0];
+  q->plane = q->height * q->pitch;
+  q->blocks0 = p->ax[0].count;
+  q->blocks1 = fl_conv_parts(p->ax[1].count, q->rows);
+  q->blocks2 = fl_conv_parts(p->ax[2].count, q->cols);
+  return 1;
+}
+
+static int64_t source_bytes(const flat *q) {
+  const int64_t planes = q->p->ax[0].taps * q->residues[0] * q->residues[1];
+  return fl_round64((planes * q->plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+}
+static int64_t result_bytes(const flat *q) {
+  return fl_round64((round_block(q->rows * q->pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+}
+
+int fl_conv_flat_fits(const fl_conv_pass *p) {
+  flat q;
+  return p->rows <= FEW && fl_conv_taps(p) > 1 && fl_conv_count(p) > 0 && fl_is_float(p->dtype) && plan(&q, p);
+}
+
+int fl_conv_flat_weight_fits(const fl_conv_pass *p) {
+  flat q;
+  return p->rows <= FEW && p->chans <= FEW && fl_conv_count(p) > 0 && plan(&q, p);
+}
+
+int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers) {
+  flat q;
+  return plan(&q, p) ? workers * (source_bytes(&q) + FEW * result_bytes(&q)) : 0;
+}
+
+/* ---- buffers ---- */
+
+/* n values of the source from element 'at' on, 'step' apart, widened. */
+static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t step, int64_t n) {
+  const void *s = src;
+  if (dtype == FLAME_F32) {
+    const float *x = (const float *)s + at;
+    if (step == 1) memcpy(to, x, (size_t)n * sizeof *x);
+    else for (int64_t i = 0; i < n; i++) ((float *)to)[i] = x[i * step];
+  } else if (dtype == FLAME_F64) {
+    const double *x = (const double *)s + at;
+    for (int64_t i = 0; i < n; i++) ((double *)to)[i] = x[i * step];
+  } else {
+    const uint16_t *x = (const uint16_t *)s + at;
+    for (int64_t i = 0; i < n; i++)
+      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step]) : fl_bf16_to_f32(x[i * step]);
+  }
+}
+
+/* One row of a buffer: source row y of plane 'at' (-1: zeros), columns x, x + step, … */
+static void fill_row(const flat *q, char *to, int64_t at, int64_t y, int64_t x) {
+  const fl_conv_pass *p = q->p;
+  const fl_conv_axis *a = &p->ax[2];
+  const int64_t size = fl_conv_bytes(p->dtype), n = q->pitch;
+  int64_t lo = x < 0 ? fl_conv_least(n, fl_conv_parts(-x, a->step)) : 0;
+  int64_t hi = x < a->size ? fl_conv_least(n, (a->size - 1 - x) / a->step + 1) : 0;
+  if (at < 0 || y < 0 || y >= p->ax[1].size || hi < lo) lo = hi = 0;
+  memset(to, 0, (size_t)(lo * size));
+  if (hi > lo) read_row(p->dtype, to + lo * size, p->src, at + y * a->size + x + lo * a->step, a->step, hi - lo);
+  memset(to + hi * size, 0, (size_t)((n - hi) * size));
+}
+
+/* The buffer for results t0, r0 …, c0 … of source plane 'at' (first element of n, channel). */
+static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, int64_t c0) {
+  const fl_conv_pass *p = q->p;
+  const fl_conv_axis *ax = p->ax;
+  const int64_t size = fl_conv_bytes(p->dtype);
+  char *row = to;
+  for (int64_t d = 0; d < ax[0].taps; d++) {
+    const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
+    const int64_t plane = z < 0 || z >= ax[0].size ? -1 : at + z * ax[1].size * ax[2].size;
+    for (int64_t i = 0; i < q->residues[0]; i++)
+      for (int64_t j = 0; j < q->residues[1]; j++)
+        for (int64_t h = 0; h < q->height; h++, row += q->pitch * size)
+          fill_row(q, row, plane, (r0 + h) * ax[1].step + q->low[0] + i, c0 * ax[2].step + q->low[1] + j);
+  }
+  memset(row, 0, (size_t)(2 * FL_CONV_BLOCK * size));
+}
+
+/* Where a tap's run begins in the buffer, in elements. */
+static int64_t tap_start(const flat *q, const int64_t tap[3]) {
+  int64_t plane = tap[0], shift[2];
+  for (int i = 0; i < 2; i++) {
+    const fl_conv_axis *a = &q->p->ax[i + 1];
+    const int64_t off = a->off0 + tap[i + 1] * a->doff - q->low[i];
+    plane = plane * q->residues[i] + off % a->step;
+    shift[i] = off / a->step;
+  }
+  return plane * q->plane + shift[0] * q->pitch + shift[1];
+}
+
+static int64_t kernel_index(const fl_conv_pass *p, const int64_t tap[3]) {
+  int64_t k = 0;
+  for (int a = 0; a < 3; a++) k = k * p->kernel[a] + p->ax[a].k0 + tap[a] * p->ax[a].dk;
+  return k;
+}
+
+static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
+  tap[2] = i % p->ax[2].taps;
+  tap[1] = i / p->ax[2].taps % p->ax[1].taps;
+  tap[0] = i / p->ax[2].taps / p->ax[1].taps;
+}
+
+static double weight_at(const fl_conv_pass *p, int64_t i) { return fl_scalar_load(p->w + i * fl_dtype_size(p->dtype), p->dtype).d; }
+
+/* y (of one row) = or += all taps of one source channel. */
+static void add_taps(const flat *q, char *y, const char *buffer, int64_t w, int64_t n, int add) {
+  const fl_conv_pass *p = q->p;
+  const void *buf = buffer;
+  void *out = y;
+  const float *x32[TAPS];
+  const double *x64[TAPS];
+  float w32[TAPS];
+  double w64[TAPS];
+  const int64_t all = fl_conv_taps(p);
+  for (int64_t first = 0; first < all; first += TAPS, add = 1) {
+    const int taps = (int)fl_conv_least(TAPS, all - first);
+    for (int i = 0; i < taps; i++) {
+      int64_t tap[3];
+      tap_of(p, first + i, tap);
+      const int64_t at = tap_start(q, tap);
+      const double v = weight_at(p, w + kernel_index(p, tap));
+      x64[i] = (const double *)buf + at, w64[i] = v;
+      x32[i] = (const float *)buf + at, w32[i] = (float)v;
+    }
+    if (fl_conv_wide(p->dtype)) q->job->loops->flat64(out, n, taps, x64, w64, add);
+    else q->job->loops->flat32(out, n, taps, x32, w32, add);
+  }
+}
+
+/* ---- a pass ---- */
+
+/* Unit: a block of rows of one image and group. */
+static void flat_unit(void *arg, int64_t unit, int worker) {
+  const flat *q = arg;
+  const fl_conv_pass *p = q->p;
+  const fl_conv_axis *ax = p->ax;
+  const int64_t c0 = unit % q->blocks2 * q->cols, r0 = unit / q->blocks2 % q->blocks1 * q->rows;
+  const int64_t t0 = unit / q->blocks2 / q->blocks1 % q->blocks0, image = unit / q->blocks2 / q->blocks1 / q->blocks0;
+  const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype), size = fl_conv_bytes(p->dtype);
+  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0), cols = fl_conv_least(q->cols, ax[2].count - c0);
+  char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
+  const int64_t wide = round_block((rows - 1) * q->pitch + cols);
+  for (int64_t c = 0; c < p->chans; c++) {
+    fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
+    for (int64_t r = 0; r < p->rows; r++)
+      add_taps(q, y + r * result_bytes(q), buffer, g * p->wg + r * p->wr + c * p->wc, wide, c > 0);
+  }
+  for (int64_t r = 0; r < p->rows; r++) {
+    const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) + (ax[0].first + t0 * ax[0].hop) * ax[1].osize * ax[2].osize;
+    for (int64_t h = 0; h < rows; h++) {
+      const int64_t at = plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
+      fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop, y + r * result_bytes(q) + h * q->pitch * size, cols);
+    }
+  }
+}
+
+void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
+  const fl_cpu *cpu = job->dev->state;
+  flat q;
+  if (!plan(&q, p)) return;
+  q.job = job;
+  q.workers = job->scratch;
+  q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
+  fl_threads_run(cpu->pool, p->n * p->groups * q.blocks0 * q.blocks1 * q.blocks2, flat_unit, &q, cpu->stop);
+}
+
+/* ---- the weight's gradient ---- */
+
+/* The output's gradient of a block at the buffer's pitch, zeros between its rows and behind. */
+static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t cols, int64_t all) {
+  const fl_conv_pass *p = q->p;
+  const int64_t size = fl_conv_bytes(p->dtype);
+  memset(to, 0, (size_t)(all * size));
+  for (int64_t h = 0; h < rows; h++) read_row(p->dtype, to + h * q->pitch * size, q->grad, at + h * p->ax[2].count, 1, cols);
+}
+
+static double dot(const flat *q, int64_t n, const void *a, const void *b) {
+  return fl_conv_wide(q->p->dtype) ? q->job->loops->dot64(n, a, b) : q->job->loops->dot32(n, a, b);
+}
+
+/* Adds one block to the sums of a group's weights. */
+static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, char *buffer, double *sum) {
+  const fl_conv_pass *p = q->p;
+  const fl_conv_axis *ax = p->ax;
+  const int64_t c0 = block % q->blocks2 * q->cols, r0 = block / q->blocks2 % q->blocks1 * q->rows;
+  const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p), size = fl_conv_bytes(p->dtype);
+  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0), cols = fl_conv_least(q->cols, ax[2].count - c0);
+  const int64_t wide = round_block((rows - 1) * q->pitch + cols);
+  char *y = buffer + source_bytes(q);
+  for (int64_t r = 0; r < p->rows; r++)
+    fill_grad(q, y + r * result_bytes(q), ((n * p->groups + g) * p->rows + r) * fl_conv_count(p) +
+              (t0 * ax[1].count + r0) * ax[2].count + c0, rows, cols, wide);
+  for (int64_t c = 0; c < p->chans; c++) {
+    fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
+    for (int64_t r = 0; r < p->rows; r++)
+      for (int64_t i = 0; i < taps; i++) {
+        int64_t tap[3];
+        tap_of(p, i, tap);
+        sum[(r * FEW + c) * MOST_TAPS + i] += dot(q, wide, y + r * result_bytes(q), buffer + tap_start(q, tap) * size);
+      }
+  }
+}
+
+static void weight_unit(void *arg, int64_t g, int worker) {
+  const flat *q = arg;
+  const fl_conv_pass *p = q->p;
+  char *buffer = q->workers + worker * q->worker_bytes;
+  double sum[FEW * FEW * MOST_TAPS];
+  const int64_t taps = fl_conv_taps(p);
+  for (int64_t i = 0; i < FEW * FEW; i++) memset(sum + i * MOST_TAPS, 0, (size_t)taps * sizeof *sum);
+  for (int64_t n = 0; n < p->n; n++)
+    for (int64_t b = 0; b < q->blocks0 * q->blocks1 * q->blocks2; b++) weight_block(q, n, g, b, buffer, sum);
+  for (int64_t r = 0; r < p->rows; r++)
+    for (int64_t c = 0; c < p->chans; c++)
+      for (int64_t i = 0; i < taps; i++) {
+        int64_t tap[3];
+        tap_of(p, i, tap);
+        const fl_scalar v = { .d = sum[(r * FEW + c) * MOST_TAPS + i] };
+        const int64_t at = g * p->wg + r * p->wr + c * p->wc + kernel_index(p, tap);
+        fl_scalar_store(p->dst + at * fl_dtype_size(p->dtype), p->dtype, v);
+      }
+}
+
+void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad) {
+  const fl_cpu *cpu = job->dev->state;
+  flat q;
+  if (!plan(&q, p)) return;
+  q.job = job;
+  q.grad = grad;
+  q.workers = job->scratch;
+  q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
+  fl_threads_run(cpu->pool, p->groups, weight_unit, &q, cpu->stop);
+}

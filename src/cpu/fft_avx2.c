@@ -1,0 +1,14 @@
+/* Transforms for AVX2; compiled with the flags of its name. */
+#include "cpu/fft.h"
+#include <stddef.h>
+
+#define loops32 fl_fft_avx2_32
+#define loops64 fl_fft_avx2_64
+#define T float
+#define BYTES 32
+#define NAME(x) x##32
+#include "cpu/fft_loops.h"
+#define T double
+#define BYTES 32
+#define NAME(x) x##64
+#include "cpu/fft_loops.h"

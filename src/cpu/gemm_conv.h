@@ -1,0 +1,48 @@
+/*
+** The inner loops of convolutions, for each instruction set (gemm_conv_*.c, one text in
+** gemm_conv_tile.h). Sums are in f32 or f64 registers; half types are widened when they are
+** packed. The order of terms never depends on where a tile lies.
+**
+** A tile is 'rows' x 'nv' vectors of results: A is rows of at most KC values, LDA apart (not a
+** power of two, so that rows do not share cache sets), B is k groups of nv vectors.
+*/
+#ifndef FL_CPU_GEMM_CONV_H
+#define FL_CPU_GEMM_CONV_H
+#include <stdint.h>
+
+enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };   /* MR, NR: most of all */
+
+/* A run of pixels: 'len' of them from the packed row's 'at' on, from source element 'from' on. */
+typedef struct fl_conv_run { int32_t at, len; int64_t from; } fl_conv_run;
+
+/* c (rows x width, ldc apart) = or += a b; indexed [rows - 1][nv - 1]. */
+typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, float *c, int64_t ldc, int add);
+typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, double *c, int64_t ldc, int add);
+/* 'n' rows of 'width' values, 'ldb' apart, each the runs of a plane of the source, 'plane' apart;
+** 0 where no run is. step: between pixels of the source. */
+typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
+                             int64_t step, int runs, const fl_conv_run *run);
+
+typedef struct fl_conv_loops {
+  int mr, lanes32, lanes64;
+  fl_conv_tile32 tile32[FL_CONV_MR][2];
+  fl_conv_tile64 tile64[FL_CONV_MR][2];
+  fl_conv_pack pack[4];                 /* by dtype: f64 f32 f16 bf16 */
+  /* y[i] = or += sum over t of w[t] x[t][i]; n is rounded up to whole blocks of 4 vectors */
+  void (*flat32)(float *y, int64_t n, int taps, const float *const *x, const float *w, int add);
+  void (*flat64)(double *y, int64_t n, int taps, const double *const *x, const double *w, int add);
+  double (*dot32)(int64_t n, const float *a, const float *b);      /* n: whole blocks of 4 vectors */
+  double (*dot64)(int64_t n, const double *a, const double *b);
+  /* y[i] = the larger (a NaN wins) of, or the sum of, y[i] and x[i * step] */
+  void (*larger32)(float *y, const float *x, int64_t step, int64_t n);
+  void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
+  void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
+  void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
+} fl_conv_loops;
+enum { FL_CONV_BLOCK = 64 };            /* a multiple of every block of 4 vectors */
+
+extern const fl_conv_loops fl_conv_base;
+#if defined(__x86_64__)
+extern const fl_conv_loops fl_conv_avx2, fl_conv_avx512;
+#endif
+#endif

@@ -1,0 +1,94 @@
+/*
+** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a type with
+**   T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
+*/
+static inline __attribute__((always_inline)) void
+N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) {
+  enum { L = sizeof(V) / sizeof(T) };
+  V acc[MR][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < nv; j++) acc[i][j] = (V){ 0 };
+  for (int64_t p = 0; p < k; p++, a++, b += nv * L) {
+    V row[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < nv; j++) memcpy(&row[j], b + j * L, sizeof(V));
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+      const V x = ONE(a[i * FL_CONV_LDA]);
+#pragma GCC unroll 2
+      for (int j = 0; j < nv; j++) acc[i][j] = FMA(x, row[j], acc[i][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < nv; j++) {
+      V y = acc[i][j];
+      if (add) {
+        V old;
+        memcpy(&old, c + i * ldc + j * L, sizeof(V));
+        y = old + y;
+      }
+      memcpy(c + i * ldc + j * L, &y, sizeof(V));
+    }
+}
+#define ROWS(r) \
+  static void N(tile_##r##_1)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) { \
+    N(body)(r, 1, k, a, b, c, ldc, add); \
+  } \
+  static void N(tile_##r##_2)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) { \
+    N(body)(r, 2, k, a, b, c, ldc, add); \
+  }
+ALL_ROWS(ROWS)
+#undef ROWS
+
+static void N(flat)(T *y, int64_t n, int taps, const T *const *x, const T *w, int add) {
+  enum { L = sizeof(V) / sizeof(T) };
+  for (int64_t i = 0; i < n; i += 4 * L) {
+    V s[4] = { { 0 } };
+    if (add) memcpy(s, y + i, sizeof s);
+    for (int t = 0; t < taps; t++) {
+      const V f = ONE(w[t]);
+      V v[4];
+      memcpy(v, x[t] + i, sizeof v);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) s[j] = FMA(f, v[j], s[j]);
+    }
+    memcpy(y + i, s, sizeof s);
+  }
+}
+
+static double N(dot)(int64_t n, const T *a, const T *b) {
+  enum { L = sizeof(V) / sizeof(T) };
+  V s[4] = { { 0 } };
+  for (int64_t i = 0; i < n; i += 4 * L) {
+    V u[4], v[4];
+    memcpy(u, a + i, sizeof u);
+    memcpy(v, b + i, sizeof v);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) s[j] = FMA(u[j], v[j], s[j]);
+  }
+  double sum = 0;
+  for (int j = 0; j < 4; j++)
+    for (int l = 0; l < L; l++) sum += (double)s[j][l];
+  return sum;
+}
+/* Rows of pooling: y[i] = the larger of y[i] and x[i * step], or their sum; a NaN wins. */
+static void N(larger)(T *y, const T *x, int64_t step, int64_t n) {
+  if (step == 1) for (int64_t i = 0; i < n; i++) y[i] = (x[i] > y[i]) | (x[i] != x[i]) ? x[i] : y[i];
+  else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] = (x[2 * i] > y[i]) | (x[2 * i] != x[2 * i]) ? x[2 * i] : y[i];
+  else for (int64_t i = 0; i < n; i++) y[i] = (x[i * step] > y[i]) | (x[i * step] != x[i * step]) ? x[i * step] : y[i];
+}
+
+static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
+  if (step == 1) for (int64_t i = 0; i < n; i++) y[i] += x[i];
+  else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
+  else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
+}
+#undef T
+#undef V
+#undef N
+#undef ONE
+#undef FMA

@@ -1,0 +1,117 @@
+/*
+** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments
+** that the call describes (kernel/function.h). Results get the contents that they have before
+** the launch on the same stream.
+*/
+#include "cuda/ordered.h"
+#include "base/env.h"
+
+static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
+
+int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
+  (void)s;
+  return fl_ordered_scratch(function_of(c), c);
+}
+
+void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
+  if (fl_cuda_want_user(s, function_of(c))) fl_ordered_want(s, function_of(c));
+}
+
+/* The contents before the launch of a result at 'at'. */
+static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a, fl_cu_ptr at) {
+  const fl_call *c = r->call;
+  if (kind == FL_KARG_OUT)
+    return a ? fl_cuda_check(s, s->cu->Memset8(at, 0, (size_t)a, s->stream), "cuMemsetD8Async") : FLAME_OK;
+  const int64_t bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+  if (!bytes) return FLAME_OK;
+  return fl_cuda_check(s, s->cu->CopyOn(at, (fl_cu_ptr)(uintptr_t)r->in[a], (size_t)bytes, s->stream),
+                       "cuMemcpyDtoDAsync");
+}
+
+/* Arguments as cuLaunchKernel has them; results get their contents. */
+static flame_status bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param) {
+  const fl_call *c = r->call;
+  flame_status e = FLAME_OK;
+  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS] && e == FLAME_OK; i++) {
+    int64_t a, b;
+    const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
+    pointer[i] = 0;
+    param[i] = &pointer[i];
+    if (kind == FL_KARG_IN) pointer[i] = (fl_cu_ptr)(uintptr_t)r->in[a];
+    if (kind == FL_KARG_VALUE) param[i] = (void *)(uintptr_t)(r->scalar + a);
+    if (kind != FL_KARG_OUT && kind != FL_KARG_COPY) continue;
+    pointer[i] = (fl_cu_ptr)((uintptr_t)r->out + (uintptr_t)b);
+    e = fill(s, r, kind, a, pointer[i]);
+  }
+  return e;
+}
+
+flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
+  const fl_call *c = r->call;
+  const fl_kfunction *k = function_of(c);
+  const int n = (int)c->p[FL_KP_COUNT_ARGS];
+  fl_cu_ptr pointer[FL_KP_MAX_ARGS], table = (fl_cu_ptr)(uintptr_t)r->scratch;
+  void *param[FL_KP_MAX_ARGS + 2];
+  unsigned grid[3], block[3];
+  fl_cu_function f;
+  for (int i = 0; i < 3; i++) {
+    grid[i] = (unsigned)c->p[FL_KP_GRID + i];
+    block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
+  }
+  flame_status e = fl_cuda_user_entry(s, k, &f);
+  if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
+  for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
+    param[n] = &pass;
+    param[n + 1] = &table;
+    e = bind(s, r, pointer, param);
+    if (e == FLAME_OK) e = fl_cuda_launch(s, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
+  }
+  return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
+}
+
+flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
+  fl_cuda *s = d->state;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  for (int i = 0; i < n && e == FLAME_OK; i++) if (!fl_cuda_want_user(s, k[i]) || !fl_ordered_want(s, k[i])) e = s->ctx->err.code;
+  if (e == FLAME_OK) e = fl_modules_build(s);
+  else fl_modules_forget(s);
+  for (int i = 0; i < n && e == FLAME_OK; i++) {
+    fl_cu_function f;
+    e = fl_cuda_user_entry(s, k[i], &f);
+    if (e == FLAME_OK) k[i]->ready |= 1u << d->index;
+  }
+  fl_cuda_leave(s);
+  return e;
+}
+
+/* ---- without a device ---- */
+
+void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes) {
+  fl_disk d;
+  fl_disk_open(&d, &c->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
+  fl_disk_usage(&d, clear, entries, bytes);
+  fl_disk_close(&d);
+}
+
+
+/* Does NVRTC accept the text? Where it can not be opened nothing is known: FLAME_OK. */
+flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
+  const char *reason = "";
+  const fl_nvrtc *rtc = fl_cuda_libraries.nvrtc(&reason);
+  const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
+  int n = 2;
+  fl_rtc_program p;
+  if (!rtc || rtc->nvrtcCreateProgram(&p, k->text, k->unit->label, 0, NULL, NULL) != FL_RTC_OK) return FLAME_OK;
+  for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
+  flame_status e = FLAME_OK;
+  if (rtc->nvrtcCompileProgram(p, n, option) == FL_RTC_COMPILATION) {
+    size_t bytes = 0;
+    char *log = rtc->nvrtcGetProgramLogSize(p, &bytes) == FL_RTC_OK ? fl_zalloc(&c->mem, bytes + 1) : NULL;
+    if (log && rtc->nvrtcGetProgramLog(p, log) != FL_RTC_OK) *log = 0;
+    e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel", "%.470s", log ? log : "it does not compile");
+    if (log) fl_free(&c->mem, log, bytes + 1);
+  }
+  rtc->nvrtcDestroyProgram(&p);
+  return e;
+}

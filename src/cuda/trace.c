@@ -1,0 +1,48 @@
+/*
+** Times of the steps of one run, while a profile is on: two events around each step, read once
+** all of them have passed. Made for the run and destroyed with it; a failure leaves out times
+** and nothing else.
+*/
+#include "cuda/state.h"
+#include <string.h>
+
+struct fl_marks {
+  fl_cu_event *at;               /* before and behind each step; NULL: not made */
+  int32_t n;
+  double start;                  /* of the run, fl_trace_now */
+};
+
+fl_marks *fl_marks_open(fl_cuda *s, int32_t nstep) {
+  fl_marks *m = fl_zalloc(s->mem, sizeof *m);
+  if (m == NULL) return NULL;
+  m->n = 2 * nstep;
+  m->at = fl_zalloc(s->mem, sizeof *m->at * (size_t)(m->n + 1));
+  int made = m->at != NULL;
+  for (int32_t i = 0; made && i < m->n; i++) made = s->cu->EventCreate(&m->at[i], 0) == FL_CU_OK;
+  m->start = fl_trace_now();
+  if (made) return m;
+  fl_marks_close(s, m);
+  return NULL;
+}
+
+void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind) {
+  if (m != NULL) s->cu->EventRecord(m->at[2 * step + behind], s->stream);
+}
+
+void fl_marks_tell(fl_device *d, fl_marks *m, const fl_plan *p, int32_t done) {
+  const fl_cuda *s = d->state;
+  if (m == NULL || s->cu->StreamSynchronize(s->stream) != FL_CU_OK) return;
+  for (int32_t i = 0; i < done; i++) {
+    float from = 0, ms = 0;
+    if (s->cu->EventElapsed(&from, m->at[0], m->at[2 * i]) != FL_CU_OK) return;
+    if (s->cu->EventElapsed(&ms, m->at[2 * i], m->at[2 * i + 1]) != FL_CU_OK) return;
+    d->trace->step(d->trace, d, p, i, m->start + (double)from, (double)ms);
+  }
+}
+
+void fl_marks_close(fl_cuda *s, fl_marks *m) {
+  if (m == NULL) return;
+  for (int32_t i = 0; m->at && i < m->n; i++) if (m->at[i]) s->cu->EventDestroy(m->at[i]);
+  fl_free(s->mem, m->at, sizeof *m->at * (size_t)(m->n + 1));
+  fl_free(s->mem, m, sizeof *m);
+}

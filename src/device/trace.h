@@ -1,0 +1,25 @@
+/*
+** What a device tells while a profile is on: each step of a run, with the time it took on the
+** device. fl_device.trace is NULL when none is, and a run then pays one comparison.
+** CUDA measures between two events of the stream and waits at the end of each run.
+*/
+#ifndef FL_DEVICE_TRACE_H
+#define FL_DEVICE_TRACE_H
+#include <stdint.h>
+#include <time.h>
+
+struct fl_device;
+struct fl_plan;
+
+typedef struct fl_trace {
+  /* Step i of p ran from 'start' (milliseconds of fl_trace_now) for 'ms'. */
+  void (*step)(struct fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
+               double start, double ms);
+} fl_trace;
+
+static inline double fl_trace_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+#endif

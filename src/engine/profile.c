@@ -1,0 +1,107 @@
+/*
+** Names for the steps of plans, and the list of what ran. A step of fused ops is named by the
+** ops in it, in order, each once; loads, numbers and casts are not named unless nothing else
+** is there.
+*/
+#include "engine/profile.h"
+#include "tensor/call.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Append "+name" unless it is in the list already; a list that is full ends in "+...". */
+static void add_name(char *out, size_t size, const char *name) {
+  const size_t n = strlen(out), k = strlen(name);
+  for (const char *p = out; (p = strstr(p, name)) != NULL; p += k)
+    if ((p == out || p[-1] == '+') && (p[k] == 0 || p[k] == '+')) return;
+  if (n + k + 6 < size) snprintf(out + n, size - n, "%s%s", n ? "+" : "", name);
+  else if (n > 3 && strcmp(out + n - 3, "...") != 0) snprintf(out + n, size - n, "+...");
+}
+
+static void name_kernel(const fl_kernel *k, char *out, size_t size) {
+  const char *plain = "copy";
+  for (int i = 0; i < k->ninstr; i++) {
+    const fl_instr *x = &k->instr[i];
+    switch (x->code) {
+      case FL_I_OP: case FL_I_REDUCE: case FL_I_RANDOM: add_name(out, size, fl_ops[x->op].name); break;
+      case FL_I_GATHER: add_name(out, size, "gather"); break;
+      case FL_I_CAST: plain = "cast"; break;
+      case FL_I_IOTA: plain = "arange"; break;
+      case FL_I_SCALAR: if (k->ninstr == 1) plain = "fill"; break;
+      default: break;
+    }
+  }
+  if (out[0] == 0) add_name(out, size, plain);
+}
+
+void fl_step_name(const fl_step *s, char *out, size_t size) {
+  out[0] = 0;
+  switch (s->kind) {
+    case FL_S_KERNEL: name_kernel(s->kernel, out, size); return;
+    case FL_S_MATMUL: add_name(out, size, "matmul"); return;
+    case FL_S_SCATTER: add_name(out, size, s->scatter->add ? "scatter_add" : "scatter"); return;
+    case FL_S_CALL:
+      add_name(out, size, s->call->call.what[0] ? s->call->call.what : fl_calls[s->call->call.kind].name);
+      return;
+    default: add_name(out, size, "copy"); return;
+  }
+}
+
+/* Bytes that a step reads and writes at least; the planner counts those of kernels alone. */
+static int64_t bytes_of(const fl_step *s) {
+  const fl_matmul *m = s->matmul;
+  if (s->kind != FL_S_MATMUL || s->moved > 0) return s->moved;
+  int64_t n = m->m * m->k + m->k * m->n + m->m * m->n;
+  for (int i = 0; i < m->nbatch; i++) n *= m->batch[i];
+  return n * fl_dtype_size(m->dtype);
+}
+
+/* The line of a value that step i completes; of the program's last op when it makes none. */
+static uint32_t site_of(const fl_program *g, const fl_plan *p, int32_t i) {
+  if (g == NULL || g->nodes.n == 0) return 0;
+  for (int32_t k = 0; k < p->nout; k++)
+    if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node]->site;
+  return g->nodes.at[g->nodes.n - 1]->site;
+}
+
+static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i, double start, double ms) {
+  fl_profile *f = (fl_profile *)t;
+  fl_profile_event *e = FL_PUSH(&f->ctx->mem, &f->events);
+  if (e == NULL) {
+    f->lost++;
+    return;
+  }
+  const fl_step *s = &p->step[i];
+  fl_step_name(s, e->op, sizeof e->op);
+  e->site = site_of(f->program, p, i);
+  e->device = (uint8_t)d->index;
+  e->calls = s->kind == FL_S_KERNEL ? s->count : 1;
+  e->bytes = bytes_of(s);
+  e->start = start - f->origin;
+  e->ms = ms;
+}
+
+int fl_profile_start(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (e->profile != NULL) return 0;
+  e->profile = fl_zalloc(&c->mem, sizeof *e->profile);
+  if (e->profile == NULL) return 0;
+  e->profile->trace.step = note_step;
+  e->profile->ctx = c;
+  e->profile->origin = fl_trace_now();
+  for (int i = 0; i < FL_MAX_DEVICES; i++) e->device[i].trace = &e->profile->trace;
+  return 1;
+}
+
+void fl_profile_stop(flame_context *c) {
+  fl_engine *e = c->engine;
+  for (int i = 0; i < FL_MAX_DEVICES; i++) e->device[i].trace = NULL;
+}
+
+void fl_profile_free(flame_context *c) {
+  fl_engine *e = c->engine;
+  if (e->profile == NULL) return;
+  fl_profile_stop(c);
+  FL_DROP(&c->mem, &e->profile->events);
+  fl_free(&c->mem, e->profile, sizeof *e->profile);
+  e->profile = NULL;
+}

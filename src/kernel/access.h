@@ -1,0 +1,53 @@
+/*
+** What a kernel does with its pointers, and what an index expression says about who else may
+** have the same index. Used by the launcher (output or inout), and by AD (save nothing, pass
+** through, plain += or atomic). All answers err on the safe side.
+*/
+#ifndef FL_KERNEL_ACCESS_H
+#define FL_KERNEL_ACCESS_H
+#include "kernel/tree.h"
+
+/* Of one variable in global or shared memory. */
+typedef struct fl_kaccess {
+  uint8_t reads;             /* LOAD, or ATOMIC whose result is used */
+  uint8_t writes;            /* plain STORE */
+  uint8_t accumulates;       /* STORE with accumulate, or ATOMIC ADD/SUB without result */
+  uint8_t other_atomics;     /* MAX, MIN, EXCH, CAS, … or a used result */
+  uint8_t reads_first;       /* in the order of the text the first access reads (+= included,
+                             ** atomics not): the kernel is seen to read what it was given */
+  uint8_t reads_unwritten;   /* an element may be read that this thread has not surely written
+                             ** before with the same index expression */
+  int32_t read_line, write_line, unwritten_line;   /* first such line, 0: none */
+} fl_kaccess;
+
+/* Class for short: R 'r' (read only), W 'w' (plain stores only), A 'a' (accumulation only),
+** RW 'b' (anything else), '-' (unused). */
+char fl_kaccess_class(const fl_kaccess *x);
+/* access[f->n_vars] is filled. Returns 0 when memory is out. */
+int fl_kaccess_find(fl_mem *m, const fl_kfunc *f, fl_kaccess *access);
+
+/* Who else may have the same value of an index. */
+typedef enum {
+  FL_KI_OTHER,               /* nothing known */
+  FL_KI_UNIFORM_GRID,        /* the same in all threads of the launch */
+  FL_KI_UNIFORM_BLOCK,       /* the same in all threads of a block */
+  FL_KI_THREAD_IN_BLOCK,     /* different in all threads of a 1-D block (threadIdx.x + uniform) */
+  FL_KI_INJECTIVE,           /* different in all threads of the launch, and in all evaluations of
+                             ** one thread (a grid-stride loop is one) */
+  FL_KI_OWN                  /* different in all threads of the launch; one thread may have it again
+                             ** (in a loop that does not move it) */
+} fl_kindex;
+
+typedef struct fl_kindices fl_kindices;      /* facts about the variables of one function */
+/* geometry: which parts of the launch are 1 for sure. */
+enum {
+  FL_KG_BLOCK_Y1 = 1, FL_KG_BLOCK_Z1 = 2, FL_KG_GRID_Y1 = 4, FL_KG_GRID_Z1 = 8,
+  FL_KG_1D = 15                              /* a one-dimensional launch */
+};
+fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry);
+void fl_kindices_free(fl_kindices *k);
+/* 's': the statement that holds the expression (the place decides about loops around it). */
+fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* Is the expression (a condition) the same in all threads of a block? */
+int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x);
+#endif

@@ -1,0 +1,227 @@
+/*
+** Who else adds to the same element of a shadow, and which elements are written more than once.
+** Plain += is right where no two threads can have the same element: one injective index for all
+** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared
+** memory only loads that no barrier separates can meet.
+*/
+#include "kernel/ad_state.h"
+
+typedef struct access { const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops; } access;
+typedef struct accesses {
+  fl_kad_state *d;
+  access *at;
+  int n, cap, loops;
+} accesses;
+
+static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var, int site) {
+  if (l->n == l->cap) {
+    const int cap = l->cap ? 2 * l->cap : 32;
+    access *at = fl_karena_new(l->d->a, (size_t)cap * sizeof *at);
+    if (!at) return;
+    if (l->n) memcpy(at, l->at, (size_t)l->n * sizeof *at);
+    l->at = at;
+    l->cap = cap;
+  }
+  l->at[l->n++] = (access){s, index, var, site, l->loops};
+}
+
+/* The loads that the adjoint of x goes to. */
+static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
+  if (!fl_kad_flows(l->d->active, x)) return;
+  if (x->kind == FL_KX_LOAD) {
+    push(l, s, x->x[0], x->var, x->site);
+    return;
+  }
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; ++i) loads_of(l, s, x->x[i]);
+}
+
+static const fl_kexpr *value_of(const fl_kstmt *s) {
+  if (!(fl_kad_marks(s) & FL_KN_REVERSE)) return NULL;
+  if (s->kind == FL_KS_ASSIGN) return s->x[0];
+  return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC || s->kind == FL_KS_SHUFFLE
+         ? s->x[1] : NULL;
+}
+
+static int writes(const fl_kstmt *s) { return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC; }
+
+/* loads: the active loads; else the writes to active arrays. */
+static void collect(accesses *l, const fl_kblock *b, int loads) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (loads && value_of(s)) loads_of(l, s, value_of(s));
+    if (!loads && writes(s) && l->d->active[s->var])
+      push(l, s, s->x[0], s->var, s->site);
+    l->loops += s->kind == FL_KS_LOOP;
+    collect(l, &s->body, loads);
+    collect(l, &s->other, loads);
+    l->loops -= s->kind == FL_KS_LOOP;
+  }
+}
+
+/* x = mul * core + add (core NULL: x is the constant add). */
+typedef struct affine { const fl_kexpr *core; int64_t mul, add; } affine;
+
+static affine split(const fl_kexpr *x) {
+  affine r = {x, 1, 0};
+  if (x->kind == FL_KX_CONST) return (affine){NULL, 1, x->value.i};
+  if (x->kind == FL_KX_CAST && fl_kt_is_int(x->x[0]->type)
+      && fl_kt_size(x->type) >= fl_kt_size(x->x[0]->type) && x->x[0]->type >= FL_KT_I32)
+    return split(x->x[0]);
+  if (x->kind != FL_KX_BINARY) return r;
+  const affine p = split(x->x[0]), q = split(x->x[1]);
+  if (x->op == FL_KO_ADD && !q.core) return (affine){p.core, p.mul, p.add + q.add};
+  if (x->op == FL_KO_ADD && !p.core) return (affine){q.core, q.mul, p.add + q.add};
+  if (x->op == FL_KO_SUB && !q.core) return (affine){p.core, p.mul, p.add - q.add};
+  if (x->op == FL_KO_MUL && !q.core && q.add && q.add < 1 << 20 && q.add > -(1 << 20))
+    return (affine){p.core, p.mul * q.add, p.add * q.add};
+  if (x->op == FL_KO_MUL && !p.core && p.add && p.add < 1 << 20 && p.add > -(1 << 20))
+    return (affine){q.core, q.mul * p.add, q.add * p.add};
+  return r;
+}
+
+static int steady(const fl_kad_state *d, const fl_kexpr *x) {
+  if (!x) return 1;
+  if (x->var >= 0 && d->assigns[x->var] > (d->f->vars[x->var].param >= 0 ? 0 : 1)) return 0;
+  for (int i = 0; i < x->n; ++i)
+    if (!steady(d, x->x[i])) return 0;
+  return 1;
+}
+
+/* Can two threads have the same element in accesses p and q of one array? (Each index alone
+** is injective.) */
+static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
+  const affine a = split(p->index), b = split(q->index);
+  if (!a.core || !b.core || a.mul != b.mul || !fl_kexpr_same(a.core, b.core)) return 1;
+  if (!steady(d, a.core) && p->loops + q->loops == 0) return 1;
+  const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
+  return apart >= (a.mul < 0 ? -a.mul : a.mul);
+}
+
+/* ---- shared memory: which loads can follow one another without a barrier ---------------------- */
+
+typedef struct meeting { fl_kad_state *d; accesses *l; uint8_t *bad; } meeting;
+
+static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
+  for (int i = 0; i < m->l->n; ++i) {
+    const access *p = &m->l->at[i];
+    if (p->s != s || m->d->f->vars[p->var].kind != FL_KV_SHARED) continue;
+    for (int k = 0; k < m->l->n; ++k) {
+      const access *q = &m->l->at[k];
+      if (!live[k] || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) continue;
+      const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
+                     || !steady(m->d, p->index);
+      if (apart && (k != i || !steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
+    }
+    live[i] = 1;
+  }
+}
+
+static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
+  const size_t n = (size_t)m->l->n;
+  for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
+    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) memset(live, 0, n);
+    if (s->kind == FL_KS_IF) {
+      uint8_t *other = fl_karena_new(m->d->a, n);
+      if (!other) return;
+      memcpy(other, live, n);
+      meetings(m, &s->body, live);
+      meetings(m, &s->other, other);
+      for (size_t i = 0; i < n; ++i) live[i] |= other[i];
+    } else if (s->kind == FL_KS_LOOP) {
+      uint8_t *before = fl_karena_new(m->d->a, n);
+      if (!before) return;
+      for (int turn = 0; turn < 2; ++turn) {
+        memcpy(before, live, n);
+        meetings(m, &s->body, live);
+        meetings(m, &s->other, live);
+        for (size_t i = 0; i < n; ++i) live[i] |= before[i];
+      }
+    } else {
+      meet(m, live, s);
+    }
+  }
+}
+
+static void load_modes(fl_kad_state *d) {
+  accesses l = {d, NULL, 0, 0, 0};
+  collect(&l, &d->body, 1);
+  uint8_t *bad = fl_karena_new(d->a, (size_t)l.n + 1), *live = fl_karena_new(d->a, (size_t)l.n + 1);
+  if (!bad || !live) return;
+  meeting m = {d, &l, bad};
+  meetings(&m, &d->body, live);
+  for (int i = 0; i < l.n; ++i) {
+    const access *p = &l.at[i];
+    const int kind = d->f->vars[p->var].kind;
+    const int class = p->site < d->n_sites0 && p->site >= 0 ? d->site_index[p->site] : FL_KI_OTHER;
+    int meets = bad[i];
+    if (kind == FL_KV_SHARED) {
+      meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
+    } else if (kind == FL_KV_POINTER) {
+      meets |= class != FL_KI_INJECTIVE;
+      for (int k = 0; k < l.n && !meets; ++k)
+        meets = l.at[k].var == p->var && may_meet(d, p, &l.at[k]);
+    }
+    if (p->site >= 0 && p->site < d->n_sites0)
+      d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : FL_KAD_ADD_PLAIN);
+  }
+}
+
+/* ---- elements written more than once ------------------------------------------------------------ */
+
+/* Most writes to 'var' on one way through the block. */
+static int most_writes(const fl_kblock *b, int var) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    n += writes(s) && s->var == var;
+    const int x = most_writes(&s->body, var), y = most_writes(&s->other, var);
+    n += s->kind == FL_KS_IF ? (x > y ? x : y) : x + y;
+  }
+  return n;
+}
+
+/* May two stores p and q (or p twice) of one thread write one element? */
+static int rewrites(const fl_kad_state *d, const access *p, const access *q) {
+  const affine a = split(p->index), b = split(q->index);
+  if (a.core && (!b.core || a.mul != b.mul || !fl_kexpr_same(a.core, b.core))) return 1;
+  if (!a.core && b.core) return 1;
+  if (a.add == b.add || !steady(d, a.core)) return 1;
+  const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
+  return (p->loops || q->loops) && (!a.core || apart >= (a.mul < 0 ? -a.mul : a.mul));
+}
+
+/* Is there a store that loses what was in an element? */
+static int overwrites(const accesses *stores, int v) {
+  for (int i = 0; i < stores->n; ++i)
+    if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
+        && !stores->at[i].s->accumulate) return 1;
+  return 0;
+}
+
+static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
+  if (!overwrites(stores, v)) return 0;
+  const int once = most_writes(&d->body, v) <= 1;
+  for (int i = 0; i < stores->n; ++i) {
+    const access *p = &stores->at[i];
+    if (p->var != v) continue;
+    const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
+    if (p->loops && class != FL_KI_INJECTIVE) return 1;
+    for (int k = 0; k < i && !once; ++k)
+      if (stores->at[k].var == v && rewrites(d, p, &stores->at[k])) return 1;
+  }
+  return 0;
+}
+
+void fl_kad_modes(fl_kad_state *d) {
+  accesses loads = {d, NULL, 0, 0, 0}, stores = {d, NULL, 0, 0, 0};
+  load_modes(d);
+  collect(&loads, &d->body, 1);
+  collect(&stores, &d->body, 0);
+  for (int v = 0; v < d->n0 && !d->a->failed; ++v) {
+    const fl_kvar *var = &d->f->vars[v];
+    if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
+    int zero = var->kind != FL_KV_POINTER;
+    for (int i = 0; i < loads.n; ++i) zero |= loads.at[i].var == v;
+    if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
+      zero |= overwrites(&stores, v);
+    d->zeroes[v] = (uint8_t)(zero || needs_zero(d, &stores, v));
+  }
+}

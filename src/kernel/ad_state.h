@@ -1,0 +1,128 @@
+/*
+** What the files of AD share while one function is derived. 'f' is at once source and result:
+** a clone of the kernel, normalised (norm.c), whose body is taken out, read, and replaced. Its
+** first n0 variables are the source's, later ones are made here. Expressions of the source
+** are shared freely by what is built; fl_kad_tidy copies everything once at the end.
+*/
+#ifndef FL_KERNEL_AD_STATE_H
+#define FL_KERNEL_AD_STATE_H
+#include "kernel/access.h"
+#include "kernel/ad.h"
+#include "kernel/builtins.h"
+#include <string.h>
+
+typedef uint64_t *fl_kset;       /* bits by variable of the source */
+
+/* Marks on a statement of the source (fl_kad_note). */
+enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
+typedef struct fl_kad_note {
+  uint8_t marks;
+  uint8_t step;                  /* IF made around the step of a loop with breaks */
+} fl_kad_note;
+
+/* How the adjoint of a load adds to the shadow of the array. */
+enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC };
+
+typedef struct fl_kad_state {
+  fl_karena *a;
+  fl_kfunc *f;
+  const fl_kad_request *r;
+  fl_kad *res;
+  fl_kblock body;                /* of the source, normalised */
+  int32_t n0, words;
+  uint8_t *varied, *useful, *active;   /* n0 each */
+  uint8_t *written;              /* n0: assigned or stored to anywhere */
+  int32_t *assigns;              /* n0: number of statements that do so */
+  int32_t *shadow;               /* n0: variable with the derivative, -1 */
+  uint8_t *zeroes;               /* n0: a STORE clears the shadow element afterwards */
+  int32_t n_sites0;
+  uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
+  uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
+  int32_t n_cap;                 /* of res->params */
+  int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
+  uint8_t returns;               /* RETURNs were left in (they stand before all active code) */
+  uint8_t top;                   /* the statement at work is reached by all threads */
+  uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
+  fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */
+  struct fl_kad_seen *seen;      /* values already in a variable, of the statement at work */
+} fl_kad_state;
+
+static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
+static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
+static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
+fl_kset fl_kset_new(fl_kad_state *d);
+fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s);
+static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) {
+  for (int i = 0; i < d->words; ++i) s[i] |= more[i];
+}
+
+/* The first refusal stays. */
+void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...)
+  __attribute__((format(printf, 3, 4)));
+static inline int fl_kad_dead(const fl_kad_state *d) {
+  return d->a->failed || d->res->refusal != NULL;
+}
+static inline int fl_kad_type(int type) { return type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32; }
+fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);
+static inline int fl_kad_marks(const fl_kstmt *s) {
+  return s->note ? ((const fl_kad_note *)s->note)->marks : 0;
+}
+int fl_kad_local(fl_kad_state *d, int type, const char *name);        /* new variable */
+int fl_kad_array(fl_kad_state *d, int type, const char *name, int64_t count);
+int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
+                     int is_pointer, int is_const);                   /* its variable */
+const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
+
+/* ad.c: the steps that both modes share */
+int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse);
+void fl_kad_refuse_early(fl_kad_state *d);
+void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
+fl_kad *fl_kad_finish(fl_kad_state *d);
+/* count elements of shared memory, by all threads of the block, between barriers */
+void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
+                        fl_kexpr *from_at, int64_t count);
+/* norm.c */
+void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
+/* norm_memory.c */
+void fl_kad_hold_elements(fl_kad_state *d);
+/* activity.c */
+int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* on a path of real numbers */
+void fl_kad_activity(fl_kad_state *d);
+void fl_kad_need(fl_kad_state *d);            /* marks */
+/* Marks inside a loop for its reverse code alone (with 'condition': which asks the condition). */
+void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
+void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads */
+void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
+void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
+void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
+/* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
+fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
+int fl_kad_uses(const fl_kexpr *x, int var);
+
+/* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
+void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
+fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
+fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
+/* ad_sweep.c: forward and reverse code of a block */
+void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
+void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
+                  fl_kblock *reverse);
+void fl_kad_prepend(fl_kblock *b, fl_kblock first);
+/* ad_loop.c */
+void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
+                 fl_kblock *reverse);
+/* ad_tidy.c: drops what is not used, renumbers variables and accesses */
+void fl_kad_tidy(fl_kad_state *d);
+
+/* Short builders */
+static inline fl_kexpr *kx_var(fl_kad_state *d, int v) { return fl_kexpr_var(d->f, v); }
+static inline fl_kexpr *kx_int(fl_kad_state *d, int64_t i) {
+  return fl_kexpr_int(d->a, FL_KT_I64, i);
+}
+static inline fl_kexpr *kx_op(fl_kad_state *d, int op, fl_kexpr *x, fl_kexpr *y) {
+  return fl_kexpr_binary(d->a, op, x, y);
+}
+static inline void kx_set(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *x) {
+  fl_kstmt_assign(d->f, b, v, x);
+}
+#endif

@@ -1,0 +1,315 @@
+/*
+** Calls: arguments, __device__ functions (inlined: their tokens are read again with the
+** parameters bound), builtins. References and pointers are bound to the caller's places.
+*/
+#include "kernel/front.h"
+#include <string.h>
+
+int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
+  int n = 0;
+  fl_front_need(p, '(');
+  if (fl_front_take(p, ')')) return 0;
+  do {
+    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
+    if (fl_front_is(p, '{')) {
+      args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+      fl_front_skip(p);
+    } else {
+      args[n++] = fl_parse_assign(p);
+    }
+  } while (!p->failed && fl_front_take(p, ','));
+  fl_front_need(p, ')');
+  return p->failed ? 0 : n;
+}
+
+/* ---- which function ------------------------------------------------------------------------------ */
+
+/* -1: cannot be; else the number of conversions. */
+static int fit(const struct fl_kformal *f, const fl_value *v) {
+  const fl_ctype *t = f->type;
+  const int pointer = v->kind == FL_V_POINTER || (v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY);
+  if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? 0 : -1;
+  if (t->kind == FL_C_POINTER) return pointer ? v->null || fl_ctype_same(t->of, v->type) ||
+                                                (v->kind == FL_V_PLACE && fl_ctype_same(t->of, v->type->of)) ? 0 : 1 : -1;
+  if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? 0 : -1;
+  if (pointer || v->kind == FL_V_NONE) return -1;
+  if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? 0 : -1;
+  if (v->type->kind != FL_C_SCALAR) return -1;
+  return t->scalar == v->type->scalar ? 0 : 1;
+}
+
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_value *args, int n) {
+  fl_kdevice *best = NULL;
+  int least = 1 << 20;
+  (void)p;
+  for (fl_kdevice *d = first; d; d = d->next) {
+    int sum = 0;
+    if (d->n_params != n) continue;
+    for (int i = 0; i < n && sum >= 0; i++) {
+      const int k = fit(&d->params[i], &args[i]);
+      sum = k < 0 ? -1 : sum + k;
+    }
+    if (sum >= 0 && sum < least) least = sum, best = d;
+  }
+  return best;
+}
+
+/* ---- inlining -------------------------------------------------------------------------------------- */
+
+/* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
+** that is shadowed only makes the answer careful.) */
+static int reassigned(fl_front *p, int64_t body, const char *name) {
+  int depth = 0;
+  for (int64_t i = body; i + 1 < p->toks.n; i++) {
+    const fl_ktok *t = &p->toks.at[i], *next = t + 1, *last = i ? t - 1 : t;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
+    if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
+    if (!fl_ktok_is(t, name)) continue;
+    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
+        p0 == FL_PU_INC || p0 == FL_PU_DEC)
+      return 1;
+  }
+  return 0;
+}
+
+/* The place with its index kept in a temporary: the callee may change what the index reads. */
+static fl_value settled(fl_front *p, fl_value v) {
+  if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  return v;
+}
+
+static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v, int64_t body, int32_t line) {
+  if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
+  v = fl_cast_to(p, f->type, v, line);
+  if (p->failed) return;
+  const int moves = reassigned(p, body, f->name);
+  int offset = -1;
+  if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
+  if (moves) {
+    offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, f->name, 1);
+    fl_kexpr *at = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
+    if (offset < 0) return;
+    fl_kstmt_decl(p->f, p->b, offset);
+    fl_kstmt_assign(p->f, p->b, offset, at);
+    v.idx = NULL;
+  } else {
+    v = settled(p, v);
+  }
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_POINTER);
+  if (!s) return;
+  v.sym = 0;
+  s->v = v;
+  s->offset = offset;
+}
+
+static void bind_value(fl_front *p, const struct fl_kformal *f, fl_value v, int32_t line) {
+  fl_value to = fl_decl_object(p, f->type, f->name, line);
+  if (p->failed) return;
+  if (v.kind == FL_V_LIST) {
+    const int64_t at = p->at;
+    p->at = v.at;
+    fl_decl_fill(p, to, 1);
+    p->at = at;
+  } else {
+    fl_val_assign(p, to, v, line);
+  }
+  to.is_const = f->is_const;
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_OBJECT);
+  if (s) s->v = to;
+}
+
+static void bind_reference(fl_front *p, const struct fl_kformal *f, fl_value v, int32_t line) {
+  const int place = v.kind == FL_V_PLACE && !v.rvalue && fl_ctype_same(f->type, v.type);
+  if (!place && f->is_const) { bind_value(p, f, v, line); return; }
+  if (!place) { fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name); return; }
+  v = settled(p, v);
+  v.is_const |= f->is_const;
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
+  if (s) s->v = v;
+}
+
+static void bind(fl_front *p, const fl_kdevice *d, const fl_value *args, int64_t frame, int32_t line) {
+  const int64_t outer = p->frame;
+  for (int i = 0; i < d->n_params && !p->failed; i++) {
+    const struct fl_kformal *f = &d->params[i];
+    /* a list argument is read in the caller's scope, the parameters are not in it yet */
+    if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, args[i], d->body, line);
+    else if (f->by_reference) bind_reference(p, f, args[i], line);
+    else bind_value(p, f, args[i], line);
+  }
+  (void)outer;
+  p->frame = frame;
+}
+
+static int count_leaves(fl_kblock b, int label) {
+  int n = 0;
+  for (fl_kstmt *s = b.first; s; s = s->next)
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + count_leaves(s->body, label) + count_leaves(s->other, label);
+  return n;
+}
+
+/* A block whose only LEAVE is its last statement needs neither. */
+static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
+  const int leaves = count_leaves(body, label);
+  const int last = body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
+  if (last) {
+    fl_kblock kept = { NULL, NULL };
+    for (fl_kstmt *s = body.first, *next; s != body.last; s = next) {
+      next = s->next;
+      s->next = NULL;
+      fl_kblock_append(&kept, (fl_kblock){ s, s });
+    }
+    body = kept;
+  }
+  if (leaves - last == 0) { fl_kblock_append(p->b, body); return; }
+  fl_kstmt *s = fl_emit(p, FL_KS_BLOCK, line);
+  if (!s) return;
+  s->label = label;
+  s->body = body;
+}
+
+static fl_value result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (d->result->kind == FL_C_VOID) return fl_val_none();
+  if (d->result->kind == FL_C_POINTER) {
+    fl_refuse(p, line, "functions that return pointers are outside the language ('%s')", d->name);
+    return fl_val_none();
+  }
+  return fl_decl_object(p, d->result, d->name, line);
+}
+
+fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n, int32_t line) {
+  (void)n;
+  if (p->failed) return fl_val_none();
+  if (d->why) fl_refuse(p, line, "%s", d->why);
+  else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
+  else if (d->busy) fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
+  else if (!p->b || !p->f) fl_refuse(p, line, "a call of '%s' in a constant expression", d->name);
+  else if (p->inlined >= FL_K_MAX_INLINE || ++p->nodes > FL_K_MAX_NODES)
+    fl_refuse(p, line, "calls of functions are nested too deeply or too many");
+  if (p->failed) return fl_val_none();
+  const fl_front saved = *p;
+  const int64_t frame = p->syms.n;
+  fl_value r = result_object(p, d, line);
+  fl_kblock body = { NULL, NULL };
+  bind(p, d, args, frame, line);
+  p->b = &body;
+  p->at = d->body;
+  p->result = d->result;
+  p->returned = r;
+  p->return_label = p->f->n_labels++;
+  p->breaks = FL_BREAK_NONE;
+  p->continues = p->statement = p->outer = 0;
+  p->inlined++;
+  d->busy = 1;
+  if (!p->failed) fl_parse_compound(p);
+  d->busy = 0;
+  const int label = p->return_label;
+  p->syms.n = frame;
+  p->b = saved.b;
+  p->at = saved.at;
+  p->frame = saved.frame;
+  p->result = saved.result;
+  p->returned = saved.returned;
+  p->return_label = saved.return_label;
+  p->breaks = saved.breaks;
+  p->continues = saved.continues;
+  p->inlined--;
+  if (p->failed) return fl_val_none();
+  append_body(p, body, label, line);
+  r.rvalue = 1;
+  return r;
+}
+
+/* ---- all calls ---------------------------------------------------------------------------------------- */
+
+static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *args, int n) {
+  const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
+  if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
+  if (n != t->s->width) {
+    fl_refuse(p, name->line, "%.*s takes %d arguments, %d given", (int)name->n, name->text, t->s->width, n);
+    return fl_val_none();
+  }
+  fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
+  v.parts = fl_karena_new(p->a, (size_t)n * sizeof *v.parts);
+  for (int i = 0; v.parts && i < n; i++)
+    v.parts[i] = fl_val_convert(p, fl_val_scalar(p, args[i], name->line), t->s->element);
+  return v.parts ? v : fl_val_none();
+}
+
+/* __ldg and its kin: cache hints on plain accesses. */
+static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl_value *out) {
+  static const char *const loads[] = { "__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu", "__ldcv" };
+  static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
+  for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+    if (!fl_ktok_is(t, loads[i]) || n != 1) continue;
+    *out = fl_val_deref(p, args[0], t->line);
+    out->rvalue = 1;
+    return 1;
+  }
+  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
+    if (!fl_ktok_is(t, stores[i]) || n != 2) continue;
+    fl_val_assign(p, fl_val_deref(p, args[0], t->line), args[1], t->line);
+    *out = fl_val_none();
+    return 1;
+  }
+  return 0;
+}
+
+/* sincosf(x, &s, &c) and modff: two assignments. */
+static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl_value *out) {
+  const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
+  const int f32 = fl_ktok_is(t, "sincosf") || fl_ktok_is(t, "__sincosf") || fl_ktok_is(t, "sincospif");
+  if (!f32 && !pi && !fl_ktok_is(t, "sincos")) return 0;
+  *out = fl_val_none();
+  if (n != 3) { fl_refuse(p, t->line, "%.*s takes 3 arguments", (int)t->n, t->text); return 1; }
+  fl_kexpr *x = fl_val_scalar(p, args[0], t->line);
+  if (!x) return 1;
+  const fl_value s = fl_val_deref(p, args[1], t->line), c = fl_val_deref(p, args[2], t->line);
+  const int type = f32 || x->type == FL_KT_F32 ? FL_KT_F32 : FL_KT_F64;
+  const int fast = t->text[0] == '_';
+  x = fl_val_stable(p, fl_val_convert(p, x, type));
+  if (!x || p->failed) return 1;
+  const int ids[2] = { pi ? FL_KB_SINPI : fast ? FL_KB_FAST_SIN : FL_KB_SIN,
+                       pi ? FL_KB_COSPI : fast ? FL_KB_FAST_COS : FL_KB_COS };
+  fl_val_assign(p, s, fl_val_expr(fl_kexpr_call(p->a, ids[0], type, 1, &x)), t->line);
+  fl_val_assign(p, c, fl_val_expr(fl_kexpr_call(p->a, ids[1], type, 1, &x)), t->line);
+  return 1;
+}
+
+static fl_value call_math(fl_front *p, const fl_ktok *name, const fl_value *args, int n) {
+  fl_kexpr *x[FL_K_MAX_ARGS] = { NULL };
+  const int nan = fl_ktok_is(name, "__builtin_nanf");
+  for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++) x[i] = fl_val_scalar(p, args[i], name->line);
+  return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
+}
+
+static fl_value call_device(fl_front *p, fl_kdevice *first, const fl_value *args, int n, const fl_ktok *name) {
+  fl_kdevice *d = fl_overload(p, first, args, n);
+  if (d) return fl_inline(p, d, args, n, name->line);
+  fl_refuse(p, name->line, "'%s' cannot be called with these %d arguments", first->name, n);
+  return fl_val_none();
+}
+
+fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
+  fl_value args[16], out = fl_val_none();
+  const fl_symbol *s = fl_front_find(p, name->text, name->n);
+  fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
+  if (s && s->kind == FL_SYM_WRONG) { fl_refuse(p, name->line, "'%s': %s", s->name, s->why); return out; }
+  if (s && !device) { fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name); return out; }
+  if (!device && (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out))) return out;
+  if (fl_ktok_is(name, "__builtin_nanf")) { fl_front_skip(p); return fl_call_math(p, name, NULL, 0); }
+  const int n = fl_parse_arguments(p, args, 16);
+  if (p->failed) return out;
+  if (device) return call_device(p, device, args, n, name);
+  if (name->n > 6 && !memcmp(name->text, "make_", 5)) {
+    out = make_vector(p, name, args, n);
+    if (out.kind != FL_V_NONE || p->failed) return out;
+  }
+  if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) || fl_call_half(p, name, args, n, &out))
+    return out;
+  if (fl_ktok_is(name, "__builtin_expect") && n == 2) return args[0];
+  if (fl_math_known(name)) return call_math(p, name, args, n);
+  fl_refuse(p, name->line, "unknown function '%.*s'", (int)name->n, name->text);
+  return out;
+}

@@ -1,0 +1,298 @@
+/* Types as written, and struct, enum and typedef. */
+#include "kernel/front.h"
+#include <string.h>
+
+/* ---- specifiers ------------------------------------------------------------------------------- */
+
+static const char *const qualifiers[] = {
+  "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict", "restrict",
+  "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__", "__noinline__",
+  "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int", "char", "void",
+  "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas", "volatile", "union",
+  "class", "typename", "mutable", "using", "consteval", "constinit",
+};
+
+static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
+  for (int i = 0; i < p->n_vectors; i++)
+    if (fl_ktok_is(t, p->vectors[i]->s->name)) return p->vectors[i];
+  const fl_ctype *v = fl_ctype_named(p->a, t->text, t->n);
+  if (v && v->kind == FL_C_STRUCT && p->n_vectors < 64) p->vectors[p->n_vectors++] = v;
+  return v;
+}
+
+/* The type that a name stands for here, NULL: none. Variables hide types. */
+static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *s = fl_front_find(p, t->text, t->n);
+  if (s) return s->kind == FL_SYM_TYPE ? s->type : NULL;
+  return vector_type(p, t);
+}
+
+int fl_decl_starts(fl_front *p, int k) {
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (fl_ktok_is(t, "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) t = fl_front_ahead(p, k + 2);
+  if (t->kind != FL_TOK_NAME) return 0;
+  for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
+    if (fl_ktok_is(t, qualifiers[i])) return 1;
+  return type_of_name(p, t) != NULL;
+}
+
+typedef struct words { int is_unsigned, is_signed, longs, is_short, is_char, is_int; } words;
+
+static int word(fl_front *p, words *w) {
+  if (fl_front_word(p, "unsigned")) w->is_unsigned = 1;
+  else if (fl_front_word(p, "signed")) w->is_signed = 1;
+  else if (fl_front_word(p, "long")) w->longs++;
+  else if (fl_front_word(p, "short")) w->is_short = 1;
+  else if (fl_front_word(p, "char")) w->is_char = 1;
+  else if (fl_front_word(p, "int")) w->is_int = 1;
+  else return 0;
+  return 1;
+}
+
+static int has_word(const words *w) {
+  return w->is_unsigned || w->is_signed || w->longs || w->is_short || w->is_char || w->is_int;
+}
+
+static int word_type(const words *w) {
+  if (w->is_char) return w->is_unsigned ? FL_KT_U8 : FL_KT_I8;
+  if (w->is_short) return w->is_unsigned ? FL_KT_U16 : FL_KT_I16;
+  if (w->longs) return w->is_unsigned ? FL_KT_U64 : FL_KT_I64;
+  return w->is_unsigned ? FL_KT_U32 : FL_KT_I32;
+}
+
+/* Qualifiers that stand anywhere among the specifiers; 0: this is none. */
+static int qualifier(fl_front *p, fl_specifiers *s) {
+  if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
+  else if (fl_front_word(p, "static")) s->is_static = 1;
+  else if (fl_front_word(p, "extern")) {
+    s->is_extern = 1;
+    if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p);            /* extern "C" */
+  } else if (fl_front_word(p, "__shared__")) s->is_shared = 1;
+  else if (fl_front_word(p, "__constant__")) s->is_constant = 1;
+  else if (fl_front_word(p, "__device__")) s->is_device = 1;
+  else if (fl_front_word(p, "__global__")) s->is_global = 1;
+  else if (fl_front_word(p, "typedef")) s->is_typedef = 1;
+  else if (fl_front_word(p, "__launch_bounds__")) {
+    if (fl_front_is(p, '(') && fl_front_ahead(p, 1)->kind == FL_TOK_INT)
+      s->max_threads = (int32_t)fl_front_ahead(p, 1)->value.i;
+    fl_front_skip(p);
+  } else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") || fl_front_word(p, "alignas")) {
+    fl_front_skip(p);
+  } else if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) {
+    fl_front_skip(p);
+  } else {
+    static const char *const idle[] = { "inline", "register", "__restrict__", "__restrict", "restrict", "__host__",
+                                        "__forceinline__", "__noinline__", "__inline__", "__grid_constant__" };
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+      if (fl_front_word(p, idle[i])) return 1;
+    return 0;
+  }
+  return 1;
+}
+
+static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
+  while (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE)) p->at += 2;
+  const fl_ktok *t = fl_front_tok(p);
+  if (fl_front_word(p, "void")) return fl_ctype_void();
+  if (fl_front_word(p, "struct")) return fl_decl_struct(p);
+  if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
+  if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
+  const char *why = fl_front_reserved(t);
+  if (why && !fl_front_find(p, t->text, t->n)) { fl_refuse(p, t->line, "%s", why); return NULL; }
+  const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
+  if (type) fl_front_next(p);
+  return type;
+}
+
+fl_specifiers fl_decl_specifiers(fl_front *p) {
+  fl_specifiers s = { 0 };
+  words w = { 0, 0, 0, 0, 0, 0 };
+  const fl_ktok *t = fl_front_tok(p);
+  while (!p->failed) {
+    if (qualifier(p, &s)) { s.any = 1; continue; }
+    if (s.type && !has_word(&w)) break;
+    if (word(p, &w)) {
+      s.type = fl_ctype_scalar(word_type(&w));
+      continue;
+    }
+    if (fl_ktok_is(fl_front_tok(p), "double") && w.longs) {
+      fl_refuse(p, t->line, "long double is outside the language");
+      break;
+    }
+    if (s.type || has_word(&w)) break;
+    s.type = base_type(p, &s);
+    if (!s.type) break;
+  }
+  if (!s.type && !p->failed) {
+    t = fl_front_tok(p);
+    const char *why = fl_front_reserved(t);
+    if (why) fl_refuse(p, t->line, "%s", why);
+    else if (t->kind == FL_TOK_NAME) fl_refuse(p, t->line, "unknown type '%.*s'", (int)t->n, t->text);
+    else fl_refuse(p, t->line, "a type is needed");
+  }
+  if (p->failed) s.type = NULL;
+  return s;
+}
+
+/* ---- declarators -------------------------------------------------------------------------------- */
+
+static int pointer_qualifier(fl_front *p) {
+  return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") || fl_front_word(p, "__restrict") ||
+         fl_front_word(p, "restrict");
+}
+
+const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
+  const fl_ctype *t = s->type;
+  int is_const = s->is_const;
+  *ref = 0;
+  while (t && !p->failed) {
+    if (fl_front_take(p, '*')) {
+      t = fl_ctype_pointer(p->a, t, is_const);
+      is_const = 0;
+    } else if (fl_front_take(p, '&')) {
+      *ref = 1;
+    } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
+      fl_refuse(p, fl_front_tok(p)->line, "volatile is outside the language");
+    } else if (!pointer_qualifier(p)) {
+      break;
+    }
+  }
+  if (fl_front_is(p, FL_PU_LAND)) fl_refuse(p, fl_front_tok(p)->line, "rvalue references are outside the language");
+  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
+    fl_refuse(p, fl_front_tok(p)->line, "function pointers and pointers to arrays are outside the language");
+  return p->failed ? NULL : t;
+}
+
+int64_t fl_decl_constant(fl_front *p, const char *what) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_kblock *out = fl_front_into(p, NULL);
+  fl_kexpr *e = fl_parse_scalar(p);
+  fl_front_into(p, out);
+  if (e && (e->kind != FL_KX_CONST || !fl_kt_is_int(e->type)))
+    fl_refuse(p, line, "%s must be a constant integer", what);
+  return e && !p->failed ? e->value.i : 0;
+}
+
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
+  int64_t dims[FL_K_MAX_RANK];
+  int rank = 0;
+  while (!p->failed && fl_front_is(p, '[')) {
+    const int32_t line = fl_front_next(p)->line;
+    if (rank == FL_K_MAX_RANK) { fl_refuse(p, line, "arrays of more than %d dimensions", FL_K_MAX_RANK); break; }
+    const int open = fl_front_is(p, ']');
+    dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
+    if (!open && (dims[rank] < 1 || dims[rank] > FL_K_MAX_ARRAY)) fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
+    if (open && rank) fl_refuse(p, line, "only the first size of an array may be left out");
+    rank++;
+    fl_front_need(p, ']');
+  }
+  while (t && rank-- > 0 && !p->failed) {
+    if (t->kind == FL_C_POINTER) fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
+    t = fl_ctype_array(p->a, t, dims[rank]);
+    if (t && fl_ctype_size(t) > FL_K_MAX_ARRAY) fl_refuse(p, fl_front_tok(p)->line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
+  }
+  return p->failed ? NULL : t;
+}
+
+const fl_ctype *fl_decl_type_name(fl_front *p) {
+  int ref;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type) return NULL;
+  if (s.is_auto) fl_refuse(p, fl_front_tok(p)->line, "auto is no type here");
+  return fl_decl_pointers(p, &s, &ref);
+}
+
+/* ---- structs and enums ---------------------------------------------------------------------------- */
+
+enum { MAX_FIELDS = 64 };
+
+static int64_t alignment(fl_front *p) {
+  int64_t n = 0;
+  while (fl_ktok_is(fl_front_tok(p), "__align__") || fl_ktok_is(fl_front_tok(p), "alignas")) {
+    fl_front_next(p);
+    fl_front_need(p, '(');
+    n = fl_decl_constant(p, "an alignment");
+    if (n < 1 || n > 128 || (n & (n - 1))) fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
+    fl_front_need(p, ')');
+  }
+  return n;
+}
+
+static int member_lines(fl_front *p, fl_cfield *out, int n) {
+  const int32_t line = fl_front_tok(p)->line;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (s.is_static) fl_refuse(p, line, "static members are outside the language");
+  if (fl_front_take(p, ';')) return n;
+  do {
+    int ref;
+    const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
+    const char *name = fl_front_name(p);
+    if (fl_front_is(p, '(')) fl_refuse(p, line, "member functions are outside the language");
+    if (fl_front_is(p, '=') || fl_front_is(p, '{')) fl_refuse(p, line, "defaults of members are outside the language");
+    if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
+    t = fl_decl_arrays(p, t);
+    if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
+    for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
+      if (!e->count) fl_refuse(p, line, "a member without a size");
+    if (n == MAX_FIELDS) fl_refuse(p, line, "a struct of more than %d members", MAX_FIELDS);
+    if (p->failed) return n;
+    out[n].name = name;
+    out[n++].type = t;
+  } while (fl_front_take(p, ','));
+  fl_front_need(p, ';');
+  return n;
+}
+
+const fl_ctype *fl_decl_struct(fl_front *p) {
+  const int64_t align = alignment(p);
+  const fl_ktok *t = fl_front_tok(p);
+  const int32_t line = t->line;
+  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";
+  if (fl_front_is(p, ':') || fl_front_word(p, "final")) fl_refuse(p, line, "derived structs are outside the language");
+  if (!fl_front_take(p, '{')) {
+    const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+    if (s && s->kind == FL_SYM_TYPE) return s->type;
+    if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
+    fl_refuse(p, line, "unknown struct '%s'", name);
+    return NULL;
+  }
+  fl_cfield *fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *fields);
+  int n = 0;
+  if (!fl_front_enter(p)) return NULL;
+  while (fields && !p->failed && !fl_front_is(p, '}')) n = member_lines(p, fields, n);
+  p->nest--;
+  fl_front_need(p, '}');
+  if (p->failed || !fields) return NULL;
+  const fl_ctype *type = fl_ctype_struct(p->a, name, fields, n, align);
+  if (!type) { fl_refuse(p, line, "struct '%s' is too large", name); return NULL; }
+  if (t->kind == FL_TOK_NAME) {
+    fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+    if (s) s->type = type, s->line = line;
+  }
+  return type;
+}
+
+void fl_decl_enum(fl_front *p) {
+  int64_t next = 0;
+  if (!fl_front_word(p, "class")) fl_front_word(p, "struct");
+  if (fl_front_tok(p)->kind == FL_TOK_NAME) {
+    const fl_ktok *t = fl_front_tok(p);
+    const fl_symbol *known = fl_front_find(p, t->text, t->n);
+    const char *name = fl_front_name(p);
+    if (!known) {
+      fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+      if (s) s->type = fl_ctype_scalar(FL_KT_I32);
+    }
+  }
+  if (fl_front_take(p, ':')) fl_decl_specifiers(p);
+  if (!fl_front_take(p, '{')) return;
+  while (!p->failed && !fl_front_is(p, '}')) {
+    const char *name = fl_front_name(p);
+    if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
+    fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
+    fl_symbol *s = fl_front_add(p, name, FL_SYM_CONSTANT);
+    if (s && e) s->v = fl_val_expr(e);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, '}');
+}

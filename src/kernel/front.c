@@ -1,0 +1,177 @@
+/* Tokens, names and refusals of the front end. */
+#include "kernel/front.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
+  char text[400];
+  va_list list;
+  if (p->failed) return;
+  va_start(list, fmt);
+  vsnprintf(text, sizeof text, fmt, list);
+  va_end(list);
+  p->failed = 1;
+  p->line = line;
+  p->why = fl_karena_str(p->a, text, strlen(text));
+}
+
+fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
+  if (p->a->failed == 2) {
+    p->a->failed = 0;
+    fl_refuse(p, fl_front_tok(p)->line, "an expression is nested more than %d deep", FL_K_MAX_DEPTH);
+  }
+  if (p->a->failed) p->failed = 1;
+  return x;
+}
+
+int fl_front_enter(fl_front *p) {
+  if (++p->nest > FL_K_MAX_NEST)
+    fl_refuse(p, fl_front_tok(p)->line, "nested more than %d deep", FL_K_MAX_NEST);
+  return !p->failed;
+}
+
+/* ---- tokens ----------------------------------------------------------------------------------- */
+
+const fl_ktok *fl_front_ahead(fl_front *p, int k) {
+  if (p->failed || p->a->failed) return &p->end;
+  const int64_t i = p->at + k;
+  return &p->toks.at[i < p->toks.n ? i : p->toks.n - 1];
+}
+
+const fl_ktok *fl_front_tok(fl_front *p) {
+  const fl_ktok *t = fl_front_ahead(p, 0);
+  if (t->kind == FL_TOK_BAD) {
+    fl_refuse(p, t->line, "%s", t->text);
+    return &p->end;
+  }
+  return t;
+}
+
+const fl_ktok *fl_front_next(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (t->kind != FL_TOK_END) p->at++;
+  return t;
+}
+
+int fl_front_is_at(fl_front *p, int k, int punct) {
+  const fl_ktok *t = fl_front_ahead(p, k);
+  return t->kind == FL_TOK_PUNCT && t->punct == punct;
+}
+
+int fl_front_is(fl_front *p, int punct) {
+  const fl_ktok *t = fl_front_tok(p);
+  return t->kind == FL_TOK_PUNCT && t->punct == punct;
+}
+
+int fl_front_take(fl_front *p, int punct) {
+  if (!fl_front_is(p, punct)) return 0;
+  p->at++;
+  return 1;
+}
+
+int fl_front_need(fl_front *p, int punct) {
+  if (fl_front_take(p, punct)) return 1;
+  const fl_ktok *t = fl_front_tok(p);
+  const char *reason = fl_front_reserved(t);
+  if (reason) fl_refuse(p, t->line, "%s", reason);
+  else if (t->kind == FL_TOK_END) fl_refuse(p, t->line, "'%c' expected, the text ends", punct);
+  else fl_refuse(p, t->line, "'%c' expected before '%.*s'", punct, (int)t->n, t->text);
+  return 0;
+}
+
+int fl_front_word(fl_front *p, const char *word) {
+  if (!fl_ktok_is(fl_front_tok(p), word)) return 0;
+  p->at++;
+  return 1;
+}
+
+const char *fl_front_name(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (t->kind != FL_TOK_NAME) {
+    fl_refuse(p, t->line, "a name expected before '%.*s'", t->kind == FL_TOK_END ? 3 : (int)t->n,
+              t->kind == FL_TOK_END ? "end" : t->text);
+    return "?";
+  }
+  p->at++;
+  const char *s = fl_karena_str(p->a, t->text, (size_t)t->n);
+  return s ? s : "?";
+}
+
+void fl_front_skip(fl_front *p) {
+  int depth = 0;
+  for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
+    const fl_ktok *t = fl_front_ahead(p, 0);
+    if (t->kind != FL_TOK_PUNCT) continue;
+    if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
+    if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
+    if (depth <= 0) { p->at++; return; }
+  }
+}
+
+/* ---- names -------------------------------------------------------------------------------------- */
+
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
+  for (int64_t i = p->syms.n - 1; i >= 0; i--) {
+    fl_symbol *s = &p->syms.at[i];
+    if (i < p->frame && i >= p->globals) { i = p->globals; continue; }
+    if (s->n == n && !memcmp(s->name, name, (size_t)n)) return s;
+  }
+  return NULL;
+}
+
+fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
+  fl_symbol *s = FL_PUSH(p->a->mem, &p->syms);
+  if (!s) {
+    p->a->failed = p->failed = 1;
+    return NULL;
+  }
+  memset(s, 0, sizeof *s);
+  s->name = name;
+  s->n = (int32_t)strlen(name);
+  s->kind = (uint8_t)kind;
+  s->offset = -1;
+  return s;
+}
+
+static const struct { const char *word, *why; } reserved[] = {
+  { "asm", "inline asm is outside the language" }, { "__asm__", "inline asm is outside the language" },
+  { "__asm", "inline asm is outside the language" },
+  { "goto", "goto is outside the language" },
+  { "volatile", "volatile is outside the language" },
+  { "template", "templates are outside the language" },
+  { "typename", "templates are outside the language" },
+  { "class", "classes are outside the language" }, { "union", "unions are outside the language" },
+  { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
+  { "try", "exceptions are outside the language" }, { "throw", "exceptions are outside the language" },
+  { "operator", "operators can be defined for structs at file scope only" },
+  { "malloc", "malloc is outside the language" }, { "free", "free is outside the language" },
+  { "clock", "clock() is outside the language" }, { "clock64", "clock64() is outside the language" },
+  { "globaltimer", "timers are outside the language" },
+  { "tex1D", "textures are outside the language" }, { "tex2D", "textures are outside the language" },
+  { "tex3D", "textures are outside the language" }, { "tex1Dfetch", "textures are outside the language" },
+  { "tex2DLod", "textures are outside the language" }, { "cudaTextureObject_t", "textures are outside the language" },
+  { "cudaSurfaceObject_t", "surfaces are outside the language" },
+  { "surf2Dread", "surfaces are outside the language" }, { "surf2Dwrite", "surfaces are outside the language" },
+  { "cooperative_groups", "cooperative groups are outside the language" },
+  { "cg", "cooperative groups are outside the language" },
+  { "curandState", "curand is outside the language" }, { "curand_uniform", "curand is outside the language" },
+  { "curandState_t", "curand is outside the language" }, { "curand_init", "curand is outside the language" },
+  { "alloca", "alloca is outside the language" }, { "memcpy", "memcpy is outside the language; copy elements" },
+  { "memset", "memset is outside the language; assign elements" },
+  { "wmma", "matrix fragments are outside the language" }, { "nvcuda", "matrix fragments are outside the language" },
+  { "__nanosleep", "__nanosleep is outside the language" },
+  { "__syncthreads_count", "__syncthreads_count is outside the language" },
+  { "__syncthreads_and", "__syncthreads_and is outside the language" },
+  { "__syncthreads_or", "__syncthreads_or is outside the language" },
+  { "thread_local", "thread_local is outside the language" },
+  { "__managed__", "__managed__ variables are outside the language" },
+};
+
+const char *fl_front_reserved(const fl_ktok *t) {
+  for (size_t i = 0; t->kind == FL_TOK_NAME && i < sizeof reserved / sizeof *reserved; i++)
+    if (fl_ktok_is(t, reserved[i].word)) return reserved[i].why;
+  return NULL;
+}

@@ -1,0 +1,206 @@
+/*
+** The front end's own state: one pass over the tokens that checks types and builds the tree
+** as it reads. A call of a __device__ function is inlined by reading its tokens again in a
+** scope of its own. What stops a kernel is noted once (refuse) and makes every later token
+** END, so that all loops of the parser come to their ends; no function need look at it except
+** to avoid work on NULL. Depth of the C stack is bounded by 'nest'.
+*/
+#ifndef FL_KERNEL_FRONT_H
+#define FL_KERNEL_FRONT_H
+#include "kernel/builtins.h"
+#include "kernel/lexer.h"
+#include "kernel/source.h"
+#include "kernel/types.h"
+
+/* ---- values while an expression is read ---------------------------------------------------- */
+
+typedef enum {
+  FL_V_NONE,        /* failed, or void */
+  FL_V_EXPR,        /* a scalar: e */
+  FL_V_PLACE,       /* an object of 'type' (an lvalue unless 'rvalue') */
+  FL_V_POINTER,     /* address of such a place; type is that of the pointee */
+  FL_V_PARTS,       /* a struct without arrays: parts[leaf] */
+  FL_V_LIST         /* { … }: not read yet, at token 'at' */
+} fl_vkind;
+
+/* Where an object lies. LEAF: each leaf of the declared object is a variable of its own, the
+** leaves of this part begin at var; idx counts elements along the dimensions passed so far
+** (NULL: none, or 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
+typedef struct fl_value {
+  uint8_t kind, linear, is_const, rvalue;
+  uint8_t null;              /* the null pointer */
+  int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
+  const fl_ctype *type;
+  fl_kexpr *e;
+  int32_t var;
+  fl_kexpr *idx;
+  fl_kexpr **parts;
+  int64_t at;
+} fl_value;
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+typedef enum {
+  FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
+  FL_SYM_POINTER,   /* pointer variable: v is the place pointed to; offset: variable of its index
+                    ** or -1 (never assigned again); v.type NULL: no value yet */
+  FL_SYM_REFERENCE, /* another name of v */
+  FL_SYM_CONSTANT,  /* v.e is a constant */
+  FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
+  FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
+  FL_SYM_TYPE, FL_SYM_FUNCTION,
+  FL_SYM_WRONG      /* known but outside the language: 'why' */
+} fl_symkind;
+
+typedef struct fl_kdevice {      /* a __device__ function */
+  const char *name;
+  int32_t line, n_params;
+  const fl_ctype *result;
+  struct fl_kformal { const char *name; const fl_ctype *type; uint8_t by_reference, is_const; } *params;
+  int64_t body;              /* token '{' */
+  int busy;                  /* being inlined: a call is recursion */
+  const char *why;           /* not NULL: cannot be called */
+  struct fl_kdevice *next;   /* overload of the same name */
+} fl_kdevice;
+
+typedef struct fl_symbol {
+  const char *name;
+  int32_t n, line;
+  uint8_t kind;
+  fl_value v;
+  int32_t offset;
+  const fl_ctype *type;      /* TABLE, TYPE */
+  const fl_kvalue *const *data;
+  const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
+  fl_kdevice *device;
+  const char *why;
+} fl_symbol;
+
+/* ---- the parser --------------------------------------------------------------------------------- */
+
+enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
+enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
+
+typedef struct fl_front {
+  fl_karena *a;
+  fl_ksource *src;
+  fl_ktoks toks;
+  int64_t at;
+  fl_ktok end;               /* what is seen after a refusal */
+  struct { fl_symbol *at; int64_t n, cap; } syms;
+  int64_t globals, frame;    /* symbols of the file; first symbol of the function being read */
+  fl_kfunc *f;               /* kernel being read; NULL: file scope */
+  fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
+  int failed;                /* refused: line, why */
+  int32_t line;              /* of the refusal */
+  const char *why;
+  int nest, inlined;
+  int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
+  int32_t break_label;
+  const fl_ctype *result;    /* of the inlined function being read; NULL: in the kernel */
+  fl_value returned;         /* its result object */
+  int32_t return_label;
+  int statement;             /* the next assignment is a whole statement: its value is unused */
+  int64_t statement_call;    /* token of a name whose call is a whole statement; -1 */
+  int outer;                 /* the next unary expression begins such a statement */
+  int64_t nodes;             /* statements and inlined calls so far */
+  int64_t shared_at;         /* static shared memory so far */
+  fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
+  int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
+  const fl_ctype *vectors[64];
+  int n_vectors;
+} fl_front;
+
+/* ---- front.c: tokens, names, refusals ------------------------------------------------------------ */
+
+const fl_ktok *fl_front_tok(fl_front *p);                     /* the current one */
+const fl_ktok *fl_front_ahead(fl_front *p, int k);
+const fl_ktok *fl_front_next(fl_front *p);                    /* takes it */
+int fl_front_is(fl_front *p, int punct);
+int fl_front_is_at(fl_front *p, int k, int punct);
+int fl_front_take(fl_front *p, int punct);                    /* 1: was there, taken */
+int fl_front_need(fl_front *p, int punct);                    /* refuses if it is not there */
+int fl_front_word(fl_front *p, const char *word);             /* 1: was there, taken */
+const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
+int fl_front_enter(fl_front *p);                              /* one level deeper; 0: too deep */
+void fl_front_skip(fl_front *p);                              /* a balanced (…), […] or {…} */
+void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* After building: turns the arena's complaint about depth into a refusal. Returns x. */
+fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
+fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
+/* Reason why a name is outside the language whatever it stands for, or NULL. */
+const char *fl_front_reserved(const fl_ktok *t);
+
+/* ---- decl.c: types and declarations ----------------------------------------------------------------- */
+
+typedef struct fl_specifiers {
+  const fl_ctype *type;      /* NULL: refused */
+  uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
+          is_auto, any;      /* is_const: const or constexpr */
+  int32_t max_threads;       /* of __launch_bounds__ */
+} fl_specifiers;
+int fl_decl_starts(fl_front *p, int k);                      /* does a type begin at token at + k? */
+fl_specifiers fl_decl_specifiers(fl_front *p);
+/* '*' and qualifiers behind the specifiers; *ref: a reference. */
+const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
+void fl_decl_local(fl_front *p);                             /* a declaration statement */
+void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
+const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
+void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
+/* extern __shared__ T name[]: a variable, as a pointer to its begin. */
+fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+void fl_decl_fill(fl_front *p, fl_value place, int zero_rest);   /* from '{' … '}' at the tokens */
+int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
+
+/* ---- value.c: places and conversions ------------------------------------------------------------------ */
+
+fl_value fl_val_expr(fl_kexpr *e);
+fl_value fl_val_none(void);
+fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line);      /* its value, read if a place */
+fl_kexpr *fl_val_truth(fl_front *p, fl_value v, int32_t line);       /* as BOOL */
+fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line);      /* leaves of a struct */
+fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
+fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line);
+fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line);
+fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line);      /* arrays decay */
+fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line);
+fl_value fl_val_address(fl_front *p, fl_value v, int32_t line);
+fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative, int32_t line);
+void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line);
+void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line);
+int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line);   /* of an atomic */
+int fl_front_temp(fl_front *p, int type, int32_t line);      /* a LOCAL with its DECL; -1: no memory */
+fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);           /* in a temporary unless constant */
+int fl_arith_type(int a, int b);                             /* usual arithmetic conversions */
+int fl_promote_type(int a);
+
+/* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------------------- */
+
+fl_value fl_parse_expr(fl_front *p);                         /* with commas */
+fl_value fl_parse_assign(fl_front *p);                       /* without */
+fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
+fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
+fl_value fl_parse_unary(fl_front *p);
+fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);
+fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line);
+fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line);   /* ++ -- */
+fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
+fl_value fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' behind a name */
+fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n, int32_t line);
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_value *args, int n);
+int fl_parse_arguments(fl_front *p, fl_value *args, int max);
+/* 1: was one of them, *out is its value */
+int fl_call_warp(fl_front *p, const fl_ktok *name, fl_value *out);
+int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_value *out);
+int fl_call_half(fl_front *p, const fl_ktok *name, const fl_value *args, int n, fl_value *out);
+fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
+int fl_math_known(const fl_ktok *name);
+void fl_parse_statement(fl_front *p);
+void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
+fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
+fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */
+#endif

@@ -1,0 +1,163 @@
+/*
+** Kernels that can be launched (function.h): who holds what.
+*/
+#include "kernel/function.h"
+#include "base/hash.h"
+#include "kernel/text.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- units --------------------------------------------------------------------------- */
+
+static char *copy_text(fl_mem *m, const char *s, size_t n) {
+  char *t = fl_alloc(m, n + 1);
+  if (!t) return NULL;
+  memcpy(t, s, n);
+  t[n] = 0;
+  return t;
+}
+
+static void drop_text(fl_mem *m, char *s) {
+  if (s) fl_free(m, s, strlen(s) + 1);
+}
+
+static int copy_options(fl_kunit *u, const char *const *option, int n) {
+  u->option = fl_zalloc(u->mem, sizeof *u->option * (size_t)(n + 1));
+  if (!u->option) return 0;
+  u->noption = n;
+  for (int i = 0; i < n; i++)
+    if (!(u->option[i] = copy_text(u->mem, option[i], strlen(option[i])))) return 0;
+  return 1;
+}
+
+fl_kunit *fl_kunit_new(fl_mem *m, fl_ksource *source, const char *label, int32_t first_line,
+                       const char *const *option, int noption) {
+  fl_kunit *u = fl_zalloc(m, sizeof *u);
+  if (!u) {
+    fl_ksource_free(source);
+    return NULL;
+  }
+  *u = (fl_kunit){ .refs = 1, .mem = m, .source = source, .first_line = first_line };
+  u->label = copy_text(m, label, strlen(label));
+  if (u->label && copy_options(u, option, noption)) return u;
+  fl_kunit_release(u);
+  return NULL;
+}
+
+void fl_kunit_release(fl_kunit *u) {
+  if (!u || --u->refs) return;
+  fl_ksource_free(u->source);
+  drop_text(u->mem, u->label);
+  for (int32_t i = 0; u->option && i < u->noption; i++) drop_text(u->mem, u->option[i]);
+  if (u->option) fl_free(u->mem, u->option, sizeof *u->option * (size_t)(u->noption + 1));
+  fl_free(u->mem, u, sizeof *u);
+}
+
+void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t size) {
+  const char *at = strstr(text, ", line ");
+  int line = 0, used = 0;
+  if (!u || u->first_line <= 0 || !at || sscanf(at, ", line %d%n", &line, &used) != 1) {
+    snprintf(out, size, "%s", text);
+    return;
+  }
+  const int head = (int)(at - text) + used;
+  snprintf(out, size, "%.*s (%s:%d)%s", head, text, u->label, u->first_line + line - 1, text + head);
+}
+
+/* ---- functions --------------------------------------------------------------------------- */
+
+static void free_function(fl_callee *self) {
+  fl_kfunction *k = (fl_kfunction *)(void *)self;
+  fl_lane_free(k->lanes);
+  if (k->text) fl_free(k->mem, k->text, k->text_bytes + 1);
+  fl_kunit_release(k->unit);
+  fl_free(k->mem, k, sizeof *k);
+}
+
+/* What a device's compilation depends on. */
+static int set_digest(fl_kfunction *k) {
+  fl_text t;
+  fl_text_init(&t, k->mem);
+  for (int32_t i = 0; k->unit && i < k->unit->noption; i++) fl_text_printf(&t, "%s\n", k->unit->option[i]);
+  fl_text_printf(&t, "entry %s\n", k->f ? k->f->name : "");
+  fl_text_add(&t, k->text, k->text_bytes);
+  const char *all = fl_text_str(&t);
+  if (all) fl_sha256(all, t.n, k->digest);
+  fl_text_free(&t);
+  return all != NULL;
+}
+
+static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const char *text, size_t n) {
+  fl_kfunction *k = fl_zalloc(m, sizeof *k);
+  if (!k) return NULL;
+  *k = (fl_kfunction){ .callee = { 1, free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
+                       .registers = -1, .spilled = -1 };
+  if (u) u->refs++;
+  k->text = copy_text(m, text, n);
+  if (k->text && set_digest(k)) return k;
+  fl_kfunction_release(k);
+  return NULL;
+}
+
+static int has_word(const char *text, const char *word) {
+  const size_t n = strlen(word);
+  for (const char *s = text; (s = strstr(s, word)) != NULL; s += n) {
+    const char before = s > text ? s[-1] : ' ', after = s[n];
+    if (before != '_' && after != '_' && !(before >= 'a' && before <= 'z') && !(after >= 'a' && after <= 'z') &&
+        !(after >= '0' && after <= '9')) return 1;
+  }
+  return 0;
+}
+
+/* What NVRTC lacks without headers: kernels keep their names, <stdint.h>'s types exist. */
+static void put_preamble(const char *text, fl_text *t) {
+  static const char *const types[][2] = {
+    { "int8_t", "signed char" }, { "uint8_t", "unsigned char" }, { "int16_t", "short" },
+    { "uint16_t", "unsigned short" }, { "int32_t", "int" }, { "uint32_t", "unsigned int" },
+    { "int64_t", "long long" }, { "uint64_t", "unsigned long long" } };
+  const int own = strstr(text, "typedef") || strstr(text, "#include") || strstr(text, "using ");
+  for (size_t i = 0; !own && i < sizeof types / sizeof types[0]; i++)
+    if (has_word(text, types[i][0])) fl_text_printf(t, "typedef %s %s;\n", types[i][1], types[i][0]);
+  if (!strstr(text, "extern \"C\"")) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
+}
+
+/* The device's compiler reports lines of the script. */
+static void put_line(const fl_kunit *u, fl_text *t) {
+  if (u->first_line > 0) fl_text_printf(t, "#line %d \"%s\"\n", u->first_line, u->label);
+}
+
+fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
+  fl_text t;
+  fl_text_init(&t, u->mem);
+  put_preamble(u->source->text, &t);
+  put_line(u, &t);
+  fl_text_puts(&t, u->source->text);
+  const char *s = fl_text_str(&t);
+  fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;
+  fl_text_free(&t);
+  return k;
+}
+
+fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
+  fl_text t;
+  uint8_t slot[FL_KP_MAX_ARGS] = { 0 };
+  const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS ? fl_ktext_sums(ad->func, slot) : 0;
+  fl_text_init(&t, u->mem);
+  fl_ktext_prelude(&t);
+  if (sums) fl_ktext_exact(&t, ad->func, slot);
+  else fl_ktext_kernel(&t, ad->func);
+  const char *s = fl_text_str(&t);
+  fl_kfunction *k = s ? function_new(u->mem, u, ad->func, s, t.n) : NULL;
+  fl_text_free(&t);
+  if (!k) return NULL;
+  k->ad = ad;
+  k->sums = (uint8_t)sums;
+  memcpy(k->slot, slot, sizeof slot);
+  return k;
+}
+
+fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature, fl_kunit *u) {
+  fl_kfunction *k = function_new(m, u, signature, image, bytes);
+  if (k) k->binary = 1;
+  return k;
+}

@@ -1,0 +1,341 @@
+/*
+** Directives and macros over the raw tokens. Object-like and function-like macros are
+** expanded as in C (a macro is not expanded inside its own expansion); # and ## are outside
+** the language. Growth is bounded, so a macro bomb is an error and not an outage.
+*/
+#include "kernel/lexer.h"
+#include <string.h>
+
+enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64 };
+
+typedef struct macro {
+  const char *name;
+  int32_t n_name;
+  int n_params;              /* -1: object-like */
+  fl_ktok params[MAX_PARAMS];
+  const fl_ktok *body;
+  int64_t n_body;
+  int busy, gone;
+  struct macro *next;
+} macro;
+
+typedef struct pre {
+  fl_karena *a;
+  fl_ktoks raw, *out;
+  int64_t at;
+  macro *macros;
+  struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
+  int n_ifs, live, depth, stop, expansions;
+} pre;
+
+static int emit(pre *p, const fl_ktok *t) {
+  fl_ktok *o = p->out->n < MAX_TOKENS ? FL_PUSH(p->a->mem, p->out) : NULL;
+  if (!o) {
+    if (p->out->n < MAX_TOKENS) p->a->failed = 1;
+    return p->stop = 1, 0;
+  }
+  *o = *t;
+  return 1;
+}
+
+static void emit_bad(pre *p, int32_t line, const char *why) {
+  fl_ktok t = { .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why) };
+  emit(p, &t);
+}
+
+static macro *find(const pre *p, const fl_ktok *t) {
+  for (macro *m = p->macros; m; m = m->next)
+    if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n)) return m;
+  return NULL;
+}
+
+/* ---- expansion -------------------------------------------------------------------------------- */
+
+typedef struct span { const fl_ktok *at, *end; } span;
+
+static void expand(pre *p, span s, int32_t line);
+
+/* Splits "( a, b )" behind the macro's name at s->at; 0: not closed or too many. */
+static int split(span *s, span *arg, int *n) {
+  int depth = 1;
+  *n = 0;
+  arg[0].at = ++s->at;
+  for (; s->at < s->end; s->at++) {
+    if (s->at->kind != FL_TOK_PUNCT) continue;
+    const int c = s->at->punct;
+    if (c == '(' || c == '[' || c == '{') depth++;
+    if (c == ')' || c == ']' || c == '}') depth--;
+    if (depth && !(depth == 1 && c == ',')) continue;
+    arg[*n].end = s->at;
+    ++*n;
+    if (!depth) { s->at++; return 1; }
+    if (*n == MAX_PARAMS) return 0;
+    arg[*n].at = s->at + 1;
+  }
+  return 0;
+}
+
+static int param_of(const macro *m, const fl_ktok *t) {
+  for (int i = 0; t->kind == FL_TOK_NAME && i < m->n_params; i++)
+    if (m->params[i].n == t->n && !memcmp(m->params[i].text, t->text, (size_t)t->n)) return i;
+  return -1;
+}
+
+/* The body with expanded arguments put in. */
+static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body, int32_t line) {
+  fl_ktoks *out = p->out;
+  p->out = body;
+  for (int64_t i = 0; i < m->n_body && !p->stop; i++) {
+    const int k = param_of(m, &m->body[i]);
+    if (k >= 0) expand(p, arg[k], line);
+    else emit(p, &m->body[i]);
+  }
+  p->out = out;
+  return !p->stop;
+}
+
+/* A call of macro m whose name was at s->at - 1. */
+static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
+  span arg[MAX_PARAMS];
+  int n = 0;
+  if (++p->expansions > MAX_TOKENS) { p->stop = 1; return; }
+  if (m->n_params < 0) {
+    m->busy = 1;
+    expand(p, (span){ m->body, m->body + m->n_body }, line);
+    m->busy = 0;
+    return;
+  }
+  if (!split(s, arg, &n)) { emit_bad(p, line, "call of a macro that is not closed"); s->at = s->end; return; }
+  if (n == 1 && !m->n_params && arg[0].at == arg[0].end) n = 0;
+  if (n != m->n_params) { emit_bad(p, line, "wrong number of arguments for a macro"); return; }
+  fl_ktoks body = { NULL, 0, 0 };
+  if (substitute(p, m, arg, &body, line)) {
+    m->busy = 1;
+    expand(p, (span){ body.at, body.at + body.n }, line);
+    m->busy = 0;
+  }
+  FL_DROP(p->a->mem, &body);
+}
+
+/* line: of the outermost macro's use; 0: the tokens' own. */
+static void expand(pre *p, span s, int32_t line) {
+  if (++p->depth > MAX_EXPANSION) emit_bad(p, line, "macros nested too deeply"), s.at = s.end;
+  while (s.at < s.end && !p->stop) {
+    fl_ktok t = *s.at++;
+    if (line) t.line = line;
+    macro *m = t.kind == FL_TOK_NAME ? find(p, &t) : NULL;
+    if (m && m->n_params >= 0 && !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
+      m = NULL;
+    if (m && !m->busy) expand_macro(p, m, &s, t.line);
+    else if (t.kind == FL_TOK_PUNCT && (t.punct == '#' || t.punct == FL_PU_PASTE))
+      emit_bad(p, t.line, "# and ## in macros are not supported");
+    else emit(p, &t);
+  }
+  p->depth--;
+}
+
+/* ---- directives -------------------------------------------------------------------------------- */
+
+static void define(pre *p, span s) {
+  if (s.at >= s.end || s.at->kind != FL_TOK_NAME) return;
+  macro *m = fl_karena_new(p->a, sizeof *m);
+  if (!m) { p->stop = 1; return; }
+  macro *old = find(p, s.at);
+  if (old) old->gone = 1;
+  m->name = s.at->text;
+  m->n_name = s.at++->n;
+  m->n_params = -1;
+  if (s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '(' && s.at->glued) {
+    m->n_params = 0;
+    for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')'); s.at++)
+      if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS) m->params[m->n_params++] = *s.at;
+    if (s.at < s.end) s.at++;
+  }
+  m->body = s.at;
+  m->n_body = s.end - s.at;
+  m->next = p->macros;
+  p->macros = m;
+}
+
+/* Conditions: integers, names (0), defined, and C's operators by precedence climbing. */
+typedef struct cond { const fl_ktok *at, *end; int depth; } cond;
+static int64_t condition(cond *c, int level);
+
+static int64_t primary(cond *c) {
+  if (c->at >= c->end || ++c->depth > MAX_EXPANSION) return 0;
+  const fl_ktok *t = c->at++;
+  int64_t v = 0;
+  if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
+  else if (t->kind == FL_TOK_PUNCT && t->punct == '!') v = !primary(c);
+  else if (t->kind == FL_TOK_PUNCT && t->punct == '-') v = (int64_t)(0 - (uint64_t)primary(c));
+  else if (t->kind == FL_TOK_PUNCT && t->punct == '(') {
+    v = condition(c, 0);
+    c->at += c->at < c->end;
+  }
+  c->depth--;
+  return v;
+}
+
+static int level_of(const fl_ktok *t) {
+  if (t->kind != FL_TOK_PUNCT) return 0;
+  switch (t->punct) {
+    case FL_PU_LOR: return 1;
+    case FL_PU_LAND: return 2;
+    case FL_PU_EQ: case FL_PU_NE: return 3;
+    case '<': case '>': case FL_PU_LE: case FL_PU_GE: return 4;
+    case '+': case '-': return 5;
+    case '*': case '/': case '%': return 6;
+    default: return 0;
+  }
+}
+
+static int64_t apply(int op, int64_t a, int64_t b) {
+  switch (op) {
+    case FL_PU_LOR: return a || b;
+    case FL_PU_LAND: return a && b;
+    case FL_PU_EQ: return a == b;
+    case FL_PU_NE: return a != b;
+    case '<': return a < b;
+    case '>': return a > b;
+    case FL_PU_LE: return a <= b;
+    case FL_PU_GE: return a >= b;
+    case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
+    case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
+    case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
+    default: return b == 0 || b == -1 ? 0 : op == '/' ? a / b : a % b;
+  }
+}
+
+static int64_t condition(cond *c, int level) {
+  int64_t v = primary(c);
+  while (c->at < c->end && level_of(c->at) > level) {
+    const fl_ktok *op = c->at++;
+    v = apply(op->punct, v, condition(c, level_of(op)));
+  }
+  return v;
+}
+
+/* Replaces "defined X" and macros, then evaluates. */
+static int decide(pre *p, span s) {
+  fl_ktoks line = { NULL, 0, 0 }, *out = p->out;
+  int64_t v = 0;
+  p->out = &line;
+  while (s.at < s.end && !p->stop) {
+    if (fl_ktok_is(s.at, "defined")) {
+      const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
+      const fl_ktok *name = s.at + 1 + paren;
+      fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
+      one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
+      emit(p, &one);
+      s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
+    } else if (s.at->kind == FL_TOK_NAME && find(p, s.at) && find(p, s.at)->n_params < 0) {
+      expand(p, (span){ s.at, s.at + 1 }, s.at->line);
+      s.at++;
+    } else {
+      emit(p, s.at++);
+    }
+  }
+  p->out = out;
+  cond c = { line.at, line.at + line.n, 0 };
+  if (line.n) v = condition(&c, 0);
+  FL_DROP(p->a->mem, &line);
+  return v != 0;
+}
+
+static void open_if(pre *p, int32_t line, int truth) {
+  if (p->n_ifs == MAX_IFS) { emit_bad(p, line, "#if nested too deeply"); p->stop = 1; return; }
+  p->ifs[p->n_ifs].outer = (uint8_t)p->live;
+  p->ifs[p->n_ifs++].taken = (uint8_t)truth;
+  p->live = p->live && truth;
+}
+
+static void other_if(pre *p, int32_t line, int truth) {
+  if (!p->n_ifs) { emit_bad(p, line, "#else or #elif without #if"); return; }
+  const int k = p->n_ifs - 1;
+  p->live = p->ifs[k].outer && !p->ifs[k].taken && truth;
+  p->ifs[k].taken |= (uint8_t)truth;
+}
+
+static void conditional(pre *p, const fl_ktok *d, span rest) {
+  const int named = rest.at < rest.end && find(p, rest.at) != NULL;
+  if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, rest));
+  else if (fl_ktok_is(d, "ifdef")) open_if(p, d->line, named);
+  else if (fl_ktok_is(d, "ifndef")) open_if(p, d->line, !named);
+  else if (fl_ktok_is(d, "elif")) other_if(p, d->line, decide(p, rest));
+  else if (fl_ktok_is(d, "else")) other_if(p, d->line, 1);
+  else if (fl_ktok_is(d, "endif") && p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
+}
+
+/* d: the token behind '#'. */
+static void directive(pre *p, const fl_ktok *d, span rest) {
+  conditional(p, d, rest);
+  if (!p->live) return;
+  if (fl_ktok_is(d, "define")) define(p, rest);
+  else if (fl_ktok_is(d, "undef") && rest.at < rest.end) {
+    macro *m = find(p, rest.at);
+    if (m) m->gone = 1;
+  } else if (fl_ktok_is(d, "error")) emit_bad(p, d->line, "#error");
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static const char predefined[] =
+  "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n#define __cplusplus 201703\n"
+  "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
+  "#define CUDART_INF_F INFINITY\n#define CUDART_NAN_F NAN\n#define CUDART_PI_F 3.141592654f\n"
+  "#define CUDART_PI 3.1415926535897931\n#define CUDART_INF ((double)INFINITY)\n"
+  "#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
+  "#define M_PI_4 0.78539816339744830962\n#define M_E 2.7182818284590452354\n"
+  "#define M_LN2 0.69314718055994530942\n#define M_SQRT2 1.41421356237309504880\n"
+  "#define M_SQRT1_2 0.70710678118654752440\n#define M_1_PI 0.31830988618379067154\n"
+  "#define M_2_PI 0.63661977236758134308\n#define M_2_SQRTPI 1.12837916709551257390\n"
+  "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-07f\n"
+  "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
+  "#define DBL_EPSILON 2.2204460492503131e-16\n#define INT_MAX 2147483647\n"
+  "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
+  "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-9223372036854775807ll - 1)\n"
+  "#define CHAR_BIT 8\n#define NULL nullptr\n";
+
+static const fl_ktok *line_end(const fl_ktok *t) {
+  for (t++; t->kind != FL_TOK_END && !t->first; t++) continue;
+  return t;
+}
+
+/* Text between directives is expanded as a whole, so that calls of macros may span lines. */
+static void run(pre *p, const fl_ktok *t) {
+  while (t->kind != FL_TOK_END && !p->stop) {
+    if (t->first && t->kind == FL_TOK_PUNCT && t->punct == '#') {
+      const fl_ktok *end = line_end(t);
+      if (t + 1 < end) directive(p, t + 1, (span){ t + 2, end });
+      t = end;
+      continue;
+    }
+    const fl_ktok *end = t;
+    while (end->kind != FL_TOK_END && !(end->first && end->kind == FL_TOK_PUNCT && end->punct == '#'))
+      end = line_end(end);
+    if (p->live) expand(p, (span){ t, end }, 0);
+    t = end;
+  }
+  if (p->stop && !p->a->failed && p->out->n) {
+    fl_ktok *last = &p->out->at[p->out->n - 1];
+    const char *why = "the text is too long after macro expansion";
+    *last = (fl_ktok){ .kind = FL_TOK_BAD, .line = last->line, .text = why, .n = (int32_t)strlen(why) };
+  }
+}
+
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, fl_ktoks *out) {
+  fl_ktoks own = { NULL, 0, 0 };
+  pre p = { .a = a, .out = out, .live = 1 };
+  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) && fl_klex(a, text, n, 1, &p.raw)) {
+    run(&p, own.at);
+    run(&p, p.raw.at);
+    fl_ktok end = { .kind = FL_TOK_END };
+    if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
+    fl_ktok *t = FL_PUSH(a->mem, out);
+    if (t) *t = end;
+    else a->failed = 1;
+  }
+  FL_DROP(a->mem, &own);
+  FL_DROP(a->mem, &p.raw);
+  return !a->failed;
+}

@@ -1,0 +1,456 @@
+/*
+** User kernels as Lua objects: parsing, configuration, derived kernels, what they say about
+** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/core_kernel.lua) on top
+** of the internal functions here.
+*/
+#include "lua/kernel.h"
+#include <stdio.h>
+
+static const char key_kernel = 0;              /* registry: the metatable */
+
+fl_kernel_box *fl_kernel_at(lua_State *L, int i) {
+  fl_kernel_box *k = (fl_kernel_box *)lua_touserdata(L, i);
+  if (k == NULL || lua_type(L, i) != LUA_TUSERDATA || lua_rawlen(L, i) != sizeof *k || k->magic != FL_KERNEL_MAGIC)
+    return NULL;
+  return k->k ? k : NULL;
+}
+
+fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op) {
+  fl_kernel_box *k = fl_kernel_at(L, i);
+  if (!k) fl_lua_fail(L, op, "need a kernel, got %s (k:launch, with a colon)", luaL_typename(L, i));
+  return k;
+}
+
+/* ---- messages ---- */
+
+int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k) {
+  char text[sizeof b->c->err.message];
+  fl_kunit_message(k->unit, b->c->err.message, text, sizeof text);
+  memcpy(b->c->err.message, text, sizeof text);
+  return fl_lua_raise(L, b);
+}
+
+/* ---- where the text stands in the script ---- */
+
+static int count_lines(const char *from, const char *to) {
+  int n = 0;
+  for (; from < to; from++) n += *from == '\n';
+  return n;
+}
+
+/* Line of 'text' in the script's own text; not before 'line' if it is there as well. */
+static int find_text(const char *script, const char *text, int line) {
+  const char *from = script;
+  for (int i = 1; i < line && from; i++) from = (from = strchr(from, '\n')) ? from + 1 : NULL;
+  const char *at = from ? strstr(from, text) : NULL;
+  if (!at) at = strstr(script, text);
+  return at ? 1 + count_lines(script, at) : 0;
+}
+
+static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
+  enum { MOST = 4 << 20 };
+  FILE *f = fopen(name, "rb");
+  if (!f) return 0;
+  char *all = (char *)lua_newuserdatauv(L, MOST + 1, 0);
+  const size_t n = fread(all, 1, MOST, f);
+  fclose(f);
+  all[n] = 0;
+  const int at = find_text(all, text, line);
+  lua_pop(L, 1);
+  return at;
+}
+
+/* The innermost frame of the script: its label, and the line where the text begins (0 unknown). */
+static int where_is(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
+  lua_Debug ar;
+  label[0] = 0;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    lua_getinfo(L, "Sl", &ar);
+    if (ar.currentline < 0 || strncmp(ar.source, "=flame", 6) == 0 || strncmp(ar.source, "=[flame", 7) == 0 ||
+        strstr(ar.source, "lua/flame/")) continue;
+    snprintf(label, LUA_IDSIZE, "%s", ar.short_src);
+    int line = 0;
+    if (*ar.source == '@') line = find_in_file(L, ar.source + 1, text, ar.currentline);
+    else if (*ar.source != '=') line = find_text(ar.source, text, ar.currentline);
+    return line > 0 ? line : ar.currentline;
+  }
+  return 0;
+}
+
+/* ---- objects ---- */
+
+static int kernel_gc(lua_State *L) {
+  fl_kernel_box *k = (fl_kernel_box *)lua_touserdata(L, 1);
+  if (k == NULL || lua_rawlen(L, 1) != sizeof *k || k->magic != FL_KERNEL_MAGIC) return 0;
+  fl_kfunction_release(k->k);
+  k->k = NULL;
+  return 0;
+}
+
+/* Push an empty kernel: the owner before the resource. */
+static fl_kernel_box *push_kernel(lua_State *L) {
+  fl_kernel_box *k = (fl_kernel_box *)lua_newuserdatauv(L, sizeof *k, 1);
+  memset(k, 0, sizeof *k);
+  k->magic = FL_KERNEL_MAGIC;
+  k->omit = k->unread_output = -1;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);
+  lua_setmetatable(L, -2);
+  return k;
+}
+
+static int is_integer(const fl_kparam *q) {
+  return !q->is_pointer && !q->is_struct && q->width <= 1 && q->type >= FL_KT_I8 && q->type <= FL_KT_U64;
+}
+
+/* Roles of the parameters; those named in the list at 'inout' keep their contents. */
+static void set_roles(lua_State *L, fl_kernel_box *k, int inout) {
+  const fl_kfunc *f = k->k->f;
+  int integers = 0;
+  k->nparam = f->n_params;
+  if (f->n_params > FL_KP_MAX_ARGS) fl_lua_fail(L, "kernel", "'%s' has %d parameters, at most %d are possible",
+                                               f->name, f->n_params, FL_KP_MAX_ARGS);
+  for (int i = 0; i < f->n_params; i++) {
+    const fl_kparam *q = &f->params[i];
+    integers += is_integer(q);
+    k->role[i] = q->is_pointer ? q->is_const ? FL_KROLE_IN : FL_KROLE_OUT
+               : q->is_struct || q->width > 1 ? FL_KROLE_STRUCT : FL_KROLE_SCALAR;
+    if (!q->is_pointer && !q->known)
+      fl_lua_fail(L, "kernel", "'%s', parameter %s: a value of type %s can not be passed", f->name, q->name, q->type_name);
+    for (int j = 1; inout && lua_istable(L, inout) && j <= (int)lua_rawlen(L, inout); j++) {
+      lua_rawgeti(L, inout, j);
+      const char *name = lua_tostring(L, -1);
+      if (name && strcmp(name, q->name) == 0 && k->role[i] == FL_KROLE_OUT) k->role[i] = FL_KROLE_INOUT;
+      lua_pop(L, 1);
+    }
+    k->nout += k->role[i] == FL_KROLE_OUT || k->role[i] == FL_KROLE_INOUT;
+    k->taken += k->role[i] != FL_KROLE_OUT;
+  }
+  if (integers == 1 && f->n_params > 0 && is_integer(&f->params[f->n_params - 1])) k->omit = f->n_params - 1;
+}
+
+/* An output whose old contents would be read: it has none. */
+static void find_unread(fl_lua *b, fl_kernel_box *k) {
+  const fl_kfunc *f = k->k->f;
+  if (!f->has_body) return;
+  fl_kaccess *access = fl_zalloc(&b->c->mem, sizeof *access * (size_t)(f->n_vars + 1));
+  if (access && fl_kaccess_find(&b->c->mem, f, access))
+    for (int i = 0; i < f->n_vars && k->unread_output < 0; i++) {
+      const fl_kvar *v = &f->vars[i];
+      if (v->kind != FL_KV_POINTER || v->param < 0 || k->role[v->param] != FL_KROLE_OUT) continue;
+      if (!access[i].reads_unwritten || fl_kaccess_class(&access[i]) == 'a') continue;
+      k->unread_output = v->param;
+      k->unread_line = access[i].unwritten_line;
+    }
+  if (access) fl_free(&b->c->mem, access, sizeof *access * (size_t)(f->n_vars + 1));
+}
+
+static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
+  fl_kfunc *f = entry ? fl_ksource_kernel(s, entry) : s->n_kernels == 1 ? s->kernels[0] : NULL;
+  if (f) return f;
+  luaL_Buffer list;
+  luaL_buffinit(L, &list);
+  for (int i = 0; i < s->n_kernels; i++) {
+    if (i) luaL_addstring(&list, ", ");
+    luaL_addstring(&list, s->kernels[i]->name);
+  }
+  luaL_pushresult(&list);
+  if (s->n_kernels == 0) fl_lua_fail(L, "kernel", "there is no __global__ function in the source");
+  if (entry) fl_lua_fail(L, "kernel", "there is no entry '%s', the source has: %s", entry, lua_tostring(L, -1));
+  fl_lua_fail(L, "kernel", "the source has several kernels (%s): name one with entry =", lua_tostring(L, -1));
+  return NULL;
+}
+
+static int source_error(lua_State *L, const fl_ksource *s, const char *label, int first) {
+  char where[LUA_IDSIZE + 32] = "";
+  if (first > 0) snprintf(where, sizeof where, " (%s:%d)", label, first + s->error_line - 1);
+  return fl_lua_fail(L, "kernel", "line %d%s: %s", s->error_line, where, s->error);
+}
+
+/* (source, entry or nil, options, inout) -> kernel */
+static int kernel_new(lua_State *L) {
+  fl_lua *b = self_of(L);
+  size_t n;
+  const char *text = luaL_checklstring(L, 1, &n), *entry = luaL_optstring(L, 2, NULL), *option[16];
+  char label[LUA_IDSIZE];
+  int noption = 0;
+  luaL_checktype(L, 3, LUA_TTABLE);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  const int first = where_is(L, text, label);
+  for (; noption < 16 && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
+  fl_kernel_box *k = push_kernel(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, n);
+  fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
+  /* a first function owns the unit from here on, whichever is chosen */
+  if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
+  const int parsed = u && (k->k || s->n_kernels == 0), empty = parsed && !k->k;
+  if (!parsed && b->c->err.code == FLAME_OK) FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
+  fl_scope_end(b->c, m);
+  if (!parsed) {
+    fl_kunit_release(u);
+    return fl_lua_raise(L, b);
+  }
+  if (empty) {
+    char why[300];
+    snprintf(why, sizeof why, "%s", s->error ? s->error : "there is no __global__ function in the source");
+    const int line = s->error ? s->error_line : 0;
+    fl_kunit_release(u);
+    if (line && first > 0) return fl_lua_fail(L, "kernel", "line %d (%s:%d): %s", line, label, first + line - 1, why);
+    return fl_lua_fail(L, "kernel", "%s", why);
+  }
+  fl_kunit_release(u);                        /* the function holds it */
+  if (s->error) return source_error(L, s, label, first);
+  fl_kfunc *f = choose(L, s, entry);
+  if (f != k->k->f) {
+    fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
+    if (!other) return fl_lua_fail(L, "kernel", "no host memory");
+    fl_kfunction_release(k->k);
+    k->k = other;
+  }
+  set_roles(L, k, 4);
+  find_unread(b, k);
+  if (!f->has_body && fl_cuda_check_source(b->c, k->k) != FLAME_OK) return fl_kernel_raise(L, b, k->k);
+  return 1;
+}
+
+static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
+  out[0] = out[1] = out[2] = 1;
+  if (lua_istable(L, -1)) {
+    for (int i = 0; i < 3; i++) {
+      if (lua_geti(L, -1, i + 1) != LUA_TNIL) out[i] = fl_arg_int(L, lua_gettop(L), "kernel", name);
+      lua_pop(L, 1);
+    }
+  } else out[0] = fl_arg_int(L, lua_gettop(L), "kernel", name);
+}
+
+/* (kernel, config) -> the same kernel, configured by shape, grid, block, shared; functions and
+** whatever else is in config stay in the table, which the new object holds. */
+static int kernel_with(lua_State *L) {
+  const fl_kernel_box *old = fl_arg_kernel(L, 1, "with");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  fl_kernel_box *k = push_kernel(L);
+  *k = *old;
+  k->k->callee.refs++;
+  const int me = lua_gettop(L);
+  lua_pushvalue(L, 2);
+  lua_setiuservalue(L, me, 1);
+  if (lua_getfield(L, 2, "grid") == LUA_TFUNCTION) { k->lua_grid = 1; k->has_grid = 0; }
+  else if (!lua_isnil(L, -1)) { read_size3(L, "grid", k->grid); k->has_grid = 1; k->lua_grid = 0; }
+  lua_settop(L, me);
+  if (lua_getfield(L, 2, "block") != LUA_TNIL) { read_size3(L, "block", k->block); k->has_block = 1; }
+  lua_settop(L, me);
+  if (lua_getfield(L, 2, "shared") != LUA_TNIL) k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
+  lua_settop(L, me);
+  if (lua_getfield(L, 2, "shape") == LUA_TFUNCTION) { k->lua_shape = 1; k->has_shape = 0; }
+  else if (!lua_isnil(L, -1)) { fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape); k->has_shape = 1; k->lua_shape = 0; }
+  lua_settop(L, me);
+  return 1;
+}
+
+/* ---- what it is ---- */
+
+static const char *const role_names[] = { "scalar", "struct", "in", "out", "inout" };
+
+static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const int dtype = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
+  lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c); lua_setfield(L, -2, "type");
+  if (dtype >= 0) { lua_pushstring(L, fl_dtype_name(dtype)); lua_setfield(L, -2, "dtype"); }
+  lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float); lua_setfield(L, -2, "float");
+  lua_pushstring(L, role_names[k->role[i]]); lua_setfield(L, -2, "role");
+  lua_pushinteger(L, q->width); lua_setfield(L, -2, "width");
+  lua_pushboolean(L, q->is_pointer); lua_setfield(L, -2, "pointer");
+  if (!q->n_fields) return;
+  lua_createtable(L, q->n_fields, 0);
+  for (int j = 0; j < q->n_fields; j++) {
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, q->fields[j].path); lua_setfield(L, -2, "path");
+    lua_pushboolean(L, fl_ktypes[q->fields[j].type].is_float); lua_setfield(L, -2, "float");
+    lua_pushinteger(L, q->fields[j].count); lua_setfield(L, -2, "count");
+    lua_rawseti(L, -2, j + 1);
+  }
+  lua_setfield(L, -2, "fields");
+}
+
+/* kernel -> {name, params, text, omit, refusal, registers, spilled, config, …} */
+static int kernel_info(lua_State *L) {
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  lua_createtable(L, 0, 12);
+  lua_pushstring(L, k->k->f->name); lua_setfield(L, -2, "name");
+  lua_pushlstring(L, k->k->text, k->k->text_bytes); lua_setfield(L, -2, "text");
+  lua_createtable(L, k->nparam, 0);
+  for (int i = 0; i < k->nparam; i++) {
+    push_param(L, k, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "params");
+  if (k->omit >= 0) { lua_pushinteger(L, k->omit + 1); lua_setfield(L, -2, "omit"); }
+  if (!k->k->f->has_body && !k->k->binary) {
+    char text[480];
+    fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
+    lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
+  }
+  if (k->k->ad) {
+    lua_pushinteger(L, k->k->ad->n_plain); lua_setfield(L, -2, "plain");
+    lua_pushinteger(L, k->k->ad->n_block); lua_setfield(L, -2, "block_sums");
+    lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
+    lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
+  }
+  lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
+  lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
+  lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
+  return 1;
+}
+
+/* ---- derived kernels ---- */
+
+static void push_roles(lua_State *L, const fl_kad *ad) {
+  static const char *const names[] = { "original", "unused", "result", "scratch", "final", "cotangent", "work",
+    "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared" };
+  lua_createtable(L, ad->n_params, 0);
+  for (int i = 0; i < ad->n_params; i++) {
+    const fl_kad_param *q = &ad->params[i];
+    lua_createtable(L, 0, 6);
+    lua_pushstring(L, names[q->role]); lua_setfield(L, -2, "role");
+    if (fl_ktypes[q->type].dtype >= 0) { lua_pushstring(L, fl_dtype_name(fl_ktypes[q->type].dtype)); lua_setfield(L, -2, "dtype"); }
+    lua_pushinteger(L, q->param + 1); lua_setfield(L, -2, "param");
+    lua_pushinteger(L, q->leaf + 1); lua_setfield(L, -2, "leaf");
+    lua_pushinteger(L, q->count); lua_setfield(L, -2, "count");
+    lua_pushboolean(L, q->seeded); lua_setfield(L, -2, "seeded");
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic) -> kernel, roles;
+** or nil, why not. */
+static int kernel_derive(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  const char *what = luaL_checkstring(L, 2);
+  uint8_t want[FL_KP_MAX_ARGS] = { 0 };
+  luaL_checktype(L, 3, LUA_TTABLE);
+  for (int i = 0; i < k->nparam; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    want[i] = (uint8_t)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  if (k->k->binary) {
+    lua_pushnil(L);
+    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative; give vjp = …", k->k->f->name);
+    return 2;
+  }
+  const fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4) };
+  fl_kernel_box *out = push_kernel(L);
+  fl_karena *a = &k->k->unit->source->arena;
+  fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
+  if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) {
+    char text[480];
+    const char *why = ad ? ad->refusal : fl_ksource_refusal(k->k->unit->source, k->k->f);
+    fl_kunit_message(k->k->unit, why ? why : "it has no derivative", text, sizeof text);
+    lua_pushnil(L);
+    if (ad) lua_pushstring(L, text);
+    else lua_pushfstring(L, "%s: no gradient can be derived; give vjp = …", text);
+    return 2;
+  }
+  if (ad && ad->func) out->k = fl_kfunction_derived(k->k->unit, ad, r.deterministic);
+  if (!out->k) return fl_lua_fail(L, "kernel", "no host memory to derive '%s'", k->k->f->name);
+  (void)b;
+  set_roles(L, out, 0);
+  push_roles(L, ad);
+  return 2;
+}
+
+/* (list of kernels, device name): compile together. */
+static int kernel_ready(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  const int n = (int)lua_rawlen(L, 1), device = fl_arg_device(L, 2, "warmup");
+  fl_kfunction **all = (fl_kfunction **)lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *all, 0);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    all[i] = fl_arg_kernel(L, -1, "warmup")->k;
+    lua_pop(L, 1);
+  }
+  const int64_t m = fl_lua_enter(L, b);
+  fl_device *d = fl_engine_device(b->c, device);
+  const flame_status e = d ? d->table->ready(d, all, n) : b->c->err.code;
+  fl_scope_end(b->c, m);
+  if (e != FLAME_OK) return n ? fl_kernel_raise(L, b, all[0]) : fl_lua_raise(L, b);
+  return 0;
+}
+
+/* (clear) -> entries, bytes, hits, misses of the cubin cache */
+static int kernel_cache(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t entries, bytes;
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_cuda_cache_usage(b->c, lua_toboolean(L, 1), &entries, &bytes);
+  lua_pushinteger(L, entries);
+  lua_pushinteger(L, bytes);
+  lua_pushinteger(L, b->c->stats.cache_hits);
+  lua_pushinteger(L, b->c->stats.cache_misses);
+  return 4;
+}
+
+/* (image, source with the signature, entry) -> kernel of a binary */
+static int kernel_load(lua_State *L) {
+  fl_lua *b = self_of(L);
+  size_t n, m;
+  const char *image = luaL_checklstring(L, 1, &n), *text = luaL_checklstring(L, 2, &m);
+  fl_kernel_box *k = push_kernel(L);
+  const int64_t mark = fl_lua_enter(L, b);
+  fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, m);
+  fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, "binary", 0, NULL, 0) : NULL;
+  if (u && s->n_kernels > 0) k->k = fl_kfunction_binary(&b->c->mem, image, n, s->kernels[0], u);
+  fl_scope_end(b->c, mark);
+  fl_kunit_release(u);
+  if (!k->k) return fl_lua_fail(L, "cuda.load", "no memory, or parameters that can not be read");
+  set_roles(L, k, 0);
+  return 1;
+}
+
+static int cuda_load(lua_State *L) { return fl_core_call(L, self_of(L), "cuda_load"); }
+
+static int kernel_tostring(lua_State *L) {
+  const fl_kernel_box *k = fl_kernel_at(L, 1);
+  lua_pushfstring(L, "flame.kernel %s", k ? k->k->f->name : "(closed)");
+  return 1;
+}
+
+static int is_kernel(lua_State *L) {
+  lua_pushboolean(L, fl_kernel_at(L, 1) != NULL);
+  return 1;
+}
+
+/* (methods): the table behind k:with and the rest; called once by core_kernel.lua. */
+static int kernel_methods(lua_State *L) {
+  fl_lua *b = self_of(L);
+  luaL_checktype(L, 1, LUA_TTABLE);
+  fl_push_closure(L, b, fl_kernel_launch);
+  lua_setfield(L, 1, "launch");
+  lua_createtable(L, 0, 8);
+  lua_pushliteral(L, "flame.kernel");
+  lua_setfield(L, -2, "__name");
+  lua_pushvalue(L, 1);
+  lua_setfield(L, -2, "__index");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  fl_push_closure(L, b, fl_kernel_call);
+  lua_setfield(L, -2, "__call");
+  fl_push_closure(L, b, kernel_gc);
+  lua_setfield(L, -2, "__gc");
+  fl_push_closure(L, b, kernel_tostring);
+  lua_setfield(L, -2, "__tostring");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &key_kernel);
+  return 0;
+}
+
+const fl_lua_reg fl_reg_kernel[] = {
+  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", kernel_info, 0 },
+  { "kernel_derive", kernel_derive, 0 }, { "kernel_ready", kernel_ready, 0 }, { "kernel_run", fl_kernel_run, 0 },
+  { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
+  { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
+  { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 }, { "cuda_load_first", cuda_load, 0 }, { NULL, NULL, 0 }
+};

@@ -1,0 +1,41 @@
+/*
+** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making and
+** looking) and kernel_call.c (calling). What is not on the way of a call is written in
+** lua/flame/core_kernel.lua.
+*/
+#ifndef FL_LUA_KERNEL_H
+#define FL_LUA_KERNEL_H
+#include "kernel/access.h"
+#include "kernel/function.h"
+#include "lua/binding.h"
+
+#define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
+
+/* What a parameter is to a caller. */
+typedef enum { FL_KROLE_SCALAR, FL_KROLE_STRUCT, FL_KROLE_IN, FL_KROLE_OUT, FL_KROLE_INOUT } fl_krole;
+
+/* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
+** as functions, vjp, nodiff, the derived kernels). */
+typedef struct fl_kernel_box {
+  uint64_t magic;
+  fl_kfunction *k;                     /* a reference; NULL: closed */
+  uint8_t role[FL_KP_MAX_ARGS];
+  int nparam, nout, taken;             /* taken: arguments of a call, outputs left out */
+  int omit;                            /* the only integer parameter, if it is the last: may be left out; else -1 */
+  uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
+  int64_t grid[3], block[3], shared;
+  fl_sizes shape;
+  int unread_output, unread_line;      /* output that is read before it is written; -1: none */
+} fl_kernel_box;
+
+fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
+/* The same or an error of op. */
+fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
+/* Raise what the context keeps about a kernel. */
+int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
+int fl_kernel_call(lua_State *L);          /* k(…) */
+int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
+int fl_kernel_map(lua_State *L);           /* internal.map_text */
+int fl_kernel_map_arity(lua_State *L);
+int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
+#endif

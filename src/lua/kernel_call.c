@@ -1,0 +1,591 @@
+/*
+** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature,
+** outputs made, the grid inferred, and one node recorded; no Lua runs unless the result is to
+** be tracked (internal.kernel_track). k:launch writes through the handles given, as x[…] = v
+** does: the kernel works on copies, which become the handles' values.
+*/
+#include "lua/kernel.h"
+#include <stdio.h>
+
+enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
+
+/* A launch while it is put together. */
+typedef struct plan {
+  const char *name;                    /* of the kernel */
+  int64_t p[FL_CALL_PARAMS];
+  fl_scalar scalar[4 * FL_KP_MAX_ARGS];
+  int nscalar, nin, nout, device, tracked;
+  fl_box *in[FL_CALL_INPUTS];
+  struct { int dtype, input; int64_t at, bytes; fl_sizes shape; } out[FL_KP_MAX_ARGS];
+  int64_t bytes;                       /* of the packed result so far */
+} plan;
+
+#define bad(L, p, ...) fl_lua_fail((L), (p)->name, __VA_ARGS__)
+
+/* ---- scalars ---- */
+
+static int fits(int64_t v, int type) {
+  switch (type) {
+    case FL_KT_BOOL: return v == 0 || v == 1;
+    case FL_KT_I8: return v >= INT8_MIN && v <= INT8_MAX;
+    case FL_KT_U8: return v >= 0 && v <= UINT8_MAX;
+    case FL_KT_I16: return v >= INT16_MIN && v <= INT16_MAX;
+    case FL_KT_U16: return v >= 0 && v <= UINT16_MAX;
+    case FL_KT_I32: return v >= INT32_MIN && v <= INT32_MAX;
+    case FL_KT_U32: return v >= 0 && v <= UINT32_MAX;
+    default: return 1;
+  }
+}
+
+static void put_float(int type, double d, void *to) {
+  const float f = (float)d;
+  fl_scalar half = { .d = d };
+  switch (type) {
+    case FL_KT_F64: memcpy(to, &d, 8); return;
+    case FL_KT_F32: memcpy(to, &f, 4); return;
+    default: fl_scalar_store(to, fl_ktypes[type].dtype, half); return;
+  }
+}
+
+/* The Lua value on top as a scalar of 'type' at 'to'. */
+static void put_scalar(lua_State *L, const plan *p, const char *name, int type, void *to) {
+  const fl_ktype_info *t = &fl_ktypes[type];
+  int is = 0;
+  if (type == FL_KT_BOOL && lua_isboolean(L, -1)) {
+    *(uint8_t *)to = (uint8_t)lua_toboolean(L, -1);
+    return;
+  }
+  if (lua_type(L, -1) != LUA_TNUMBER) bad(L, p, "%s must be a number (%s), got %s", name, t->c, luaL_typename(L, -1));
+  if (t->is_float) {
+    put_float(type, lua_tonumber(L, -1), to);
+    return;
+  }
+  const int64_t v = lua_tointegerx(L, -1, &is);
+  if (!is) bad(L, p, "%s must be an integer (%s), got %s", name, t->c, lua_tostring(L, -1));
+  if (!fits(v, type)) bad(L, p, "%s = %s does not fit in %s", name, lua_tostring(L, -1), t->c);
+  memcpy(to, &v, (size_t)t->size);          /* little-endian, as every device here */
+}
+
+static fl_scalar *take_slots(lua_State *L, plan *p, int arg, int64_t bytes) {
+  const int64_t n = (bytes + 7) / 8;
+  if (n > 4 * FL_KP_MAX_ARGS - p->nscalar) fl_lua_fail(L, p->name, "its scalar arguments take too many bytes");
+  fl_scalar *s = p->scalar + p->nscalar;
+  memset(s, 0, (size_t)n * 8);
+  p->p[FL_KP_ARGS + 2 * arg] = FL_KARG_VALUE + 8 * (int64_t)p->nscalar;
+  p->p[FL_KP_ARGS + 2 * arg + 1] = bytes;
+  p->nscalar += (int)n;
+  return s;
+}
+
+/* Push the value at 'path' ("center.x") of the table at i; vectors and arrays also by position. */
+static void push_field(lua_State *L, int i, const char *path, int position) {
+  lua_pushvalue(L, i);
+  for (const char *s = path; *s;) {
+    const size_t n = strcspn(s, ".");
+    if (!lua_istable(L, -1)) break;
+    lua_pushlstring(L, s, n);
+    lua_gettable(L, -2);
+    lua_remove(L, -2);
+    s += n + (s[n] == '.');
+  }
+  if (!lua_isnil(L, -1) || strchr(path, '.')) return;
+  lua_pop(L, 1);
+  lua_geti(L, i, position);
+}
+
+static void put_leaf(lua_State *L, const plan *p, const fl_kparam *q, const fl_kfield *f, int position, int i, char *to) {
+  char name[160];
+  snprintf(name, sizeof name, "%s.%s", q->name, f->path);
+  if (f->is_pointer) fl_lua_fail(L, p->name, "%s is a pointer in a struct: pass the array as an argument of its own", name);
+  push_field(L, i, f->path, position);
+  if (f->count == 1 && !lua_istable(L, -1)) put_scalar(L, p, name, f->type, to + f->offset);
+  else {
+    for (int64_t e = 0; e < f->count; e++) {
+      int64_t at = f->offset, rest = e;
+      for (int d = f->rank - 1; d >= 0; d--) {
+        at += rest % f->dims[d] * f->stride[d];
+        rest /= f->dims[d];
+      }
+      if (!lua_istable(L, -1)) fl_lua_fail(L, p->name, "%s must be a list of %lld numbers", name, (long long)f->count);
+      lua_geti(L, -1, e + 1);
+      put_scalar(L, p, name, f->type, to + at);
+      lua_pop(L, 1);
+    }
+  }
+  lua_pop(L, 1);
+}
+
+static void struct_arg(lua_State *L, plan *p, const fl_kparam *q, int arg, int i) {
+  char *to = (char *)take_slots(L, p, arg, q->size);
+  if (!lua_istable(L, i)) bad(L, p, "%s must be a table for %s, got %s", q->name, q->type_name, luaL_typename(L, i));
+  for (int32_t k = 0; k < q->n_fields; k++) put_leaf(L, p, q, &q->fields[k], k + 1, i, to);
+}
+
+/* A 0-d tensor may stand for a number: its value is read now, its gradient goes back to it. */
+static void scalar_arg(lua_State *L, plan *p, const fl_kparam *q, int arg, int i) {
+  const fl_box *x = box_at(L, i);
+  if (x && x->t) {
+    const fl_node *n = x->t->node;
+    if (n->shape->numel != 1) fl_lua_fail(L, p->name, "%s must be a number (%s), got a tensor", q->name, fl_ktypes[q->type].c);
+    if (n->entry) p->tracked = 1;
+    lua_getfield(L, i, "item");
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    if (!fl_ktypes[q->type].is_float && lua_isnumber(L, -1) && !lua_isinteger(L, -1)) bad(L, p, "%s must be an integer (%s), got %s", q->name, fl_ktypes[q->type].c, lua_tostring(L, -1));
+  } else lua_pushvalue(L, i);
+  put_scalar(L, p, q->name, q->type, take_slots(L, p, arg, fl_ktypes[q->type].size));
+  lua_pop(L, 1);
+}
+
+/* ---- tensors ---- */
+
+static const char *index_type(const fl_kfunc *f, const fl_kernel_box *k) {
+  return k->omit >= 0 ? fl_ktypes[f->params[k->omit].type].c : "int";
+}
+
+static int narrow_index(const fl_kfunc *f, const fl_kernel_box *k) {
+  return k->omit >= 0 && fl_ktypes[f->params[k->omit].type].size < 8;
+}
+
+static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const fl_kparam *q, int i, int first) {
+  char shape[192];
+  fl_box *x = fl_arg_tensor(L, i, p->name, q->name);
+  const fl_node *n = x->t->node;
+  const int want = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
+  if (k->k->binary) {
+  } else if (q->is_struct || want < 0 || q->type == FL_KT_VOID) {
+    if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s: pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
+  } else if (n->dtype != want) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
+  if (first) p->device = n->device;
+  else if (n->device != p->device) {
+    char a[16], b[16];
+    fl_device_name(n->device, a);
+    fl_device_name(p->device, b);
+    bad(L, p, "%s is on %s and the arguments before it on %s; use :to()", q->name, a, b);
+  }
+  if (!n->layout->contiguous) bad(L, p, "%s of shape %s is not contiguous; use %s:contiguous()", q->name, fl_lua_shape_of(shape, n), q->name);
+  if (q->width > 1 && n->shape->numel % q->width) bad(L, p, "%s has shape %s, which is no whole number of %s", q->name, fl_lua_shape_of(shape, n), q->type_name);
+  if (n->shape->numel > INT32_MAX && narrow_index(k->k->f, k))
+    bad(L, p, "%s has more elements than an %s can count; give the kernel a long", q->name, index_type(k->k->f, k));
+  return x;
+}
+
+static int add_input(lua_State *L, plan *p, fl_box *x) {
+  for (int i = 0; i < p->nin; i++) if (p->in[i]->t == x->t) return i;
+  if (p->nin == FL_CALL_INPUTS) fl_lua_fail(L, p->name, "more than %d tensors", FL_CALL_INPUTS);
+  p->in[p->nin] = x;
+  return p->nin++;
+}
+
+static void add_output(plan *p, int arg, int dtype, const fl_sizes *shape, int64_t numel, int input) {
+  const int64_t bytes = numel * fl_dtype_size(dtype), at = (p->bytes + SECTION - 1) / SECTION * SECTION;
+  p->out[p->nout].dtype = dtype;
+  p->out[p->nout].input = input;
+  p->out[p->nout].at = at;
+  p->out[p->nout].bytes = bytes;
+  p->out[p->nout++].shape = *shape;
+  p->p[FL_KP_ARGS + 2 * arg] = input >= 0 ? FL_KARG_COPY + 8 * (int64_t)input : FL_KARG_OUT + 8 * bytes;
+  p->p[FL_KP_ARGS + 2 * arg + 1] = at;
+  p->bytes = at + bytes;
+}
+
+static void sizes_of(const fl_node *n, fl_sizes *s) {
+  s->n = n->shape->rank;
+  memcpy(s->at, n->shape->size, sizeof s->at[0] * (size_t)s->n);
+}
+
+static int64_t numel_of(const fl_sizes *s) {
+  int64_t n = 1;
+  for (int i = 0; i < s->n; i++) if (__builtin_mul_overflow(n, s->at[i], &n)) return INT64_MAX / 16;
+  return n;
+}
+
+/* ---- geometry ---- */
+
+static int check_geometry(lua_State *L, const plan *p) {
+  static const int64_t most_block[3] = { 1024, 1024, 64 }, most_grid[3] = { 2147483647, 65535, 65535 };
+  const int64_t *grid = p->p + FL_KP_GRID, *block = p->p + FL_KP_BLOCK;
+  for (int i = 0; i < 3; i++) {
+    if (grid[i] < 1 || grid[i] > most_grid[i]) return fl_lua_fail(L, p->name,
+        "grid.%c = %lld, need 1 to %lld", "xyz"[i], (long long)grid[i], (long long)most_grid[i]);
+    if (block[i] < 1 || block[i] > most_block[i]) return fl_lua_fail(L, p->name,
+        "block.%c = %lld, need 1 to %lld", "xyz"[i], (long long)block[i], (long long)most_block[i]);
+  }
+  const int64_t threads = block[0] * block[1] * block[2];
+  if (threads > 1024) return fl_lua_fail(L, p->name,
+      "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
+      (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
+  if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
+      "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
+  return 0;
+}
+
+/* n elements, 256 threads a block, unless the script said otherwise. */
+static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
+  for (int i = 0; i < 3; i++) {
+    p->p[FL_KP_BLOCK + i] = k->has_block ? k->block[i] : i == 0 ? 256 : 1;
+    p->p[FL_KP_GRID + i] = k->has_grid ? k->grid[i] : 1;
+  }
+  const int64_t threads = p->p[FL_KP_BLOCK];
+  if (!k->has_grid && threads > 0) {
+    const int64_t blocks = (n + threads - 1) / threads;
+    p->p[FL_KP_GRID] = blocks > 0 ? blocks : 1;
+  }
+  p->p[FL_KP_SHARED] = k->shared;
+  p->p[FL_KP_COUNT_ARGS] = k->nparam;
+  check_geometry(L, p);
+}
+
+static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
+  if (k->ready >> p->device & 1) return 0;
+  const int64_t m = fl_lua_enter(L, b);
+  fl_device *d = fl_engine_device(b->c, p->device);
+  const flame_status e = d ? d->table->ready(d, &k, 1) : b->c->err.code;
+  fl_scope_end(b->c, m);
+  return e == FLAME_OK ? 0 : fl_kernel_raise(L, b, k);
+}
+
+/* ---- results ---- */
+
+static fl_node *record(fl_lua *b, plan *p, fl_kfunction *k) {
+  p->p[FL_KP_CHECKS] = b->c->kernel_checks;
+  fl_node *in[FL_CALL_INPUTS];
+  for (int i = 0; i < p->nin; i++) if (!(in[i] = node_of(b, p->in[i]))) return NULL;
+  const int one = p->nout == 1, dtype = one ? p->out[0].dtype : FLAME_U8;
+  const int64_t flat[1] = { p->bytes };
+  return n_call(b->c, FL_CALL_kernel, p->name, p->nin, in, p->device, dtype, one ? p->out[0].shape.n : 1,
+                one ? p->out[0].shape.at : flat, FL_KP_ARGS + 2 * (int)p->p[FL_KP_COUNT_ARGS], p->p,
+                &k->callee, p->nscalar, p->scalar);
+}
+
+/* Result i of the packed ones. */
+static fl_node *part(fl_lua *b, const plan *p, fl_node *packed, int i) {
+  if (p->nout == 1 || !packed) return packed;
+  const int64_t at = p->out[i].at;
+  return n_call(b->c, FL_CALL_part, p->name, 1, &packed, p->device, p->out[i].dtype, p->out[i].shape.n,
+                p->out[i].shape.at, 1, &at, NULL, 0, NULL);
+}
+
+/* Record and push the results. */
+static int results(lua_State *L, fl_lua *b, plan *p, fl_kfunction *k) {
+  fl_box *out[FL_KP_MAX_ARGS];
+  luaL_checkstack(L, p->nout + 8, p->name);
+  for (int i = 0; i < p->nout; i++) out[i] = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *packed = record(b, p, k);
+  int ok = packed != NULL;
+  for (int i = 0; i < p->nout && ok; i++) {
+    fl_node *n = part(b, p, packed, i);
+    out[i]->t = n ? fl_tensor_new(b->c, n) : NULL;
+    ok = out[i]->t != NULL;
+  }
+  fl_lua_leave_status(L, b, m, ok ? FLAME_OK : b->c->err.code);
+  return p->nout;
+}
+
+/* ---- k(…) ---- */
+
+static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k, int given) {
+  if (given == k->taken || (k->omit >= 0 && given == k->taken - 1)) return;
+  char list[400] = "";
+  size_t n = 0;
+  for (int i = 0; i < k->nparam; i++) {
+    if (k->role[i] == FL_KROLE_OUT) continue;
+    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", k->k->f->params[i].name);
+    if (w < 0 || (n += (size_t)w) >= sizeof list) break;
+  }
+  fl_lua_fail(L, p->name, "%d arguments, need %s%d: (%s)", given, k->omit >= 0 ? "one less or " : "", k->taken, list);
+}
+
+/* What shape, grid and block functions of the configuration say: into a copy of *k. */
+static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given) {
+  lua_getiuservalue(L, 1, 1);
+  const int config = lua_gettop(L);
+  if (k->lua_shape) {
+    luaL_checkstack(L, given + 4, p->name);
+    lua_getfield(L, config, "shape");
+    for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
+    lua_call(L, given, 1);
+    if (!lua_istable(L, -1)) fl_lua_fail(L, p->name, "the shape function must return a list of sizes, got %s", luaL_typename(L, -1));
+    fl_arg_sizes(L, lua_gettop(L), lua_gettop(L), p->name, 0, &k->shape);
+    k->has_shape = 1;
+  }
+  if (k->lua_grid) {
+    lua_getfield(L, config, "grid");
+    for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
+    lua_call(L, given, 1);
+    for (int i = 0; i < 3; i++) {
+      k->grid[i] = 1;
+      if (lua_isnumber(L, -1) && i == 0) k->grid[0] = (int64_t)lua_tonumber(L, -1);
+      if (!lua_istable(L, -1)) continue;
+      lua_geti(L, -1, i + 1);
+      if (!lua_isnil(L, -1)) k->grid[i] = fl_arg_int(L, lua_gettop(L), p->name, "grid");
+      lua_pop(L, 1);
+    }
+    k->has_grid = 1;
+  }
+  lua_settop(L, config - 1);
+}
+
+static int is_first_tensor(const fl_kernel_box *k, int arg) {
+  for (int i = 0; i < arg; i++) if (k->role[i] == FL_KROLE_IN || k->role[i] == FL_KROLE_INOUT) return 0;
+  return 1;
+}
+
+/* Inputs of the call at stack 2 …; returns the first tensor argument's box or NULL. */
+static fl_box *read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given) {
+  const fl_kfunc *f = k->k->f;
+  fl_box *first = NULL;
+  int at = 2;
+  for (int i = 0; i < k->nparam; i++) {
+    const fl_kparam *q = &f->params[i];
+    if (k->role[i] == FL_KROLE_OUT) continue;
+    if (i == k->omit && given < k->taken) continue;
+    if (k->role[i] == FL_KROLE_SCALAR) scalar_arg(L, p, q, i, at);
+    else if (k->role[i] == FL_KROLE_STRUCT) struct_arg(L, p, q, i, at);
+    else {
+      fl_box *x = tensor_arg(L, p, k, q, at, is_first_tensor(k, i));
+      if (!first) first = x;
+      if (x->t->node->entry && q->is_pointer) p->tracked = 1;
+      const int input = add_input(L, p, x);
+      p->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)input;
+    }
+    at++;
+  }
+  return first;
+}
+
+/* Outputs in the order of the signature; the first one's elements are what 'n' counts. */
+static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_box *first) {
+  const fl_kfunc *f = k->k->f;
+  fl_sizes shape;
+  int64_t n = -1;
+  if (k->has_shape) shape = k->shape;
+  else if (first) sizes_of(first->t->node, &shape);
+  else fl_lua_fail(L, p->name, "no tensor among the arguments gives the outputs a shape: use :with{shape = {…}}");
+  for (int i = 0; i < k->nparam; i++) {
+    const fl_kparam *q = &f->params[i];
+    if (k->role[i] == FL_KROLE_INOUT) {
+      const int input = (int)(p->p[FL_KP_ARGS + 2 * i] >> 3);
+      fl_sizes own;
+      sizes_of(p->in[input]->t->node, &own);
+      add_output(p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
+    } else if (k->role[i] == FL_KROLE_OUT) {
+      const int dtype = fl_ktypes[q->type].dtype;
+      if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds; use :launch", q->name, q->type_name);
+      add_output(p, i, dtype, &shape, numel_of(&shape), -1);
+      if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
+          "output %s of %lld elements is no whole number of %s", q->name, (long long)numel_of(&shape), q->type_name);
+    } else continue;
+    if (n < 0) n = numel_of(&p->out[p->nout - 1].shape) / (q->width > 1 ? q->width : 1);
+  }
+  if (p->nout == 0) fl_lua_fail(L, p->name, "it has no outputs (non-const pointers): use :launch");
+  return n;
+}
+
+/* Push a table of n values that stand at 'first'. */
+static void push_list(lua_State *L, int first, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushvalue(L, first + i);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* The tracked results are made in Lua: kernel_track(kernel, results, arguments, geometry, n). */
+static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, int nout) {
+  const int first = lua_gettop(L) - nout + 1;
+  luaL_checkstack(L, 12, p->name);
+  lua_pushvalue(L, 1);
+  push_list(L, first, nout);
+  push_list(L, 2, given);
+  lua_createtable(L, 7, 0);
+  for (int i = 0; i < 7; i++) {
+    lua_pushinteger(L, p->p[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushinteger(L, n);
+  lua_rotate(L, 1, 5);
+  lua_settop(L, 5);
+  return fl_core_call(L, b, "kernel_track");
+}
+
+int fl_kernel_call(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_kernel_box *shared = fl_arg_kernel(L, 1, "kernel"), own = *shared, *k = &own;
+  const int given = lua_gettop(L) - 1;
+  plan p = { .name = k->k->f->name, .device = b->c ? b->c->default_device : 0 };
+  count_arguments(L, &p, k, given);
+  if (k->unread_output >= 0) {
+    const char *name = k->k->f->params[k->unread_output].name;
+    return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written: name it in inout = {\"%s\"}",
+                       name, k->unread_line, name);
+  }
+  if (k->lua_shape || k->lua_grid) ask_script(L, &p, k, given);
+  const fl_box *first = read_arguments(L, &p, k, given);
+  const int64_t n = make_outputs(L, &p, k, first);
+  if (k->omit >= 0 && given < k->taken) {
+    const fl_kparam *q = &k->k->f->params[k->omit];
+    lua_pushinteger(L, n);
+    put_scalar(L, &p, q->name, q->type, take_slots(L, &p, k->omit, fl_ktypes[q->type].size));
+    lua_pop(L, 1);
+  }
+  set_geometry(L, &p, k, n);
+  make_ready(L, b, &p, k->k);
+  const int nout = results(L, b, &p, k->k);
+  if (!p.tracked || !b->c->grad_mode) return nout;
+  return track(L, b, &p, given, n, nout);
+}
+
+/* ---- k:launch(geometry, …) ---- */
+
+static void read_three(lua_State *L, const plan *p, int i, const char *name, int64_t out[3]) {
+  out[0] = out[1] = out[2] = 1;
+  if (lua_getfield(L, i, name) == LUA_TNUMBER) out[0] = fl_arg_int(L, lua_gettop(L), p->name, name);
+  else if (lua_istable(L, -1)) {
+    for (int k = 0; k < 3; k++) {
+      if (lua_geti(L, -1, k + 1) != LUA_TNIL) out[k] = fl_arg_int(L, lua_gettop(L), p->name, name);
+      lua_pop(L, 1);
+    }
+  } else out[0] = 0;
+  lua_pop(L, 1);
+}
+
+static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
+  if (!lua_istable(L, 2)) fl_lua_fail(L, p->name, "launch needs a table {grid = {…}, block = {…}} first, got %s", luaL_typename(L, 2));
+  fl_check_options(L, 2, p->name, "grid block shared");
+  read_three(L, p, 2, "grid", p->p + FL_KP_GRID);
+  read_three(L, p, 2, "block", p->p + FL_KP_BLOCK);
+  for (int i = 0; i < 3; i++) {
+    if (p->p[FL_KP_GRID] == 0 && k->has_grid) p->p[FL_KP_GRID + i] = k->grid[i];
+    if (p->p[FL_KP_BLOCK] == 0 && i == 0) p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : 256;
+  }
+  if (p->p[FL_KP_GRID] == 0) fl_lua_fail(L, p->name, "launch needs {grid = …}: how many blocks");
+  p->p[FL_KP_SHARED] = fl_option_int(L, 2, p->name, "shared", k->shared);
+  p->p[FL_KP_COUNT_ARGS] = k->nparam;
+  check_geometry(L, p);
+}
+
+/* A written handle: neither a view nor tracked. */
+static void check_target(lua_State *L, const plan *p, const char *name, const fl_box *x) {
+  if (x->t->node->entry) fl_lua_fail(L, p->name, "%s is tracked: :launch writes in place and is not on the tape; call the kernel, or detach()", name);
+  if (x->t->view) fl_lua_fail(L, p->name, "write to a view made by %s (%s): launch with clone() of it",
+                              x->t->made_by ? x->t->made_by : "a view function", name);
+}
+
+static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at, int *first, fl_box **target) {
+  const fl_kparam *q = &k->k->f->params[i];
+  fl_box *x = tensor_arg(L, p, k, q, at, *first);
+  *first = 0;
+  const int input = add_input(L, p, x);
+  for (int o = 0; o < p->nout; o++) {
+    if (p->out[o].input != input) continue;             /* one handle is one pointer */
+    p->p[FL_KP_ARGS + 2 * i] = FL_KARG_COPY + 8 * (int64_t)input;
+    p->p[FL_KP_ARGS + 2 * i + 1] = p->out[o].at;
+    return;
+  }
+  p->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)input;
+  if (q->is_const) return;
+  check_target(L, p, q->name, x);
+  fl_sizes own;
+  sizes_of(x->t->node, &own);
+  target[p->nout] = x;
+  add_output(p, i, x->t->node->dtype, &own, numel_of(&own), input);
+  for (int j = 0; j < i; j++) {                         /* given before as a const pointer */
+    if (p->p[FL_KP_ARGS + 2 * j] != FL_KARG_IN + 8 * (int64_t)input) continue;
+    p->p[FL_KP_ARGS + 2 * j] = p->p[FL_KP_ARGS + 2 * i];
+    p->p[FL_KP_ARGS + 2 * j + 1] = p->p[FL_KP_ARGS + 2 * i + 1];
+  }
+}
+
+static flame_status write_targets(fl_lua *b, plan *p, fl_kfunction *k, fl_box **target) {
+  fl_node *packed = record(b, p, k), *value[FL_KP_MAX_ARGS];
+  if (!packed) return b->c->err.code;
+  for (int i = 0; i < p->nout; i++) {
+    value[i] = part(b, p, packed, i);
+    if (value[i] && p->nout == 1) value[i] = n_copy(value[i]);
+    if (!value[i]) return b->c->err.code;
+  }
+  for (int i = 0; i < p->nout; i++) {
+    const flame_status e = fl_tensor_write(target[i]->t, value[i], p->name);
+    if (e != FLAME_OK) return e;
+  }
+  return FLAME_OK;
+}
+
+int fl_kernel_launch(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
+  const fl_kfunc *f = k->k->f;
+  plan p = { .name = f->name, .device = b->c ? b->c->default_device : 0 };
+  fl_box *target[FL_KP_MAX_ARGS];
+  const int given = lua_gettop(L) - 2;
+  int first = 1;
+  if (given != k->nparam) return fl_lua_fail(L, p.name, "launch: %d arguments after the geometry, the kernel has %d parameters",
+                                             given < 0 ? 0 : given, k->nparam);
+  launch_geometry(L, &p, k);
+  for (int i = 0; i < k->nparam; i++) {
+    const fl_kparam *q = &f->params[i];
+    if (q->is_pointer) launch_pointer(L, &p, k, i, i + 3, &first, target);
+    else if (q->is_struct || q->width > 1) struct_arg(L, &p, q, i, i + 3);
+    else scalar_arg(L, &p, q, i, i + 3);
+  }
+  if (p.nout == 0) return fl_lua_fail(L, p.name, "launch: no parameter is written (all pointers are const)");
+  make_ready(L, b, &p, k->k);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_lua_leave_status(L, b, m, write_targets(b, &p, k->k, target));
+  return 0;
+}
+
+/* ---- internal.kernel_run(kernel, geometry, kinds, values): for derived kernels ---- */
+
+/* kinds: a letter for each parameter: i input, c copy that is written (a result), o zeros that
+** are written (a result; value {dtype, sizes}), v scalar, s struct, 0 nothing. */
+static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, char kind, int *first) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const int at = lua_gettop(L);
+  fl_sizes s;
+  switch (kind) {
+    case 'i': case 'c': {
+      fl_box *x = tensor_arg(L, p, k, q, at, *first);
+      const int input = add_input(L, p, x);
+      *first = 0;
+      sizes_of(x->t->node, &s);
+      if (kind == 'c') add_output(p, i, x->t->node->dtype, &s, numel_of(&s), input);
+      else p->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)input;
+      return;
+    }
+    case 'o':
+      fl_arg_sizes(L, at, at, p->name, 0, &s);
+      add_output(p, i, fl_ktypes[q->type].dtype, &s, numel_of(&s), -1);
+      return;
+    case 'v': scalar_arg(L, p, q, i, at); return;
+    case 's': struct_arg(L, p, q, i, at); return;
+    default: p->p[FL_KP_ARGS + 2 * i] = FL_KARG_NULL;
+  }
+}
+
+int fl_kernel_run(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  const char *kinds = luaL_checkstring(L, 3);
+  plan p = { .name = k->k->f->name, .device = b->c ? b->c->default_device : 0 };
+  int first = 1;
+  luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  luaL_argcheck(L, (int)strlen(kinds) == k->nparam, 3, "one letter a parameter");
+  for (int i = 0; i < 7; i++) {
+    lua_geti(L, 2, i + 1);
+    p.p[i] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  p.p[FL_KP_COUNT_ARGS] = k->nparam;
+  check_geometry(L, &p);
+  for (int i = 0; i < k->nparam; i++) {
+    lua_settop(L, 4);
+    lua_geti(L, 4, i + 1);
+    run_argument(L, &p, k, i, kinds[i], &first);
+  }
+  make_ready(L, b, &p, k->k);
+  return results(L, b, &p, k->k);
+}

@@ -1,0 +1,24 @@
+/*
+** Fourier transforms as a call: what its parameters mean. The input is (outer, size_in, inner),
+** each element a complex number of two, or a real one; transforms of length n run along the
+** middle, of an input cut or filled with zeros, and of whose result the first size_out elements
+** are wanted (zeros behind the last).
+*/
+#ifndef FL_TENSOR_CALL_FFT_H
+#define FL_TENSOR_CALL_FFT_H
+#include "tensor/call.h"
+
+typedef enum {
+  FL_FFT_COMPLEX,              /* complex to complex */
+  FL_FFT_TO_HALF,              /* real to the first n/2 + 1 of its complex transform */
+  FL_FFT_FROM_HALF             /* those to real, inverse */
+} fl_fft_mode;
+
+typedef struct fl_fft_form {
+  int64_t outer, size_in, inner, n, size_out;
+  int mode, inverse, norm;     /* norm: 0 as it is, 1 divided by n, 2 by its root */
+} fl_fft_form;
+
+/* What the call's parameters say; 0 when they make no sense. */
+int fl_fft_form_of(const fl_call *call, fl_fft_form *f);
+#endif

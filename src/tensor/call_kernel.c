@@ -1,0 +1,34 @@
+/*
+** What can be checked of a call of a user kernel without knowing the kernel: that every
+** argument lies in an input, in the result or among the scalars (kernel/function.h has the
+** layout of p[], which the binding writes).
+*/
+#include "tensor/call.h"
+
+enum { ARGS = 9, COUNT = 7, SHARED = 6, LARGEST = (FL_CALL_PARAMS - ARGS) / 2 };
+enum { NOTHING, IN, OUT, COPY, VALUE };
+
+static int arg_fits(const fl_call *c, int64_t bytes, int64_t w, int64_t b) {
+  const int64_t a = w >> 3;
+  switch (w & 7) {
+    case NOTHING: return 1;
+    case IN: return a >= 0 && a < c->nin;
+    case OUT: return a >= 0 && b >= 0 && a <= bytes && b <= bytes - a;
+    case COPY: {
+      if (a < 0 || a >= c->nin) return 0;
+      const int64_t n = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+      return b >= 0 && n <= bytes && b <= bytes - n;
+    }
+    case VALUE: return a >= 0 && b >= 0 && a <= c->nscalar && (b + 7) / 8 <= c->nscalar - a;
+    default: return 0;
+  }
+}
+
+int fl_call_fits_kernel(const fl_call *c) {
+  const int64_t n = c->p[COUNT], bytes = c->numel * fl_dtype_size(c->dtype);
+  if (!c->callee || n < 0 || n > LARGEST || c->p[SHARED] < 0) return 0;
+  for (int i = 0; i < 6; i++) if (c->p[i] < 1 || c->p[i] > INT32_MAX) return 0;
+  for (int64_t i = 0; i < n; i++)
+    if (!arg_fits(c, bytes, c->p[ARGS + 2 * i], c->p[ARGS + 2 * i + 1])) return 0;
+  return 1;
+}

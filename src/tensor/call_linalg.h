@@ -1,0 +1,21 @@
+/*
+** Calls on matrices: what their parameters mean. Every kind works on a batch of matrices,
+** packed one behind the other; results of several parts are packed part by part, each with
+** all matrices of the batch.
+*/
+#ifndef FL_TENSOR_CALL_LINALG_H
+#define FL_TENSOR_CALL_LINALG_H
+#include "tensor/call.h"
+
+typedef struct fl_linalg_form {
+  int64_t batch;
+  int batched;                       /* messages name the position in the batch */
+  int64_t m, n, k;                   /* rows, columns, columns of a right-hand side */
+  int a, b;                          /* flags of the kind */
+  int nin, nout;
+  int64_t in[2], out[3];             /* elements of one matrix in each input and part */
+} fl_linalg_form;
+
+/* What the call's parameters say; 0 when they make no sense. */
+int fl_linalg_form_of(const fl_call *call, fl_linalg_form *f);
+#endif

@@ -1,0 +1,55 @@
+/*
+** Checks of pooling (call_conv.h).
+**   max_pool       values of the windows, any dtype but bool; NaN wins
+**   max_pool_at    their 1-based positions in the plane, i64; the first of equals
+**   pool_take      y[i] = x[plane of i, at[i]]    pool_put   its adjoint, sums in order of i
+**   avg_pool       means of the windows           avg_pool_back   its adjoint
+** An empty window has value lowest, position 0: nothing is taken from or put there.
+*/
+#include "tensor/call_conv.h"
+
+static int64_t planes_of(const fl_pooling *s, const int64_t size[3]) {
+  return fl_call_product(4, (const int64_t[]){ s->planes, size[0], size[1], size[2] });
+}
+
+/* in[0] holds 'from' elements, the result 'to'; both sizes known. */
+static int sizes(const fl_call *call, int nin, int64_t from, int64_t to) {
+  return call->nin == nin && from >= 0 && to >= 0 && call->in_numel[0] == from && call->numel == to;
+}
+
+int fl_call_fits_max_pool(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 1, planes_of(&s, s.in), planes_of(&s, s.out)) &&
+         call->in_dtype[0] == call->dtype && call->dtype != FLAME_BOOL;
+}
+
+int fl_call_fits_max_pool_at(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 1, planes_of(&s, s.in), planes_of(&s, s.out)) &&
+         call->dtype == FLAME_I64 && call->in_dtype[0] != FLAME_BOOL;
+}
+
+int fl_call_fits_pool_take(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 2, planes_of(&s, s.in), planes_of(&s, s.out)) &&
+         call->in_numel[1] == call->numel && call->in_dtype[1] == FLAME_I64 && call->in_dtype[0] == call->dtype;
+}
+
+int fl_call_fits_pool_put(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 2, planes_of(&s, s.out), planes_of(&s, s.in)) &&
+         call->in_numel[1] == call->in_numel[0] && call->in_dtype[1] == FLAME_I64 &&
+         call->in_dtype[0] == call->dtype && fl_is_float(call->dtype);
+}
+
+int fl_call_fits_avg_pool(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 1, planes_of(&s, s.in), planes_of(&s, s.out)) &&
+         call->in_dtype[0] == call->dtype && fl_is_float(call->dtype);
+}
+
+int fl_call_fits_avg_pool_back(const fl_call *call) {
+  fl_pooling s;
+  return fl_pooling_read(call, &s) && sizes(call, 1, planes_of(&s, s.out), planes_of(&s, s.in)) &&
+         call->in_dtype[0] == call->dtype && fl_is_float(call->dtype);
+}

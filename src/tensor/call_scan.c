@@ -1,0 +1,32 @@
+/*
+** Sizes and dtypes of the scans. All look at in[0] as (outer, n, inner) and go along n.
+*/
+#include "tensor/call.h"
+#include "tensor/dtype.h"
+
+static int flag(int64_t v) { return v == 0 || v == 1; }
+
+static int sizes_fit(const fl_call *call, int inputs) {
+  const int64_t n = fl_call_product(3, call->p);
+  if (n < 0 || call->nin != inputs || call->numel != n) return 0;
+  for (int i = 0; i < inputs; i++) if (call->in_numel[i] != n) return 0;
+  return 1;
+}
+
+/* [outer n inner op reverse]; op 0 sum, 1 product, 2 log of the sum of exp */
+int fl_call_fits_scan(const fl_call *call) {
+  const int dtype = call->in_dtype[0], real = fl_is_float(dtype);
+  return sizes_fit(call, 1) && call->dtype == (real ? dtype : FLAME_I64) && flag(call->p[4]) &&
+         call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
+}
+
+/* [outer n inner least] */
+int fl_call_fits_extreme(const fl_call *call) {
+  return sizes_fit(call, 1) && call->dtype == FLAME_I64 && flag(call->p[3]);
+}
+
+/* [outer n inner reverse] */
+int fl_call_fits_recurrence(const fl_call *call) {
+  return sizes_fit(call, 2) && fl_is_float(call->dtype) && call->in_dtype[0] == call->dtype &&
+         call->in_dtype[1] == call->dtype && flag(call->p[3]);
+}

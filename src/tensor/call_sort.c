@@ -1,0 +1,61 @@
+/*
+** Sizes and dtypes of the calls that sort, select, search and count. Memory safety rests on
+** these: what passes here is run without further checks, except for values.
+*/
+#include "tensor/call.h"
+#include "tensor/dtype.h"
+
+/* in[input] is (rows, n): its number of elements, or -1 when it is not. */
+static int64_t rows_of(const fl_call *call, int input, int64_t rows, int64_t n) {
+  if (rows < 0 || n < 0) return -1;
+  const int64_t numel = fl_call_product(2, (int64_t[]){ rows, n });
+  return call->in_numel[input] == numel ? numel : -1;
+}
+
+static int flag(int64_t v) { return v == 0 || v == 1; }
+
+/* [rows n descending] */
+int fl_call_fits_argsort(const fl_call *call) {
+  const int64_t numel = rows_of(call, 0, call->p[0], call->p[1]);
+  return call->nin == 1 && numel >= 0 && call->numel == numel && call->dtype == FLAME_I64 &&
+         flag(call->p[2]);
+}
+
+/* [rows n k largest] */
+int fl_call_fits_topk(const fl_call *call) {
+  const int64_t rows = call->p[0], n = call->p[1], k = call->p[2];
+  return call->nin == 1 && rows_of(call, 0, rows, n) >= 0 && k >= 0 && k <= n &&
+         call->numel == fl_call_product(2, (int64_t[]){ rows, k }) && call->dtype == FLAME_I64 &&
+         flag(call->p[3]);
+}
+
+/* [rows n k nan] */
+int fl_call_fits_kth(const fl_call *call) {
+  return call->nin == 1 && rows_of(call, 0, call->p[0], call->p[1]) >= 0 && call->p[2] >= 1 &&
+         call->p[2] <= call->p[1] && call->numel == call->p[0] && call->dtype == FLAME_I64 &&
+         flag(call->p[3]);
+}
+
+/* [rows n m right shared] */
+int fl_call_fits_searchsorted(const fl_call *call) {
+  const int64_t rows = call->p[0], values = call->nin == 2 ? rows_of(call, 1, rows, call->p[2]) : -1;
+  return values >= 0 && rows_of(call, 0, call->p[4] ? 1 : rows, call->p[1]) >= 0 &&
+         call->in_dtype[0] == call->in_dtype[1] && call->numel == values &&
+         call->dtype == FLAME_I64 && flag(call->p[3]) && flag(call->p[4]);
+}
+
+/* [n bins strict] */
+int fl_call_fits_histogram(const fl_call *call) {
+  return call->nin == 1 && call->in_dtype[0] == FLAME_I64 && call->dtype == FLAME_I64 &&
+         call->p[0] >= 0 && call->in_numel[0] == call->p[0] && call->p[1] >= 0 &&
+         call->numel == call->p[1] && flag(call->p[2]);
+}
+
+/* [count rank size0 … size7]: sizes of in[0] */
+int fl_call_fits_nonzero(const fl_call *call) {
+  const int64_t rank = call->p[1];
+  if (call->nin != 1 || rank < 0 || rank > FL_MAX_AXES || call->dtype != FLAME_I64) return 0;
+  const int64_t n = fl_call_product((int)rank, call->p + 2);
+  return n >= 0 && call->in_numel[0] == n && call->p[0] >= 0 && call->p[0] <= n &&
+         call->numel == fl_call_product(2, (int64_t[]){ call->p[0], rank });
+}

@@ -1,0 +1,376 @@
+--- Every public name with its signature and a line on what it does: collected from the op table,
+-- from tools/signatures.txt (functions written in C) and from the Lua sources, whose comments stand
+-- above the definitions. Run by tools/docs from the top of the tree; as a program it prints
+-- lua/meta/flame.lua, the stub for editors (LuaLS), which help() at the prompt reads as well.
+--
+--   meta.collect() -> list of { name =, kind = "function" | "method" | "both" | "class" | …,
+--                               params = { { name, type } }, doc = { lines }, source = "ops.def" | "C" | file }
+local flame = require "flame"
+local _ = flame.outer                                    -- loads what is written in Lua
+local internal = flame.internal
+local meta = {}
+
+--- name -> text of tools/signatures.txt; fields: name -> { type, text }.
+local signatures, fields = {}, {}
+for line in io.lines("tools/signatures.txt") do
+  local dot, name, text = line:match("^(%.?)([%w_][%w_%.:]*):%s+(.*)$")
+  if name and dot == "." then fields[name] = { text:match("^(.-) | (.*)$") }
+  elseif name then signatures[name] = text end
+end
+local function long(type) return (type:gsub("%f[%w]T%f[%W]", "flame.Tensor")) end
+
+-- ---- the sources ---------------------------------------------------------------------------------
+local files = {}                                         -- "flame/core.lua" -> lines
+local function lines_of(name)
+  if files[name] ~= nil then return files[name] end
+  local f = io.open("lua/" .. name)
+  local lines = f and {} or false
+  for line in f and f:lines() or function() end do lines[#lines + 1] = line end
+  if f then f:close() end
+  files[name] = lines
+  return lines
+end
+local listing = assert(io.popen("ls lua/flame"))
+local names_of_files = {}
+for name in listing:lines() do names_of_files[#names_of_files + 1] = "flame/" .. name end
+listing:close()
+table.sort(names_of_files)
+
+--- The comment block that ends right above a line: doc lines and ---@ lines.
+local function comment_above(lines, at)
+  local doc, tags, first = {}, {}, at
+  while first > 1 and lines[first - 1]:match("^%s*%-%-") and not lines[first - 1]:match("^%s*%-%- %-%-%-%-") do first = first - 1 end
+  local open = false
+  for i = first, at - 1 do
+    local tag = lines[i]:match("^%s*%-%-%-%s*(@.*)$")
+    local text = lines[i]:match("^%s*%-%-%-%s?(.*)$") or lines[i]:match("^%s*%-%-%s?(.*)$")
+    if tag then tags[#tags + 1] = tag
+    elseif lines[i]:match("^%s*%-%-%-") then open = true; doc[#doc + 1] = text
+    elseif open then doc[#doc + 1] = text end
+  end
+  return doc, tags
+end
+--- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
+local function line_of_call(lines, name)
+  for i, line in ipairs(lines) do
+    local word, given = line:match("^([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
+    if given == name and word ~= "local" and word ~= "return" then return i end
+  end
+end
+local function line_of_function(lines, pattern)
+  for i, line in ipairs(lines) do if line:match(pattern) then return i end end
+end
+
+--- The Lua function behind a public one (functions of core*.lua are wrapped in C: the first upvalue that is one).
+local function behind(f)
+  local info = debug.getinfo(f, "S")
+  if info.what ~= "C" then return f end
+  for i = 1, 8 do
+    local name, value = debug.getupvalue(f, i)
+    if not name then return nil end
+    if type(value) == "function" and debug.getinfo(value, "S").what ~= "C" then return value end
+  end
+end
+local function parameters(f, skip)
+  local list, info = {}, debug.getinfo(f, "u")
+  for i = 1 + (skip or 0), info.nparams do list[#list + 1] = debug.getlocal(f, i) end
+  if info.isvararg then list[#list + 1] = "..." end
+  return list
+end
+
+local TENSOR, AXES = "flame.Tensor", "integer|integer[]"
+local types = {
+  x = TENSOR, y = TENSOR, a = TENSOR, b = TENSOR, w = TENSOR, idx = TENSOR, src = TENSOR, mask = TENSOR, q = TENSOR,
+  v = TENSOR, input = TENSOR, target = TENSOR, probs = TENSOR, p = "number", n = "integer", d = AXES .. "?", o = "table?", f = "function",
+  x1 = TENSOR, x2 = TENSOR, sorted = TENSOR, ids = TENSOR, shape = "integer|integer[]", mean = TENSOR .. "?", var = TENSOR .. "?",
+  reduce = "string", spec = "string", list = TENSOR .. "[]", options = "table?", path = "string",
+}
+--- Parameters with types: from ---@param lines where they stand, else by the names in use.
+local function typed(names, tags)
+  local given, out = {}, {}
+  for _, tag in ipairs(tags) do
+    local name, rest = tag:match("^@param%s+([%w_%.]+%??)%s+(.*)$")
+    if name then given[name:gsub("%?$", "")] = (name:match("%?$") and "?" or "") .. " " .. rest end
+  end
+  for i, name in ipairs(names) do
+    local rest = given[name]
+    if rest then out[i] = { name, (rest:gsub("^%??%s*", "")), rest:match("^%?") and true or false }
+    else out[i] = { name, types[name] or "any", false } end
+  end
+  return out
+end
+local function returns(tags)
+  local list = {}
+  for _, tag in ipairs(tags) do
+    local what = tag:match("^@return%s+(.*)$")
+    if what then list[#list + 1] = what end
+  end
+  return list
+end
+
+--- "x, [d], [o] -> flame.Tensor | summary" of tools/signatures.txt.
+local function of_signature(text)
+  local params, result, doc = text:match("^(.-)%s*%->%s*(.-) | (.*)$")
+  assert(params, "tools/signatures.txt: '" .. text .. "' is not like \"x, [d] -> flame.Tensor | what it gives\"")
+  local names, list = {}, {}
+  for word in params:gmatch("[^,%s]+") do names[#names + 1] = word end
+  for i, word in ipairs(names) do
+    local name = word:match("^%[(.*)%]$")
+    local plain = (name or word):match("^([^:]+)")
+    list[i] = { plain, long((name or word):match(":(.*)$") or types[plain] or "any"), name ~= nil }
+  end
+  local out = {}
+  for what in result:gmatch("[^;]+") do out[#out + 1] = long(what:match("^%s*(.-)%s*$")) end
+  return list, out, { doc }
+end
+
+-- ---- the names --------------------------------------------------------------------------------------
+local ops = {}
+for _, op in ipairs(internal.ops()) do ops[op.name] = op end
+local OPERANDS = { unary = { "x" }, binary = { "x", "y" }, ternary = { "x", "y", "z" } }
+
+local function entry_of_op(op)
+  if op.form == "reduce" then
+    return { params = { { "x", TENSOR }, { "d", AXES, true }, { "o", "table", true } }, returns = { TENSOR },
+      doc = { op.doc .. "; o: {keepdim = false}" } }
+  end
+  local params = {}
+  for i, name in ipairs(OPERANDS[op.form]) do
+    params[i] = { name, (op.form == "unary" or op.name == "clamp" and i == 1) and TENSOR or TENSOR .. "|number" }
+  end
+  return { params = params, returns = { TENSOR }, doc = { op.doc } }
+end
+
+--- What the Lua sources say on a function of this name; nil when there is no text.
+local function entry_of_lua(name, f)
+  local base, at, where = name:match("([%w_]+)$"), nil, nil
+  local info = debug.getinfo(f, "S")
+  local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
+  local order = { own, table.unpack(names_of_files) }
+  for _, file in ipairs(order) do
+    local lines = lines_of(file)
+    at = lines and line_of_call(lines, base)
+    if at then where = file break end
+  end
+  local lines = lines_of(where or own)
+  if not at and lines then
+    at = line_of_function(lines, "^function [%w_%.]*[%.:]" .. base .. "%s*%(")
+      or line_of_function(lines, "^local function " .. base .. "%s*%(")
+      or line_of_function(lines, "^[%w_%.]+%." .. base .. "%s*=")
+  end
+  if not at then at = info.linedefined end
+  if not lines then return nil end
+  local doc, tags = comment_above(lines, at)
+  return { params = typed(parameters(f), tags), returns = returns(tags), doc = doc, source = where or own }
+end
+
+--- The plain name of a function that has several: f -> name.
+local plain = {}
+for name, f in pairs(flame) do
+  if type(f) == "function" and (signatures[name] or ops[name]) then plain[f] = name end
+end
+
+--- nn.ReLU and the like without a comment are modules of the function of that name.
+local function text_of_class(name)
+  local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU", "Glu"):gsub("ReLU", "Relu")
+  words = words:gsub("BCE", "BinaryCrossEntropy"):gsub("MSE", "Mse"):gsub("NLL", "Nll"):gsub("KL", "Kl")
+  words = words:gsub("(%l)(%u)", "%1_%2"):gsub("(%d)(%u)", "%1_%2"):lower()
+  for _, try in ipairs { words, (words:gsub("_loss$", "")), (words:gsub("_", "")) } do
+    if flame[try] then return "The module of flame." .. try .. "." end
+  end
+  return ""
+end
+
+--- name: how it is called, kind: module, method, both.
+local function describe(name, f, kind)
+  local base = name:match("([%w_]+)$")
+  local inner = name:match("^[%w_]+$") or name:match("^linalg%.") or name:match("^fft%.")
+  local text = signatures[name] or inner and signatures[base]
+  local e
+  if not text and inner and not ops[base] and plain[f] and plain[f] ~= base then
+    local of = signatures[plain[f]] or false
+    e = ops[plain[f]] and not of and entry_of_op(ops[plain[f]]) or nil
+    if of then
+      e = {}
+      e.params, e.returns = of_signature(of)
+    end
+    e.doc, e.source = { "The same as " .. plain[f] .. "." }, "alias"
+  elseif text then
+    e = {}
+    e.params, e.returns, e.doc = of_signature(text)
+    e.source = "C"
+  elseif ops[base] and ops[base].form ~= "special" and not name:find("%.") then
+    e = entry_of_op(ops[base])
+    e.source = "ops.def"
+  else
+    local lua = behind(f)
+    e = lua and entry_of_lua(name, lua) or { params = { { "...", "any" } }, returns = {}, doc = {} }
+  end
+  if kind == "class" and (not e.doc[1] or e.doc[1] == "") then e.doc = { text_of_class(base) } end
+  e.name, e.kind = name, kind
+  return e
+end
+
+local function is_class(v)
+  return type(v) == "table" and (rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil)
+end
+
+--- Everything public, sorted by name. Writes (name_) come without text of their own.
+function meta.collect()
+  local list, seen = {}, {}
+  local function put(e)
+    if seen[e.kind .. e.name] then return end
+    seen[e.kind .. e.name] = true
+    list[#list + 1] = e
+  end
+  local methods = internal.methods
+  for name, f in pairs(flame) do
+    if type(f) == "function" then
+      put(describe(name, f, rawget(methods, name) ~= nil and "both" or "function"))
+    elseif type(f) == "table" and name ~= "internal" and name ~= "nn" and name ~= "optim" and name ~= "data" then
+      for key, g in pairs(f) do
+        if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
+      end
+    end
+  end
+  for name, f in pairs(methods) do
+    if type(name) == "string" and not name:find("^__") then
+      if type(f) == "number" then
+        put({ name = name, kind = "field", params = {}, returns = {}, doc = { fields[name] and fields[name][2] or "" },
+          type = fields[name] and long(fields[name][1]) })
+      elseif type(f) == "function" and rawget(flame, name) == nil then
+        local base = name:match("^(.-)_$")
+        if base and (rawget(methods, base) or rawget(flame, base)) and not signatures[name] then
+          local of = describe(base, methods[base] or flame[base], "method")
+          put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR }, source = of.source,
+            doc = { "x becomes x:" .. base .. "(…)." } })
+        else
+          put(describe(name, f, name:match("_$") and "write" or "method"))
+        end
+      end
+    end
+  end
+  for _, module in ipairs { "nn", "optim", "data" } do
+    for name, v in pairs(require("flame." .. module)) do
+      local full = module .. "." .. name
+      if is_class(v) then
+        local init = rawget(v, "init") or rawget(v, "forward") or rawget(v, "step")
+        local e = describe(full, init, "class")
+        if rawget(v, "init") and e.source ~= "C" then e.params = typed(parameters(v.init, 1), {}) end
+        put(e)
+        e.members = v
+      elseif type(v) == "table" then
+        for key, g in pairs(v) do
+          if type(g) == "function" and type(key) == "string" and not key:find("^_") then
+            put(describe(full .. "." .. key, g, "function"))
+          end
+        end
+      elseif type(v) == "function" then
+        put(describe(full, v, "function"))
+      end
+    end
+  end
+  local function member(prefix, class)
+    for key, g in pairs(class) do
+      if type(key) == "string" and type(g) == "function" and not key:find("^_") then put(describe(prefix .. ":" .. key, g, "member")) end
+    end
+  end
+  member("Module", require("flame.nn").Module)
+  table.sort(list, function(a, b) return a.name < b.name or a.name == b.name and a.kind < b.kind end)
+  return list
+end
+
+--- "topk(x, k[, d, o])"
+function meta.signature(e)
+  local out, optional = {}, 0
+  for i, p in ipairs(e.params) do
+    local open = p[3] or tostring(p[2]):match("%?$")
+    if open and optional == 0 then optional = i end
+    out[i] = p[1]
+  end
+  if optional > 0 then
+    local fixed = table.concat(out, ", ", 1, optional - 1)
+    return ("%s(%s[%s%s])"):format(e.name, fixed, fixed ~= "" and ", " or "", table.concat(out, ", ", optional))
+  end
+  return ("%s(%s)"):format(e.name, table.concat(out, ", "))
+end
+
+-- ---- the stub -------------------------------------------------------------------------------------------
+local function put_function(out, e, head, skip)
+  for _, line in ipairs(e.doc) do out[#out + 1] = "---" .. (line ~= "" and " " .. line or "") end
+  local names = {}
+  for i, p in ipairs(e.params) do
+    if i > (skip or 0) then
+      names[#names + 1] = p[1]
+      out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", p[2])
+    end
+  end
+  for _, r in ipairs(e.returns) do
+    if r ~= "" and r ~= "nothing" then out[#out + 1] = "---@return " .. (r == "..." and "any ..." or r) end
+  end
+  out[#out + 1] = ("function %s(%s) end"):format(head, table.concat(names, ", "))
+  out[#out + 1] = ""
+end
+
+function meta.stub()
+  local out = { "---@meta flame",
+    "-- Generated by tools/docs from src/tensor/ops.def, tools/signatures.txt and lua/flame: do not edit.", "",
+    "---@class flame", "local flame = {}", "", "---@class flame.Tensor" }
+  local list = meta.collect()
+  for _, e in ipairs(list) do
+    if e.kind == "field" then out[#out + 1] = ("---@field %s %s %s"):format(e.name, e.type or "any", e.doc[1]) end
+  end
+  for _, op in ipairs { "add", "sub", "mul", "div", "pow", "mod", "idiv" } do
+    out[#out + 1] = ("---@operator %s(flame.Tensor|number): flame.Tensor"):format(op)
+  end
+  out[#out + 1] = "---@operator unm: flame.Tensor"
+  out[#out + 1] = "local Tensor = {}"
+  out[#out + 1] = ""
+  local groups = {}
+  for _, e in ipairs(list) do
+    local group = e.name:match("^(.*)%.[%w_]+$")
+    if group and not groups[group] and e.kind ~= "member" then
+      groups[group] = true
+      local path = group
+      local root = path:match("^[%w_]+")
+      if root ~= "nn" and root ~= "optim" and root ~= "data" then path = "flame." .. path
+      elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
+      out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
+    end
+  end
+  out[#out + 1] = "---@class flame.Module\nlocal Module = {}\n"
+  for _, e in ipairs(list) do
+    local root = e.name:match("^(%w+)%.")
+    local own = root == "nn" or root == "optim" or root == "data"
+    if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
+    elseif e.kind == "class" then put_function(out, e, e.name)
+    elseif e.kind == "both" then
+      put_function(out, e, "flame." .. e.name)
+      out[#out] = ("Tensor.%s = flame.%s\n"):format(e.name, e.name)
+    elseif e.kind == "write" and e.of then
+      out[#out + 1] = ("Tensor.%s = %s.%s"):format(e.name, rawget(flame, e.of) and "flame" or "Tensor", e.of)
+    elseif e.kind == "method" or e.kind == "write" then put_function(out, e, "Tensor:" .. e.name, 1)
+    elseif e.kind == "member" then put_function(out, e, e.name, 1)
+    end
+  end
+  out[#out + 1] = "return flame"
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- Names without a text: { name, … }.
+function meta.undocumented()
+  local out = {}
+  for _, e in ipairs(meta.collect()) do
+    if e.kind ~= "write" and (not e.doc[1] or e.doc[1] == "") then out[#out + 1] = e.name end
+  end
+  return out
+end
+
+if arg and arg[0] and arg[0]:match("meta%.lua$") then
+  if arg[1] == "missing" then
+    for _, name in ipairs(meta.undocumented()) do print(name) end
+  else
+    io.write(meta.stub())
+  end
+end
+return meta
