@@ -1,8 +1,9 @@
---- Times of the sort family and of scans on the CPU, one line a case: name and the least
--- milliseconds of several runs. With "peer" as argument bench/cpu_sort.py is asked for
--- PyTorch's time of each case, in turn with ours.
+--- Times of the sort family and of scans, one line a case: name and the least milliseconds of
+-- several runs. With "peer" as argument bench/cpu_sort.py is asked for PyTorch's time of each
+-- case, in turn with ours. FLAME_DEVICE=cuda: both on the GPU, and longer rows too.
 --   flame-lua bench/cpu_sort.lua [peer [python3]]
 local flame = require "flame"
+local device = flame.default_device():match("^%a+")
 local python = arg and arg[1] == "peer" and (arg[2] or "python3")
 
 local function values(...) return flame.randn(...) end
@@ -36,11 +37,20 @@ local cases = {
   { "randperm 1e6", function() return flame.zeros(1) end, { 1 }, function() return flame.randperm(1000000) end },
 }
 
+if device == "cuda" then
+  for _, case in ipairs {
+    { "sort f32 1e8", values, { 100000000 }, function(x) return x:sort(1) end },
+    { "topk 100 of 1e8", values, { 100000000 }, function(x) return x:topk(100, 1) end },
+    { "cumsum f32 1e8", values, { 100000000 }, function(x) return x:cumsum(1) end },
+    { "sort f32 10000x10000", values, { 10000, 10000 }, function(x) return x:sort(2) end },
+  } do cases[#cases + 1] = case end
+end
+
 local peer_in, peer_out
 if python then
   local script = arg[0]:gsub("[^/]*$", "") .. "cpu_sort.py"
   peer_out = os.tmpname()
-  peer_in = assert(io.popen(("%s %s %s"):format(python, script, peer_out), "w"))
+  peer_in = assert(io.popen(("%s %s %s %s"):format(python, script, peer_out, device), "w"))
   peer_in:setvbuf("line")
 end
 
@@ -58,9 +68,11 @@ end
 
 local function ours(f, x, table_of)
   local least = math.huge
+  flame.synchronize()
   for _ = 1, 7 do
     local clock = flame.timer()
     flame.eval(f(x, table_of))
+    flame.synchronize()
     least = math.min(least, clock() * 1000)
     collectgarbage()
   end

@@ -5,6 +5,7 @@ import time
 import torch
 
 torch.set_num_threads(2)
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
 
 
 def integers(*s):
@@ -37,17 +38,30 @@ CASES = {
     "bincount 1e6": (lambda: torch.randint(0, 1000, (1000000,)), lambda x: x.bincount()),
     "histc 1e6": (lambda: T(1000000), lambda x: x.histc(100)),
     "nonzero 1e6": (lambda: torch.rand(1000000) < 0.3, lambda x: x.nonzero()),
-    "randperm 1e6": (lambda: None, lambda x: torch.randperm(1000000)),
+    "randperm 1e6": (lambda: None, lambda x: torch.randperm(1000000, device=DEVICE)),
+    "sort f32 1e8": (lambda: T(100000000), lambda x: x.sort(dim=0, stable=True)),
+    "topk 100 of 1e8": (lambda: T(100000000), lambda x: x.topk(100)),
+    "cumsum f32 1e8": (lambda: T(100000000), lambda x: x.cumsum(0)),
+    "sort f32 10000x10000": (lambda: T(10000, 10000), lambda x: x.sort(dim=1, stable=True)),
 }
-TABLE = torch.randn(100000).sort()[0]
+TABLE = torch.randn(100000).sort()[0].to(DEVICE)
+
+
+def wait():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
 
 for name in sys.stdin:
     name = name.rstrip("\n")
     make, f = CASES[name]
     x, least = make(), float("inf")
+    x = x if x is None else x.to(DEVICE)
     for _ in range(7):
+        wait()
         start = time.perf_counter()
         f(x)
+        wait()
         least = min(least, time.perf_counter() - start)
     with open(sys.argv[1], "w") as out:
         out.write("%s\t%.6f\n" % (name, least * 1000))

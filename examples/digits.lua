@@ -18,6 +18,7 @@ local options = data.options(arg, {
 local device = options.device == "auto" and flame.best_device() or options.device
 flame.default_device(device)
 flame.seed(options.seed)
+math.randomseed(options.seed)
 
 local images, labels
 if options.data ~= "" then
@@ -46,8 +47,7 @@ end
 
 --- The batch moved by up to two pixels, the same way for all of it.
 local function moved(x)
-  local at = flame.randint({ 2 }, 1, 5):totable()
-  return x:pad({ 2, 2, 2, 2 }):narrow(3, at[1], height):narrow(4, at[2], width)
+  return x:pad({ 2, 2, 2, 2 }):narrow(3, math.random(5), height):narrow(4, math.random(5), width)
 end
 
 local net = cnn and convolutions()

@@ -161,3 +161,19 @@ extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v, 
     out[i] = (S)OUT(sum);
   }
 }
+
+/* Weighted sums along the middle axis of (outer, elements, inner): a sparse matrix by rows; terms
+** in its order. Neighbouring threads have neighbouring places of the inner axis. */
+struct resample_params { long long elements, results, inner, terms; };
+extern "C" __global__ void resample(const __grid_constant__ resample_params v, const S *in, const long long *start, const long long *at,
+                                    const S *weight, S *out, long long n) {
+  EACH(i, n) {
+    const long long inner = i % v.inner, row = i / v.inner, o = row % v.results, outer = row / v.results;
+    const long long first = start[o] < 0 ? 0 : start[o], last = start[o + 1] > v.terms ? v.terms : start[o + 1];
+    ACC sum = 0;
+    for (long long j = first; j < last; j++)
+      if (at[j] >= 0 && at[j] < v.elements)
+        sum += (ACC)IN(weight[j]) * (ACC)IN(in[(outer * v.elements + at[j]) * v.inner + inner]);
+    out[i] = (S)OUT(sum);
+  }
+}

@@ -23,6 +23,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
+#define THREE extern "C" __global__ void __launch_bounds__(256, 3)     /* blocks on a processor */
+#define WIDE extern "C" __global__ void __launch_bounds__(1024)
 
 #if BITS == 64
 typedef u64 S;
@@ -87,7 +89,7 @@ FN u32 before_of(u32 v, u32 *words, u32 *all) {
 ** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
 ** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
 ** same, but of a NaN if the row has one. */
-KERNEL sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long long rows, int n, int pad,
+WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long long rows, int n, int pad,
                  int elements, int k, u64 flip, int mode) {
   __shared__ K key[ROW];
   __shared__ u32 at[ROW];
@@ -182,7 +184,7 @@ KERNEL sort_starts(u32 *counts, u32 *total, long long rows, long long chunks) {
 /* Each warp ranks its own 32 * ITEMS elements of the tile, 32 at a time, so that ranks follow
 ** positions; elements behind the end count as the highest digit, and come last. The last pass
 ** has out, the others keys_out and at_out. */
-KERNEL sort_part(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
+THREE sort_part(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
                  const u32 *count, const u32 *total, long long n, long long chunk, long long chunks, int shift,
                  u64 flip) {
   __shared__ K tile_key[TILE];

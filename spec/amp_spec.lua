@@ -86,6 +86,19 @@ describe("autocast", function()
     assert.is_true(last < 0.2 * first, ("%g of %g"):format(last, first))
   end)
 
+  it("a checkpoint computes again in the dtypes of the first time", function()
+    local w = flame.randn({ 4, 4 }, { requires_grad = true })
+    local x = flame.randn({ 3, 4 }, { requires_grad = true })
+    local function f(v) return v:matmul(w):relu() end
+    local function gradient(g)
+      w.grad = nil
+      flame.autocast("bf16", g, f, x):float():sum():backward()
+      return w.grad
+    end
+    local plain = gradient(function(h, v) return h(v) end)
+    assert.truthy(flame.equal(plain, gradient(function(h, v) return flame.checkpoint(h, v) end)))
+  end)
+
   it("attention runs in the half type inside", function()
     local q = flame.ones(2, 3, 4)
     local y = flame.autocast("bf16", function() return flame.scaled_dot_product_attention(q, q, q, { is_causal = true }) end)

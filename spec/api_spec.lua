@@ -649,7 +649,7 @@ describe("API.md, ops:", function()
     raises("matmul: inner sizes differ, (4, 3) and (5, 2)", flame.matmul, flame.ones(4, 3), flame.ones(5, 2))
     raises("mm", flame.mm, T { 1 }, T { 1 })
     for _, n in ipairs { "inverse", "svd", "qr", "fft", "conv2d", "max_pool2d", "kernel", "map" } do
-      if flame[n] ~= nil then raises("", flame[n], a) end
+      if flame[n] ~= nil then raises("", flame[n], {}) end
     end
   end)
   check("neural functions", function()

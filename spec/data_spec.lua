@@ -282,3 +282,85 @@ describe("data.progress", function()
     assert.truthy(out[1]:find("^step 10/10  loss 1%.000"), out[1])
   end)
 end)
+
+describe("batches made ahead", function()
+  local x, y = flame.arange(23), flame.arange(23):reshape(23, 1) * 10
+
+  local function bytes_of(options, epochs)
+    local loader, out = data.batches({ x, y }, options), {}
+    for _ = 1, epochs do
+      for i, a, b in loader do out[#out + 1] = i .. a:bytes() .. b:bytes() end
+    end
+    return table.concat(out, "|")
+  end
+
+  it("are the same as without, and shift no random number", function()
+    flame.seed(6)
+    local plain = bytes_of({ size = 5, shuffle = true, seed = 3 }, 3)
+    local after = flame.rand(4):bytes()
+    for _, ahead in ipairs { 1, 2, 9 } do
+      flame.seed(6)
+      assert.equal(plain, bytes_of({ size = 5, shuffle = true, seed = 3, prefetch = ahead }, 3))
+      assert.equal(after, flame.rand(4):bytes())
+    end
+    assert.equal(bytes_of({ size = 4, drop_last = true }, 2), bytes_of({ size = 4, drop_last = true, prefetch = 2 }, 2))
+  end)
+
+  it("do not count in the position that is saved", function()
+    local options = { size = 4, shuffle = true, prefetch = 3, seed = 8 }
+    local one = data.batches({ x }, options)
+    for _ = 1, 8 do one:next() end                                    -- into the second epoch
+    options.state = one:state()
+    local two = data.batches({ x }, options)
+    for _ = 1, 9 do
+      local i, a = one:next()
+      local j, b = two:next()
+      assert.equal(i, j)
+      if a then assert.equal(a:bytes(), b:bytes()) end
+    end
+    options.state = { seed = 1, epoch = 0 }
+    assert.falsy((pcall(data.batches, { x }, options)))
+    two:load_state_dict(one:state())
+    assert.same(one:state(), two:state())
+  end)
+
+  it("outlive the scope of the step that made them", function()
+    local loader, total = data.batches({ x }, { size = 4, shuffle = true, prefetch = 2 }), 0
+    for _ = 1, 6 do
+      total = total + flame.scope(function()
+        local _, a = loader:next()
+        return a:sum():item()
+      end)
+    end
+    assert.equal(23 * 24 // 2, total)
+  end)
+
+  it("take one tensor, a number for the size, and a device", function()
+    local n = 0
+    for _, a in data.batches(x, 10) do n = n + #a end
+    assert.equal(23, n)
+    local _, a = data.batches({ x }, { size = 2, device = "cpu" }):next()
+    assert.equal("cpu", a.device)
+    assert.falsy((pcall(data.batches, { x }, { prefetch = -1 })))
+  end)
+end)
+
+describe("text files of numbers", function()
+  it("may quote fields, leave them empty, and spell out nan and inf", function()
+    local t, names = data.csv(write("a.csv", 'a,"b, c","say ""x"""\r\n1,"2",3\r\n,-inf,NaN\r\n'))
+    assert.same({ "a", "b, c", 'say "x"' }, names)
+    assert.allclose({ { 1, 2, 3 }, { 0 / 0, -math.huge, 0 / 0 } }, t)
+    local ok, why = pcall(data.csv, write("a.csv", '1,"2\n3,4\n'))
+    assert.falsy(ok)
+    assert.truthy(why:find("line 1: a quotation mark is not closed", 1, true), why)
+    assert.falsy((pcall(data.csv, write("a.csv", "1,2\n3,inn\n"))))
+    assert.falsy((pcall(data.csv, path("a.csv"), { sep = "" })))
+  end)
+
+  it("tokens say when the file ends within its header", function()
+    local ok, why = pcall(data.tokens, write("a.bin", "\1\0\2\0"), { header = 10 })
+    assert.falsy(ok)
+    assert.truthy(why:find("ends 6 bytes before the 10 bytes of its header do", 1, true), why)
+    assert.same({ 2 }, data.tokens(path("a.bin"), { header = 2 }):totable())
+  end)
+end)

@@ -30,6 +30,27 @@ describe("examples", function()
     assert.truthy(accuracy and accuracy > 75, output)
   end)
 
+  it("digits.lua learns with convolutions too", function()
+    local output, status = run("examples/digits.lua --device cpu --model cnn --epochs 3")
+    assert.equal(0, status, output)
+    local accuracy = tonumber(output:match("test accuracy ([%d.]+) %%"))
+    assert.truthy(accuracy and accuracy > 60, output)
+  end)
+
+  it("vae.lua learns to draw and writes a picture", function()
+    local name = os.tmpname()
+    local output, status = run(("examples/vae.lua --device cpu --epochs 1 --images 500 --out %s.png"):format(name))
+    local f = io.open(name .. ".png", "rb")
+    local head = f and f:read(4)
+    if f then f:close() end
+    os.remove(name)
+    os.remove(name .. ".png")
+    assert.equal(0, status, output)
+    assert.equal("\x89PNG", head)
+    local loss = tonumber(output:match("loss ([%d.]+)"))
+    assert.truthy(loss and loss < 545, output)                     -- 784 log 2 when nothing is learned
+  end)
+
   it("chargpt.lua learns from the texts of the machine", function()
     local output, status = run("examples/chargpt.lua --device cpu --steps 40 --every 20 --batch 8 --sample 30")
     assert.equal(0, status, output)

@@ -278,6 +278,30 @@ describe("reading safetensors", function()
   end)
 end)
 
+describe("a model in several files", function()
+  it("is read by its list, which names files beside it only", function()
+    flame.save(path("part-1.safetensors"), { ["a.weight"] = flame.ones(2), extra = flame.zeros(1) })
+    flame.save(path("part-2.safetensors"), { ["b.weight"] = flame.full({ 3 }, 2) })
+    local function list(map) return write("m.safetensors.index.json", '{"metadata": {"total_size": 20}, "weight_map": {' .. map .. "}}") end
+    local t = flame.load(list('"a.weight": "part-1.safetensors", "b.weight": "part-2.safetensors"'))
+    assert.same({ 1, 1 }, t["a.weight"]:totable())
+    assert.same({ 2, 2, 2 }, t["b.weight"]:totable())
+    assert.is_nil(t.extra)
+    for map, pattern in pairs {
+      ['"c": "part-1.safetensors"'] = "part-1.safetensors has no tensor 'c'",
+      ['"c": "../part-1.safetensors"'] = "is no name of a safetensors file",
+      ['"c": "/etc/passwd"'] = "is no name of a safetensors file",
+    } do
+      local ok, message = pcall(flame.load, list(map))
+      assert.falsy(ok)
+      assert.truthy(message:find(pattern, 1, true), message)
+    end
+    local ok, message = pcall(flame.load, write("n.index.json", "{}"))
+    assert.falsy(ok)
+    assert.truthy(message:find("it has no weight_map", 1, true), message)
+  end)
+end)
+
 describe("npy and npz", function()
   it("give numbers back, also big-endian and in Fortran order", function()
     flame.save(path("a.npy"), flame.arange(6):reshape(2, 3))

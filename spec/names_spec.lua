@@ -44,12 +44,15 @@ describe("public names", function()
     end
     assert.same({}, bare)
   end)
-  it("stand in some spec", function()
-    local words, untested = words_of_specs(), {}
-    for _, e in ipairs(list) do
+  it("stand in some spec, themselves or under another name", function()
+    local words, untested, tested = words_of_specs(), {}, {}
+    local function named(e)
       local name = last(e.name)
-      local base = e.kind == "write" and name:gsub("_$", "") or name
-      if not words[name] and not words[base] and e.source ~= "alias" then untested[#untested + 1] = e.name end
+      return words[name] or e.kind == "write" and words[name:gsub("_$", "")]
+    end
+    for _, e in ipairs(list) do if e.value and named(e) then tested[e.value] = true end end
+    for _, e in ipairs(list) do
+      if not named(e) and not (e.value and tested[e.value]) then untested[#untested + 1] = e.name end
     end
     table.sort(untested)
     assert.same({}, untested)

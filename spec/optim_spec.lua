@@ -191,6 +191,30 @@ describe("optimisers", function()
     assert.equal(0, optim.clip_grad_norm({ parameter({ 1 }) }, 1):item())
   end)
 
+  it("states follow their parameters when a module is converted", function()
+    local nn = require "flame.nn"
+    for _, name in ipairs { "Adam", "SGD", "LBFGS" } do
+      local net = nn.Linear(2, 1)
+      local opt = optim[name](net:parameters(), { lr = 0.1, [name == "SGD" and "momentum" or "lr"] = 0.1 })
+      local function step()
+        opt:step(function()
+          opt:zero_grad()
+          local loss = net(flame.ones({ 1, 2 }, { dtype = net.weight.dtype })):square():sum()
+          loss:backward()
+          return loss
+        end)
+      end
+      step()
+      net:double()
+      step()
+      for _, state in pairs(opt.state) do
+        for key, value in pairs(state) do
+          if flame.is_tensor(value) then assert.equal("f64", value.dtype, name .. " " .. key) end
+        end
+      end
+    end
+  end)
+
   it("states live on outside the scope of the step that made them", function()
     local p = parameter({ 1 })
     local opt = optim.Adam({ p }, { lr = 0.1 })

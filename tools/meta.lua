@@ -53,8 +53,8 @@ end
 --- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
-    local word, given = line:match("^([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
-    if given == name and word ~= "local" and word ~= "return" then return i end
+    local indent, word, given = line:match("^(%s*)([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
+    if given == name and (indent == "" or word:match("^named")) and word ~= "local" and word ~= "return" then return i end
   end
 end
 local function line_of_function(lines, pattern)
@@ -154,9 +154,9 @@ local function entry_of_lua(name, f)
   end
   local lines = lines_of(where or own)
   if not at and lines then
-    at = line_of_function(lines, "^function [%w_%.]*[%.:]" .. base .. "%s*%(")
-      or line_of_function(lines, "^local function " .. base .. "%s*%(")
-      or line_of_function(lines, "^[%w_%.]+%." .. base .. "%s*=")
+    at = line_of_function(lines, "^%s*function [%w_%.]*[%.:]" .. base .. "%s*%(")
+      or line_of_function(lines, "^%s*local function " .. base .. "%s*%(")
+      or line_of_function(lines, "^%s*[%w_%.]+%." .. base .. "%s*=")
   end
   if not at then at = info.linedefined end
   if not lines then return nil end
@@ -207,12 +207,13 @@ local function describe(name, f, kind)
     e = lua and entry_of_lua(name, lua) or { params = { { "...", "any" } }, returns = {}, doc = {} }
   end
   if kind == "class" and (not e.doc[1] or e.doc[1] == "") then e.doc = { text_of_class(base) } end
-  e.name, e.kind = name, kind
+  e.name, e.kind, e.value = name, kind, f
   return e
 end
 
-local function is_class(v)
-  return type(v) == "table" and (rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil)
+local function is_class(v, name)
+  if type(v) ~= "table" or not name:match("^%u") then return false end
+  return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
 --- Everything public, sorted by name. Writes (name_) come without text of their own.
@@ -253,7 +254,7 @@ function meta.collect()
   for _, module in ipairs { "nn", "optim", "data" } do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
-      if is_class(v) then
+      if is_class(v, name) then
         local init = rawget(v, "init") or rawget(v, "forward") or rawget(v, "step")
         local e = describe(full, init, "class")
         if rawget(v, "init") and e.source ~= "C" then e.params = typed(parameters(v.init, 1), {}) end

@@ -138,6 +138,8 @@ function internal.softplus(x, beta, threshold, o)
   local z = x * o.beta
   return where(z:gt(o.threshold), x, where(z:gt(o.threshold), 0, z):softplus() / o.beta)
 end
+--- The positions where c holds, a tensor for each axis.
+function internal.where(c) return need_tensor("where", "condition", c):nonzero():unbind(2) end
 function internal.round(x, o)
   need_tensor("round", "x", x)
   o = options("round", o, { decimals = 0 })
@@ -188,13 +190,27 @@ local function sizes_of(op, first, ...)
   return sizes
 end
 
+--- Axes a moved to the places b: numbers, or lists of one length.
+---@param a integer|integer[]
+---@param b integer|integer[]
 def("movedim", 3, function(x, a, b)
   need_tensor("movedim", "x", x)
-  a, b = axis_of("movedim", x, a), axis_of("movedim", x, b)
-  local order = {}
-  for d = 1, x.ndim do if d ~= a then order[#order + 1] = d end end
-  table.insert(order, b, a)
-  return x:permute(order)
+  a, b = type(a) == "table" and a or { a }, type(b) == "table" and b or { b }
+  if #a ~= #b then fail("movedim", "%d axes and %d places", #a, #b) end
+  local order, moved = {}, {}
+  for i = 1, #a do
+    local from, to = axis_of("movedim", x, a[i]), axis_of("movedim", x, b[i])
+    if moved[from] or order[to] then fail("movedim", "axis %d is named twice", moved[from] and a[i] or b[i]) end
+    order[to], moved[from] = from, true
+  end
+  local rest = 1
+  for d = 1, x.ndim do
+    if not moved[d] then
+      while order[rest] do rest = rest + 1 end
+      order[rest] = d
+    end
+  end
+  return x.ndim == 0 and x:reshape({}) or x:permute(order)
 end)
 
 def("tile", 9, function(x, ...)
@@ -406,6 +422,7 @@ end, "module")
 
 --- Run f n times; raise when handles or bytes grow from the second run on.
 def("leakcheck", 2, function(f, n)
+  if type(f) ~= "function" then fail("leakcheck", "need a function, got %s", type(f)) end
   n = n or 5
   local function count()
     collectgarbage()

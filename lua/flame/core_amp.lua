@@ -69,6 +69,15 @@ local function wrap(f, kind)
   end
 end
 
+--- What is computed again in backward is cast as it was at first.
+local function wrap_checkpoint(checkpoint)
+  return function(f, ...)
+    local dtype = stack[#stack]
+    if inside > 0 or not dtype or type(f) ~= "function" then return checkpoint(f, ...) end
+    return checkpoint(function(...) return flame.autocast(dtype, f, ...) end, ...)
+  end
+end
+
 local function gather()
   originals = {}
   local function add(t, name, kind)
@@ -82,6 +91,7 @@ local function gather()
       if type(rawget(flame, "linalg")) == "table" then add(flame.linalg, name, kind) end
     end
   end
+  originals[#originals + 1] = { flame, "checkpoint", flame.checkpoint, wrap_checkpoint(flame.checkpoint) }
   local meta = debug and debug.getmetatable(flame.empty(0))
   if meta then add(meta, "__pow", "single") end
 end

@@ -135,8 +135,16 @@ local function extension(path)
   return (path:match("%.([A-Za-z0-9]+)$") or ""):lower()
 end
 
+--- The bytes of an image: floats are taken as 0 to 1.
+local function pixels(path, value)
+  if not is_tensor(value) then fail("save", "%s: a PNG file holds one tensor, got a table", path) end
+  if value.dtype == "u8" then return value end
+  if not value:is_floating_point() then fail("save", "%s: a PNG needs u8 or floats from 0 to 1, got %s", path, value.dtype) end
+  return (value:detach() * 255):nan_to_num(0):clamp(0, 255):round():to("u8")
+end
+
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .npy one tensor, .npz tensors only, else safetensors. The file is replaced
+--- By the name: .npy one tensor, .npz tensors only, .png one image, else safetensors. The file is replaced
 --- when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
@@ -150,6 +158,7 @@ internal.def("save", 2, function(path, value)
     if not is_tensor(value) then fail("save", "%s: a npy file holds one tensor, got a table: use .npz", path) end
     return internal.io_save_npz(path, { "" }, { value })
   end
+  if kind == "png" then return internal.io_save_png(path, { "" }, { pixels(path, value) }) end
   if kind == "npz" then
     local names, tensors = {}, {}
     only_tensors(is_tensor(value) and { arr_0 = value } or value, "", names, tensors, 1)
@@ -238,13 +247,31 @@ end
 local convert = "convert it once with Python: import torch, safetensors.torch as s; "
   .. "s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')"
 
+--- Tensors of a model in several files, as "model.safetensors.index.json" lists them. The files
+--- stand beside the list; each gives what the list says and nothing else.
+local function load_parts(path, o)
+  local text = internal.io_read(path, "load")
+  local map = text:match('"weight_map"%s*:%s*(%b{})')
+  if not map then fail("load", "%s: is no list of safetensors files: it has no weight_map", path) end
+  local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
+  for name, file in map:gmatch('"([^"\\]+)"%s*:%s*"([^"\\]*)"') do
+    if not file:find("^[%w_][%w._-]*%.safetensors$") then fail("load", "%s: '%s' is no name of a safetensors file", path, file) end
+    files[file] = files[file] or flame.load(folder .. file, o)
+    if not is_tensor(files[file][name]) then fail("load", "%s: %s has no tensor '%s'", path, file, name) end
+    out[name] = files[file][name]
+  end
+  return out
+end
+
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz.
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz; and the list of a model
+--- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 internal.def("load", 2, function(path, options)
   if type(path) ~= "string" then fail("load", "path must be a string, got %s", type(path)) end
   local o = internal.options("load", options, { device = flame.default_device() })
+  if path:find("%.index%.json$") then return load_parts(path, o) end
   local head = first_bytes(path)
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
   if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end

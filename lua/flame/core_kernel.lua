@@ -17,16 +17,24 @@ local function program_of(k)
   return { kernel = k, name = info.name, params = info.params, derived = info.config.derived }
 end
 
-local function wants_key(what, wants)
-  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f")
+-- Which sizes of a launch are 1, as bits: block.y, block.z, grid.y, grid.z. Derivatives of one-dimensional
+-- launches know that a thread's index is its own.
+local function flat_bits(geometry)
+  return (geometry[5] == 1 and 1 or 0) + (geometry[6] == 1 and 2 or 0) + (geometry[2] == 1 and 4 or 0) +
+    (geometry[3] == 1 and 8 or 0)
+end
+
+local function wants_key(what, wants, bits)
+  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. bits
 end
 
 --- The derived program and the roles of its parameters; raises what can not be derived.
-local function derive(p, what, wants)
-  local key = wants_key(what, wants)
+local function derive(p, what, wants, geometry)
+  local bits = geometry and flat_bits(geometry) or 15
+  local key = wants_key(what, wants, bits)
   local d = p.derived[key]
   if d then return d end
-  local kernel, roles = internal.kernel_derive(p.kernel, what, wants, flame.deterministic())
+  local kernel, roles = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits)
   if not kernel then internal.fail(p.name, roles) end
   d = { kernel = kernel, roles = roles, derived = {}, name = p.name }
   p.derived[key] = d
@@ -70,7 +78,9 @@ local function adjoint_argument(q, p, call, seeds, shared)
     if of.role == "scalar" then return "v", number_of(v) end
     return "i", v:detach()
   elseif q.role == "final" then return "i", call.results[i]:detach()
-  elseif q.role == "cotangent" then return "i", flat(seeds[i]:detach(), q.dtype)
+  elseif q.role == "cotangent" then
+    if not seeds[i] then return "0", false end
+    return "i", flat(seeds[i]:detach(), q.dtype)
   elseif q.role == "work" then
     if seeds[i] then return "c", flat(seeds[i]:detach(), q.dtype) end
     return "o", sizes(count_of(call.results[i]))
@@ -100,16 +110,22 @@ local function run_adjoint(p, call, active, seeds)
   for i, q in ipairs(p.params) do
     wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
-  local d = derive(p, "adjoint", wants)
+  local d = derive(p, "adjoint", wants, call.geometry)
   local geometry, shared = doubled(call.geometry, d.roles)
   local kinds, values, made = {}, {}, {}
   for k, q in ipairs(d.roles) do
     kinds[k], values[k] = adjoint_argument(q, p, call, seeds, shared)
     if kinds[k] == "o" or kinds[k] == "c" then made[#made + 1] = q end
   end
-  if #made == 0 then return {} end
-  local out = table.pack(internal.kernel_run(d.kernel, geometry, table.concat(kinds), values))
   local grads = {}
+  for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
+    local i = q.param
+    if q.role == "cotangent" and active[i] and seeds[i] then
+      grads[i] = seeds[i]:detach():to(call.values[i].dtype):reshape(call.values[i].shape)
+    end
+  end
+  if #made == 0 then return grads end
+  local out = table.pack(internal.kernel_run(d.kernel, geometry, table.concat(kinds), values))
   for k, q in ipairs(made) do
     local v = call.values[q.param]
     if q.role == "grad" or (q.role == "work" and active[q.param]) then
@@ -121,14 +137,26 @@ local function run_adjoint(p, call, active, seeds)
   return grads
 end
 
---- Gradients of <seeds, outputs> by the values of the parameters in 'active' (a list), in its
--- order. call: {values, results, geometry} by parameter.
-function vjp(p, call, active, seeds)
-  local set, inputs, out_params = {}, {}, {}
-  for k, i in ipairs(active) do
-    set[i] = true
-    inputs[k] = call.values[i]
+-- Parameters whose values have gradients: those in 'active', then others that are tracked.
+local function with_tracked(p, call, active)
+  local all, set = {}, {}
+  for k, i in ipairs(active) do all[k], set[i] = i, true end
+  for i, q in ipairs(p.params) do
+    local v = call.values[i]
+    if not set[i] and q.float and (q.role == "in" or q.role == "inout" or q.role == "scalar") and is_tensor(v)
+      and v.requires_grad then
+      all[#all + 1] = i
+    end
   end
+  return all, set
+end
+
+--- Gradients of <seeds, outputs> by the values of the parameters in 'active' (a list), in its
+-- order; they depend on all values that are tracked. call: {values, results, geometry} by parameter.
+function vjp(p, call, active, seeds)
+  local inputs, out_params = {}, {}
+  local all, set = with_tracked(p, call, active)
+  for k, i in ipairs(all) do inputs[k] = call.values[i] end
   for i in pairs(seeds) do out_params[#out_params + 1] = i end
   table.sort(out_params)
   for _, i in ipairs(out_params) do inputs[#inputs + 1] = seeds[i] end
@@ -141,21 +169,21 @@ function vjp(p, call, active, seeds)
     local tangents = { [active[which]] = u }
     local forward, t = jvp(p, call, tangents)
     local second, back = {}, {}
-    for _, i in ipairs(active) do
+    for _, i in ipairs(all) do
       if t.of_value[i] then second[#second + 1] = t.of_value[i] end
     end
     local t_seeds = {}
     for _, i in ipairs(out_params) do t_seeds[t.of_tangent[i]] = seeds[i] end
     local g = vjp(t.program, t.call, second, t_seeds)
     local at = 0
-    for k, i in ipairs(active) do
+    for k, i in ipairs(all) do
       if t.of_value[i] then
         at = at + 1
         back[k] = g[at]
       end
     end
-    for k, i in ipairs(out_params) do back[#active + k] = forward[i] end
-    return table.unpack(back, 1, #active + #out_params)
+    for k, i in ipairs(out_params) do back[#all + k] = forward[i] end
+    return table.unpack(back, 1, #all + #out_params)
   end))
 end
 
@@ -188,7 +216,7 @@ local function tangent_of(p, call, tangents)
   for i, q in ipairs(p.params) do
     wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
-  local d = derive(p, "tangent", wants)
+  local d = derive(p, "tangent", wants, call.geometry)
   local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
     call = { values = {}, results = {}, geometry = call.geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
   for k, q in ipairs(d.roles) do
@@ -308,6 +336,11 @@ function internal.kernel_track(k, results, args, geometry, n)
   local config = internal.kernel_info(k).config
   local values = values_of(p.params, args, n)
   local active, inputs = active_of(p.params, values, config)
+  for _, name in ipairs(config.nodiff or {}) do
+    for i, q in ipairs(p.params) do
+      if q.name == name and is_tensor(values[i]) then values[i] = values[i]:detach() end
+    end
+  end
   if #active == 0 then return table.unpack(results) end
   local by_param, out_params = {}, {}
   for i, q in ipairs(p.params) do

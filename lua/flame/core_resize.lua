@@ -32,32 +32,6 @@ local function nearest_positions(x, n, out, scale, mode)
   return at
 end
 
---- x with the elements 'at' of axis d: whole copies and even steps need no gather.
-local function take(x, d, at)
-  local n, out = x.shape[d], #at
-  if out == 0 then return x:narrow(d, 1, 0) end
-  local copies, same = out // n, out % n == 0
-  for i = 1, out do same = same and at[i] == (i - 1) // copies + 1 end
-  if same then
-    if copies == 1 then return x end
-    local shape = x.shape
-    table.insert(shape, d + 1, copies)
-    local wide = x:unsqueeze(d + 1):expand(shape)
-    table.remove(shape, d + 1)
-    shape[d] = out
-    return wide:reshape(shape)
-  end
-  local step, even = out > 1 and at[2] - at[1] or 1, true
-  for i = 2, out do even = even and at[i] - at[i - 1] == step end
-  if even and step > 0 then
-    local key = {}
-    for k = 1, d do key[k] = {} end
-    key[d] = { at[1], at[out], step }
-    return x(table.unpack(key))
-  end
-  return x:index_select(d, flame.tensor(at, { dtype = "i64", device = x.device }))
-end
-
 --- Input positions and weights of the two neighbours.
 local function linear_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
@@ -91,18 +65,53 @@ local function cubic_taps(r, n, out, scale, align)
   return taps
 end
 
+-- ---- sums along an axis -----------------------------------------------------------------------------
+--- A sparse matrix by rows from lists of terms { row, column, weight }, all 0-based but the lists.
+local function by_rows(terms, rows, dtype, device)
+  local start, at, w = {}, {}, {}
+  table.sort(terms, function(p, q) if p[1] ~= q[1] then return p[1] < q[1] end return p[4] < q[4] end)
+  local row = 0
+  for k, t in ipairs(terms) do
+    while row <= t[1] do
+      row = row + 1
+      start[row] = k - 1
+    end
+    at[k], w[k] = t[2], t[3]
+  end
+  for r = row + 1, rows + 1 do start[r] = #terms end
+  local ids = { dtype = "i64", device = device }
+  local matrix = { n = rows, flame.tensor(start, ids), flame.tensor(at, ids), flame.tensor(w, { dtype = dtype, device = device }) }
+  internal.hold(table.unpack(matrix))                                        -- backward needs it behind any scope
+  return matrix
+end
+
+--- y = matrix times x along axis d; 'back' is the transposed matrix.
+local resample
+local function make_resample()
+  resample = flame.func { name = "interpolate",
+    forward = function(ctx, x, d, matrix, back)
+      ctx.d, ctx.matrix, ctx.back = d, matrix, back
+      local shape, outer, inner = x.shape, 1, 1
+      for i = 1, d - 1 do outer = outer * shape[i] end
+      for i = d + 1, #shape do inner = inner * shape[i] end
+      local params = { outer, shape[d], matrix.n, inner }
+      shape[d] = matrix.n
+      return internal.call("resample", "interpolate", { x, matrix[1], matrix[2], matrix[3] }, params, shape, x.dtype)
+    end,
+    backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
+end
+
 --- The sum of axis d's neighbours with their weights.
 local function weigh(x, d, taps)
-  local along, y = {}, nil
-  for k = 1, x.ndim do along[k] = 1 end
-  along[d] = #taps[1].at
-  for _, tap in ipairs(taps) do
-    local w = flame.tensor(tap.w, { dtype = x.dtype, device = x.device }):reshape(along)
-    local at = flame.tensor(tap.at, { dtype = "i64", device = x.device })
-    local term = x:index_select(d, at) * w
-    y = y and y + term or term
+  local forth, back = {}, {}
+  for k, tap in ipairs(taps) do
+    for i = 1, #tap.at do
+      forth[#forth + 1] = { i - 1, tap.at[i] - 1, tap.w[i], k }
+      back[#back + 1] = { tap.at[i] - 1, i - 1, tap.w[i], i * #taps + k }
+    end
   end
-  return y
+  if not resample then make_resample() end
+  return resample(x, d, by_rows(forth, #taps[1].at, x.dtype, x.device), by_rows(back, x.shape[d], x.dtype, x.device))
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
@@ -146,9 +155,21 @@ def("interpolate", 7, function(x, ...)
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
-    local y = x
-    for i = 1, n do y = take(y, 2 + i, nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode)) end
-    return y:clone()
+    local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
+    for i = n, 1, -1 do
+      local at, own = nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode), true
+      for k = 1, #at do own = own and at[k] == k end
+      if not (own and #at == x.shape[2 + i]) then
+        if direct then
+          local ones = {}
+          for k = 1, #at do ones[k] = 1 end
+          y = weigh(y, 2 + i, { { at = at, w = ones } })
+        else
+          y = y:index_select(2 + i, flame.tensor(at, { dtype = "i64", device = x.device }))
+        end
+      end
+    end
+    return y == x and x:clone() or y
   end
   if not axes_of_mode[mode] then
     fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area", tostring(mode))

@@ -563,9 +563,11 @@ def("randperm", 2, function(n, o)
   return o.dtype == "i64" and at or at:to(o.dtype)
 end, "module")
 
---- Weights as integers of at most 38 bits, so that their sums have no order.
+--- Weights as integers of at most 38 bits, so that their sums have no order; few enough bits that
+--- the sum of all is a double.
 local function whole_weights(rows)
-  return (rows / rows:amax(2, { keepdim = true }) * 2.0 ^ 38):round():long()
+  local bits = math.min(38, 52 - math.ceil(math.log(rows.shape[2], 2)))
+  return (rows / rows:amax(2, { keepdim = true }) * 2.0 ^ bits):round():long()
 end
 
 local function check_weights(probs, rows)

@@ -4,7 +4,8 @@
 -- lists of those. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
 -- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
 -- there comes by position or in one table at the end.
--- nn_more.lua: norms, activations, losses; nn_attention.lua; nn_init.lua: nn.init and nn.utils.
+-- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
+-- nn_attention.lua; nn_init.lua: nn.init and nn.utils.
 local flame = require "flame"
 
 local nn = {}
@@ -391,6 +392,7 @@ local other_names = { i64 = true, i32 = true, i16 = true, i8 = true, u8 = true, 
 ---@param ... string  device, floating dtype, or both; or a tensor to be like
 function Module:to(...)
   local given = table.pack(...)
+  flame.internal.moves = (flame.internal.moves or 0) + 1                 -- the state of optimisers follows
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
   for i = 1, given.n do
@@ -476,168 +478,11 @@ nn.read = read
 --- Of o: what a constructor of tensors takes.
 local function make_options(o) return { dtype = o.dtype, device = o.device } end
 
--- ---- containers ------------------------------------------------------------------------------
-
---- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
---- stand among them.
-nn.Sequential = Module.extend("Sequential")
-function nn.Sequential:init(list, ...)
-  if list == nil then list = {} end
-  if is_module(list) or type(list) == "function" then list = { list, ... } end
-  if type(list) ~= "table" then fail("Sequential: need a list of modules") end
-  for _, module in ipairs(list) do self:append(module) end
-end
-function nn.Sequential:append(module)
-  if not is_module(module) and type(module) ~= "function" then
-    fail("Sequential: item %d is a %s, need a module or a function", #self + 1, type(module))
-  end
-  self[#self + 1] = module
-  return self
-end
-function nn.Sequential:forward(...)
-  if #self == 0 then return ... end
-  local x = self[1](...)
-  for i = 2, #self do x = self[i](x) end
-  return x
-end
-
---- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
-nn.ModuleList = Module.extend("ModuleList")
-function nn.ModuleList:init(list)
-  for _, module in ipairs(list or {}) do self:append(module) end
-end
-function nn.ModuleList:append(module)
-  if not is_module(module) then fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module)) end
-  self[#self + 1] = module
-  return self
-end
---- All of another list at the end. (The name is a class's maker elsewhere: lists make no classes.)
-function nn.ModuleList:extend(list)
-  for _, module in ipairs(list) do self:append(module) end
-  return self
-end
-function nn.ModuleList:insert(at, module)
-  self:append(module)
-  for i = #self, at + 1, -1 do rawset(self, i, rawget(self, i - 1)) end
-  rawset(self, at, module)
-end
-
-local function named_table(name, accept, what)
-  local class = Module.extend(name)
-  function class:init(t)
-    local keys = {}
-    for key in pairs(t or {}) do keys[#keys + 1] = key end
-    table.sort(keys)
-    for _, key in ipairs(keys) do
-      if not accept(t[key]) then fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what) end
-      self[key] = t[key]
-    end
-  end
-  nn[name] = class
-end
-local function is_parameter(x) return type(x) == "userdata" and kinds[x] ~= nil end
---- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
-named_table("ModuleDict", is_module, "module")
---- Parameters by name, and in a list.
-named_table("ParameterDict", is_parameter, "Parameter")
-nn.ParameterList = Module.extend("ParameterList")
-function nn.ParameterList:init(list)
-  for _, x in ipairs(list or {}) do self:append(x) end
-end
-function nn.ParameterList:append(x)
-  self[#self + 1] = is_parameter(x) and x or nn.Parameter(x)
-  return self
-end
-
--- ---- layers --------------------------------------------------------------------------------------
-
---- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
-nn.Linear = Module.extend("Linear")
-function nn.Linear:init(inputs, outputs, ...)
-  local o = read("Linear", "bias device dtype", "", ...)
-  positive("Linear", "inputs", inputs)
-  positive("Linear", "outputs", outputs)
-  local bound = 1 / math.sqrt(inputs)
-  self.in_features, self.out_features = inputs, outputs
-  self.weight = nn.Parameter(flame.uniform({ outputs, inputs }, -bound, bound, make_options(o)))
-  if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
-end
-function nn.Linear:forward(x) return flame.linear(x, self.weight, self.bias) end
-function nn.Linear:extra()
-  return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
-end
-
---- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
---- at zero and is not trained.
-nn.Embedding = Module.extend("Embedding")
-function nn.Embedding:init(n, d, ...)
-  local o = read("Embedding", "padding_idx", "dtype device", ...)
-  positive("Embedding", "n", n)
-  positive("Embedding", "d", d)
-  self.num_embeddings, self.embedding_dim, self.padding_idx = n, d, o.padding_idx
-  self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, make_options(o)))
-  if o.padding_idx then
-    if math.type(o.padding_idx) ~= "integer" or o.padding_idx < 1 or o.padding_idx > n then
-      fail("Embedding: padding_idx is %s, need 1 to %d", tostring(o.padding_idx), n)
-    end
-    flame.no_grad(function() self.weight[o.padding_idx] = 0 end)
-  end
-end
---- A layer with the given table, which is not trained unless freeze = false.
-function nn.Embedding.from_pretrained(table_of_rows, freeze)
-  local layer = nn.Embedding(table_of_rows:size(1), table_of_rows:size(2), { dtype = table_of_rows.dtype, device = table_of_rows.device })
-  flame.no_grad(function() layer.weight:copy_(table_of_rows) end)
-  layer.weight:requires_grad_(freeze == false)
-  return layer
-end
-function nn.Embedding:forward(ids)
-  local y = flame.embedding(ids, self.weight)
-  if not self.padding_idx then return y end
-  return flame.where(ids:eq(self.padding_idx):unsqueeze(-1), y:detach(), y)
-end
-function nn.Embedding:extra()
-  return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim, self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
-end
-
---- Normalises over the last axes of the given shape; weight and bias of that shape.
-nn.LayerNorm = Module.extend("LayerNorm")
-function nn.LayerNorm:init(shape, ...)
-  local o = read("LayerNorm", "eps elementwise_affine bias", "affine dtype device", ...)
-  if type(shape) == "number" then shape = { shape } end
-  if type(shape) ~= "table" then fail("LayerNorm: shape is a %s, need a number or a list", type(shape)) end
-  for i = 1, #shape do positive("LayerNorm", "shape[" .. i .. "]", shape[i]) end
-  rawset(self, "shape", shape)
-  self.eps = o.eps or 1e-5
-  self.elementwise_affine = o.affine ~= false and o.elementwise_affine ~= false
-  if self.elementwise_affine then
-    self.weight = nn.Parameter(flame.ones(shape, make_options(o)))
-    if o.bias ~= false then self.bias = nn.Parameter(flame.zeros(shape, make_options(o))) end
-  end
-end
-function nn.LayerNorm:forward(x) return x:layer_norm(self.shape, self.weight, self.bias, { eps = self.eps }) end
-function nn.LayerNorm:extra()
-  return ("(%s), eps=%g, elementwise_affine=%s"):format(table.concat(self.shape, ", "), self.eps, self.elementwise_affine)
-end
-
---- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
-nn.Dropout = Module.extend("Dropout")
-function nn.Dropout:init(...)
-  local p = read(getmetatable(self).__name, "p inplace", "", ...).p or 0.5
-  if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-    fail("%s: p = %s, need 0 <= p <= 1", getmetatable(self).__name, tostring(p))
-  end
-  self.p = p
-end
-function nn.Dropout:forward(x)
-  if not self.training or self.p == 0 then return x end
-  return x:dropout(self.p)
-end
-function nn.Dropout:extra() return ("p=%g"):format(self.p) end
-
 local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
   is_module = is_module, kinds = kinds }
 local _ = flame.outer                                  -- loads what flame.internal gets from Lua
 require "flame.nn_init"(nn, shared)
+require "flame.nn_layers"(nn, shared)
 require "flame.nn_more"(nn, positive, options_of, shared)
 require "flame.nn_attention"(nn, shared)
 require "flame.nn_conv"(nn, shared)

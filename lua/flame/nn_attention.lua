@@ -81,7 +81,13 @@ return function(nn, shared)
   -- What is added to the scores (batch, heads, time, source): -inf where a mask says so. nil: nothing.
   local function bias_of(self, o, q, k)
     local out
-    local function add(mask, shape)
+    local function add(mask, shape, name)
+      local n = 1
+      for _, size in ipairs(shape) do n = n * size end
+      if mask:numel() ~= n then
+        fail("MultiheadAttention: %s has shape (%s), need %d elements: (%s)", name, table.concat(mask.shape, ", "), n,
+          table.concat(shape, ", "))
+      end
       if mask.dtype == "bool" then mask = flame.zeros(mask.shape, { dtype = q.dtype, device = q.device }):masked_fill(mask, -math.huge) end
       mask = mask:reshape(shape)
       out = out and out + mask or mask
@@ -89,17 +95,14 @@ return function(nn, shared)
     local b, t, s = q:size(1), q:size(3), k:size(3)
     if o.attn_mask then
       local m = o.attn_mask
-      if m.ndim == 2 then add(m, { 1, 1, t, s })
-      elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s })
+      if m.ndim == 2 then add(m, { 1, 1, t, s }, "attn_mask")
+      elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s }, "attn_mask")
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
     elseif o.is_causal then
-      add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s })
+      add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s }, "the causal mask")
     end
     if o.key_padding_mask then
-      if o.key_padding_mask:numel() ~= b * s then
-        fail("MultiheadAttention: key_padding_mask has shape (%s), need (%d, %d)", table.concat(o.key_padding_mask.shape, ", "), b, s)
-      end
-      add(o.key_padding_mask, { b, 1, 1, s })
+      add(o.key_padding_mask, { b, 1, 1, s }, "key_padding_mask")
     end
     return out
   end

@@ -84,6 +84,9 @@ end
 local function check_params(self, params)
   local what = self.what
   if flame.is_tensor(params) then params = { params } end
+  if type(params) == "table" and type(params.parameters) == "function" then
+    fail("%s: got a module: give its parameters, net:parameters()", what)
+  end
   if type(params) ~= "table" or #params == 0 then
     fail("%s: the parameters are a list of tensors or of groups, and not empty", what)
   end
@@ -118,7 +121,7 @@ end
 local function new(class, params, names, ...)
   local what = class.what
   local options = given_options(what, names, ...)
-  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {},
+  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {}, moves = flame.internal.moves or 0,
     defaults = class.defaults, optional = class.optional }, class)
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do
@@ -195,8 +198,19 @@ function Optimizer:state_of(p)
   return state
 end
 
+local state_for
+
+-- Parameters that a module has moved or converted since the last step: their state follows.
+local function follow(self)
+  local moves = flame.internal.moves or 0
+  if self.moves == moves then return end
+  self.moves = moves
+  for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
+end
+
 local function update_all(self)
   local changed = {}
+  follow(self)
   for _, group in ipairs(self.groups) do
     for _, p in ipairs(group.params) do
       local g = p.grad
@@ -232,6 +246,8 @@ function Optimizer:step(closure)
   return loss
 end
 
+Optimizer.follow = follow
+
 -- ---- saving --------------------------------------------------------------------------------------------
 
 local function copy_of(value)
@@ -261,7 +277,7 @@ function Optimizer:state_dict()
 end
 
 -- State goes where its parameter is, and has its dtype.
-local function state_for(p, value)
+function state_for(p, value)
   if type(value) == "userdata" then
     if value:is_floating_point() and value.dtype ~= p.dtype then value = value:to(p.dtype) end
     return flame.internal.hold(value:to(p.device):clone())

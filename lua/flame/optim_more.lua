@@ -183,7 +183,8 @@ return function(optim, shared)
     local d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
     local square = d1 * d1 - a.slope * b.slope
     if not (square >= 0) then return (low + high) / 2 end
-    local d2, at = math.sqrt(square)
+    local d2 = math.sqrt(square)
+    local at
     if a.t <= b.t then at = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
     else at = a.t - (a.t - b.t) * ((a.slope + d2 - d1) / (a.slope - b.slope + 2 * d2)) end
     return math.min(math.max(at, low), high)
@@ -326,6 +327,8 @@ return function(optim, shared)
     end
     return flame.no_grad(function()
       self.steps = self.steps + 1
+      self:follow()
+      run.state = self:state_of(group.params[1])
       run.loss, run.g = run.evaluate()
       local state = run.state
       state.step, state.n_iter = state.step + 1, state.n_iter or 0

@@ -34,6 +34,7 @@ nn.utils = {}
 ---@class flame.optim
 local optim = {}
 optim.lr_scheduler = {}
+optim.schedule = {}
 ---@class flame.Module
 local Module = {}
 
@@ -2361,7 +2362,8 @@ Tensor.linear = flame.linear
 function flame.linspace(first, last, n, o) end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz.
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz; and the list of a model
+--- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 function flame.load(path, options) end
@@ -3095,7 +3097,7 @@ function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, o) end
 ---@param ... any
 function nn.CosineEmbeddingLoss(...) end
 
---- The module of flame.cosine_similarity.
+--- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
 ---@param ... any
 function nn.CosineSimilarity(...) end
 
@@ -3994,9 +3996,64 @@ function optim.lr_scheduler.SequentialLR(...) end
 ---@param ... any
 function optim.lr_scheduler.StepLR(...) end
 
---- Times gamma after every step_size steps.
+--- All of them at once: the rate is the base times the factor of each.
+---@param list flame.Tensor[]
+---@param opt any
+function optim.schedule.chained(list, opt) end
+
+--- A factor for the first total_iters steps.
 ---@param ... any
-function optim.schedule(...) end
+function optim.schedule.constant(...) end
+
+--- Linear warm-up over 'warmup' steps to the optimiser's rate, then half a cosine down to
+--- 'min' at step 'steps'. Options: opt, steps, warmup = 0, min = 0.
+---@param ... any
+function optim.schedule.cosine(...) end
+
+--- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
+---@param ... any
+function optim.schedule.cosine_restarts(...) end
+
+--- Smith 2017: to and fro between base_lr and max_lr.
+---@param ... any
+function optim.schedule.cyclic(...) end
+
+--- Times gamma at every step.
+---@param ... any
+function optim.schedule.exponential(...) end
+
+--- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
+---@param ... any
+function optim.schedule.lambda(...) end
+
+--- From start_factor to end_factor of the rate, in total_iters steps.
+---@param ... any
+function optim.schedule.linear(...) end
+
+--- Times gamma at each of the milestones.
+---@param ... any
+function optim.schedule.multi_step(...) end
+
+--- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
+---@param ... any
+function optim.schedule.one_cycle(...) end
+
+--- Down to 0 in total_iters steps, as (1 - t)^power.
+---@param ... any
+function optim.schedule.polynomial(...) end
+
+--- Times 'factor' when the measure given to step(measure) was no better for 'patience' steps.
+---@param ... any
+function optim.schedule.reduce_on_plateau(...) end
+
+--- One schedule after the other: the k-th until milestones[k], each counting from 0.
+---@param ... any
+function optim.schedule.sequential(...) end
+
+--- Sets the rates of the next step.
+---@param ... any
+---@return number  the rate of the first group
+function optim.schedule.step(...) end
 
 --- all products of two vectors
 ---@param x flame.Tensor
@@ -4352,7 +4409,7 @@ function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .npy one tensor, .npz tensors only, else safetensors. The file is replaced
+--- By the name: .npy one tensor, .npz tensors only, .png one image, else safetensors. The file is replaced
 --- when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
@@ -4629,7 +4686,7 @@ function flame.stats(what) end
 function flame.std(x, d, o) end
 Tensor.std = flame.std
 
---- std and mean along d.
+--- std and mean along d; o: {correction = 1, keepdim = false}.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
 ---@param o table?
@@ -4976,7 +5033,7 @@ Tensor.vander = flame.vander
 function flame.var(x, d, o) end
 Tensor.var = flame.var
 
---- var and mean along d.
+--- var and mean along d; o: {correction = 1, keepdim = false}.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
 ---@param o table?

@@ -160,6 +160,37 @@
  K("double *y, int r, int c")
  "  if (i >= r) return;\n  for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] * y[i * c + j - 1];\n}",
  1, 4, 0, "line 4", 0, 0},
+{"a red-black step in place", "d9io I=9",
+ K("double *y, int n")
+ "  if (i % 2 == 1 && i < n - 1) y[i] = 0.5 * y[i] * (y[i - 1] + sin(y[i + 1]));\n}", 3, 4, 1, NULL, 0, 0},
+{"an array that the kernel leaves alone", "d9io d9i d9oz I=9",
+ K("double *y, const double *x, double *z, int n") "  if (i < n) z[i] = x[i] * x[i];\n}", 3, 4, 0, NULL, 0, 0},
+{"a step of heat in two dimensions", "d48i Di d48oz I=8 I=6",
+ "__global__ void k(const double *u, double c, double *v, int w, int h) {\n"
+ "  int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;\n"
+ "  if (x >= w || y >= h) return;\n  int l = x > 0 ? x - 1 : x, r = x < w - 1 ? x + 1 : x;\n"
+ "  int a = y > 0 ? y - 1 : y, b = y < h - 1 ? y + 1 : y;\n  double s = u[y * w + x];\n"
+ "  v[y * w + x] = s + c * (u[y * w + l] + u[y * w + r] + u[a * w + x] + u[b * w + x] - 4 * s) * s;\n}",
+ 3 | 2 << 8, 3 | 4 << 8, 1, NULL, 0, 0},
+{"a transposed tile in two dimensions", "d48i d48oz I=8 I=6",
+ "__global__ void k(const double *u, double *v, int w, int h) {\n  __shared__ double s[4][5];\n"
+ "  int x = blockIdx.x * 4 + threadIdx.x, y = blockIdx.y * 4 + threadIdx.y;\n"
+ "  if (x < w && y < h) s[threadIdx.y][threadIdx.x] = u[y * w + x] * u[0];\n  __syncthreads();\n"
+ "  int q = blockIdx.y * 4 + threadIdx.x, p = blockIdx.x * 4 + threadIdx.y;\n"
+ "  if (q < h && p < w) v[p * h + q] = s[threadIdx.x][threadIdx.y] * s[threadIdx.x][threadIdx.y];\n}",
+ 2 | 2 << 8, 4 | 4 << 8, 1, NULL, 0, 0},
+{"a loop with a real counter", "d5i d5oz Dp",
+ K("const double *x, double *y, double h")
+ "  double s = x[i], e = 0;\n  for (double t = 0; t < 1; t += 0.07) { s += 0.1 * h * (sin(3 * t) - s * s); e = s * t; }\n"
+ "  y[i] = s * e;\n}", 1, 5, 2, NULL, 32, 0},
+{"a loop that never runs, and one that runs once", "d5i d5oz I=0",
+ K("const double *x, double *y, int n")
+ "  double s = x[i], t = 1;\n  for (int j = 0; j < n; ++j) { t = s * t; s = sin(t); }\n"
+ "  do { t = t * s + t; s = s * t; } while (s < -5);\n  y[i] = s * t;\n}", 1, 5, 2, NULL, 0, 0},
+{"indices computed in memory", "d8i i8z d8oz I=8",
+ K("const double *x, int *m, double *y, int n")
+ "  if (i >= n) return;\n  m[i] = (i * 3 + 1) % n;\n  double v = x[m[i]] * x[m[i]];\n  m[i] = (m[i] + 1) % n;\n"
+ "  y[i] = v * x[m[i]];\n}", 2, 4, 1, NULL, 0, 0},
 /* ---- local arrays ------------------------------------------------------------------------------------ */
 {"a small matrix product", "d18i d18oz I=2",
  K("const double *x, double *y, int n")
@@ -193,6 +224,16 @@
  "  double m = s[0];\n  __syncthreads();\n  double e = exp(x[i] - m);\n  s[t] = e;\n  __syncthreads();\n"
  "  for (int d = 4; d > 0; d /= 2) { if (t < d) s[t] = s[t] + s[t + d]; __syncthreads(); }\n"
  "  y[i] = e / s[0];\n}", 2, 8, 1, NULL, 0, 0},
+{"a guard between loads and barriers", "d16i d2oz Di",
+ "__global__ void k(const double *x, double *y, double a) {\n  __shared__ double s[8];\n  int t = threadIdx.x;\n"
+ "  double v = t < 6 ? x[blockIdx.x * 8 + t] : a;\n  v *= v;\n  if (t >= 6) return;\n  s[t] = v * a;\n  __syncthreads();\n"
+ "  if (t == 0) y[blockIdx.x] = s[0] * s[1] + s[5];\n}", 2, 8, 1, NULL, 0, 0},
+{"arrays of structs", "B3i d12i d9oz I=3",
+ "struct P { double a, b, c; };\nstruct Q { P p; double d; };\n"
+ "__global__ void k(P p, const Q *q, P *y, int n) {\n"
+ "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n"
+ "  Q v = q[i];\n  y[i].a = v.p.a * p.b;\n  y[i].b = v.d * v.p.c + p.a;\n  y[i].c = sin(q[n - 1 - i].p.b) * p.c;\n}",
+ 1, 4, 1, NULL, 0, 0},
 {"a product in shared memory, with one slot too few", "d32i d1oz",
  "__global__ void k(const double *x, double *y) {\n  __shared__ double s[32];\n  int t = threadIdx.x;\n"
  "  s[t] = 1.5 + x[t];\n  __syncthreads();\n"
@@ -218,3 +259,31 @@
  "  double a = __shfl_up_sync(~0u, v * v, 3), b = __shfl_xor_sync(~0u, v, 5);\n"
  "  double c = __shfl_sync(~0u, sin(v), t / 2), e = __shfl_sync(~0u, v, 7, 8);\n  y[t] = a * b + c * v + e * v;\n}",
  1, 32, 1, NULL, 0, 0},
+/* ---- other types ------------------------------------------------------------------------------------------ */
+{"floats, with fast functions", "f9i f9oz F i9%3 I=9",
+ K("const float *x, float *y, float a, const int *b, int n")
+ "  if (i >= n) return;\n  float s = a;\n  for (int j = 0; j < 40; ++j) s = __sinf(s) * x[i] + 0.2f * b[i];\n"
+ "  y[i] = s * __expf(x[i]) + fminf(s, 0.1f);\n}", 3, 4, 2, NULL, 0, 0},
+{"halves", "h9i f9i h9oz I=9",
+ K("const __half *x, const float *w, __half *y, int n")
+ "  if (i >= n) return;\n  float v = __half2float(x[i]) * w[i];\n"
+ "  for (int j = 0; j < 3; ++j) v = v * v + 0.1f;\n  y[i] = __float2half(v);\n}", 3, 4, 1, NULL, 0, 0},
+{"mixed precision", "f9i d9oz I=9",
+ K("const float *x, double *y, int n")
+ "  if (i >= n) return;\n  double s = 0;\n  for (int j = 0; j < n; ++j) s = s * 0.5 + (double)x[j] * x[i];\n  y[i] = s * s;\n}",
+ 3, 4, 1, NULL, 0, 0},
+/* ---- refusals ------------------------------------------------------------------------------------------------- */
+{"lgamma has no derivative here", "d9ip d9oz I=9",
+ K("const double *x, double *y, int n") "  if (i < n)\n    y[i] = lgamma(x[i]);\n}", 3, 4, 0, "line 4: lgamma()", 0, 0},
+{"atomicExch of an active value", "f9i f9oz I=9",
+ K("const float *x, float *y, int n") "  if (i < n) atomicExch(&y[i], x[i]);\n}", 3, 4, 0,
+ "line 3: atomicExch on 'y'", 0, 0},
+{"the result of atomicAdd", "d9i d9oz d1ioz I=9",
+ K("const double *x, double *y, double *s, int n") "  if (i < n) y[i] = atomicAdd(s, x[i]);\n}", 3, 4, 0,
+ "line 3", 0, 0},
+{"bits of a number", "f9i f9oz I=9",
+ K("const float *x, float *y, int n") "  if (i < n) y[i] = __int_as_float(__float_as_int(x[i]) & 0x7fffffff);\n}",
+ 3, 4, 0, "line 3: the bits", 0, 0},
+{"a shuffle of some lanes", "d32i d32oz",
+ "__global__ void k(const double *x, double *y) {\n  int t = threadIdx.x;\n  double v = x[t];\n  if (t < 16)\n"
+ "    v += __shfl_xor_sync(0xffffu, v, 1);\n  y[t] = v;\n}", 1, 32, 0, "line 5: a shuffle", 0, 0},

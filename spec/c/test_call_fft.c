@@ -1,5 +1,5 @@
 /*
-** Fourier transforms on the CPU against sums in long double: all lengths up to 100, long ones
+** Fourier transforms on the CPU against sums in long double: all lengths up to 70, long ones
 ** of every kind, all modes, cut and filled inputs and outputs, any axis; the same bits from any
 ** number of workers and instruction set.
 */
@@ -35,6 +35,13 @@ static setup *open_setup(int threads, const char *isa) {
   setenv("FLAME_ISA", isa, 1);
   if (fl_cpu_open(s->c, &s->d, threads)) abort();
   return s;
+}
+/* Each call gets what it asked for and no more, so that tools see when it takes more. */
+static void drop_scratch(setup *s) {
+  fl_cpu *cpu = s->d.state;
+  fl_free(&s->c->mem, cpu->shared, (size_t)cpu->shared_bytes);
+  cpu->shared = NULL;
+  cpu->shared_bytes = 0;
 }
 static void close_setup(setup *s) {
   s->d.table->close(&s->d);
@@ -79,6 +86,7 @@ static void *transform(setup *d, const sample *s) {
   ((fl_cpu *)d->d.state)->stop = &d->c->interrupted;
   check(fl_cpu_call(&d->d, &r) == FLAME_OK && !*fault, "status", (long)s->n, s->mode, 0);
   check(out[size_out(s) * (int64_t)size] == 0x7b, "nothing behind the result", (long)s->n, s->mode, 0);
+  drop_scratch(d);
   free(in);
   return out;
 }
@@ -143,7 +151,7 @@ static int smooth(int64_t n) {
 
 static void lengths(setup *d) {
   for (int is64 = 0; is64 < 2; is64++)
-    for (int64_t n = 1; n <= 100; n++)
+    for (int64_t n = 1; n <= 70; n++)
       for (int mode = 0; mode < 3; mode++)
         for (int inverse = 0; inverse < (mode == 0 ? 2 : 1); inverse++) {
           const int64_t in = mode == 2 ? half(n) : n, out = mode == 1 ? half(n) : n;

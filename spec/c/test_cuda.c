@@ -437,6 +437,48 @@ static void a_structure_is_compiled_once(void) {
   close_fake(&c, &d);
 }
 
+typedef struct teller { fl_trace trace; int32_t steps; double ms; } teller;
+
+static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i, double start, double ms) {
+  teller *x = (teller *)t;
+  CHECK(d->index == 1 && p != NULL && i == x->steps && start > 0);
+  x->steps++;
+  x->ms += ms;
+}
+
+/* With or without events to measure with, the run is the same. */
+static void a_trace_hears_of_each_step(void) {
+  static sample p;
+  flame_context c;
+  fl_device d;
+  fl_fault fault;
+  int32_t done;
+  for (int64_t k = 0; k < 8; k++) {
+    teller t = { .trace = { note_time } };
+    fake_reset();
+    CHECK(open_fake(&c, &d) == FLAME_OK);
+    void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
+    make_sample(&p, &c, FL_OP_sub);
+    p.plan.nstep = 3;
+    CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+    const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
+    d.trace = &t.trace;
+    fake.only = "EventCreate";
+    fake.code = FL_CU_OUT_OF_MEMORY;
+    fake.calls = 0;
+    fake.fail_at = k;
+    CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && done == 3);
+    CHECK(fake.nlaunch == 3);
+    CHECK(k > 0 && k < 7 ? t.steps == 0 : t.steps == 3 && t.ms == 1.5);
+    d.trace = NULL;
+    fake.only = NULL;
+    fake.fail_at = 0;
+    drop_sample(&p);
+    d.table->free(&d, x, 4 * N);
+    close_fake(&c, &d);
+  }
+}
+
 /* A group's table is sent again only when an address in it is another. */
 static void a_table_is_sent_when_an_address_changes(void) {
   static sample p;
@@ -646,6 +688,7 @@ int main(void) {
   missing_things_are_named();
   a_forked_child_is_refused();
   a_structure_is_compiled_once();
+  a_trace_hears_of_each_step();
   a_table_is_sent_when_an_address_changes();
   cubins_are_kept_on_disk_and_checked();
   a_full_disk_cache_drops_the_oldest();

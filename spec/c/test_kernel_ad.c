@@ -3,17 +3,18 @@
 ** of the language, reverse against forward mode against central differences; then the derived
 ** kernels themselves, derived once more. Refusals name kernel and line.
 **
-** Arguments of a case, in the order of the signature: dN double array of N, iN int array of N
-** ("i9%4": values 0 to 3), D double, I int ("I=9"), B a struct of doubles (bytes). Then letters:
+** Arguments of a case, in the order of the signature: dN double array of N (fN float, hN half:
+** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I int ("I=9"), B a struct of doubles (bytes). Then letters:
 ** i derive by it, o output, z zeros. Values lie in (-1, 1), with p in (0.2, 1.2).
 */
 #include "kernel_problem.h"
+#include "kernel/text.h"
 
 static int passed, failed, verbose;
 
 typedef struct test_case {
   const char *name, *args, *source;
-  uint32_t grid, block;
+  uint32_t grid, block;          /* x | y << 8; no y: 1 */
   int second;                    /* also derive the derived kernels: 1 the tangent, 2 all */
   const char *refused;           /* expected text of the refusal */
   int slot_bytes;
@@ -48,8 +49,11 @@ static void parse_args(problem *p, const char *text, uint64_t *seed) {
     while (*text == ' ') ++text;
     argument *a = &p->arg[p->n++];
     const char c = word[0];
-    a->type = c == 'd' || c == 'D' || c == 'B' ? FL_KT_F64 : FL_KT_I32;
-    a->pointer = c == 'd' || c == 'i';
+    a->type = c == 'd' || c == 'D' || c == 'B' ? FL_KT_F64 : c == 'f' || c == 'F' ? FL_KT_F32
+            : c == 'h' ? FL_KT_F16 : FL_KT_I32;
+    a->pointer = c == 'd' || c == 'i' || c == 'f' || c == 'h';
+    if (c == 'f' && p->loose < 1e-5) p->loose = 1e-5;
+    if (c == 'h') p->loose = 5e-3;
     a->n = a->pointer || c == 'B' ? strtoll(word + 1, &rest, 10) : (rest = word + 1, 1);
     int64_t value = 0;
     if (*rest == '%' || *rest == '=') value = strtoll(rest + 1, &rest, 10);
@@ -71,6 +75,10 @@ static void show(problem *p) {
   fl_ktree_print(&t, p->f);
   if (k && k->func) fl_ktree_print(&t, k->func);
   printf("%s\n", fl_text_str(&t));
+  fl_text_free(&t);
+  fl_text_init(&t, p->mem);
+  if (k && k->func) fl_ktext_prelude(&t), fl_ktext_kernel(&t, k->func);
+  printf("//@@\n%s\n//@@\n", fl_text_str(&t));
   fl_text_free(&t);
 }
 
@@ -102,7 +110,8 @@ static void run_case(const test_case *c) {
     fl_ksource_free(s);
     return;
   }
-  problem p = {.f = s->kernels[0], .grid = {c->grid, 1, 1}, .block = {c->block, 1, 1}, .mem = &m,
+  problem p = {.f = s->kernels[0], .mem = &m, .grid = {c->grid & 255, c->grid >> 8 ? c->grid >> 8 : 1, 1},
+               .block = {c->block & 255, c->block >> 8 ? c->block >> 8 : 1, 1},
                .arena = &s->arena, .races = 1, .slot_bytes = c->slot_bytes, .shared = c->shared};
   parse_args(&p, c->args, &seed);
   if (verbose) show(&p);
@@ -119,6 +128,40 @@ static void run_case(const test_case *c) {
   report(m.live_bytes == 0, c->name, "memory is left");
 }
 
+/* ---- no memory ------------------------------------------------------------------------------------ */
+
+/* Memory runs out at ever other places: the answer is NULL, and nothing breaks. */
+static void run_dry(const test_case *c) {
+  fl_mem m = {0}, dry = {0};
+  fl_error e = {0};
+  uint64_t seed = 1;
+  fl_ksource *s = fl_ksource_parse(&m, &e, c->source, strlen(c->source));
+  if (!s || !s->n_kernels || !s->kernels[0]->has_body) {
+    fl_ksource_free(s);
+    return;
+  }
+  problem p = {.f = s->kernels[0], .grid = {c->grid, 1, 1}, .block = {c->block, 1, 1}, .mem = &m};
+  parse_args(&p, c->args, &seed);
+  uint8_t want[MAX_ARGS];
+  const fl_kad_request r = request_of(&p, want);
+  int wrong = 0;
+  for (int chunk = 1; chunk < 5; ++chunk)
+    for (size_t shift = 0; shift < 32000; shift += 1936) {
+      fl_karena a;
+      fl_karena_init(&a, &dry);
+      fl_karena_new(&a, shift + 16);
+      dry.fail_at = dry.calls + chunk;
+      dry.fail_forever = 1;
+      const fl_kad *k = shift % 3 ? fl_kad_adjoint(&a, p.f, &r) : fl_kad_tangent(&a, p.f, &r);
+      wrong += k && !k->func && !k->refusal && !a.failed;
+      dry.fail_at = 0;
+      fl_karena_close(&a);
+    }
+  report(!wrong && dry.live_bytes == 0, c->name, "memory runs out, badly");
+  free_args(p.arg, p.n);
+  fl_ksource_free(s);
+}
+
 #define K(args) "__global__ void k(" args ") {\n" \
   "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
 
@@ -130,6 +173,8 @@ int main(int argc, char **argv) {
   verbose = argc > 2;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
     if (argc < 2 || strstr(cases[i].name, argv[1])) run_case(&cases[i]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+    if (argc < 2 || strstr(cases[i].name, argv[1])) run_dry(&cases[i]);
   printf("test_kernel_ad: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

@@ -140,10 +140,15 @@ static void take_columns(const pool *q, const char *row, char *y) {
   }
 }
 
+/* y[o] by what its window counts: the count of the row's axes times that of its columns. */
 static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
-  for (int64_t o = 0; o < q->s.out[2]; o++) {
-    const range w[3] = { rd, rh, window(&q->s, 2, o) };
-    if (length(w[0]) && length(w[1]) && length(w[2])) scale(q, y, o, divisor(&q->s, (int64_t[]){ d, h, o }, w));
+  const fl_pooling *s = &q->s;
+  const int padded = s->include_pad && !s->adaptive;
+  const int64_t rows = padded ? padded_count(s, 0, d) * padded_count(s, 1, h) : length(rd) * length(rh);
+  if (length(rd) == 0 || length(rh) == 0) return;
+  for (int64_t o = 0; o < s->out[2]; o++) {
+    const int64_t n = s->divisor ? s->divisor : rows * (padded ? padded_count(s, 2, o) : length(window(s, 2, o)));
+    if (s->divisor || n > 0) scale(q, y, o, (double)n);
   }
 }
 
@@ -164,29 +169,31 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- positions ---- */
 
-#define BEST(name, S, FROM) \
+#define BEST(name, S, T, FROM) \
   static int64_t name(const fl_pooling *s, const S *x, const range w[3]) { \
-    int64_t at = 0; \
-    int none = 1; \
+    if (w[0].lo >= w[0].hi || w[1].lo >= w[1].hi || w[2].lo >= w[2].hi) return 0; \
+    int64_t at = (w[0].lo * s->in[1] + w[1].lo) * s->in[2] + w[2].lo; \
+    T most = FROM(x[at]); \
     for (int64_t z = w[0].lo; z < w[0].hi; z += w[0].step) \
       for (int64_t y = w[1].lo; y < w[1].hi; y += w[1].step) \
-        for (int64_t i = w[2].lo; i < w[2].hi; i += w[2].step) { \
-          const int64_t p = (z * s->in[1] + y) * s->in[2] + i; \
-          if (none || FROM(x[p]) > FROM(x[at]) || FROM(x[p]) != FROM(x[p])) at = p; \
-          none = 0; \
+        for (int64_t i = w[2].lo, p = (z * s->in[1] + y) * s->in[2] + i; i < w[2].hi; i += w[2].step, p += w[2].step) { \
+          const T v = FROM(x[p]); \
+          const int better = (v > most) | (v != v); \
+          most = better ? v : most; \
+          at = better ? p : at; \
         } \
-    return none ? 0 : at + 1; \
+    return at + 1; \
   }
 #define AS_IS(v) (v)
-BEST(best_f64, double, AS_IS)
-BEST(best_f32, float, AS_IS)
-BEST(best_f16, uint16_t, fl_f16_to_f32)
-BEST(best_bf16, uint16_t, fl_bf16_to_f32)
-BEST(best_i64, int64_t, AS_IS)
-BEST(best_i32, int32_t, AS_IS)
-BEST(best_i16, int16_t, AS_IS)
-BEST(best_i8, int8_t, AS_IS)
-BEST(best_u8, uint8_t, AS_IS)
+BEST(best_f64, double, double, AS_IS)
+BEST(best_f32, float, float, AS_IS)
+BEST(best_f16, uint16_t, float, fl_f16_to_f32)
+BEST(best_bf16, uint16_t, float, fl_bf16_to_f32)
+BEST(best_i64, int64_t, int64_t, AS_IS)
+BEST(best_i32, int32_t, int32_t, AS_IS)
+BEST(best_i16, int16_t, int16_t, AS_IS)
+BEST(best_i8, int8_t, int8_t, AS_IS)
+BEST(best_u8, uint8_t, uint8_t, AS_IS)
 
 static int64_t best(const pool *q, const void *x, const range w[3]) {
   const fl_pooling *s = &q->s;

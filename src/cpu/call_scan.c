@@ -37,13 +37,15 @@ typedef struct walk {
   void *acc;
 } walk;
 
-#define LANE(A, O, state, where, ADD, VALUE) { \
-    const int64_t i = where; \
+#define LANE(A, O, state, where, number, ADD, VALUE) { \
+    const int64_t i = where, k = number; \
+    (void)k; \
     A *a = &state; \
     ADD \
     y[i] = (O)(VALUE); \
   }
-/* T: what lies in memory, A: state, O: result's; ADD uses a (state's address), i (offset). */
+/* T: what lies in memory, A: state, O: result's; ADD uses a (the state's address), i (offset)
+** and k (number of the step, from 1). */
 #define WALK(name, T, A, O, ADD, VALUE) \
   static void name(const walk *w) { \
     const T *x = w->x, *x2 = w->x2; \
@@ -53,17 +55,17 @@ typedef struct walk {
     if (w->lanes == ROWS && w->lane != 1) { \
       A s0 = acc[0], s1 = acc[1], s2 = acc[2], s3 = acc[3]; \
       const int64_t lane = w->lane, end = w->n * w->step; \
-      for (int64_t at = 0; at != end; at += w->step) { \
-        LANE(A, O, s0, at, ADD, VALUE) \
-        LANE(A, O, s1, at + lane, ADD, VALUE) \
-        LANE(A, O, s2, at + 2 * lane, ADD, VALUE) \
-        LANE(A, O, s3, at + 3 * lane, ADD, VALUE) \
+      for (int64_t at = 0, j = 1; at != end; at += w->step, j++) { \
+        LANE(A, O, s0, at, j, ADD, VALUE) \
+        LANE(A, O, s1, at + lane, j, ADD, VALUE) \
+        LANE(A, O, s2, at + 2 * lane, j, ADD, VALUE) \
+        LANE(A, O, s3, at + 3 * lane, j, ADD, VALUE) \
       } \
       return; \
     } \
     for (int64_t j = 0; j < w->n; j++) \
       for (int64_t l = 0; l < w->lanes; l++) \
-        LANE(A, O, acc[l], j * w->step + l * w->lane, ADD, VALUE) \
+        LANE(A, O, acc[l], j * w->step + l * w->lane, j + 1, ADD, VALUE) \
   }
 #define PLAIN(v) (v)
 #define SUMS(name, T, A, O, in, out) \
@@ -85,15 +87,15 @@ SUMS(i8, int8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(u8, uint8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(bool, uint8_t, uint64_t, int64_t, TRUTH, (int64_t))
 
-/* The first of the extremes; the first NaN beats all. 'seen' counts steps. */
+/* The first of the extremes; the first NaN beats all. at 0: none yet. */
 #define PLACED(name, T, V, in) \
-  typedef struct placed_##name { V v; int64_t at, seen; } placed_##name; \
+  typedef struct placed_##name { V v; int64_t at; } placed_##name; \
   WALK(max_##name, T, placed_##name, int64_t, \
        const V v = (V)in(x[i]); \
-       if (a->seen++ == 0 || ((v > a->v || v != v) && a->v == a->v)) { a->v = v; a->at = a->seen; }, a->at) \
+       if (a->at == 0 || (!(v <= a->v) && a->v == a->v)) { a->v = v; a->at = k; }, a->at) \
   WALK(min_##name, T, placed_##name, int64_t, \
        const V v = (V)in(x[i]); \
-       if (a->seen++ == 0 || ((v < a->v || v != v) && a->v == a->v)) { a->v = v; a->at = a->seen; }, a->at)
+       if (a->at == 0 || (!(v >= a->v) && a->v == a->v)) { a->v = v; a->at = k; }, a->at)
 PLACED(f64, double, double, PLAIN)
 PLACED(f32, float, float, PLAIN)
 PLACED(f16, uint16_t, float, fl_f16_value)
@@ -117,8 +119,8 @@ static const walk_fn walks[FLAME_DTYPE_COUNT][KINDS] = {
   [FLAME_BOOL] = WHOLE(bool),
 };
 
-/* Any state: the largest is a position with its value. */
-typedef union state { double d; float f; uint64_t u; lse l; int64_t placed[3]; } state;
+/* Any state. */
+typedef union state { double d; float f; uint64_t u; lse l; placed_f64 p; } state;
 
 typedef struct job {
   const char *x, *x2;

@@ -9,7 +9,7 @@
 #include "cpu/fft_job.h"
 #include <string.h>
 
-enum { CHUNK = 4096 };
+enum { CHUNK = 4096, ALONE = 16384 };
 
 /* ---- elements one by one, for the passes around the transform --------------------- */
 
@@ -230,7 +230,8 @@ static void row_unit(void *arg, int64_t u, int worker) {
 /* ---- the whole --------------------- */
 
 static void spread(fl_fft_job *j, int64_t n, int64_t each, fl_unit_fn fn) {
-  fl_threads_run(j->cpu->pool, (n + each - 1) / each, fn, j, j->cpu->stop);
+  if (j->core <= ALONE) for (int64_t u = 0; u < (n + each - 1) / each; u++) fn(j, u, 0);
+  else fl_threads_run(j->cpu->pool, (n + each - 1) / each, fn, j, j->cpu->stop);
 }
 
 static void both_phases(fl_fft_job *j) {

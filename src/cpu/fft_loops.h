@@ -110,11 +110,32 @@ static void *NAME(run)(const fl_fft_plan *p, void *first, void *second) {
   return x;
 }
 
-/* Lane by lane, but few elements at a time, so that they stay in the first cache. */
+/* Do the lanes lie side by side, as complex numbers, for the first k elements? Gives that k. */
+static int64_t NAME(adjacent)(const fl_fft_lanes *f, int64_t n) {
+  if (f->lanes < L || f->apart != 1) return 0;
+  for (int l = 0; l < L; l++) {
+    if (f->at[l] != f->at[0] + l * 2 * (int64_t)sizeof(T)) return 0;
+    if (f->reals[l] < n) n = f->reals[l];
+    if (f->imags[l] < n) n = f->imags[l];
+  }
+  return n;
+}
+
+/* Lane by lane, but few elements at a time: lines that are a power of two apart share few
+** places of the first cache. */
 static void NAME(load)(void *p, int64_t n, const fl_fft_lanes *f) {
   const int re = f->swap ? L : 0, im = f->swap ? 0 : L;
-  for (int64_t k0 = 0; k0 < n; k0 += 16) {
-    const int64_t end = k0 + 16 < n ? k0 + 16 : n;
+  const int64_t beside = NAME(adjacent)(f, n);
+  for (int64_t k = 0; k < beside; k++) {
+    const T *from = (const T *)(const void *)f->at[0] + k * f->step;
+    T *x = (T *)p + 2 * L * k;
+    for (int l = 0; l < L; l++) {
+      x[re + l] = from[2 * l];
+      x[im + l] = from[2 * l + 1];
+    }
+  }
+  for (int64_t k0 = beside; k0 < n; k0 += 8) {
+    const int64_t end = k0 + 8 < n ? k0 + 8 : n;
     for (int l = 0; l < L; l++) {
       const T *from = (const T *)(const void *)f->at[l];
       const int64_t reals = l < f->lanes ? f->reals[l] : 0, imags = l < f->lanes ? f->imags[l] : 0;
@@ -136,8 +157,17 @@ static void NAME(load)(void *p, int64_t n, const fl_fft_lanes *f) {
 static void NAME(store)(const void *p, int64_t n, const fl_fft_lanes *f) {
   const T scale = (T)f->scale;
   const int re = f->swap ? L : 0, im = f->swap ? 0 : L;
-  for (int64_t k0 = 0; k0 < n; k0 += 16) {
-    const int64_t end = k0 + 16 < n ? k0 + 16 : n;
+  const int64_t beside = NAME(adjacent)(f, n);
+  for (int64_t k = 0; k < beside; k++) {
+    T *to = (T *)(void *)f->at[0] + k * f->step;
+    const T *x = (const T *)p + 2 * L * k;
+    for (int l = 0; l < L; l++) {
+      to[2 * l] = x[re + l] * scale;
+      to[2 * l + 1] = x[im + l] * scale;
+    }
+  }
+  for (int64_t k0 = beside; k0 < n; k0 += 8) {
+    const int64_t end = k0 + 8 < n ? k0 + 8 : n;
     for (int l = 0; l < f->lanes; l++) {
       T *to = (T *)(void *)f->at[l];
       const T *x = (const T *)p + 2 * L * k0 + l;

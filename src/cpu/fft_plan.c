@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDE = 2048, WIDE_MANY = 16384, MANY = 4, VECTOR = 2 * FL_FFT_LANE_BYTES };
+enum { SHORT = 64, WIDE = 16384, MANY = 8, VECTOR = 2 * FL_FFT_LANE_BYTES };
 
 /* ---- lengths --------------------- */
 
@@ -23,11 +23,11 @@ static int factorise(int64_t n, fl_fft_plan *p) {
   return n == 1;
 }
 
-/* The least length from n on that is 1, 3, 5, 9 or 15 times a power of two. */
+/* The least length from n on that is one of these times a power of two. */
 static int64_t easy_length(int64_t n) {
-  static const int64_t odd[] = { 1, 3, 5, 9, 15 };
+  static const int64_t odd[] = { 1, 3, 5, 7, 9, 15, 21, 25, 27, 35, 45 };
   int64_t best = 0;
-  for (int i = 0; i < 5; i++) {
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
     int64_t m = odd[i];
     while (m < n) m *= 2;
     if (!best || m < best) best = m;
@@ -73,7 +73,9 @@ static void fill_roots(fl_fft_roots *r) {
 
 typedef struct arena { char *base; int64_t at; } arena;
 
+/* NULL for nothing: what is not there is not used. */
 static char *take(arena *r, int64_t bytes) {
+  if (bytes == 0) return NULL;
   char *p = r->base ? r->base + r->at : NULL;
   r->at += fl_round64(bytes);
   return p;
@@ -131,7 +133,7 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
   j->core = j->length = j->packed ? f->n / 2 : f->n;
   j->chirp = !factorise(j->length, &j->plan[0]);
   if (j->chirp) j->core = easy_length(2 * j->length - 1);
-  j->wide = j->core <= WIDE || (j->core <= WIDE_MANY && j->transforms >= MANY);
+  j->wide = j->core <= SHORT || (j->core <= WIDE && j->transforms >= MANY);
   j->rows = j->wide ? j->core : divisor(j->core);
   j->columns = j->core / j->rows;
   factorise(j->rows, &j->plan[0]);
@@ -180,7 +182,7 @@ static void fill_chirps(fl_fft_job *j) {
 
 void fl_fft_tables(fl_fft_job *j) {
   double w[2];
-  fill_roots(&j->whole);
+  if (j->packed) fill_roots(&j->whole);
   fill_roots(&j->twist);
   fill_plan(j, &j->plan[0]);
   if (!j->wide) fill_plan(j, &j->plan[1]);

@@ -38,6 +38,9 @@ typedef struct fl_conv_loops {
   void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
+  /* y[i] = sum over t of w[t] x[t][i] */
+  void (*mix32)(float *y, int64_t n, int taps, const float *const *x, const float *w);
+  void (*mix64)(double *y, int64_t n, int taps, const double *const *x, const double *w);
 } fl_conv_loops;
 enum { FL_CONV_BLOCK = 64 };            /* a multiple of every block of 4 vectors */
 

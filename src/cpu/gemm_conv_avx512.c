@@ -65,5 +65,5 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
   MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 },
-  flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64
+  flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64, mix32, mix64
 };

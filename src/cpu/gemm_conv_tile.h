@@ -87,6 +87,18 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
   else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
 }
+/* Rows with weights: y[i] = sum over t of w[t] x[t][i], in order of t. */
+static void N(mix)(T *y, int64_t n, int taps, const T *const *x, const T *w) {
+  if (taps == 0) {
+    for (int64_t i = 0; i < n; i++) y[i] = 0;
+  } else if (taps == 2) {
+    for (int64_t i = 0; i < n; i++) y[i] = w[0] * x[0][i] + w[1] * x[1][i];
+  } else {
+    for (int64_t i = 0; i < n; i++) y[i] = w[0] * x[0][i];
+    for (int t = 1; t < taps; t++)
+      for (int64_t i = 0; i < n; i++) y[i] += w[t] * x[t][i];
+  }
+}
 #undef T
 #undef V
 #undef N

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALL = 24, BLOCK = 64 };
+enum { SMALL = 24, SMALL_SPECTRUM = 3, BLOCK = 64 };      /* up to these sizes: ours */
 
 typedef struct room { char *at; } room;
 
@@ -90,8 +90,11 @@ static void swap_bytes(char *x, char *y, int64_t n) {
   }
 }
 
-/* Is this one for the library? */
-static const fl_lapack *library(const fl_linalg_one *o, int64_t size) { return size > SMALL ? o->lib : NULL; }
+/* Is this one for the library? Rotations pay for very small matrices only. */
+static const fl_lapack *library(const fl_linalg_one *o, int64_t size) {
+  const int spectrum = o->kind == FL_CALL_svd || o->kind == FL_CALL_eigh;
+  return size > (spectrum ? SMALL_SPECTRUM : SMALL) ? o->lib : NULL;
+}
 
 /* ---- equations --------------------- */
 

@@ -97,6 +97,11 @@ static void want_pool(fl_cuda *s, const fl_call *c) {
   fl_cuda_want_file(s, "pool.cu", defines, 1);
 }
 
+static unsigned blocks_of(const fl_cuda *s, int64_t n) {
+  const int64_t blocks = (n + THREADS - 1) / THREADS, most = 64ll * s->multiprocessors;
+  return (unsigned)(blocks < most ? blocks : most);
+}
+
 static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry, void **middle, int count) {
   fl_pooling v;
   char defines[DEFINES];
@@ -109,8 +114,7 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
   void *params[8] = { &v };
   for (int i = 0; i < count; i++) params[1 + i] = middle[i];
   params[1 + count] = &n;
-  const int64_t blocks = (n + THREADS - 1) / THREADS, most = 64ll * s->multiprocessors;
-  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)(blocks < most ? blocks : most), 1, 1 }, (const unsigned[]){ THREADS, 1, 1 }, 0, params);
+  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 }, (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
 /* The least value of a dtype as stored: what an empty window gives. */
@@ -138,3 +142,30 @@ POOL_KIND(pool_take, &a, &b, &out)
 POOL_KIND(pool_put, &a, &b, &out)
 POOL_KIND(avg_pool, &a, &out)
 POOL_KIND(avg_pool_back, &a, &out)
+
+/* ---- sums along an axis ---- */
+
+int64_t fl_cuda_scratch_resample(fl_cuda *s, const fl_call *c) { return (void)s, (void)c, 0; }
+
+void fl_cuda_modules_resample(fl_cuda *s, const fl_call *c) {
+  char defines[DEFINES];
+  if (c->numel == 0) return;
+  defines_of(c->dtype, 32, defines);
+  fl_cuda_want_file(s, "pool.cu", defines, 1);
+}
+
+flame_status fl_cuda_call_resample(fl_cuda *s, const fl_call_run *r) {
+  const int64_t *p = r->call->p;
+  struct { int64_t elements, results, inner, terms; } v = { p[1], p[2], p[3], r->call->in_numel[2] };
+  char defines[DEFINES];
+  fl_cu_function f;
+  int64_t n = r->call->numel;
+  void *in[4], *out = r->out;
+  if (n == 0) return FLAME_OK;
+  defines_of(r->call->dtype, 32, defines);
+  const flame_status e = fl_cuda_file_entry(s, "pool.cu", defines, 1, "resample", &f);
+  if (e != FLAME_OK) return e;
+  for (int i = 0; i < 4; i++) in[i] = r->in[i];
+  void *params[] = { &v, &in[0], &in[1], &in[2], &in[3], &out, &n };
+  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 }, (const unsigned[]){ THREADS, 1, 1 }, 0, params);
+}

@@ -5,6 +5,7 @@
 */
 #include "cuda/ordered.h"
 #include "base/env.h"
+#include "cuda/headers.h"
 
 static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
 
@@ -100,9 +101,11 @@ flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
   const char *reason = "";
   const fl_nvrtc *rtc = fl_cuda_libraries.nvrtc(&reason);
   const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
+  char path[512];
   int n = 2;
+  n += fl_include_options(option + n, path);
   fl_rtc_program p;
-  if (!rtc || rtc->nvrtcCreateProgram(&p, k->text, k->unit->label, 0, NULL, NULL) != FL_RTC_OK) return FLAME_OK;
+  if (!rtc || rtc->nvrtcCreateProgram(&p, k->text, k->unit->label, FL_HEADERS, fl_header_texts, fl_header_names) != FL_RTC_OK) return FLAME_OK;
   for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
   flame_status e = FLAME_OK;
   if (rtc->nvrtcCompileProgram(p, n, option) == FL_RTC_COMPILATION) {

@@ -6,6 +6,7 @@
 */
 #include "cuda/call.h"
 #include "cuda/embedded.h"
+#include "cuda/headers.h"
 #include <string.h>
 
 #define ENTRY "fl_kernel"               /* name of every generated kernel */
@@ -272,12 +273,13 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_functio
 }
 
 /* A user's options follow the architecture. */
-static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], const char **option, int most) {
+static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[512], const char **option, int most) {
   const char *ours[8];
   int n = 0;
   fl_nvrtc_options(s, arch, ours);
   option[n++] = ours[0];
   option[n++] = "-default-device";
+  n += fl_include_options(option + n, path);
   if (s->sync_each) option[n++] = "-lineinfo";
   for (int32_t i = 0; i < u->noption && n < most; i++) option[n++] = u->option[i];
   return n;
@@ -337,7 +339,7 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
 /* Compile those in 'which' that disk did not have. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
   enum { MOST = 24 };
-  char (*arch)[40] = fl_alloc(s->mem, sizeof *arch * (size_t)n);
+  struct words { char arch[40], path[512]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);
   const char *(*option)[MOST] = fl_alloc(s->mem, sizeof *option * (size_t)n);
   flame_status e = arch && option ? FLAME_OK : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
   for (int i = 0; i < n && e == FLAME_OK; i++) {
@@ -347,7 +349,7 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
     job[i].user = 1;
     job[i].name = k->unit->label;
     job[i].option = option[i];
-    job[i].noption = user_options(s, k->unit, arch[i], option[i], MOST);
+    job[i].noption = user_options(s, k->unit, arch[i].arch, arch[i].path, option[i], MOST);
   }
   if (e == FLAME_OK) e = fl_nvrtc_compile(s, job, n);
   else memset(job, 0, sizeof *job * (size_t)n);

@@ -5,6 +5,7 @@
 ** have been joined. An interrupt stops the handing out of programs; one that is being
 ** compiled can not be stopped and is waited for.
 */
+#include "cuda/headers.h"
 #include "cuda/state.h"
 #include <errno.h>
 #include <pthread.h>
@@ -51,7 +52,8 @@ typedef struct crew {               /* shared by the workers of one call */
 } crew;
 
 static void compile_one(crew *w, fl_compile *j) {
-  j->result = w->rtc->nvrtcCreateProgram(&j->program, j->text, j->name, 0, NULL, NULL);
+  j->result = w->rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
+                                         j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
   j->made = j->result == FL_RTC_OK;
   if (j->made) j->result = w->rtc->nvrtcCompileProgram(j->program, j->option ? j->noption : w->noption,
                                                        j->option ? j->option : w->option);

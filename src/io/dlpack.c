@@ -167,7 +167,7 @@ static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
   dl_tensor *t = &x->m.t;
   t->data = (char *)x + head;
   t->device = n->device == 0 ? (dl_device){ DL_CPU, 0 } : (dl_device){ DL_CUDA, n->device - 1 };
-  t->ndim = n->shape->rank;
+  t->ndim = (uint8_t)n->shape->rank;
   t->dtype = dtypes[n->dtype];
   t->shape = x->shape;
   t->strides = x->stride;

@@ -136,4 +136,8 @@ fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device);     /* the memb
 void fl_zip_close(fl_zip *z);
 /* names without ".npy" */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
+
+/* ---- png, written only (png.c) --------------------------------------------------------------------------- */
+/* n: u8 of shape (h, w) or (channels, h, w), channels 1, 3 or 4. */
+flame_status fl_png_save(flame_context *c, const char *path, fl_node *n);
 #endif

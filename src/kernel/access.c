@@ -79,7 +79,8 @@ static int known(const walk *w, int32_t var, const fl_kexpr *index) {
 /* ---- accesses ----------------------------------------------------------------------------------- */
 
 static int counts(const walk *w, int32_t var) {
-  return var >= 0 && (w->f->vars[var].kind == FL_KV_POINTER || w->f->vars[var].kind == FL_KV_SHARED);
+  return var >= 0 &&
+         (w->f->vars[var].kind == FL_KV_POINTER || w->f->vars[var].kind == FL_KV_SHARED);
 }
 
 static void note_read(walk *w, int32_t var, const fl_kexpr *index, int32_t line) {
@@ -111,7 +112,8 @@ static void read_operands(walk *w, const fl_kstmt *s) {
 static void note_write(walk *w, const fl_kstmt *s) {
   if (!counts(w, s->var)) return;
   fl_kaccess *a = &w->out[s->var];
-  const int sum = s->kind == FL_KS_ATOMIC && s->result < 0 && (s->op == FL_KA_ADD || s->op == FL_KA_SUB);
+  const int sum = s->kind == FL_KS_ATOMIC && s->result < 0 &&
+                  (s->op == FL_KA_ADD || s->op == FL_KA_SUB);
   if (s->kind == FL_KS_STORE && s->accumulate) note_read(w, s->var, s->x[0], s->line);
   if (s->kind == FL_KS_STORE && !s->accumulate) a->writes = 1;
   else if (s->kind == FL_KS_STORE || sum) a->accumulates = 1;

@@ -40,7 +40,7 @@ typedef struct fl_kad_state {
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
-  uint8_t returns;               /* RETURNs were left in (they stand before all active code) */
+  uint8_t returns;               /* threads may be gone at the end: no sums over the block there */
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
   fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */

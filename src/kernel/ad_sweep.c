@@ -173,6 +173,7 @@ static int shuffled(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, int op, fl
 ** other's opposites, with the edge lanes, which kept their own value, apart. */
 static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, fl_kexpr *seed) {
   fl_karena *a = d->a;
+  if (!seed) return NULL;
   fl_kexpr *zero = fl_kexpr_zero(a, seed->type), *width = cast_i32(d, s->x[3]);
   fl_kexpr *by = fl_kad_atom(d, b, cast_i32(d, s->x[2]));
   fl_kexpr *lane = fl_kad_atom(d, b, lane_of(d, width));

@@ -27,11 +27,17 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
 /* -1: cannot be; else the number of conversions. */
 static int fit(const struct fl_kformal *f, const fl_value *v) {
   const fl_ctype *t = f->type;
-  const int pointer = v->kind == FL_V_POINTER || (v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY);
+  const int pointer =
+      v->kind == FL_V_POINTER || (v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY);
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? 0 : -1;
-  if (t->kind == FL_C_POINTER) return pointer ? v->null || fl_ctype_same(t->of, v->type) ||
-                                                (v->kind == FL_V_PLACE && fl_ctype_same(t->of, v->type->of)) ? 0 : 1 : -1;
-  if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? 0 : -1;
+  if (t->kind == FL_C_POINTER)
+    return pointer ? v->null || fl_ctype_same(t->of, v->type) ||
+                             (v->kind == FL_V_PLACE && fl_ctype_same(t->of, v->type->of))
+                         ? 0
+                         : 1
+                   : -1;
+  if (t->kind == FL_C_ARRAY)
+    return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? 0 : -1;
   if (pointer || v->kind == FL_V_NONE) return -1;
   if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? 0 : -1;
   if (v->type->kind != FL_C_SCALAR) return -1;
@@ -65,9 +71,11 @@ static int reassigned(fl_front *p, int64_t body, const char *name) {
     if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
     if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
     if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
-        p0 == FL_PU_INC || p0 == FL_PU_DEC)
+    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
+        p0 == FL_PU_DEC)
       return 1;
   }
   return 0;
@@ -79,7 +87,8 @@ static fl_value settled(fl_front *p, fl_value v) {
   return v;
 }
 
-static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v, int64_t body, int32_t line) {
+static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v,
+                         int64_t body, int32_t line) {
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
   v = fl_cast_to(p, f->type, v, line);
   if (p->failed) return;
@@ -103,7 +112,8 @@ static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v, in
   s->offset = offset;
 }
 
-static void bind_value(fl_front *p, const struct fl_kformal *f, fl_value v, int32_t line) {
+static void bind_value(fl_front *p, const struct fl_kformal *f, fl_value v,
+                       int32_t line) {
   fl_value to = fl_decl_object(p, f->type, f->name, line);
   if (p->failed) return;
   if (v.kind == FL_V_LIST) {
@@ -119,17 +129,22 @@ static void bind_value(fl_front *p, const struct fl_kformal *f, fl_value v, int3
   if (s) s->v = to;
 }
 
-static void bind_reference(fl_front *p, const struct fl_kformal *f, fl_value v, int32_t line) {
+static void bind_reference(fl_front *p, const struct fl_kformal *f, fl_value v,
+                           int32_t line) {
   const int place = v.kind == FL_V_PLACE && !v.rvalue && fl_ctype_same(f->type, v.type);
   if (!place && f->is_const) { bind_value(p, f, v, line); return; }
-  if (!place) { fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name); return; }
+  if (!place) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);
+    return;
+  }
   v = settled(p, v);
   v.is_const |= f->is_const;
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
   if (s) s->v = v;
 }
 
-static void bind(fl_front *p, const fl_kdevice *d, const fl_value *args, int64_t frame, int32_t line) {
+static void bind(fl_front *p, const fl_kdevice *d, const fl_value *args, int64_t frame,
+                 int32_t line) {
   const int64_t outer = p->frame;
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const struct fl_kformal *f = &d->params[i];
@@ -145,14 +160,16 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_value *args, int64_t
 static int count_leaves(fl_kblock b, int label) {
   int n = 0;
   for (fl_kstmt *s = b.first; s; s = s->next)
-    n += (s->kind == FL_KS_LEAVE && s->label == label) + count_leaves(s->body, label) + count_leaves(s->other, label);
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + count_leaves(s->body, label) +
+         count_leaves(s->other, label);
   return n;
 }
 
 /* A block whose only LEAVE is its last statement needs neither. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   const int leaves = count_leaves(body, label);
-  const int last = body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
+  const int last =
+      body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
   if (last) {
     fl_kblock kept = { NULL, NULL };
     for (fl_kstmt *s = body.first, *next; s != body.last; s = next) {
@@ -172,19 +189,23 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
 static fl_value result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (d->result->kind == FL_C_VOID) return fl_val_none();
   if (d->result->kind == FL_C_POINTER) {
-    fl_refuse(p, line, "functions that return pointers are outside the language ('%s')", d->name);
+    fl_refuse(p, line, "functions that return pointers are outside the language ('%s')",
+              d->name);
     return fl_val_none();
   }
   return fl_decl_object(p, d->result, d->name, line);
 }
 
-fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n, int32_t line) {
+fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n,
+                   int32_t line) {
   (void)n;
   if (p->failed) return fl_val_none();
   if (d->why) fl_refuse(p, line, "%s", d->why);
   else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
-  else if (d->busy) fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
-  else if (!p->b || !p->f) fl_refuse(p, line, "a call of '%s' in a constant expression", d->name);
+  else if (d->busy)
+    fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
+  else if (!p->b || !p->f)
+    fl_refuse(p, line, "a call of '%s' in a constant expression", d->name);
   else if (p->inlined >= FL_K_MAX_INLINE || ++p->nodes > FL_K_MAX_NODES)
     fl_refuse(p, line, "calls of functions are nested too deeply or too many");
   if (p->failed) return fl_val_none();
@@ -223,11 +244,13 @@ fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n, int3
 
 /* ---- all calls ---------------------------------------------------------------------------------------- */
 
-static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *args, int n) {
+static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *args,
+                            int n) {
   const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
   if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
   if (n != t->s->width) {
-    fl_refuse(p, name->line, "%.*s takes %d arguments, %d given", (int)name->n, name->text, t->s->width, n);
+    fl_refuse(p, name->line, "%.*s takes %d arguments, %d given", (int)name->n,
+              name->text, t->s->width, n);
     return fl_val_none();
   }
   fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
@@ -238,8 +261,10 @@ static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *ar
 }
 
 /* __ldg and its kin: cache hints on plain accesses. */
-static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl_value *out) {
-  static const char *const loads[] = { "__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu", "__ldcv" };
+static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
+                  fl_value *out) {
+  static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
+                                       "__ldcs", "__ldlu", "__ldcv" };
   static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
   for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
     if (!fl_ktok_is(t, loads[i]) || n != 1) continue;
@@ -257,15 +282,21 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl
 }
 
 /* sincosf(x, &s, &c) and modff: two assignments. */
-static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl_value *out) {
+static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
+                      fl_value *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
-  const int f32 = fl_ktok_is(t, "sincosf") || fl_ktok_is(t, "__sincosf") || fl_ktok_is(t, "sincospif");
+  const int f32 = fl_ktok_is(t, "sincosf") || fl_ktok_is(t, "__sincosf") ||
+                  fl_ktok_is(t, "sincospif");
   if (!f32 && !pi && !fl_ktok_is(t, "sincos")) return 0;
   *out = fl_val_none();
-  if (n != 3) { fl_refuse(p, t->line, "%.*s takes 3 arguments", (int)t->n, t->text); return 1; }
+  if (n != 3) {
+    fl_refuse(p, t->line, "%.*s takes 3 arguments", (int)t->n, t->text);
+    return 1;
+  }
   fl_kexpr *x = fl_val_scalar(p, args[0], t->line);
   if (!x) return 1;
-  const fl_value s = fl_val_deref(p, args[1], t->line), c = fl_val_deref(p, args[2], t->line);
+  const fl_value s = fl_val_deref(p, args[1], t->line),
+                 c = fl_val_deref(p, args[2], t->line);
   const int type = f32 || x->type == FL_KT_F32 ? FL_KT_F32 : FL_KT_F64;
   const int fast = t->text[0] == '_';
   x = fl_val_stable(p, fl_val_convert(p, x, type));
@@ -280,14 +311,17 @@ static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n
 static fl_value call_math(fl_front *p, const fl_ktok *name, const fl_value *args, int n) {
   fl_kexpr *x[FL_K_MAX_ARGS] = { NULL };
   const int nan = fl_ktok_is(name, "__builtin_nanf");
-  for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++) x[i] = fl_val_scalar(p, args[i], name->line);
+  for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++)
+    x[i] = fl_val_scalar(p, args[i], name->line);
   return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
 }
 
-static fl_value call_device(fl_front *p, fl_kdevice *first, const fl_value *args, int n, const fl_ktok *name) {
+static fl_value call_device(fl_front *p, fl_kdevice *first, const fl_value *args, int n,
+                            const fl_ktok *name) {
   fl_kdevice *d = fl_overload(p, first, args, n);
   if (d) return fl_inline(p, d, args, n, name->line);
-  fl_refuse(p, name->line, "'%s' cannot be called with these %d arguments", first->name, n);
+  fl_refuse(p, name->line, "'%s' cannot be called with these %d arguments", first->name,
+            n);
   return fl_val_none();
 }
 
@@ -295,10 +329,21 @@ fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
   fl_value args[16], out = fl_val_none();
   const fl_symbol *s = fl_front_find(p, name->text, name->n);
   fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
-  if (s && s->kind == FL_SYM_WRONG) { fl_refuse(p, name->line, "'%s': %s", s->name, s->why); return out; }
-  if (s && !device) { fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name); return out; }
-  if (!device && (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out))) return out;
-  if (fl_ktok_is(name, "__builtin_nanf")) { fl_front_skip(p); return fl_call_math(p, name, NULL, 0); }
+  if (s && s->kind == FL_SYM_WRONG) {
+    fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
+    return out;
+  }
+  if (s && !device) {
+    fl_refuse(p, name->line, "function pointers are outside the language ('%s')",
+              s->name);
+    return out;
+  }
+  if (!device && (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)))
+    return out;
+  if (fl_ktok_is(name, "__builtin_nanf")) {
+    fl_front_skip(p);
+    return fl_call_math(p, name, NULL, 0);
+  }
   const int n = fl_parse_arguments(p, args, 16);
   if (p->failed) return out;
   if (device) return call_device(p, device, args, n, name);
@@ -306,7 +351,8 @@ fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
     out = make_vector(p, name, args, n);
     if (out.kind != FL_V_NONE || p->failed) return out;
   }
-  if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) || fl_call_half(p, name, args, n, &out))
+  if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
+      fl_call_half(p, name, args, n, &out))
     return out;
   if (fl_ktok_is(name, "__builtin_expect") && n == 2) return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);

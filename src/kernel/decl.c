@@ -29,14 +29,17 @@ static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
 
 int fl_decl_starts(fl_front *p, int k) {
   const fl_ktok *t = fl_front_ahead(p, k);
-  if (fl_ktok_is(t, "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) t = fl_front_ahead(p, k + 2);
+  if (fl_ktok_is(t, "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
+    t = fl_front_ahead(p, k + 2);
   if (t->kind != FL_TOK_NAME) return 0;
   for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
     if (fl_ktok_is(t, qualifiers[i])) return 1;
   return type_of_name(p, t) != NULL;
 }
 
-typedef struct words { int is_unsigned, is_signed, longs, is_short, is_char, is_int; } words;
+typedef struct words {
+  int is_unsigned, is_signed, longs, is_short, is_char, is_int;
+} words;
 
 static int word(fl_front *p, words *w) {
   if (fl_front_word(p, "unsigned")) w->is_unsigned = 1;
@@ -50,7 +53,8 @@ static int word(fl_front *p, words *w) {
 }
 
 static int has_word(const words *w) {
-  return w->is_unsigned || w->is_signed || w->longs || w->is_short || w->is_char || w->is_int;
+  return w->is_unsigned || w->is_signed || w->longs || w->is_short || w->is_char ||
+         w->is_int;
 }
 
 static int word_type(const words *w) {
@@ -66,7 +70,7 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   else if (fl_front_word(p, "static")) s->is_static = 1;
   else if (fl_front_word(p, "extern")) {
     s->is_extern = 1;
-    if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p);            /* extern "C" */
+    if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p); /* extern "C" */
   } else if (fl_front_word(p, "__shared__")) s->is_shared = 1;
   else if (fl_front_word(p, "__constant__")) s->is_constant = 1;
   else if (fl_front_word(p, "__device__")) s->is_device = 1;
@@ -76,13 +80,16 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
     if (fl_front_is(p, '(') && fl_front_ahead(p, 1)->kind == FL_TOK_INT)
       s->max_threads = (int32_t)fl_front_ahead(p, 1)->value.i;
     fl_front_skip(p);
-  } else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") || fl_front_word(p, "alignas")) {
+  } else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") ||
+             fl_front_word(p, "alignas")) {
     fl_front_skip(p);
   } else if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) {
     fl_front_skip(p);
   } else {
-    static const char *const idle[] = { "inline", "register", "__restrict__", "__restrict", "restrict", "__host__",
-                                        "__forceinline__", "__noinline__", "__inline__", "__grid_constant__" };
+    static const char *const idle[] = {
+      "inline",   "register",        "__restrict__", "__restrict", "restrict",
+      "__host__", "__forceinline__", "__noinline__", "__inline__", "__grid_constant__"
+    };
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
       if (fl_front_word(p, idle[i])) return 1;
     return 0;
@@ -91,14 +98,18 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
 }
 
 static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
-  while (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE)) p->at += 2;
+  while (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE))
+    p->at += 2;
   const fl_ktok *t = fl_front_tok(p);
   if (fl_front_word(p, "void")) return fl_ctype_void();
   if (fl_front_word(p, "struct")) return fl_decl_struct(p);
   if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
-  if (why && !fl_front_find(p, t->text, t->n)) { fl_refuse(p, t->line, "%s", why); return NULL; }
+  if (why && !fl_front_find(p, t->text, t->n)) {
+    fl_refuse(p, t->line, "%s", why);
+    return NULL;
+  }
   const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
   if (type) fl_front_next(p);
   return type;
@@ -127,7 +138,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     t = fl_front_tok(p);
     const char *why = fl_front_reserved(t);
     if (why) fl_refuse(p, t->line, "%s", why);
-    else if (t->kind == FL_TOK_NAME) fl_refuse(p, t->line, "unknown type '%.*s'", (int)t->n, t->text);
+    else if (t->kind == FL_TOK_NAME)
+      fl_refuse(p, t->line, "unknown type '%.*s'", (int)t->n, t->text);
     else fl_refuse(p, t->line, "a type is needed");
   }
   if (p->failed) s.type = NULL;
@@ -137,8 +149,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
 /* ---- declarators -------------------------------------------------------------------------------- */
 
 static int pointer_qualifier(fl_front *p) {
-  return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") || fl_front_word(p, "__restrict") ||
-         fl_front_word(p, "restrict");
+  return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
+         fl_front_word(p, "__restrict") || fl_front_word(p, "restrict");
 }
 
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
@@ -157,9 +169,11 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       break;
     }
   }
-  if (fl_front_is(p, FL_PU_LAND)) fl_refuse(p, fl_front_tok(p)->line, "rvalue references are outside the language");
+  if (fl_front_is(p, FL_PU_LAND))
+    fl_refuse(p, fl_front_tok(p)->line, "rvalue references are outside the language");
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
-    fl_refuse(p, fl_front_tok(p)->line, "function pointers and pointers to arrays are outside the language");
+    fl_refuse(p, fl_front_tok(p)->line,
+              "function pointers and pointers to arrays are outside the language");
   return p->failed ? NULL : t;
 }
 
@@ -178,18 +192,26 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   int rank = 0;
   while (!p->failed && fl_front_is(p, '[')) {
     const int32_t line = fl_front_next(p)->line;
-    if (rank == FL_K_MAX_RANK) { fl_refuse(p, line, "arrays of more than %d dimensions", FL_K_MAX_RANK); break; }
+    if (rank == FL_K_MAX_RANK) {
+      fl_refuse(p, line, "arrays of more than %d dimensions", FL_K_MAX_RANK);
+      break;
+    }
     const int open = fl_front_is(p, ']');
     dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
-    if (!open && (dims[rank] < 1 || dims[rank] > FL_K_MAX_ARRAY)) fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
-    if (open && rank) fl_refuse(p, line, "only the first size of an array may be left out");
+    if (!open && (dims[rank] < 1 || dims[rank] > FL_K_MAX_ARRAY))
+      fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
+    if (open && rank)
+      fl_refuse(p, line, "only the first size of an array may be left out");
     rank++;
     fl_front_need(p, ']');
   }
   while (t && rank-- > 0 && !p->failed) {
-    if (t->kind == FL_C_POINTER) fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
+    if (t->kind == FL_C_POINTER)
+      fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
     t = fl_ctype_array(p->a, t, dims[rank]);
-    if (t && fl_ctype_size(t) > FL_K_MAX_ARRAY) fl_refuse(p, fl_front_tok(p)->line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
+    if (t && fl_ctype_size(t) > FL_K_MAX_ARRAY)
+      fl_refuse(p, fl_front_tok(p)->line, "an array of more than %d bytes",
+                FL_K_MAX_ARRAY);
   }
   return p->failed ? NULL : t;
 }
@@ -208,11 +230,13 @@ enum { MAX_FIELDS = 64 };
 
 static int64_t alignment(fl_front *p) {
   int64_t n = 0;
-  while (fl_ktok_is(fl_front_tok(p), "__align__") || fl_ktok_is(fl_front_tok(p), "alignas")) {
+  while (fl_ktok_is(fl_front_tok(p), "__align__") ||
+         fl_ktok_is(fl_front_tok(p), "alignas")) {
     fl_front_next(p);
     fl_front_need(p, '(');
     n = fl_decl_constant(p, "an alignment");
-    if (n < 1 || n > 128 || (n & (n - 1))) fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
+    if (n < 1 || n > 128 || (n & (n - 1)))
+      fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
     fl_front_need(p, ')');
   }
   return n;
@@ -227,14 +251,17 @@ static int member_lines(fl_front *p, fl_cfield *out, int n) {
     int ref;
     const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
     const char *name = fl_front_name(p);
-    if (fl_front_is(p, '(')) fl_refuse(p, line, "member functions are outside the language");
-    if (fl_front_is(p, '=') || fl_front_is(p, '{')) fl_refuse(p, line, "defaults of members are outside the language");
+    if (fl_front_is(p, '('))
+      fl_refuse(p, line, "member functions are outside the language");
+    if (fl_front_is(p, '=') || fl_front_is(p, '{'))
+      fl_refuse(p, line, "defaults of members are outside the language");
     if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
     t = fl_decl_arrays(p, t);
     if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
     for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
       if (!e->count) fl_refuse(p, line, "a member without a size");
-    if (n == MAX_FIELDS) fl_refuse(p, line, "a struct of more than %d members", MAX_FIELDS);
+    if (n == MAX_FIELDS)
+      fl_refuse(p, line, "a struct of more than %d members", MAX_FIELDS);
     if (p->failed) return n;
     out[n].name = name;
     out[n++].type = t;
@@ -248,7 +275,8 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";
-  if (fl_front_is(p, ':') || fl_front_word(p, "final")) fl_refuse(p, line, "derived structs are outside the language");
+  if (fl_front_is(p, ':') || fl_front_word(p, "final"))
+    fl_refuse(p, line, "derived structs are outside the language");
   if (!fl_front_take(p, '{')) {
     const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
     if (s && s->kind == FL_SYM_TYPE) return s->type;

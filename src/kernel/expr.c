@@ -14,18 +14,23 @@ fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
 
 /* ---- arithmetic ------------------------------------------------------------------------------- */
 
-static const struct { int16_t punct; uint8_t level, op; } binaries[] = {
-  { FL_PU_LOR, 1, FL_KO_LOR }, { FL_PU_LAND, 2, FL_KO_LAND }, { '|', 3, FL_KO_OR }, { '^', 4, FL_KO_XOR },
-  { '&', 5, FL_KO_AND }, { FL_PU_EQ, 6, FL_KO_EQ }, { FL_PU_NE, 6, FL_KO_NE }, { '<', 7, FL_KO_LT },
-  { '>', 7, FL_KO_GT }, { FL_PU_LE, 7, FL_KO_LE }, { FL_PU_GE, 7, FL_KO_GE }, { FL_PU_SHL, 8, FL_KO_SHL },
-  { FL_PU_SHR, 8, FL_KO_SHR }, { '+', 9, FL_KO_ADD }, { '-', 9, FL_KO_SUB }, { '*', 10, FL_KO_MUL },
-  { '/', 10, FL_KO_DIV }, { '%', 10, FL_KO_REM },
+static const struct { int16_t punct; uint8_t level, op;
+} binaries[] = {
+  { FL_PU_LOR, 1, FL_KO_LOR }, { FL_PU_LAND, 2, FL_KO_LAND }, { '|', 3, FL_KO_OR },
+  { '^', 4, FL_KO_XOR },       { '&', 5, FL_KO_AND },         { FL_PU_EQ, 6, FL_KO_EQ },
+  { FL_PU_NE, 6, FL_KO_NE },   { '<', 7, FL_KO_LT },          { '>', 7, FL_KO_GT },
+  { FL_PU_LE, 7, FL_KO_LE },   { FL_PU_GE, 7, FL_KO_GE },     { FL_PU_SHL, 8, FL_KO_SHL },
+  { FL_PU_SHR, 8, FL_KO_SHR }, { '+', 9, FL_KO_ADD },         { '-', 9, FL_KO_SUB },
+  { '*', 10, FL_KO_MUL },      { '/', 10, FL_KO_DIV },        { '%', 10, FL_KO_REM },
 };
-static const struct { int16_t punct; uint8_t op; } assignments[] = {
-  { '=', FL_KO_NONE }, { FL_PU_ADD_SET, FL_KO_ADD }, { FL_PU_SUB_SET, FL_KO_SUB },
-  { FL_PU_MUL_SET, FL_KO_MUL }, { FL_PU_DIV_SET, FL_KO_DIV }, { FL_PU_REM_SET, FL_KO_REM },
-  { FL_PU_SHL_SET, FL_KO_SHL }, { FL_PU_SHR_SET, FL_KO_SHR }, { FL_PU_AND_SET, FL_KO_AND },
-  { FL_PU_OR_SET, FL_KO_OR }, { FL_PU_XOR_SET, FL_KO_XOR },
+static const struct { int16_t punct; uint8_t op;
+} assignments[] = {
+  { '=', FL_KO_NONE },          { FL_PU_ADD_SET, FL_KO_ADD },
+  { FL_PU_SUB_SET, FL_KO_SUB }, { FL_PU_MUL_SET, FL_KO_MUL },
+  { FL_PU_DIV_SET, FL_KO_DIV }, { FL_PU_REM_SET, FL_KO_REM },
+  { FL_PU_SHL_SET, FL_KO_SHL }, { FL_PU_SHR_SET, FL_KO_SHR },
+  { FL_PU_AND_SET, FL_KO_AND }, { FL_PU_OR_SET, FL_KO_OR },
+  { FL_PU_XOR_SET, FL_KO_XOR },
 };
 
 static const char *spelling(int op) {
@@ -38,9 +43,11 @@ static const char *spelling(int op) {
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) {
   if (p->failed || !x || !y) return NULL;
   const int shift = op == FL_KO_SHL || op == FL_KO_SHR;
-  const int integers = shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
+  const int integers =
+      shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
   if (integers && (fl_kt_is_float(x->type) || fl_kt_is_float(y->type))) {
-    fl_refuse(p, line, "'%s' of floating-point numbers%s", spelling(op), op == FL_KO_REM ? "; use fmodf" : "");
+    fl_refuse(p, line, "'%s' of floating-point numbers%s", spelling(op),
+              op == FL_KO_REM ? "; use fmodf" : "");
     return NULL;
   }
   const int type = fl_arith_type(x->type, y->type);
@@ -53,7 +60,8 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
 
 static int is_address(fl_value v) {
   return v.kind == FL_V_POINTER ||
-         (v.kind == FL_V_PLACE && (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+         (v.kind == FL_V_PLACE &&
+          (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 
 static int is_struct(fl_value v) {
@@ -63,15 +71,18 @@ static int is_struct(fl_value v) {
 /* Differences and comparisons of pointers into one array; comparisons with null. */
 static fl_value pointers(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
   if (x.null || y.null) {
-    if (op != FL_KO_EQ && op != FL_KO_NE) fl_refuse(p, line, "arithmetic with the null pointer");
-    return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
+    if (op != FL_KO_EQ && op != FL_KO_NE)
+      fl_refuse(p, line, "arithmetic with the null pointer");
+    return fl_val_expr(
+        fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
   }
   if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type)) {
     fl_refuse(p, line, "pointers into different arrays are compared");
     return fl_val_none();
   }
   fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
-  fl_kexpr *a = x.idx ? x.idx : zero, *b = y.idx ? y.idx : zero, *e = fl_arith(p, op, a, b, line);
+  fl_kexpr *a = x.idx ? x.idx : zero, *b = y.idx ? y.idx : zero,
+           *e = fl_arith(p, op, a, b, line);
   int64_t n = 1;
   if (op == FL_KO_SUB && x.linear) {
     fl_ctype_element(x.type, &n);
@@ -86,7 +97,8 @@ static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_
   if (is_address(x)) x = fl_val_pointer(p, x, line);
   if (is_address(y)) y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
-  if (x.kind == FL_V_POINTER && y.kind == FL_V_POINTER) return pointers(p, op, x, y, line);
+  if (x.kind == FL_V_POINTER && y.kind == FL_V_POINTER)
+    return pointers(p, op, x, y, line);
   if (x.kind == FL_V_POINTER && (op == FL_KO_ADD || op == FL_KO_SUB))
     return fl_val_advance(p, x, fl_val_scalar(p, y, line), op == FL_KO_SUB, line);
   if (y.kind == FL_V_POINTER && op == FL_KO_ADD)
@@ -99,11 +111,13 @@ static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_
   return x;
 }
 
-static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int32_t line) {
+static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n,
+                           int32_t line) {
   char name[16] = "operator";
   strcat(name, spelling(op));
   const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, n) : NULL;
+  fl_kdevice *d =
+      s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, n) : NULL;
   if (d) return fl_inline(p, d, args, n, line);
   fl_refuse(p, line, "there is no operator '%s' for '%s'", spelling(op),
             fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
@@ -111,12 +125,14 @@ static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int
 }
 
 /* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
-static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from, int32_t line) {
+static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from,
+                              int32_t line) {
   char name[16] = "operator";
   const fl_value args[2] = { to, from };
   strcat(strcat(name, spelling(op)), "=");
   const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, 2) : NULL;
+  fl_kdevice *d =
+      s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, 2) : NULL;
   if (d) fl_inline(p, d, args, 2, line);
   else fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
   return to;
@@ -124,7 +140,8 @@ static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from, i
 
 fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
   if (p->failed) return fl_val_none();
-  if (is_struct(x) || is_struct(y)) return overloaded(p, op, (fl_value[]){ x, y }, 2, line);
+  if (is_struct(x) || is_struct(y))
+    return overloaded(p, op, (fl_value[]){ x, y }, 2, line);
   if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
   return fl_val_expr(fl_arith(p, op, a, b, line));
@@ -155,7 +172,8 @@ static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) 
   const int t = fl_front_temp(p, FL_KT_BOOL, line);
   put(p, p->b, t, a, line);
   fl_kexpr *now = fl_kexpr_var(p->f, t);
-  fl_kstmt *s = fl_kstmt_if(p->f, p->b, op == FL_KO_LAND ? now : fl_kexpr_unary(p->a, FL_KO_NOT, now));
+  fl_kstmt *s = fl_kstmt_if(
+      p->f, p->b, op == FL_KO_LAND ? now : fl_kexpr_unary(p->a, FL_KO_NOT, now));
   if (!s) return fl_val_none();
   s->line = line;
   s->body = side;
@@ -164,7 +182,8 @@ static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) 
 }
 
 static int level_of(const fl_ktok *t, int *op) {
-  for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof binaries / sizeof *binaries; i++)
+  for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof binaries / sizeof *binaries;
+       i++)
     if (binaries[i].punct == t->punct) return *op = binaries[i].op, binaries[i].level;
   return 0;
 }
@@ -181,9 +200,11 @@ static fl_value parse_binary(fl_front *p, int level) {
 }
 
 /* Both arms of ?: as structs or pointers. */
-static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, int32_t line) {
+static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
+                             int32_t line) {
   if (is_struct(x)) {
-    if (!fl_ctype_same(x.type, y.type)) fl_refuse(p, line, "the two sides of ?: have different types");
+    if (!fl_ctype_same(x.type, y.type))
+      fl_refuse(p, line, "the two sides of ?: have different types");
     fl_kexpr **a = fl_val_parts(p, x, line), **b = fl_val_parts(p, y, line);
     const int n = fl_ctype_leaves(x.type);
     fl_value r = { .kind = FL_V_PARTS, .rvalue = 1, .type = x.type };
@@ -200,7 +221,8 @@ static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, i
     return x;
   }
   fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0);
-  x.idx = fl_front_check(p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
+  x.idx = fl_front_check(
+      p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
   x.sym = 0;
   return x;
 }
@@ -208,7 +230,8 @@ static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, i
 static int no_value(fl_value v) { return v.kind == FL_V_NONE; }
 
 /* An IF for arms with effects (or of type void). */
-static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, fl_kblock *sides, int32_t line) {
+static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
+                          fl_kblock *sides, int32_t line) {
   fl_value r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
   if (!no_value(x)) {
@@ -216,7 +239,8 @@ static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, fl_k
     b = fl_val_scalar(p, y, line);
   }
   if (p->failed) return r;
-  const int type = a && b ? a->type == b->type ? a->type : fl_arith_type(a->type, b->type) : 0;
+  const int type =
+      a && b ? a->type == b->type ? a->type : fl_arith_type(a->type, b->type) : 0;
   const int t = a && b ? fl_front_temp(p, type, line) : -1;
   fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
   if (!s) return r;
@@ -245,11 +269,13 @@ static fl_value parse_ternary(fl_front *p) {
   if (p->failed || !c) return fl_val_none();
   if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
     return choose_if(p, c, a, b, sides, line);
-  if (is_struct(a) || is_address(a) || is_address(b)) return choose_other(p, c, a, b, line);
+  if (is_struct(a) || is_address(a) || is_address(b))
+    return choose_other(p, c, a, b, line);
   fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
   if (!u || !v) return fl_val_none();
   const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
-  fl_kexpr *e = fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
+  fl_kexpr *e =
+      fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
   return fl_val_expr(fl_front_check(p, e));
 }
 
@@ -261,26 +287,34 @@ static fl_value assign_pointer(fl_front *p, fl_value to, fl_value from, int32_t 
   from = fl_val_pointer(p, from, line);
   if (p->failed) return to;
   if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
-    s->v = from;                               /* the first value of a pointer without one */
+    s->v = from; /* the first value of a pointer without one */
     s->v.idx = NULL;
     s->v.sym = 0;
   }
   if (from.null) fl_refuse(p, line, "pointer '%s' is set to null", s->name);
-  else if (!s->v.type || s->offset < 0) fl_refuse(p, line, "pointer '%s' cannot be assigned here", s->name);
-  else if (s->v.var != from.var || s->v.linear != from.linear || !fl_ctype_same(s->v.type, from.type))
-    fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
+  else if (!s->v.type || s->offset < 0)
+    fl_refuse(p, line, "pointer '%s' cannot be assigned here", s->name);
+  else if (s->v.var != from.var || s->v.linear != from.linear ||
+           !fl_ctype_same(s->v.type, from.type))
+    fl_refuse(p, line, "pointer '%s' would point into another array than before",
+              s->name);
   else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
-  else put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  else
+    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
   return to;
 }
 
-static int in_memory(fl_front *p, fl_value v) { return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL; }
+static int in_memory(fl_front *p, fl_value v) {
+  return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
+}
 
 /* to op= e. The value is kept in a temporary where memory would be read again for it. */
-static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused, int32_t line) {
+static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused,
+                       int32_t line) {
   if (p->failed || !e) return fl_val_none();
   const int sum = op == FL_KO_ADD || op == FL_KO_SUB;
-  if (unused && sum && to.kind == FL_V_PLACE && to.type->kind == FL_C_SCALAR && in_memory(p, to)) {
+  if (unused && sum && to.kind == FL_V_PLACE && to.type->kind == FL_C_SCALAR &&
+      in_memory(p, to)) {
     e = fl_val_convert(p, e, fl_arith_type(to.type->scalar, e->type));
     if (op == FL_KO_SUB) e = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, e));
     fl_val_store(p, to, e, 1, line);
@@ -295,11 +329,13 @@ static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused
 }
 
 static fl_value set(fl_front *p, fl_value to, fl_value from, int unused, int32_t line) {
-  if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused || !in_memory(p, to)) {
+  if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
+      !in_memory(p, to)) {
     fl_val_assign(p, to, from, line);
     return to;
   }
-  fl_kexpr *e = fl_val_stable(p, fl_val_convert(p, fl_val_scalar(p, from, line), to.type->scalar));
+  fl_kexpr *e =
+      fl_val_stable(p, fl_val_convert(p, fl_val_scalar(p, from, line), to.type->scalar));
   fl_val_store(p, to, e, 0, line);
   return fl_val_expr(e);
 }
@@ -317,7 +353,8 @@ fl_value fl_parse_assign(fl_front *p) {
   p->outer = unused;
   fl_value to = parse_ternary(p);
   const fl_ktok *t = fl_front_tok(p);
-  for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof assignments / sizeof *assignments; i++) {
+  for (size_t i = 0;
+       t->kind == FL_TOK_PUNCT && i < sizeof assignments / sizeof *assignments; i++) {
     if (assignments[i].punct != t->punct) continue;
     const int op = assignments[i].op;
     const int32_t line = fl_front_next(p)->line;

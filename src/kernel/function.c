@@ -99,25 +99,14 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
-static int has_word(const char *text, const char *word) {
-  const size_t n = strlen(word);
-  for (const char *s = text; (s = strstr(s, word)) != NULL; s += n) {
-    const char before = s > text ? s[-1] : ' ', after = s[n];
-    if (before != '_' && after != '_' && !(before >= 'a' && before <= 'z') && !(after >= 'a' && after <= 'z') &&
-        !(after >= '0' && after <= '9')) return 1;
-  }
-  return 0;
-}
-
-/* What NVRTC lacks without headers: kernels keep their names, <stdint.h>'s types exist. */
+/* What NVRTC lacks: kernels keep their names. Integer types and constants of the C library come
+** with a header that the device knows (cuda/headers.c). */
 static void put_preamble(const char *text, fl_text *t) {
-  static const char *const types[][2] = {
-    { "int8_t", "signed char" }, { "uint8_t", "unsigned char" }, { "int16_t", "short" },
-    { "uint16_t", "unsigned short" }, { "int32_t", "int" }, { "uint32_t", "unsigned int" },
-    { "int64_t", "long long" }, { "uint64_t", "unsigned long long" } };
-  const int own = strstr(text, "typedef") || strstr(text, "#include") || strstr(text, "using ");
-  for (size_t i = 0; !own && i < sizeof types / sizeof types[0]; i++)
-    if (has_word(text, types[i][0])) fl_text_printf(t, "typedef %s %s;\n", types[i][1], types[i][0]);
+  static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "INFINITY", "NAN", "M_PI", "M_SQRT",
+    "M_E", "M_LN", "M_LOG", "FLT_", "DBL_", "INT_M", "LONG_M" };
+  int wanted = 0;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= strstr(text, known[i]) != NULL;
+  if (wanted && !strstr(text, "#include") && !strstr(text, "typedef")) fl_text_puts(t, "#include <stdint.h>\n");
   if (!strstr(text, "extern \"C\"")) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
 }
 

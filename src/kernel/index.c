@@ -19,9 +19,9 @@ enum { MAX_TERMS = 12, MAX_FACTORS = 8, MAX_FACTS = 48, MAX_LOOPS = 32 };
 
 typedef struct varinfo {
   uint8_t level, defs, param;
-  int32_t order, step_loop;                 /* place of the definition; loop that steps it */
-  const fl_kexpr *def;                      /* of the only one, or the first of a counter */
-  const fl_kexpr *step;                     /* the second, if it stands in a loop's step */
+  int32_t order, step_loop; /* place of the definition; loop that steps it */
+  const fl_kexpr *def;      /* of the only one, or the first of a counter */
+  const fl_kexpr *step;     /* the second, if it stands in a loop's step */
 } varinfo;
 
 struct fl_kindices {
@@ -40,11 +40,13 @@ static int worse(int a, int b) { return a > b ? a : b; }
 
 static int level_of(const fl_kindices *k, const fl_kexpr *x) {
   int l = GRID;
-  if (x->kind == FL_KX_SPECIAL) return x->op <= FL_KP_TID_Z ? NONE : x->op <= FL_KP_BID_Z ? BLOCK_WIDE : GRID;
+  if (x->kind == FL_KX_SPECIAL)
+    return x->op <= FL_KP_TID_Z ? NONE : x->op <= FL_KP_BID_Z ? BLOCK_WIDE : GRID;
   if (x->kind == FL_KX_VAR) return k->var[x->var].level;
   if (x->kind == FL_KX_LOAD) {
     const fl_kvar *v = &k->f->vars[x->var];
-    const int constant = v->kind == FL_KV_TABLE || (v->kind == FL_KV_POINTER && v->is_const);
+    const int constant =
+        v->kind == FL_KV_TABLE || (v->kind == FL_KV_POINTER && v->is_const);
     if (!constant && !(v->kind == FL_KV_ARRAY && v->param >= 0)) return NONE;
     if (v->kind == FL_KV_ARRAY && k->var[x->var].level) return NONE;
   }
@@ -60,7 +62,8 @@ static void lower(fl_kindices *k, int32_t var, int level) {
 
 static int jumps(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE || jumps(s->body) || jumps(s->other))
+    if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE ||
+        jumps(s->body) || jumps(s->other))
       return 1;
   return 0;
 }
@@ -69,7 +72,8 @@ static int jumps(fl_kblock b) {
 static int jump_level(const fl_kindices *k, fl_kblock b) {
   int l = GRID;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
-    if (s->x[0] && (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && (jumps(s->body) || jumps(s->other)))
+    if (s->x[0] && (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) &&
+        (jumps(s->body) || jumps(s->other)))
       l = worse(l, level_of(k, s->x[0]));
     l = worse(l, worse(jump_level(k, s->body), jump_level(k, s->other)));
   }
@@ -81,9 +85,12 @@ static void spread(fl_kindices *k, fl_kblock b, int around) {
     int inner = around;
     if (s->kind == FL_KS_ASSIGN) lower(k, s->var, worse(around, level_of(k, s->x[0])));
     if (s->result >= 0) lower(k, s->result, NONE);
-    if (s->kind == FL_KS_STORE && k->f->vars[s->var].kind == FL_KV_ARRAY) lower(k, s->var, NONE);
-    if ((s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && s->x[0]) inner = worse(inner, level_of(k, s->x[0]));
-    if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) inner = worse(inner, jump_level(k, s->body));
+    if (s->kind == FL_KS_STORE && k->f->vars[s->var].kind == FL_KV_ARRAY)
+      lower(k, s->var, NONE);
+    if ((s->kind == FL_KS_IF || s->kind == FL_KS_LOOP) && s->x[0])
+      inner = worse(inner, level_of(k, s->x[0]));
+    if (s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK)
+      inner = worse(inner, jump_level(k, s->body));
     spread(k, s->body, inner);
     spread(k, s->other, inner);
   }
@@ -101,7 +108,8 @@ static void define(fl_kindices *k, fl_kblock b, int32_t loop) {
       if (v->defs == 2 && loop >= 0) v->step = s->x[0], v->step_loop = loop;
     }
     if (s->result >= 0) k->var[s->result].defs = 100;
-    if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < k->f->n_loops) k->loop_order[s->label] = k->order;
+    if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < k->f->n_loops)
+      k->loop_order[s->label] = k->order;
     define(k, s->body, -1);
     define(k, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1);
   }
@@ -132,13 +140,19 @@ void fl_kindices_free(fl_kindices *k) {
   fl_free(k->m, k, sizeof *k);
 }
 
-int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) { return level_of(k, x) <= BLOCK_WIDE; }
+int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
+  return level_of(k, x) <= BLOCK_WIDE;
+}
 
 /* ---- polynomials ------------------------------------------------------------------------------------- */
 
 /* Symbols: specials are 0..; GLOBAL_X.. the global thread indices; variables behind them. */
 enum { GLOBAL_X = 100, SYMBOL_VAR = 200 };
-typedef struct term { int64_t c; int n; int32_t s[MAX_FACTORS]; } term;      /* c * product, sorted */
+typedef struct term {
+  int64_t c;
+  int n;
+  int32_t s[MAX_FACTORS];
+} term; /* c * product, sorted */
 typedef struct poly { int n, bad; term t[MAX_TERMS]; } poly;
 
 static int compare(const void *a, const void *b) {
@@ -168,7 +182,10 @@ static void multiply(const poly *a, const poly *b, poly *r) {
   for (int i = 0; i < a->n; i++)
     for (int j = 0; j < b->n && !r->bad; j++) {
       term t = a->t[i];
-      if (t.n + b->t[j].n > MAX_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c)) { r->bad = 1; return; }
+      if (t.n + b->t[j].n > MAX_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c)) {
+        r->bad = 1;
+        return;
+      }
       memcpy(t.s + t.n, b->t[j].s, (size_t)b->t[j].n * sizeof t.s[0]);
       t.n += b->t[j].n;
       add_term(r, t);
@@ -207,10 +224,12 @@ static poly expand_var(const fl_kindices *k, const place *at, int32_t var, int d
   return (poly){ .bad = 1 };
 }
 
-static poly expand_binary(const fl_kindices *k, const place *at, const fl_kexpr *x, int depth) {
+static poly expand_binary(const fl_kindices *k, const place *at, const fl_kexpr *x,
+                          int depth) {
   poly a = expand(k, at, x->x[0], depth + 1), b, r;
   if (a.bad) return a;
-  if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i >= 0 && x->x[1]->value.i < 31)
+  if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i >= 0 &&
+      x->x[1]->value.i < 31)
     b = (poly){ .n = 1, .t = { { (int64_t)1 << x->x[1]->value.i, 0, { 0 } } } };
   else b = expand(k, at, x->x[1], depth + 1);
   if (b.bad) return b;
@@ -232,7 +251,9 @@ static poly expand(const fl_kindices *k, const place *at, const fl_kexpr *x, int
     case FL_KX_SPECIAL: return symbol(x->op);
     case FL_KX_VAR: return expand_var(k, at, x->var, depth);
     case FL_KX_CAST:
-      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type)) return (poly){ .bad = 1 };
+      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 ||
+          !fl_kt_is_int(x->x[0]->type))
+        return (poly){ .bad = 1 };
       return expand(k, at, x->x[0], depth + 1);
     case FL_KX_BINARY: return expand_binary(k, at, x, depth);
     case FL_KX_UNARY: {
@@ -313,7 +334,8 @@ static void learn(route *r, const fl_kexpr *c, int truth) {
 
 static int never_ends(fl_kblock b) {
   const fl_kstmt *s = b.last;
-  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
+  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_BREAK ||
+               s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
 }
 
 static int find(route *r, fl_kblock b);
@@ -323,7 +345,8 @@ static int enter(route *r, const fl_kstmt *s, int other) {
   if (s->kind == FL_KS_IF) learn(r, s->x[0], !other);
   if (s->kind == FL_KS_LOOP) {
     if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1);
-    if (r->at.n_loops < MAX_LOOPS) r->at.loops[r->at.n_loops++] = other ? -1 : s->label;  /* stepping: no digit */
+    if (r->at.n_loops < MAX_LOOPS)
+      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
   }
   if (find(r, other ? s->other : s->body)) return 1;
   r->n = n;
@@ -337,7 +360,8 @@ static int find(route *r, fl_kblock b) {
     r->at.order++;
     if (s == r->goal) return 1;
     if (enter(r, s, 0) || enter(r, s, 1)) return 1;
-    if (s->kind == FL_KS_IF && never_ends(s->body) && !s->other.first) learn(r, s->x[0], 0);
+    if (s->kind == FL_KS_IF && never_ends(s->body) && !s->other.first)
+      learn(r, s->x[0], 0);
   }
   return 0;
 }
@@ -349,7 +373,8 @@ typedef struct digit { int32_t s; term stride; } digit;
 /* Is symbol s the same in all threads (at this place)? Counters of a uniform loop are not
 ** digits of the thread but of the loop. */
 static int is_uniform_symbol(const fl_kindices *k, int32_t s) {
-  if (s >= SYMBOL_VAR) return !is_counter(k, s - SYMBOL_VAR) && k->var[s - SYMBOL_VAR].level == GRID;
+  if (s >= SYMBOL_VAR)
+    return !is_counter(k, s - SYMBOL_VAR) && k->var[s - SYMBOL_VAR].level == GRID;
   return s >= FL_KP_BDIM_X && s < FL_KP_COUNT;
 }
 
@@ -362,15 +387,23 @@ static int says_below(const route *r, int i, int32_t s, const term *m) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
   int op = c->op, swap = 0;
-  if (!r->truth[i]) op = op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT ? FL_KO_LE :
-                         op == FL_KO_LE ? FL_KO_GT : FL_KO_NONE;
-  if (op == FL_KO_GT || op == FL_KO_GE) swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
+  if (!r->truth[i])
+    op = op == FL_KO_LT   ? FL_KO_GE
+         : op == FL_KO_GE ? FL_KO_LT
+         : op == FL_KO_GT ? FL_KO_LE
+         : op == FL_KO_LE ? FL_KO_GT
+                          : FL_KO_NONE;
+  if (op == FL_KO_GT || op == FL_KO_GE)
+    swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
   if (op != FL_KO_LT && op != FL_KO_LE) return 0;
   place then = r->at;
   then.order = r->order[i];
-  poly low = expand(r->k, &then, c->x[swap], 0), high = expand(r->k, &then, c->x[!swap], 0);
+  poly low = expand(r->k, &then, c->x[swap], 0),
+       high = expand(r->k, &then, c->x[!swap], 0);
   join_global(&low);
-  if (low.bad || high.bad || low.n != 1 || low.t[0].c != 1 || low.t[0].n != 1 || low.t[0].s[0] != s) return 0;
+  if (low.bad || high.bad || low.n != 1 || low.t[0].c != 1 || low.t[0].n != 1 ||
+      low.t[0].s[0] != s)
+    return 0;
   if (op == FL_KO_LE) add_term(&high, (term){ 1, 0, { 0 } });
   if (high.n != 1) return 0;
   if (same_product(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0;
@@ -387,17 +420,21 @@ static int not_negative(const route *r, int32_t s) {
   poly p = expand(r->k, &then, v->def, 0);
   join_global(&p);
   if (p.bad || p.n > 1) return 0;
-  return p.n == 0 || (p.t[0].c >= 0 && (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < SYMBOL_VAR)));
+  return p.n == 0 || (p.t[0].c >= 0 &&
+                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < SYMBOL_VAR)));
 }
 
 /* 0 <= s < m, m a monomial. */
 static int stays_below(const route *r, int32_t s, const term *m) {
   if (!not_negative(r, s)) return 0;
   for (int axis = 0; axis < 3; axis++) {
-    const term dim = { 1, 1, { FL_KP_BDIM_X + axis } }, grid = { 1, 1, { FL_KP_GDIM_X + axis } };
+    const term dim = { 1, 1, { FL_KP_BDIM_X + axis } },
+               grid = { 1, 1, { FL_KP_GDIM_X + axis } };
     if (s == FL_KP_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
     if (s == FL_KP_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
-    if (s == FL_KP_TID_X + axis && m->n == 0 && r->k->f->max_threads && m->c >= r->k->f->max_threads) return 1;
+    if (s == FL_KP_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
+        m->c >= r->k->f->max_threads)
+      return 1;
   }
   for (int i = 0; i < r->n; i++)
     if (says_below(r, i, s, m)) return 1;
@@ -426,7 +463,8 @@ static int is_chain(const route *r, digit *d, int n) {
     if (d[i].stride.n == 0 && d[i].stride.c) {
       int least = 1;
       for (int j = 0; j < n; j++)
-        if (j != i && d[j].stride.n == 0 && llabs(d[j].stride.c) <= llabs(d[i].stride.c)) least = 0;
+        if (j != i && d[j].stride.n == 0 && llabs(d[j].stride.c) <= llabs(d[i].stride.c))
+          least = 0;
       if (least) last = i;
     }
   if (last < 0) return 0;
@@ -458,19 +496,26 @@ static int32_t counter_of(const route *r, int32_t var) {
   if (step.n != 1 || step.t[0].c <= 0) return -2;
   const int uniform = level_of(r->k, v->def) == GRID;
   if (step.t[0].n == 0 && uniform) return -1;
-  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1 || step.t[0].c != 1) return -2;
+  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1 || step.t[0].c != 1)
+    return -2;
   for (int axis = 0; axis < 3; axis++) {
     const term block = { 1, 1, { FL_KP_BDIM_X + axis } };
     const term grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
-    if (first.t[0].s[0] == GLOBAL_X + axis && same_product(&step.t[0], &grid)) return GLOBAL_X + axis;
-    if (first.t[0].s[0] == FL_KP_TID_X + axis && same_product(&step.t[0], &block)) return FL_KP_TID_X + axis;
+    if (first.t[0].s[0] == GLOBAL_X + axis && same_product(&step.t[0], &grid))
+      return GLOBAL_X + axis;
+    if (first.t[0].s[0] == FL_KP_TID_X + axis && same_product(&step.t[0], &block))
+      return FL_KP_TID_X + axis;
   }
   return -2;
 }
 
 /* ---- the answer --------------------------------------------------------------------------------------------- */
 
-typedef struct coverage { uint8_t thread[3], block[3]; int32_t loops[MAX_TERMS]; int n_loops; } coverage;
+typedef struct coverage {
+  uint8_t thread[3], block[3];
+  int32_t loops[MAX_TERMS];
+  int n_loops;
+} coverage;
 
 static int cover(const route *r, int32_t s, coverage *c) {
   int32_t base = s;
@@ -509,8 +554,10 @@ static int split(const route *r, const poly *p, digit *d, int *n, coverage *c) {
 
 static fl_kindex judge(const route *r, const coverage *c) {
   const int g = r->k->geometry;
-  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) && (c->thread[2] || g & FL_KG_BLOCK_Z1);
-  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) && (c->block[2] || g & FL_KG_GRID_Z1);
+  const int thread = c->thread[0] && (c->thread[1] || g & FL_KG_BLOCK_Y1) &&
+                     (c->thread[2] || g & FL_KG_BLOCK_Z1);
+  const int block = c->block[0] && (c->block[1] || g & FL_KG_GRID_Y1) &&
+                    (c->block[2] || g & FL_KG_GRID_Z1);
   if (!thread) return FL_KI_OTHER;
   if (!block) return FL_KI_THREAD_IN_BLOCK;
   for (int i = 0; i < r->at.n_loops; i++) {
@@ -521,7 +568,8 @@ static fl_kindex judge(const route *r, const coverage *c) {
   return FL_KI_INJECTIVE;
 }
 
-fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
+                          const fl_kexpr *index) {
   route r = { .k = k, .goal = s };
   coverage c;
   digit d[MAX_TERMS];
@@ -529,7 +577,8 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
   const int level = level_of(k, index);
   if (level == GRID) return FL_KI_UNIFORM_GRID;
   if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
-  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops == MAX_LOOPS) return FL_KI_OTHER;
+  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops == MAX_LOOPS)
+    return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   poly p = expand(k, &r.at, index, 0);
   join_global(&p);

@@ -158,6 +158,8 @@ typedef struct fl_lane_shape {
 } fl_lane_shape;
 int fl_lane_shape_make(fl_mem *m, const fl_kfunc *f, fl_lane_shape *s);   /* 0: no memory */
 void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s);
+/* first[v]: number of the assignment that is like a DECL of variable v, or -1. 0: no memory. */
+int fl_lane_scopes(fl_mem *m, const fl_kfunc *f, int32_t n_stmts, int32_t *first);
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x);
 /* 1 where the order of blocks shows in the result; -1: no memory. Fills 'touched'. */
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays);

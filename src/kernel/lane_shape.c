@@ -5,8 +5,9 @@
 ** gone on to the next round) are around it. Lanes that take part in a region agree about a
 ** variable if it is assigned uniform values only, at the level of its declaration: then no lane
 ** that can read it was away. The same comparison says whether an assignment must keep the old
-** value of lanes that are away. Variables without DECL, or used outside of the block of their
-** DECL, live at level 0. All facts only grow, so passes are repeated until none is new.
+** value of lanes that are away. A variable without DECL begins where lane_scope.c says, or
+** lives at level 0; so does one that is used outside of the block of its DECL. All facts only
+** grow, so passes are repeated until none is new.
 */
 #include "kernel/lane_code.h"
 #include <string.h>
@@ -24,6 +25,7 @@ typedef struct shape {
   fl_lane_shape *out;
   int32_t *level;             /* by variable: of the DECL in whose block we are; -1: none */
   uint8_t *outside;           /* by variable: seen outside of a DECL's block */
+  int32_t *first;             /* by variable: statement that stands for a DECL; -1: none */
   int32_t id;
   int changed;
   target *targets;
@@ -155,19 +157,25 @@ static void visit_labelled(shape *s, const fl_kstmt *st, int id, int level) {
   s->targets = t.outer;
 }
 
-/* A DECL in the block of another of the same variable keeps the lower level. */
-static void declare(shape *s, const fl_kstmt *st, int id, int level) {
+static void declare(shape *s, const fl_kstmt *st, int id) {
   if (s->f->vars[st->var].kind != FL_KV_LOCAL) return;
-  if (s->level[st->var] < 0) s->level[st->var] = level;
   if (!s->f->vars[st->var].temporary && !assigned_first(st)) mark(s, id, FL_SHAPE_TRACK);
 }
 
+/* The variable that begins at this statement; -1: none. */
+static int begins(const shape *s, const fl_kstmt *st, int id) {
+  if (st->kind == FL_KS_DECL) return s->f->vars[st->var].kind == FL_KV_LOCAL ? st->var : -1;
+  const int var = st->kind == FL_KS_ASSIGN ? st->var : st->result;
+  return var >= 0 && s->first[var] == id ? var : -1;
+}
+
 static void visit(shape *s, const fl_kstmt *st, int level) {
-  const int id = s->id++;
+  const int id = s->id++, fresh = begins(s, st, id);
+  if (fresh >= 0 && s->level[fresh] < 0) s->level[fresh] = level;
   for (int k = 0; k < 4; k++) note_expr(s, st->x[k]);
   for (int k = 0; k < st->n_args; k++) note_expr(s, st->args[k]);
   switch (st->kind) {
-    case FL_KS_DECL: declare(s, st, id, level); break;
+    case FL_KS_DECL: declare(s, st, id); break;
     case FL_KS_ASSIGN:
       assign(s, id, st->var, level, fl_lane_varying(s->out, s->f, st->x[0]));
       break;
@@ -187,11 +195,12 @@ static void visit_block(shape *s, const fl_kblock *b, int level) {
   int32_t declared[MOST_DECLS];
   int n = 0;
   for (const fl_kstmt *st = b->first; st; st = st->next) {
-    const int fresh = st->kind == FL_KS_DECL && s->level[st->var] < 0;
+    /* A DECL in the block of another of the same variable keeps the lower level. */
+    const int var = begins(s, st, s->id), fresh = var >= 0 && s->level[var] < 0;
     visit(s, st, level);
     if (!fresh) continue;
-    if (n < MOST_DECLS) declared[n++] = st->var;
-    else { s->outside[st->var] = 1; s->level[st->var] = -1; }
+    if (n < MOST_DECLS) declared[n++] = var;
+    else { s->outside[var] = 1; s->level[var] = -1; }
   }
   while (n > 0) s->level[declared[--n]] = -1;
 }
@@ -207,8 +216,9 @@ int fl_lane_shape_make(fl_mem *m, const fl_kfunc *f, fl_lane_shape *out) {
   out->flags = fl_zalloc(m, (size_t)out->n_stmts);
   out->varying = fl_zalloc(m, vars);
   shape s = { .f = f, .out = out, .level = fl_alloc(m, vars * sizeof *s.level),
-              .outside = fl_zalloc(m, vars) };
-  const int ok = out->flags && out->varying && s.level && s.outside;
+              .outside = fl_zalloc(m, vars), .first = fl_alloc(m, vars * sizeof *s.first) };
+  const int ok = out->flags && out->varying && s.level && s.outside && s.first &&
+                 fl_lane_scopes(m, f, out->n_stmts, s.first);
   if (ok) {
     for (size_t k = 0; k < vars; k++) s.level[k] = -1;
     do {
@@ -218,6 +228,7 @@ int fl_lane_shape_make(fl_mem *m, const fl_kfunc *f, fl_lane_shape *out) {
   }
   fl_free(m, s.level, vars * sizeof *s.level);
   fl_free(m, s.outside, vars);
+  fl_free(m, s.first, vars * sizeof *s.first);
   if (!ok) fl_lane_shape_free(m, out);
   return ok;
 }

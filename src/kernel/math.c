@@ -20,7 +20,8 @@ static int find(const fl_ktok *t, int *type) {
     const fl_kbuiltin_info *b = &fl_kbuiltins[i];
     *type = FL_KT_VOID;
     if (*b->name64 && fl_ktok_is(t, b->name64)) {
-      if (b->name64[0] == '_' && b->rule == FL_KBR_FLOAT) *type = FL_KT_F64;      /* __dadd_rn */
+      if (b->name64[0] == '_' && b->rule == FL_KBR_FLOAT)
+        *type = FL_KT_F64; /* __dadd_rn */
       return i;
     }
     if (*b->name32 && fl_ktok_is(t, b->name32)) return *type = FL_KT_F32, i;
@@ -44,7 +45,10 @@ int fl_math_known(const fl_ktok *name) {
 
 /* min, max and abs of floats are fminf, fmaxf and fabsf. */
 static int for_floats(int id) {
-  return id == FL_KB_IMIN ? FL_KB_FMIN : id == FL_KB_IMAX ? FL_KB_FMAX : id == FL_KB_IABS ? FL_KB_FABS : -1;
+  return id == FL_KB_IMIN   ? FL_KB_FMIN
+         : id == FL_KB_IMAX ? FL_KB_FMAX
+         : id == FL_KB_IABS ? FL_KB_FABS
+                            : -1;
 }
 
 static int common_type(fl_kexpr *const *x, int n) {
@@ -64,7 +68,8 @@ static int float_type(fl_kexpr *const *x, int n) {
   return any ? FL_KT_F32 : FL_KT_F64;
 }
 
-static fl_value build(fl_front *p, int id, int type, fl_kexpr *const *x, int n, int32_t line) {
+static fl_value build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
+                      int32_t line) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[id];
   fl_kexpr *y[FL_K_MAX_ARGS];
   int result = type;
@@ -93,8 +98,8 @@ fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int 
   int id = find(name, &type);
   if (id < 0) return fl_val_none();
   if (n != fl_kbuiltins[id].n) {
-    fl_refuse(p, name->line, "%.*s takes %d argument%s, %d given", (int)name->n, name->text, fl_kbuiltins[id].n,
-              fl_kbuiltins[id].n == 1 ? "" : "s", n);
+    fl_refuse(p, name->line, "%.*s takes %d argument%s, %d given", (int)name->n,
+              name->text, fl_kbuiltins[id].n, fl_kbuiltins[id].n == 1 ? "" : "s", n);
     return fl_val_none();
   }
   for (int i = 0; i < n; i++)
@@ -113,6 +118,7 @@ fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int 
     type = rule == FL_KBR_FLOATI ? float_type(x, 1) : float_type(x, n);
   }
   fl_value v = build(p, id, type, x, n, name->line);
-  if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL) v = fl_val_expr(fl_val_convert(p, v.e, half));
+  if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL)
+    v = fl_val_expr(fl_val_convert(p, v.e, half));
   return v;
 }

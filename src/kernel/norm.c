@@ -116,21 +116,23 @@ static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, 
   *jumps |= in.crossed;
 }
 
-/* Left as it is: all before it is integer work, and a thread that leaves here has no part in
-** the barriers below. */
+/* Statements that no other thread and no output can see. */
+static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind != FL_KV_ARRAY) return 0;
+    if (s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE)) return 0;
+    if (!is_quiet(d, &s->body) || !is_quiet(d, &s->other)) return 0;
+  }
+  return 1;
+}
+
+/* Left as it is in kernels with barriers: the thread has done nothing yet that could have a
+** derivative, and has no part in the barriers below, there and back. */
 static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;
-  if (s->kind != FL_KS_IF || s->other.first || !s->body.first
-      || s->body.first->kind != FL_KS_RETURN) return 0;
-  for (const fl_kstmt *p = out->first; p; p = p->next) {
-    const int plain = p->kind == FL_KS_DECL
-                   || (p->kind == FL_KS_ASSIGN && fl_kt_is_int(d->f->vars[p->var].type));
-    const int guard = p->kind == FL_KS_IF && p->body.first
-                   && p->body.first->kind == FL_KS_RETURN;
-    if (!plain && !guard) return 0;
-  }
-  return 1;
+  return s->kind == FL_KS_IF && !s->other.first && s->body.first
+      && s->body.first->kind == FL_KS_RETURN && is_quiet(d, out);
 }
 
 static void accumulation(fl_kad_state *d, fl_kstmt *s) {
@@ -152,6 +154,7 @@ static int lower_one(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, in
   case FL_KS_PRINTF: case FL_KS_ASSERT: return 0;
   case FL_KS_BREAK: case FL_KS_CONTINUE: case FL_KS_LEAVE: case FL_KS_RETURN:
     leave(d, out, s, fr);
+    if (s->kind == FL_KS_RETURN && (d->f->uses_barrier || d->f->uses_warp)) d->returns = 1;
     *jumps = 1;
     return 1;
   case FL_KS_IF: lower_if(d, out, s, fr, jumps); return 0;

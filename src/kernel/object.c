@@ -9,7 +9,8 @@
 
 static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
   if (f->is_pointer) {
-    fl_refuse(p, line, "pointers stored in memory are outside the language ('%s')", f->path);
+    fl_refuse(p, line, "pointers stored in memory are outside the language ('%s')",
+              f->path);
     return -1;
   }
   if (kind == FL_KV_LOCAL && f->rank) kind = FL_KV_ARRAY;
@@ -29,15 +30,23 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
-static fl_value make_object(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line) {
+static fl_value make_object(fl_front *p, const fl_ctype *t, const char *name,
+                            fl_kvkind kind, int32_t line) {
   if (p->failed) return fl_val_none();
-  if (!p->f || !p->b) { fl_refuse(p, line, "a declaration in a constant expression"); return fl_val_none(); }
-  if (t->kind == FL_C_VOID || !fl_ctype_size(t)) { fl_refuse(p, line, "'%s' has no size", name); return fl_val_none(); }
+  if (!p->f || !p->b) {
+    fl_refuse(p, line, "a declaration in a constant expression");
+    return fl_val_none();
+  }
+  if (t->kind == FL_C_VOID || !fl_ctype_size(t)) {
+    fl_refuse(p, line, "'%s' has no size", name);
+    return fl_val_none();
+  }
   const int n = fl_ctype_leaves(t);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   if (!fields) return fl_val_none();
   if (!fl_ctype_fields(p->a, t, name, fields)) {
-    if (!p->a->failed) fl_refuse(p, line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, name);
+    if (!p->a->failed)
+      fl_refuse(p, line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, name);
     return fl_val_none();
   }
   fl_value v = { .kind = FL_V_PLACE, .type = t, .var = -1 };
@@ -62,21 +71,29 @@ static void put(fl_front *p, fl_value place, fl_value v, int32_t line) {
     for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) {
       const fl_cfield *f = &place.type->s->fields[i];
       const int32_t n = (int32_t)strlen(f->name);
-      put(p, fl_val_member(p, place, f->name, n, line), fl_val_member(p, v, f->name, n, line), line);
+      put(p, fl_val_member(p, place, f->name, n, line),
+          fl_val_member(p, v, f->name, n, line), line);
     }
     return;
   }
   fl_kexpr *e = fl_val_scalar(p, v, line);
-  if (!e || place.type->kind != FL_C_SCALAR) { fl_refuse(p, line, "a wrong initialiser"); return; }
+  if (!e || place.type->kind != FL_C_SCALAR) {
+    fl_refuse(p, line, "a wrong initialiser");
+    return;
+  }
   e = fl_val_convert(p, e, place.type->scalar);
-  if (e && e->kind == FL_KX_CONST) p->table[place.var][place.idx ? place.idx->value.i : 0] = e->value;
+  if (e && e->kind == FL_KX_CONST)
+    p->table[place.var][place.idx ? place.idx->value.i : 0] = e->value;
   else fl_refuse(p, line, "an initialiser that is not constant");
 }
 
-static int64_t parts_of(const fl_ctype *t) { return t->kind == FL_C_ARRAY ? t->count : t->s->n_fields; }
+static int64_t parts_of(const fl_ctype *t) {
+  return t->kind == FL_C_ARRAY ? t->count : t->s->n_fields;
+}
 
 static fl_value part(fl_front *p, fl_value v, int64_t i, int32_t line) {
-  if (v.type->kind == FL_C_ARRAY) return fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
+  if (v.type->kind == FL_C_ARRAY)
+    return fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
   const char *name = v.type->s->fields[i].name;
   return fl_val_member(p, v, name, (int32_t)strlen(name), line);
 }
@@ -87,20 +104,23 @@ static void zero(fl_front *p, fl_value place, int32_t line);
 static void zero_array(fl_front *p, fl_value place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {
-    for (int64_t i = from; i < n && !p->failed; i++) zero(p, part(p, place, i, line), line);
+    for (int64_t i = from; i < n && !p->failed; i++)
+      zero(p, part(p, place, i, line), line);
     return;
   }
   const int t = p->failed ? -1 : fl_front_temp(p, FL_KT_I64, line);
   if (t < 0) return;
   fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, from));
   fl_kexpr *i = fl_kexpr_var(p->f, t);
-  fl_kstmt *loop = fl_kstmt_loop(p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  fl_kstmt *loop = fl_kstmt_loop(
+      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
   if (!loop) return;
   loop->line = line;
   fl_kblock *out = fl_front_into(p, &loop->body);
   zero(p, fl_val_index(p, place, i, line), line);
   fl_front_into(p, out);
-  fl_kstmt_assign(p->f, &loop->other, t, fl_kexpr_binary(p->a, FL_KO_ADD, i, fl_kexpr_int(p->a, FL_KT_I64, 1)));
+  fl_kstmt_assign(p->f, &loop->other, t,
+                  fl_kexpr_binary(p->a, FL_KO_ADD, i, fl_kexpr_int(p->a, FL_KT_I64, 1)));
 }
 
 static void zero(fl_front *p, fl_value place, int32_t line) {
@@ -110,7 +130,8 @@ static void zero(fl_front *p, fl_value place, int32_t line) {
   } else if (place.type->kind == FL_C_ARRAY) {
     zero_array(p, place, 0, line);
   } else if (place.type->kind == FL_C_STRUCT) {
-    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) zero(p, part(p, place, i, line), line);
+    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++)
+      zero(p, part(p, place, i, line), line);
   }
 }
 
@@ -146,11 +167,16 @@ static void fill_bare(fl_front *p, fl_value place, fl_value *first, int32_t line
 
 static void fill_clause(fl_front *p, fl_value place, int32_t line) {
   if (fl_front_is(p, '{')) { fl_decl_fill(p, place, 1); return; }
-  if (fl_front_is(p, '.')) { fl_refuse(p, line, "designated initialisers are outside the language"); return; }
+  if (fl_front_is(p, '.')) {
+    fl_refuse(p, line, "designated initialisers are outside the language");
+    return;
+  }
   fl_value v = fl_parse_assign(p);
   if (p->failed) return;
-  if (place.type->kind == FL_C_SCALAR || fl_ctype_same(place.type, v.type)) put(p, place, v, line);
-  else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT) fill_bare(p, place, &v, line);
+  if (place.type->kind == FL_C_SCALAR || fl_ctype_same(place.type, v.type))
+    put(p, place, v, line);
+  else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
+    fill_bare(p, place, &v, line);
 }
 
 void fl_decl_fill(fl_front *p, fl_value place, int zero_rest) {
@@ -168,8 +194,11 @@ void fl_decl_fill(fl_front *p, fl_value place, int zero_rest) {
       fill_clause(p, part(p, place, i++, line), fl_front_tok(p)->line);
       if (!fl_front_take(p, ',')) break;
     }
-    if (zero_rest && place.type->kind == FL_C_ARRAY && !p->table) zero_array(p, place, i, line);
-    else for (; zero_rest && i < n && !p->failed; i++) zero(p, part(p, place, i, line), line);
+    if (zero_rest && place.type->kind == FL_C_ARRAY && !p->table)
+      zero_array(p, place, i, line);
+    else
+      for (; zero_rest && i < n && !p->failed; i++)
+        zero(p, part(p, place, i, line), line);
   }
   fl_front_need(p, '}');
   p->nest--;
@@ -206,7 +235,8 @@ static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   fl_kvalue **data = fl_karena_new(p->a, (size_t)n * sizeof *data);
   if (!data || !fields || !fl_ctype_fields(p->a, t, name, fields)) return NULL;
-  for (int i = 0; i < n; i++) data[i] = fl_karena_new(p->a, (size_t)fields[i].count * sizeof **data);
+  for (int i = 0; i < n; i++)
+    data[i] = fl_karena_new(p->a, (size_t)fields[i].count * sizeof **data);
   fl_kblock *out = fl_front_into(p, NULL);
   const fl_value place = { .kind = FL_V_PLACE, .type = t, .var = 0 };
   if (!p->a->failed) {
@@ -243,7 +273,8 @@ static int try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t l
 
 /* ---- declarators ----------------------------------------------------------------------------------------- */
 
-static void bind_object(fl_front *p, const char *name, fl_value v, int is_const, int32_t line) {
+static void bind_object(fl_front *p, const char *name, fl_value v, int is_const,
+                        int32_t line) {
   fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
   if (!s) return;
   v.is_const = (uint8_t)is_const;
@@ -268,14 +299,18 @@ fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32
   return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
 }
 
-static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t, const char *name, int32_t line) {
+static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
   p->f->uses_shared = 1;
   if (!s->is_extern) {
-    const int64_t align = fl_ctype_align(t), at = (p->shared_at + align - 1) / align * align;
+    const int64_t align = fl_ctype_align(t),
+                  at = (p->shared_at + align - 1) / align * align;
     const fl_value v = make_object(p, t, name, FL_KV_SHARED, line);
-    for (int i = 0; !p->failed && i < fl_ctype_leaves(t); i++) p->f->vars[v.var + i].offset = at;
+    for (int i = 0; !p->failed && i < fl_ctype_leaves(t); i++)
+      p->f->vars[v.var + i].offset = at;
     p->shared_at = at + fl_ctype_size(t);
-    if (fl_front_is(p, '=') || fl_front_is(p, '{')) fl_refuse(p, line, "shared memory cannot be initialised");
+    if (fl_front_is(p, '=') || fl_front_is(p, '{'))
+      fl_refuse(p, line, "shared memory cannot be initialised");
     bind_object(p, name, v, 0, line);
     return;
   }
@@ -292,26 +327,32 @@ static int moves_later(fl_front *p, const char *name) {
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
     depth += (c == '{') - (c == '}');
     if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
-        p0 == FL_PU_INC || p0 == FL_PU_DEC)
+    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
+        p0 == FL_PU_DEC)
       return 1;
   }
   return 0;
 }
 
 /* from: NULL, or what it points to at first. */
-static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of, const char *name, fl_value *from, int32_t line) {
+static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
+                            const char *name, fl_value *from, int32_t line) {
   int offset = -1;
   fl_value v = { .type = NULL };
   if (from) v = fl_cast_to(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
-  if (from && !p->failed && v.null) fl_refuse(p, line, "pointer '%s' is set to null", name);
+  if (from && !p->failed && v.null)
+    fl_refuse(p, line, "pointer '%s' is set to null", name);
   if (p->failed || !p->b) return;
   if (!from || moves_later(p, name)) {
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
     if (offset < 0) return;
     fl_kstmt_decl(p->f, p->b, offset);
-    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset, v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0)) : NULL;
+    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset,
+                                         v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0))
+                       : NULL;
     if (s) s->line = line;
     v.idx = NULL;
   } else if (v.idx) {
@@ -326,8 +367,10 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of, const
   s->line = line;
 }
 
-static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const, const char *name, int32_t line) {
-  if (!fl_front_take(p, '=')) fl_refuse(p, line, "reference '%s' without an object", name);
+static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const,
+                              const char *name, int32_t line) {
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "reference '%s' without an object", name);
   fl_value v = fl_parse_assign(p);
   if (p->failed) return;
   if (v.kind != FL_V_PLACE || (!is_auto && !fl_ctype_same(t, v.type))) {
@@ -340,7 +383,8 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   if (s) s->v = v;
 }
 
-static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name, int32_t line) {
+static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
+                         int32_t line) {
   fl_front_need(p, '=');
   fl_value v = fl_parse_assign(p);
   if (p->failed) return;
@@ -349,21 +393,26 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name, 
     declare_pointer(p, v.type, v.is_const, name, &v, line);
     return;
   }
-  if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) { fl_refuse(p, line, "auto '%s' of nothing", name); return; }
+  if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) {
+    fl_refuse(p, line, "auto '%s' of nothing", name);
+    return;
+  }
   const fl_value to = fl_decl_object(p, v.type, name, line);
   fl_val_assign(p, to, v, line);
   bind_object(p, name, to, s->is_const, line);
 }
 
 /* A scalar, struct or array of a thread with its initialiser. */
-static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t, const char *name, int32_t line) {
+static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
   const int set = fl_front_take(p, '=');
   t = sized(p, t, line);
   if (p->failed || !t) return;
   const int list = fl_front_is(p, '{');
   const int fixed = s->is_const || s->is_constant;
   if (list && fixed && t->kind != FL_C_SCALAR && try_table(p, t, name, line)) return;
-  if (s->is_static && !fixed) fl_refuse(p, line, "static variables are outside the language");
+  if (s->is_static && !fixed)
+    fl_refuse(p, line, "static variables are outside the language");
   if (t->kind == FL_C_SCALAR && set && !list) {
     fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
     if (p->failed || !e) return;
@@ -427,12 +476,14 @@ static int parse_using(fl_front *p) {
   if (!fl_front_word(p, "using")) return 0;
   const int32_t line = fl_front_tok(p)->line;
   if (fl_front_word(p, "namespace")) {
-    while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) fl_front_next(p);
+    while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END)
+      fl_front_next(p);
     fl_front_need(p, ';');
     return 1;
   }
   const char *name = fl_front_name(p);
-  if (!fl_front_take(p, '=')) fl_refuse(p, line, "using declarations are outside the language");
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "using declarations are outside the language");
   const fl_ctype *t = fl_decl_type_name(p);
   fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
   if (s) s->type = t;
@@ -445,7 +496,8 @@ void fl_decl_local(fl_front *p) {
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type || fl_front_take(p, ';')) return;
   do declarator(p, &s); while (!p->failed && fl_front_take(p, ','));
-  if (fl_front_is(p, ':')) fl_refuse(p, fl_front_tok(p)->line, "range-based for is outside the language");
+  if (fl_front_is(p, ':'))
+    fl_refuse(p, fl_front_tok(p)->line, "range-based for is outside the language");
   fl_front_need(p, ';');
 }
 
@@ -486,15 +538,18 @@ static void global(fl_front *p, const fl_specifiers *s) {
     const int brace = fl_front_take(p, '{');
     fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
     if (brace) fl_front_need(p, '}');
-    if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
+    if (e && e->kind != FL_KX_CONST)
+      fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
     fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
     if (c) c->v = fl_val_expr(e);
     return;
   } else {
     wrong(p, name, "its initialiser is not read here; write {…}");
   }
-  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') && fl_front_tok(p)->kind != FL_TOK_END) {
-    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '[')) fl_front_skip(p);
+  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
+      fl_front_skip(p);
     else fl_front_next(p);
   }
 }

@@ -39,13 +39,16 @@ static int emit(pre *p, const fl_ktok *t) {
 }
 
 static void emit_bad(pre *p, int32_t line, const char *why) {
-  fl_ktok t = { .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why) };
+  fl_ktok t = {
+    .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why)
+  };
   emit(p, &t);
 }
 
 static macro *find(const pre *p, const fl_ktok *t) {
   for (macro *m = p->macros; m; m = m->next)
-    if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n)) return m;
+    if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n))
+      return m;
   return NULL;
 }
 
@@ -77,12 +80,14 @@ static int split(span *s, span *arg, int *n) {
 
 static int param_of(const macro *m, const fl_ktok *t) {
   for (int i = 0; t->kind == FL_TOK_NAME && i < m->n_params; i++)
-    if (m->params[i].n == t->n && !memcmp(m->params[i].text, t->text, (size_t)t->n)) return i;
+    if (m->params[i].n == t->n && !memcmp(m->params[i].text, t->text, (size_t)t->n))
+      return i;
   return -1;
 }
 
 /* The body with expanded arguments put in. */
-static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body, int32_t line) {
+static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
+                      int32_t line) {
   fl_ktoks *out = p->out;
   p->out = body;
   for (int64_t i = 0; i < m->n_body && !p->stop; i++) {
@@ -105,9 +110,16 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
     m->busy = 0;
     return;
   }
-  if (!split(s, arg, &n)) { emit_bad(p, line, "call of a macro that is not closed"); s->at = s->end; return; }
+  if (!split(s, arg, &n)) {
+    emit_bad(p, line, "call of a macro that is not closed");
+    s->at = s->end;
+    return;
+  }
   if (n == 1 && !m->n_params && arg[0].at == arg[0].end) n = 0;
-  if (n != m->n_params) { emit_bad(p, line, "wrong number of arguments for a macro"); return; }
+  if (n != m->n_params) {
+    emit_bad(p, line, "wrong number of arguments for a macro");
+    return;
+  }
   fl_ktoks body = { NULL, 0, 0 };
   if (substitute(p, m, arg, &body, line)) {
     m->busy = 1;
@@ -119,12 +131,14 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
 
 /* line: of the outermost macro's use; 0: the tokens' own. */
 static void expand(pre *p, span s, int32_t line) {
-  if (++p->depth > MAX_EXPANSION) emit_bad(p, line, "macros nested too deeply"), s.at = s.end;
+  if (++p->depth > MAX_EXPANSION)
+    emit_bad(p, line, "macros nested too deeply"), s.at = s.end;
   while (s.at < s.end && !p->stop) {
     fl_ktok t = *s.at++;
     if (line) t.line = line;
     macro *m = t.kind == FL_TOK_NAME ? find(p, &t) : NULL;
-    if (m && m->n_params >= 0 && !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
+    if (m && m->n_params >= 0 &&
+        !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
       m = NULL;
     if (m && !m->busy) expand_macro(p, m, &s, t.line);
     else if (t.kind == FL_TOK_PUNCT && (t.punct == '#' || t.punct == FL_PU_PASTE))
@@ -147,8 +161,10 @@ static void define(pre *p, span s) {
   m->n_params = -1;
   if (s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '(' && s.at->glued) {
     m->n_params = 0;
-    for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')'); s.at++)
-      if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS) m->params[m->n_params++] = *s.at;
+    for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')');
+         s.at++)
+      if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS)
+        m->params[m->n_params++] = *s.at;
     if (s.at < s.end) s.at++;
   }
   m->body = s.at;
@@ -167,7 +183,8 @@ static int64_t primary(cond *c) {
   int64_t v = 0;
   if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
   else if (t->kind == FL_TOK_PUNCT && t->punct == '!') v = !primary(c);
-  else if (t->kind == FL_TOK_PUNCT && t->punct == '-') v = (int64_t)(0 - (uint64_t)primary(c));
+  else if (t->kind == FL_TOK_PUNCT && t->punct == '-')
+    v = (int64_t)(0 - (uint64_t)primary(c));
   else if (t->kind == FL_TOK_PUNCT && t->punct == '(') {
     v = condition(c, 0);
     c->at += c->at < c->end;
@@ -228,7 +245,8 @@ static int decide(pre *p, span s) {
       one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
       emit(p, &one);
       s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
-    } else if (s.at->kind == FL_TOK_NAME && find(p, s.at) && find(p, s.at)->n_params < 0) {
+    } else if (s.at->kind == FL_TOK_NAME && find(p, s.at) &&
+               find(p, s.at)->n_params < 0) {
       expand(p, (span){ s.at, s.at + 1 }, s.at->line);
       s.at++;
     } else {
@@ -243,7 +261,11 @@ static int decide(pre *p, span s) {
 }
 
 static void open_if(pre *p, int32_t line, int truth) {
-  if (p->n_ifs == MAX_IFS) { emit_bad(p, line, "#if nested too deeply"); p->stop = 1; return; }
+  if (p->n_ifs == MAX_IFS) {
+    emit_bad(p, line, "#if nested too deeply");
+    p->stop = 1;
+    return;
+  }
   p->ifs[p->n_ifs].outer = (uint8_t)p->live;
   p->ifs[p->n_ifs++].taken = (uint8_t)truth;
   p->live = p->live && truth;
@@ -311,7 +333,8 @@ static void run(pre *p, const fl_ktok *t) {
       continue;
     }
     const fl_ktok *end = t;
-    while (end->kind != FL_TOK_END && !(end->first && end->kind == FL_TOK_PUNCT && end->punct == '#'))
+    while (end->kind != FL_TOK_END &&
+           !(end->first && end->kind == FL_TOK_PUNCT && end->punct == '#'))
       end = line_end(end);
     if (p->live) expand(p, (span){ t, end }, 0);
     t = end;
@@ -319,14 +342,17 @@ static void run(pre *p, const fl_ktok *t) {
   if (p->stop && !p->a->failed && p->out->n) {
     fl_ktok *last = &p->out->at[p->out->n - 1];
     const char *why = "the text is too long after macro expansion";
-    *last = (fl_ktok){ .kind = FL_TOK_BAD, .line = last->line, .text = why, .n = (int32_t)strlen(why) };
+    *last = (fl_ktok){
+      .kind = FL_TOK_BAD, .line = last->line, .text = why, .n = (int32_t)strlen(why)
+    };
   }
 }
 
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 };
   pre p = { .a = a, .out = out, .live = 1 };
-  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) && fl_klex(a, text, n, 1, &p.raw)) {
+  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
+      fl_klex(a, text, n, 1, &p.raw)) {
     run(&p, own.at);
     run(&p, p.raw.at);
     fl_ktok end = { .kind = FL_TOK_END };

@@ -21,9 +21,11 @@ static void expr(printer *p, const fl_kexpr *x) {
   if (!x) { fl_text_puts(p->t, "-"); return; }
   switch (x->kind) {
     case FL_KX_CONST:
-      if (fl_kt_is_float(x->type)) fl_text_printf(p->t, "%s(%.17g)", fl_ktypes[x->type].name, x->value.d);
+      if (fl_kt_is_float(x->type))
+        fl_text_printf(p->t, "%s(%.17g)", fl_ktypes[x->type].name, x->value.d);
       else if (x->type == FL_KT_I32) fl_text_printf(p->t, "%lld", (long long)x->value.i);
-      else fl_text_printf(p->t, "%s(%lld)", fl_ktypes[x->type].name, (long long)x->value.i);
+      else
+        fl_text_printf(p->t, "%s(%lld)", fl_ktypes[x->type].name, (long long)x->value.i);
       return;
     case FL_KX_VAR: fl_text_puts(p->t, name_of(p, x->var)); return;
     case FL_KX_SPECIAL: fl_text_puts(p->t, specials[x->op]); return;
@@ -32,7 +34,9 @@ static void expr(printer *p, const fl_kexpr *x) {
       expr(p, x->x[0]);
       fl_text_puts(p->t, "]");
       return;
-    case FL_KX_CALL: fl_text_printf(p->t, "%s.%s(", fl_kbuiltins[x->op].id, fl_ktypes[x->type].name); break;
+    case FL_KX_CALL:
+      fl_text_printf(p->t, "%s.%s(", fl_kbuiltins[x->op].id, fl_ktypes[x->type].name);
+      break;
     case FL_KX_CAST: fl_text_printf(p->t, "%s(", fl_ktypes[x->type].name); break;
     case FL_KX_UNARY: fl_text_printf(p->t, "(%s", ops[x->op]); break;
     default: fl_text_puts(p->t, "(");
@@ -83,11 +87,17 @@ static void simple(printer *p, const fl_kstmt *s) {
       if (v->kind == FL_KV_ARRAY) fl_text_printf(p->t, "[%lld]", (long long)v->count);
       return;
     }
-    case FL_KS_ASSIGN: fl_text_printf(p->t, "%s = ", name_of(p, s->var)); expr(p, s->x[0]); return;
+    case FL_KS_ASSIGN:
+      fl_text_printf(p->t, "%s = ", name_of(p, s->var));
+      expr(p, s->x[0]);
+      return;
     case FL_KS_STORE: access(p, s); return;
     case FL_KS_ATOMIC:
       if (s->result >= 0) fl_text_printf(p->t, "%s = ", name_of(p, s->result));
-      fl_text_printf(p->t, "atomic %s%s ", atomics[s->op], s->mode == FL_KM_FREE ? "" : s->mode == FL_KM_BLOCK ? " block" : " ordered");
+      fl_text_printf(p->t, "atomic %s%s ", atomics[s->op],
+                     s->mode == FL_KM_FREE    ? ""
+                     : s->mode == FL_KM_BLOCK ? " block"
+                                              : " ordered");
       access(p, s);
       if (s->x[2]) { fl_text_puts(p->t, " if "); expr(p, s->x[2]); }
       return;
@@ -95,7 +105,8 @@ static void simple(printer *p, const fl_kstmt *s) {
     default:
       if (s->result >= 0) fl_text_printf(p->t, "%s = ", name_of(p, s->result));
       fl_text_puts(p->t, names[s->kind] ? names[s->kind] : "?");
-      if (s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE || s->kind == FL_KS_BARRIER) fl_text_printf(p->t, " %d", s->op);
+      if (s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE || s->kind == FL_KS_BARRIER)
+        fl_text_printf(p->t, " %d", s->op);
       operands(p, s);
   }
 }
@@ -135,11 +146,16 @@ void fl_ktree_print(fl_text *t, const fl_kfunc *f) {
   for (int i = 0; i < f->n_vars; i++) {
     const fl_kvar *v = &f->vars[i];
     if (v->kind == FL_KV_LOCAL && v->param < 0) continue;
-    fl_text_printf(t, "  %s %s%s %s", kinds[v->kind], v->is_const ? "const " : "", fl_ktypes[v->type].name, v->name);
-    if (v->kind != FL_KV_LOCAL && v->kind != FL_KV_POINTER) fl_text_printf(t, "[%lld]", (long long)v->count);
-    if (v->param >= 0) fl_text_printf(t, " param %d+%lld", (int)v->param, (long long)v->offset);
+    fl_text_printf(t, "  %s %s%s %s", kinds[v->kind], v->is_const ? "const " : "",
+                   fl_ktypes[v->type].name, v->name);
+    if (v->kind != FL_KV_LOCAL && v->kind != FL_KV_POINTER)
+      fl_text_printf(t, "[%lld]", (long long)v->count);
+    if (v->param >= 0)
+      fl_text_printf(t, " param %d+%lld", (int)v->param, (long long)v->offset);
     fl_text_puts(t, "\n");
   }
-  if (!f->has_body) fl_text_printf(t, "  refused, line %d: %s\n", (int)f->refusal_line, f->refusal ? f->refusal : "no body");
+  if (!f->has_body)
+    fl_text_printf(t, "  refused, line %d: %s\n", (int)f->refusal_line,
+                   f->refusal ? f->refusal : "no body");
   block(&p, f->body);
 }

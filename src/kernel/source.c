@@ -24,7 +24,9 @@ typedef struct reader {
 static void next_parameter(fl_front *p) {
   for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
     if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
-    while (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[') || fl_front_is_at(p, 0, '{')) fl_front_skip(p);
+    while (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[') ||
+           fl_front_is_at(p, 0, '{'))
+      fl_front_skip(p);
     if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
   }
 }
@@ -54,7 +56,8 @@ static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t 
       name = t;
     }
   }
-  out->name = name && name != type ? fl_karena_str(p->a, name->text, (size_t)name->n) : "?";
+  out->name =
+      name && name != type ? fl_karena_str(p->a, name->text, (size_t)name->n) : "?";
   out->type_name = type ? fl_karena_str(p->a, type->text, (size_t)type->n) : "?";
   out->size = out->align = out->is_pointer ? 8 : 0;
   if (!out->align) out->align = 1;
@@ -94,7 +97,9 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
   if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
   if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
-  const char *name = p->failed ? NULL : fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
+  const char *name = p->failed                              ? NULL
+                     : fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p)
+                                                            : "unnamed";
   if (t && fl_front_is(p, '[')) {
     const fl_ctype *a = NULL;
     fl_front_skip(p);
@@ -105,7 +110,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
   if (t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER)
     fl_refuse(p, out->line, "pointers to pointers are outside the language");
-  if (fl_front_is(p, '=')) fl_refuse(p, out->line, "defaults of parameters are outside the language");
+  if (fl_front_is(p, '='))
+    fl_refuse(p, out->line, "defaults of parameters are outside the language");
   if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
     fl_refuse(p, out->line, "a parameter that is not understood");
   if (p->a->failed) return NULL;
@@ -124,7 +130,10 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
   k->types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *k->types);
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
   while (f->params && k->types && !p->failed && !fl_front_is(p, ')')) {
-    if (f->n_params == MAX_PARAMETERS) { fl_refuse(p, f->line, "more than %d parameters", MAX_PARAMETERS); return; }
+    if (f->n_params == MAX_PARAMETERS) {
+      fl_refuse(p, f->line, "more than %d parameters", MAX_PARAMETERS);
+      return;
+    }
     fl_kparam *q = &f->params[f->n_params];
     k->types[f->n_params] = parameter(p, f, q);
     f->n_params++;
@@ -138,14 +147,16 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
 /* ---- functions ----------------------------------------------------------------------------------- */
 
 static void skip_attributes(fl_front *p) {
-  while (fl_ktok_is(fl_front_tok(p), "__launch_bounds__") || fl_ktok_is(fl_front_tok(p), "__attribute__") ||
+  while (fl_ktok_is(fl_front_tok(p), "__launch_bounds__") ||
+         fl_ktok_is(fl_front_tok(p), "__attribute__") ||
          fl_ktok_is(fl_front_tok(p), "noexcept")) {
     p->at++;
     if (fl_front_is(p, '(')) fl_front_skip(p);
   }
 }
 
-static void add_kernel(reader *r, const char *name, const fl_specifiers *s, int32_t line) {
+static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
+                       int32_t line) {
   fl_front *p = &r->p;
   pending *k = fl_karena_new(p->a, sizeof *k);
   fl_kfunc *f = fl_kfunc_new(p->a, name);
@@ -158,7 +169,10 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s, int3
   if (fl_front_take(p, ';')) return;                     /* declared only */
   k->f = f;
   k->body = p->at;
-  if (!fl_front_is(p, '{')) { fl_refuse(p, fl_front_tok(p)->line, "the body of kernel '%s' is missing", name); return; }
+  if (!fl_front_is(p, '{')) {
+    fl_refuse(p, fl_front_tok(p)->line, "the body of kernel '%s' is missing", name);
+    return;
+  }
   fl_front_skip(p);
   const fl_ktok *last = &p->toks.at[p->at - 1];
   if (last->kind != FL_TOK_PUNCT || last->punct != '}') {
@@ -182,7 +196,10 @@ static void formals(fl_front *p, fl_kdevice *d) {
     const fl_specifiers s = fl_decl_specifiers(p);
     const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
     if (!t) break;
-    if (d->n_params == 16) { fl_refuse(p, line, "a function of more than 16 parameters"); break; }
+    if (d->n_params == 16) {
+      fl_refuse(p, line, "a function of more than 16 parameters");
+      break;
+    }
     struct fl_kformal *f = &formal[d->n_params++];
     f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
     if (fl_front_is(p, '[')) {
@@ -191,7 +208,8 @@ static void formals(fl_front *p, fl_kdevice *d) {
       t = t ? fl_ctype_pointer(p->a, t, s.is_const) : NULL;
     }
     if (s.is_auto) fl_refuse(p, line, "auto is no type here");
-    if (fl_front_is(p, '=')) fl_refuse(p, line, "defaults of parameters are outside the language");
+    if (fl_front_is(p, '='))
+      fl_refuse(p, line, "defaults of parameters are outside the language");
     f->type = t;
     f->by_reference = (uint8_t)ref;
     f->is_const = (uint8_t)(s.is_const && (!t || t->kind != FL_C_POINTER));
@@ -224,7 +242,8 @@ static void list_device(fl_front *p, fl_kdevice *d) {
 }
 
 /* Behind '(' of a function that is no kernel. What it cannot do is said when it is called. */
-static void add_device(fl_front *p, const char *name, const fl_ctype *result, const fl_specifiers *s, int32_t line) {
+static void add_device(fl_front *p, const char *name, const fl_ctype *result,
+                       const fl_specifiers *s, int32_t line) {
   fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
   if (!d) return;
   d->name = name;
@@ -238,7 +257,10 @@ static void add_device(fl_front *p, const char *name, const fl_ctype *result, co
   (void)s;
   if (!fl_front_take(p, ';')) {
     d->body = p->at;
-    if (!fl_front_is(p, '{')) { fl_refuse(p, line, "function '%s' is not understood", name); return; }
+    if (!fl_front_is(p, '{')) {
+      fl_refuse(p, line, "function '%s' is not understood", name);
+      return;
+    }
     fl_front_skip(p);
   }
   list_device(p, d);
@@ -275,14 +297,20 @@ static void note_wrong(reader *r, int64_t from) {
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (fl_ktok_is(t, "__global__")) is_kernel = 1;
-    if (fl_ktok_is(t, "__launch_bounds__") || fl_ktok_is(t, "__attribute__") || fl_ktok_is(t, "__align__")) { i++; continue; }
+    if (fl_ktok_is(t, "__launch_bounds__") || fl_ktok_is(t, "__attribute__") ||
+        fl_ktok_is(t, "__align__")) {
+      i++;
+      continue;
+    }
     if (t->kind == FL_TOK_NAME) name = t;
-    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{", t->punct < 256 ? t->punct : 1)) break;
+    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{", t->punct < 256 ? t->punct : 1))
+      break;
   }
   if (!name) return;
   const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
   if (!text) return;
-  const char *reason = fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
+  const char *reason =
+      fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
   if (!is_kernel) {
     fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
     if (s) s->why = reason;
@@ -323,7 +351,10 @@ static void declaration(reader *r) {
   const fl_ktok *name = fl_front_tok(p);
   fl_specifiers attributes = s;
   while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) {
-    const fl_specifiers more = { .max_threads = fl_front_ahead(p, 2)->kind == FL_TOK_INT ? (int32_t)fl_front_ahead(p, 2)->value.i : 0 };
+    const fl_specifiers more = { .max_threads =
+                                     fl_front_ahead(p, 2)->kind == FL_TOK_INT
+                                         ? (int32_t)fl_front_ahead(p, 2)->value.i
+                                         : 0 };
     attributes.max_threads = more.max_threads;
     skip_attributes(p);
     name = fl_front_tok(p);
@@ -337,7 +368,10 @@ static void declaration(reader *r) {
   const char *text = is_operator ? operator_name(p) : fl_front_name(p);
   fl_front_need(p, '(');
   if (p->failed) return;
-  if (ref) { fl_refuse(p, name->line, "functions that return references are outside the language"); return; }
+  if (ref) {
+    fl_refuse(p, name->line, "functions that return references are outside the language");
+    return;
+  }
   if (s.is_global) add_kernel(r, text, &attributes, name->line);
   else add_device(p, text, t, &s, name->line);
 }
@@ -348,11 +382,13 @@ static void top_level(reader *r) {
   p->nest = 0;
   if (fl_front_take(p, ';') || fl_front_take(p, '}')) return;
   const fl_ktok *t = fl_front_tok(p);
-  if (fl_ktok_is(t, "extern") && fl_front_ahead(p, 1)->kind == FL_TOK_STRING && fl_front_is_at(p, 2, '{')) {
+  if (fl_ktok_is(t, "extern") && fl_front_ahead(p, 1)->kind == FL_TOK_STRING &&
+      fl_front_is_at(p, 2, '{')) {
     p->at += 3;                                            /* its '}' is taken as above */
     return;
   }
-  if (fl_ktok_is(t, "namespace") && (fl_front_is_at(p, 1, '{') || fl_front_is_at(p, 2, '{'))) {
+  if (fl_ktok_is(t, "namespace") &&
+      (fl_front_is_at(p, 1, '{') || fl_front_is_at(p, 2, '{'))) {
     p->at += fl_front_is_at(p, 1, '{') ? 2 : 3;
     return;
   }
@@ -368,8 +404,11 @@ static void top_level(reader *r) {
 /* ---- bodies -------------------------------------------------------------------------------------------- */
 
 static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
-  const fl_kvkind kind = field->is_pointer ? FL_KV_POINTER : field->rank ? FL_KV_ARRAY : FL_KV_LOCAL;
-  const int var = fl_kvar_add(f, kind, field->type, field->path, kind == FL_KV_POINTER ? 0 : field->count);
+  const fl_kvkind kind = field->is_pointer ? FL_KV_POINTER
+                         : field->rank     ? FL_KV_ARRAY
+                                           : FL_KV_LOCAL;
+  const int var = fl_kvar_add(f, kind, field->type, field->path,
+                              kind == FL_KV_POINTER ? 0 : field->count);
   if (var < 0) return -1;
   fl_kvar *v = &f->vars[var];
   v->temporary = 0;
@@ -380,7 +419,8 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   v->line = f->params[i].line;
   memcpy(v->dims, field->dims, sizeof v->dims);
   memcpy(v->stride, field->stride, sizeof v->stride);
-  if (field->is_pointer && field->rank) fl_refuse(p, v->line, "arrays of pointers are outside the language");
+  if (field->is_pointer && field->rank)
+    fl_refuse(p, v->line, "arrays of pointers are outside the language");
   return var;
 }
 
@@ -393,9 +433,11 @@ static int moves(fl_front *p, const char *name) {
     depth += (c == '{') - (c == '}');
     if (depth == 0) break;
     if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
-        p0 == FL_PU_INC || p0 == FL_PU_DEC)
+    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
+        p0 == FL_PU_DEC)
       return 1;
   }
   return 0;
@@ -407,7 +449,9 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   if (!fields) return;
   if (!fl_ctype_fields(p->a, t, q->name, fields)) {
-    if (!p->a->failed) fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, q->name);
+    if (!p->a->failed)
+      fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK,
+                q->name);
     return;
   }
   q->first_var = f->n_vars;
@@ -428,7 +472,11 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   }
   fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);
   if (!s) return;
-  s->v = (fl_value){ .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of, .var = q->first_var };
+  s->v = (fl_value){ .kind = FL_V_POINTER,
+                     .linear = 1,
+                     .is_const = q->is_const,
+                     .type = t->of,
+                     .var = q->first_var };
   s->type = t->of;
   s->offset = offset;
 }
@@ -440,7 +488,8 @@ static int see_var(void *arg, fl_kexpr *x) {
   return 1;
 }
 static int drop_result(void *arg, fl_kstmt *s) {
-  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && !((used *)arg)->at[s->result]) s->result = -1;
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 && !((used *)arg)->at[s->result])
+    s->result = -1;
   return 1;
 }
 
@@ -501,7 +550,10 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
   fl_ksource *s = fl_zalloc(m, sizeof *s);
   reader r;
   memset(&r, 0, sizeof r);
-  if (!s) { fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the source"); return NULL; }
+  if (!s) {
+    fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory for the source");
+    return NULL;
+  }
   fl_karena_init(&s->arena, m);
   s->mem = m;
   s->text = fl_karena_str(&s->arena, text, n);
@@ -533,7 +585,8 @@ fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name) {
 
 const char *fl_ksource_refusal(fl_ksource *s, const fl_kfunc *f) {
   if (f->has_body) return "";
-  const char *t = fl_karena_printf(&s->arena, "kernel '%s', line %d: %s", f->name, (int)f->refusal_line,
-                                   f->refusal ? f->refusal : "it has no body");
+  const char *t =
+      fl_karena_printf(&s->arena, "kernel '%s', line %d: %s", f->name,
+                       (int)f->refusal_line, f->refusal ? f->refusal : "it has no body");
   return t ? t : "";
 }

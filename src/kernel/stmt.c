@@ -30,7 +30,8 @@ static void statement_into(fl_front *p, fl_kblock *b) {
 void fl_parse_compound(fl_front *p) {
   const int64_t scope = p->syms.n;
   fl_front_need(p, '{');
-  while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END) fl_parse_statement(p);
+  while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
+    fl_parse_statement(p);
   fl_front_need(p, '}');
   p->syms.n = scope;
 }
@@ -38,7 +39,8 @@ void fl_parse_compound(fl_front *p) {
 static void parse_if(fl_front *p, int32_t line) {
   fl_front_word(p, "constexpr");
   fl_front_need(p, '(');
-  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) fl_refuse(p, line, "a declaration inside if (…)");
+  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))
+    fl_refuse(p, line, "a declaration inside if (…)");
   fl_kexpr *c = fl_parse_condition(p);
   fl_front_need(p, ')');
   fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
@@ -51,7 +53,8 @@ static void parse_if(fl_front *p, int32_t line) {
 /* ---- loops ------------------------------------------------------------------------------------- */
 
 /* "if (!c) break;" behind the effects of c, in front of the body. */
-static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c, int32_t line) {
+static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
+                       int32_t line) {
   fl_kblock *out = fl_front_into(p, &loop->body);
   fl_kblock_append(&loop->body, effects);
   fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
@@ -68,7 +71,8 @@ static fl_kstmt *new_loop(fl_front *p, int32_t line) {
   return s;
 }
 
-static void set_condition(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c, int32_t line) {
+static void set_condition(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
+                          int32_t line) {
   if (!c || p->failed) return;
   if (effects.first) test_first(p, loop, effects, c, line);
   else if (c->kind != FL_KX_CONST || !c->value.i) loop->x[0] = c;
@@ -102,7 +106,8 @@ static void parse_do(fl_front *p, int32_t line) {
   s->post = 1;
   loop_body(p, s);
   fl_kblock *out = fl_front_into(p, &s->other);
-  if (!fl_front_word(p, "while")) fl_refuse(p, fl_front_tok(p)->line, "'while' expected after do { }");
+  if (!fl_front_word(p, "while"))
+    fl_refuse(p, fl_front_tok(p)->line, "'while' expected after do { }");
   fl_front_need(p, '(');
   fl_kexpr *c = fl_parse_condition(p);
   fl_front_need(p, ')');
@@ -150,7 +155,8 @@ typedef struct group {
 static int leaves_to(fl_kblock b, int label) {
   int n = 0;
   for (fl_kstmt *s = b.first; s; s = s->next)
-    n += (s->kind == FL_KS_LEAVE && s->label == label) + leaves_to(s->body, label) + leaves_to(s->other, label);
+    n += (s->kind == FL_KS_LEAVE && s->label == label) + leaves_to(s->body, label) +
+         leaves_to(s->other, label);
   return n;
 }
 
@@ -159,7 +165,8 @@ static int is_last(const fl_kstmt *s, int label) {
 }
 
 static int ends(const fl_kstmt *s) {
-  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
+  return s &&
+         (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
 }
 
 /* No group falls into the next, and none leaves but at its end. */
@@ -205,7 +212,9 @@ static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line
     if (g->is_default) none = fl_kexpr_int(p->a, FL_KT_I32, n);
   fl_kexpr *entry = none ? none : fl_kexpr_int(p->a, FL_KT_I32, n);
   for (group *g = groups; g; g = g->next, k++)
-    if (g->when) entry = fl_front_check(p, fl_kexpr_select(p->a, g->when, fl_kexpr_int(p->a, FL_KT_I32, k), entry));
+    if (g->when)
+      entry = fl_front_check(
+          p, fl_kexpr_select(p->a, g->when, fl_kexpr_int(p->a, FL_KT_I32, k), entry));
   entry = fl_val_stable(p, entry);
   fl_kstmt *block = fl_emit(p, FL_KS_BLOCK, line);
   if (!block || !entry) return;
@@ -230,7 +239,9 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
       g->is_default = 1;
     } else if (fl_front_word(p, "case")) {
       fl_kexpr *k = fl_kexpr_int(p->a, FL_KT_I64, fl_decl_constant(p, "a case label"));
-      fl_kexpr *hit = p->failed ? NULL : fl_kexpr_binary(p->a, FL_KO_EQ, v, fl_kexpr_cast(p->a, v->type, k));
+      fl_kexpr *hit =
+          p->failed ? NULL
+                    : fl_kexpr_binary(p->a, FL_KO_EQ, v, fl_kexpr_cast(p->a, v->type, k));
       g->when = g->when && hit ? fl_kexpr_binary(p->a, FL_KO_LOR, g->when, hit) : hit;
       fl_front_check(p, g->when);
     } else {
@@ -246,7 +257,8 @@ static group *parse_groups(fl_front *p, fl_kexpr *v) {
     group *g = fl_karena_new(p->a, sizeof *g);
     if (!g) return NULL;
     if (!parse_labels(p, g, v)) {
-      fl_refuse(p, fl_front_tok(p)->line, "a statement before the first case of a switch");
+      fl_refuse(p, fl_front_tok(p)->line,
+                "a statement before the first case of a switch");
       return NULL;
     }
     p->b = &g->body;
@@ -311,7 +323,8 @@ static void parse_return(fl_front *p, int32_t line) {
 
 static void parse_break(fl_front *p, int32_t line) {
   if (p->breaks == FL_BREAK_NONE) fl_refuse(p, line, "break outside a loop");
-  fl_kstmt *s = fl_emit(p, p->breaks == FL_BREAK_SWITCH ? FL_KS_LEAVE : FL_KS_BREAK, line);
+  fl_kstmt *s =
+      fl_emit(p, p->breaks == FL_BREAK_SWITCH ? FL_KS_LEAVE : FL_KS_BREAK, line);
   if (s && p->breaks == FL_BREAK_SWITCH) s->label = p->break_label;
 }
 
@@ -348,8 +361,9 @@ static void jump(fl_front *p, int32_t line) {
 static int skip_hint(fl_front *p) {
   if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) { fl_front_skip(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);
-  const int call = fl_ktok_is(t, "_Pragma") || fl_ktok_is(t, "__builtin_assume") || fl_ktok_is(t, "__assume") ||
-                   fl_ktok_is(t, "static_assert") || fl_ktok_is(t, "__builtin_unreachable");
+  const int call = fl_ktok_is(t, "_Pragma") || fl_ktok_is(t, "__builtin_assume") ||
+                   fl_ktok_is(t, "__assume") || fl_ktok_is(t, "static_assert") ||
+                   fl_ktok_is(t, "__builtin_unreachable");
   if (!call) return 0;
   fl_front_next(p);
   fl_front_skip(p);
@@ -368,10 +382,12 @@ static void statement(fl_front *p) {
   else if (fl_front_word(p, "while")) parse_while(p, line);
   else if (fl_front_word(p, "do")) parse_do(p, line);
   else if (fl_front_word(p, "switch")) parse_switch(p, line);
-  else if (fl_ktok_is(t, "break") || fl_ktok_is(t, "continue") || fl_ktok_is(t, "return")) jump(p, line);
+  else if (fl_ktok_is(t, "break") || fl_ktok_is(t, "continue") || fl_ktok_is(t, "return"))
+    jump(p, line);
   else if (fl_ktok_is(t, "case") || fl_ktok_is(t, "default"))
     fl_refuse(p, line, "a case label inside another statement");
-  else if (fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') && fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
+  else if (fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
+           fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
   else if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) fl_decl_local(p);

@@ -11,7 +11,12 @@
 #include <string.h>
 
 /* slot[p]: 1 + number of the exact sum that parameter p is, 0: none; NULL: sums in any order. */
-typedef struct writer { fl_text *t; const fl_kfunc *f; int depth; const uint8_t *slot; } writer;
+typedef struct writer {
+  fl_text *t;
+  const fl_kfunc *f;
+  int depth;
+  const uint8_t *slot;
+} writer;
 
 static const char prelude[] =
   "#pragma nv_diag_suppress 177,550,128\n"
@@ -102,8 +107,12 @@ static const char ordered[] =
 static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 static const char *half_name(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
 /* Of a variable, and of an element in memory. */
-static const char *value_type(int type) { return is_half(type) ? "float" : fl_ktypes[type].c; }
-static const char *memory_type(int type) { return is_half(type) ? "unsigned short" : fl_ktypes[type].c; }
+static const char *value_type(int type) {
+  return is_half(type) ? "float" : fl_ktypes[type].c;
+}
+static const char *memory_type(int type) {
+  return is_half(type) ? "unsigned short" : fl_ktypes[type].c;
+}
 
 static int is_word(const char *name) {
   static const char *const words[] = {
@@ -118,13 +127,15 @@ static int is_word(const char *name) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i], name)) return 1;
   for (int i = 0; i < FL_KB_COUNT; i++)
-    if (!strcmp(fl_kbuiltins[i].name32, name) || !strcmp(fl_kbuiltins[i].name64, name)) return 1;
+    if (!strcmp(fl_kbuiltins[i].name32, name) || !strcmp(fl_kbuiltins[i].name64, name))
+      return 1;
   return 0;
 }
 
 static void put_name(writer *w, const char *name) {
   fl_text_puts(w->t, name);
-  if (is_word(name) || !strncmp(name, "fl_", 3) || !strncmp(name, "__", 2)) fl_text_puts(w->t, "__v");
+  if (is_word(name) || !strncmp(name, "fl_", 3) || !strncmp(name, "__", 2))
+    fl_text_puts(w->t, "__v");
 }
 
 static void put_var(writer *w, int var) {
@@ -139,14 +150,17 @@ static void put_float(writer *w, int type, double d) {
   char s[40];
   if (isnan(d) || isinf(d)) {
     const char *bits = isnan(d) ? "0x7fffffff" : d < 0 ? "0xff800000" : "0x7f800000";
-    fl_text_printf(w->t, type == FL_KT_F64 ? "(double)__int_as_float(%s)" : "__int_as_float(%s)", bits);
+    fl_text_printf(
+        w->t, type == FL_KT_F64 ? "(double)__int_as_float(%s)" : "__int_as_float(%s)",
+        bits);
     return;
   }
   snprintf(s, sizeof s - 3, type == FL_KT_F64 ? "%.17g" : "%.9g", d);
   for (char *c = s; *c; c++)
     if (*c == ',') *c = '.';
   if (!strpbrk(s, ".e")) strcat(s, ".0");
-  fl_text_printf(w->t, d < 0 || signbit(d) ? "(%s%s)" : "%s%s", s, type == FL_KT_F64 ? "" : "f");
+  fl_text_printf(w->t, d < 0 || signbit(d) ? "(%s%s)" : "%s%s", s,
+                 type == FL_KT_F64 ? "" : "f");
 }
 
 static void put_constant(writer *w, const fl_kexpr *x) {
@@ -173,7 +187,9 @@ static void put(writer *w, const fl_kexpr *x);
 static void put_call(writer *w, const fl_kexpr *x) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   const int type = x->n && b->rule != FL_KBR_BITS ? x->x[0]->type : x->type;
-  const char *name = type == FL_KT_F64 && *b->name64 ? b->name64 : *b->name32 ? b->name32 : b->name64;
+  const char *name = type == FL_KT_F64 && *b->name64 ? b->name64
+                     : *b->name32                    ? b->name32
+                                                     : b->name64;
   if (x->op == FL_KB_IABS && !fl_ktypes[type].is_signed) { put(w, x->x[0]); return; }
   if (x->op == FL_KB_IABS && type == FL_KT_I64) name = "llabs";
   fl_text_printf(w->t, "%s(", name);
@@ -200,14 +216,17 @@ static void put_cast(writer *w, const fl_kexpr *x) {
     return;
   }
   if (is_half(to)) fl_text_printf(w->t, "fl_round_%s((float)", half_name(to));
-  else fl_text_printf(w->t, "((%s)", is_half(from) && to == FL_KT_F32 ? "float" : fl_ktypes[to].c);
+  else
+    fl_text_printf(w->t, "((%s)",
+                   is_half(from) && to == FL_KT_F32 ? "float" : fl_ktypes[to].c);
   put(w, x->x[0]);
   fl_text_puts(w->t, ")");
 }
 
 static void put_load(writer *w, const fl_kexpr *x) {
   const fl_kvar *v = &w->f->vars[x->var];
-  const int convert = is_half(x->type) && v->kind != FL_KV_ARRAY && v->kind != FL_KV_TABLE;
+  const int convert =
+      is_half(x->type) && v->kind != FL_KV_ARRAY && v->kind != FL_KV_TABLE;
   if (convert) fl_text_printf(w->t, "fl_in_%s(", half_name(x->type));
   put_var(w, x->var);
   fl_text_puts(w->t, "[");
@@ -278,10 +297,16 @@ static void put_store(writer *w, const fl_kstmt *s) {
     fl_text_puts(w->t, " += ");
     put(w, s->x[1]);
   } else if (s->accumulate) {
-    fl_kexpr load = { .kind = FL_KX_LOAD, .type = v->type, .n = 1, .var = s->var, .x = { s->x[0] } };
+    fl_kexpr load = {
+      .kind = FL_KX_LOAD, .type = v->type, .n = 1, .var = s->var, .x = { s->x[0] }
+    };
     fl_kexpr wide = { .kind = FL_KX_CAST, .type = s->x[1]->type, .n = 1, .x = { &load } };
     fl_kexpr *old = v->type == s->x[1]->type ? &load : &wide;
-    fl_kexpr sum = { .kind = FL_KX_BINARY, .type = s->x[1]->type, .op = FL_KO_ADD, .n = 2, .x = { old, s->x[1] } };
+    fl_kexpr sum = { .kind = FL_KX_BINARY,
+                     .type = s->x[1]->type,
+                     .op = FL_KO_ADD,
+                     .n = 2,
+                     .x = { old, s->x[1] } };
     fl_kexpr back = { .kind = FL_KX_CAST, .type = v->type, .n = 1, .x = { &sum } };
     fl_text_puts(w->t, " = ");
     put_value(w, s->var, v->type == s->x[1]->type ? &sum : &back);
@@ -298,8 +323,9 @@ static const char *const atomics[FL_KA_COUNT] = {
 /* Is it a sum to be made exactly? */
 static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
-  return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 && v->kind == FL_KV_POINTER &&
-         v->param >= 0 && (v->type == FL_KT_F32 || v->type == FL_KT_F64);
+  return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 &&
+         v->kind == FL_KV_POINTER && v->param >= 0 &&
+         (v->type == FL_KT_F32 || v->type == FL_KT_F64);
 }
 
 typedef struct finder { const fl_kfunc *f; uint8_t *slot; } finder;
@@ -321,7 +347,8 @@ int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot) {
 }
 
 static void put_ordered(writer *w, const fl_kstmt *s) {
-  fl_text_printf(w->t, "fl_ordered_%sadd(fl_pass, fl_fix[%d], ", s->mode == FL_KM_BLOCK ? "block_" : "",
+  fl_text_printf(w->t, "fl_ordered_%sadd(fl_pass, fl_fix[%d], ",
+                 s->mode == FL_KM_BLOCK ? "block_" : "",
                  w->slot[w->f->vars[s->var].param] - 1);
   put(w, s->x[0]);
   fl_text_puts(w->t, ", (double)(");
@@ -342,7 +369,9 @@ static void put_atomic(writer *w, const fl_kstmt *s) {
   }
   if (is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", half_name(type));
   else if (s->mode == FL_KM_BLOCK) fl_text_puts(w->t, "fl_block_add(&");
-  else fl_text_printf(w->t, "%s(%s&", atomics[s->op], as_u64 ? "(unsigned long long *)" : "");
+  else
+    fl_text_printf(w->t, "%s(%s&", atomics[s->op],
+                   as_u64 ? "(unsigned long long *)" : "");
   put_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;
@@ -353,10 +382,13 @@ static void put_atomic(writer *w, const fl_kstmt *s) {
 }
 
 static void put_warp(writer *w, const fl_kstmt *s) {
-  static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync" };
-  static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync", "__activemask" };
+  static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
+                                          "__shfl_down_sync", "__shfl_xor_sync" };
+  static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
+                                       "__activemask" };
   put_var(w, s->result);
-  fl_text_printf(w->t, " = %s(", s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
+  fl_text_printf(w->t, " = %s(",
+                 s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
   for (int i = 0; i < 4 && s->x[i]; i++) {
     if (i) fl_text_puts(w->t, ", ");
     put(w, s->x[i]);
@@ -368,7 +400,8 @@ static void put_string(writer *w, const char *s) {
   fl_text_puts(w->t, "\"");
   for (; *s; s++) {
     if (*s == '"' || *s == '\\') fl_text_printf(w->t, "\\%c", *s);
-    else if ((unsigned char)*s < 32 || (unsigned char)*s > 126) fl_text_printf(w->t, "\\%03o", (unsigned char)*s);
+    else if ((unsigned char)*s < 32 || (unsigned char)*s > 126)
+      fl_text_printf(w->t, "\\%03o", (unsigned char)*s);
     else fl_text_add(w->t, s, 1);
   }
   fl_text_puts(w->t, "\"");
@@ -427,22 +460,29 @@ static void indent(writer *w) { fl_text_printf(w->t, "%*s", 2 * w->depth, ""); }
 
 static int has_leave(fl_kblock b, int label) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
-    if ((s->kind == FL_KS_LEAVE && s->label == label) || has_leave(s->body, label) || has_leave(s->other, label)) return 1;
+    if ((s->kind == FL_KS_LEAVE && s->label == label) || has_leave(s->body, label) ||
+        has_leave(s->other, label))
+      return 1;
   return 0;
 }
 
 /* A CONTINUE of the loop whose body this is. */
 static int has_continue(fl_kblock b) {
   for (const fl_kstmt *s = b.first; s; s = s->next)
-    if (s->kind == FL_KS_CONTINUE || (s->kind != FL_KS_LOOP && (has_continue(s->body) || has_continue(s->other)))) return 1;
+    if (s->kind == FL_KS_CONTINUE ||
+        (s->kind != FL_KS_LOOP && (has_continue(s->body) || has_continue(s->other))))
+      return 1;
   return 0;
 }
 
 /* Can C's own continue be used? With a step, only as a for loop with one assignment. */
 static int is_for(const fl_kstmt *s) {
-  return !s->post && s->other.first && s->other.first == s->other.last && s->other.first->kind == FL_KS_ASSIGN;
+  return !s->post && s->other.first && s->other.first == s->other.last &&
+         s->other.first->kind == FL_KS_ASSIGN;
 }
-static int jumps_to_step(const fl_kstmt *s) { return s->other.first && !is_for(s) && has_continue(s->body); }
+static int jumps_to_step(const fl_kstmt *s) {
+  return s->other.first && !is_for(s) && has_continue(s->body);
+}
 
 static void put_loop(writer *w, const fl_kstmt *s) {
   indent(w);
@@ -509,7 +549,8 @@ static void put_stmt(writer *w, const fl_kstmt *s, const fl_kstmt *loop) {
   }
   indent(w);
   if (s->kind != FL_KS_CONTINUE) put_simple(w, s);
-  else if (loop && jumps_to_step(loop)) fl_text_printf(w->t, "goto step_%d;\n", (int)loop->label);
+  else if (loop && jumps_to_step(loop))
+    fl_text_printf(w->t, "goto step_%d;\n", (int)loop->label);
   else fl_text_puts(w->t, "continue;\n");
 }
 
@@ -535,7 +576,9 @@ static void put_tables(writer *w) {
   }
 }
 
-static int by_bytes(const fl_kparam *p) { return !p->is_pointer && (p->is_struct || p->width > 1 || p->n_fields); }
+static int by_bytes(const fl_kparam *p) {
+  return !p->is_pointer && (p->is_struct || p->width > 1 || p->n_fields);
+}
 
 static void put_param_name(writer *w, const fl_kparam *p) {
   put_name(w, p->n_vars == 1 && !by_bytes(p) ? w->f->vars[p->first_var].name : p->name);
@@ -546,7 +589,8 @@ static void put_params(writer *w) {
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
     if (i) fl_text_puts(w->t, ", ");
-    if (p->is_pointer) fl_text_printf(w->t, "%s%s *", p->is_const ? "const " : "", memory_type(p->type));
+    if (p->is_pointer)
+      fl_text_printf(w->t, "%s%s *", p->is_const ? "const " : "", memory_type(p->type));
     else if (by_bytes(p)) fl_text_printf(w->t, "%s__%s__t ", w->f->name, p->name);
     else fl_text_printf(w->t, "%s ", memory_type(p->type));
     put_param_name(w, p);
@@ -557,8 +601,9 @@ static void put_structs(writer *w) {
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
     if (by_bytes(p))
-      fl_text_printf(w->t, "struct __align__(%lld) %s__%s__t { unsigned char b[%lld]; };\n", (long long)p->align,
-                     w->f->name, p->name, (long long)p->size);
+      fl_text_printf(w->t,
+                     "struct __align__(%lld) %s__%s__t { unsigned char b[%lld]; };\n",
+                     (long long)p->align, w->f->name, p->name, (long long)p->size);
   }
 }
 
@@ -569,12 +614,15 @@ static void put_leaf(writer *w, int var, const char *index, int64_t offset) {
   fl_text_puts(w->t, "  ");
   put_name(w, v->name);
   fl_text_printf(w->t, "%s = ", index);
-  if (is_half(v->type) && v->kind != FL_KV_POINTER) fl_text_printf(w->t, "fl_in_%s(", half_name(v->type));
+  if (is_half(v->type) && v->kind != FL_KV_POINTER)
+    fl_text_printf(w->t, "fl_in_%s(", half_name(v->type));
   if (!by_bytes(p)) {
     put_param_name(w, p);
   } else {
     const char *star = v->kind == FL_KV_POINTER ? "*const " : "";
-    fl_text_printf(w->t, "*(%s%s %s*)(", v->kind == FL_KV_POINTER && !v->is_const ? "" : "const ", memory_type(v->type), star);
+    fl_text_printf(w->t, "*(%s%s %s*)(",
+                   v->kind == FL_KV_POINTER && !v->is_const ? "" : "const ",
+                   memory_type(v->type), star);
     put_param_name(w, p);
     fl_text_printf(w->t, ".b + %lld)", (long long)offset);
   }
@@ -610,11 +658,14 @@ static void put_variable(writer *w, int i) {
     fl_text_printf(w->t, " = (%s *)fl_dynamic;\n", memory_type(v->type));
     return;
   }
-  if (v->kind == FL_KV_SHARED) fl_text_printf(w->t, "__shared__ %s ", memory_type(v->type));
-  else if (v->kind == FL_KV_POINTER) fl_text_printf(w->t, "%s%s *", v->is_const ? "const " : "", memory_type(v->type));
+  if (v->kind == FL_KV_SHARED)
+    fl_text_printf(w->t, "__shared__ %s ", memory_type(v->type));
+  else if (v->kind == FL_KV_POINTER)
+    fl_text_printf(w->t, "%s%s *", v->is_const ? "const " : "", memory_type(v->type));
   else fl_text_printf(w->t, "%s ", value_type(v->type));
   put_name(w, v->name);
-  if (v->kind == FL_KV_ARRAY || v->kind == FL_KV_SHARED) fl_text_printf(w->t, "[%lld]", (long long)v->count);
+  if (v->kind == FL_KV_ARRAY || v->kind == FL_KV_SHARED)
+    fl_text_printf(w->t, "[%lld]", (long long)v->count);
   fl_text_puts(w->t, ";\n");
 }
 
@@ -628,12 +679,14 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
   writer w = { t, f, 1, slot };
   put_tables(&w);
   put_structs(&w);
-  if (uses_dynamic(f)) fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
+  if (uses_dynamic(f))
+    fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
   fl_text_puts(t, "extern \"C\" __global__ void ");
   if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
   fl_text_printf(t, "%s(", f->name);
   put_params(&w);
-  if (slot) fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
+  if (slot)
+    fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
   fl_text_puts(t, ") {\n");
   for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
   put_leaves(&w);

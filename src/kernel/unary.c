@@ -15,13 +15,15 @@ static fl_value view_shared(fl_front *p, fl_value v, int type) {
   p->f->vars[var].line = p->f->vars[v.var].line;
   const int a = fl_kt_size(from), b = fl_kt_size(type);
   if (v.idx && a != b)
-    v.idx = fl_front_check(p, fl_kexpr_binary(p->a, a > b ? FL_KO_MUL : FL_KO_DIV, v.idx,
-                                              fl_kexpr_int(p->a, FL_KT_I64, a > b ? a / b : b / a)));
+    v.idx = fl_front_check(
+        p, fl_kexpr_binary(p->a, a > b ? FL_KO_MUL : FL_KO_DIV, v.idx,
+                           fl_kexpr_int(p->a, FL_KT_I64, a > b ? a / b : b / a)));
   v.var = var;
   return v;
 }
 
-static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_value v, int32_t line) {
+static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_value v,
+                             int32_t line) {
   int64_t n;
   v = fl_val_pointer(p, v, line);
   if (p->failed || v.null) return v;
@@ -35,9 +37,11 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
-  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) v = view_shared(p, v, want);
+  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
+    v = view_shared(p, v, want);
   else if (want != var->type || (!v.linear && to->kind != FL_C_SCALAR))
-    fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here", fl_ctype_text(p->a, to));
+    fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
+              fl_ctype_text(p->a, to));
   v.type = to;
   return v;
 }
@@ -47,7 +51,8 @@ fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
   if (t->kind == FL_C_VOID) return fl_val_none();
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
   if (t->kind == FL_C_SCALAR) {
-    fl_kexpr *e = t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
+    fl_kexpr *e =
+        t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
     fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
     return fl_val_expr(r);
   }
@@ -81,7 +86,8 @@ static void bring_table(fl_front *p, fl_symbol *s) {
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   if (!fields || !fl_ctype_fields(p->a, s->type, s->name, fields)) return;
   for (int i = 0; i < n; i++) {
-    const int var = fl_kvar_add(p->f, FL_KV_TABLE, fields[i].type, fields[i].path, fields[i].count);
+    const int var =
+        fl_kvar_add(p->f, FL_KV_TABLE, fields[i].type, fields[i].path, fields[i].count);
     if (var < 0) return;
     fl_kvar *v = &p->f->vars[var];
     v->data = s->data[i];
@@ -89,7 +95,8 @@ static void bring_table(fl_front *p, fl_symbol *s) {
     v->temporary = 0;
     v->rank = fields[i].rank;
     memcpy(v->dims, fields[i].dims, sizeof v->dims);
-    if (!i) s->v = (fl_value){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
+    if (!i)
+      s->v = (fl_value){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
   }
   s->of = p->f;
 }
@@ -103,24 +110,35 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
     case FL_SYM_POINTER: {
       fl_value v = s->v;
       if (!v.type && fl_front_is(p, '=')) v.type = s->type;
-      if (!v.type) { fl_refuse(p, t->line, "pointer '%s' is used before it has a value", s->name); break; }
+      if (!v.type) {
+        fl_refuse(p, t->line, "pointer '%s' is used before it has a value", s->name);
+        break;
+      }
       v.kind = FL_V_POINTER;
       v.sym = (int32_t)(s - p->syms.at) + 1;
       if (s->offset >= 0) v.idx = fl_kexpr_var(p->f, s->offset);
       return v;
     }
     case FL_SYM_TABLE:
-      if (!p->f) { fl_refuse(p, t->line, "table '%s' in a constant expression", s->name); break; }
+      if (!p->f) {
+        fl_refuse(p, t->line, "table '%s' in a constant expression", s->name);
+        break;
+      }
       if (s->of != p->f) bring_table(p, s);
       return s->v;
     case FL_SYM_DYNAMIC: {
-      if (!p->f) { fl_refuse(p, t->line, "shared memory in a constant expression"); break; }
+      if (!p->f) {
+        fl_refuse(p, t->line, "shared memory in a constant expression");
+        break;
+      }
       if (s->of != p->f) s->v = fl_decl_dynamic(p, s->type, s->name, s->line);
       s->of = p->f;
       return s->v;
     }
     case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
-    case FL_SYM_FUNCTION: fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name); break;
+    case FL_SYM_FUNCTION:
+      fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
+      break;
     default: fl_refuse(p, t->line, "'%s' is a type", s->name);
   }
   return fl_val_none();
@@ -140,14 +158,19 @@ static fl_value constructed(fl_front *p) {
   if (fl_front_is(p, '{')) {
     if (s.type->kind == FL_C_STRUCT) return list_of(p, s.type, line);
     fl_front_take(p, '{');
-    fl_value v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)) : fl_parse_assign(p);
+    fl_value v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
+                                     : fl_parse_assign(p);
     fl_front_need(p, '}');
     return fl_cast_to(p, s.type, v, line);
   }
-  if (!fl_front_is(p, '(')) { fl_refuse(p, line, "a type stands where a value is needed"); return fl_val_none(); }
+  if (!fl_front_is(p, '(')) {
+    fl_refuse(p, line, "a type stands where a value is needed");
+    return fl_val_none();
+  }
   fl_value args[16];
   const int n = fl_parse_arguments(p, args, 16);
-  if (s.type->kind == FL_C_STRUCT && !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
+  if (s.type->kind == FL_C_STRUCT &&
+      !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
     fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
@@ -156,12 +179,14 @@ static fl_value constructed(fl_front *p) {
     }
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
     for (int i = 0; v.parts && i < s.type->s->width; i++)
-      v.parts[i] = i < n ? fl_val_convert(p, fl_val_scalar(p, args[i], line), s.type->s->element)
-                         : fl_kexpr_int(p->a, FL_KT_U32, 1);
+      v.parts[i] =
+          i < n ? fl_val_convert(p, fl_val_scalar(p, args[i], line), s.type->s->element)
+                : fl_kexpr_int(p->a, FL_KT_U32, 1);
     return v;
   }
   if (n > 1) fl_refuse(p, line, "a cast of several values");
-  return fl_cast_to(p, s.type, n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
+  return fl_cast_to(p, s.type,
+                    n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
 static fl_value cast_word(fl_front *p) {
@@ -176,26 +201,34 @@ static fl_value cast_word(fl_front *p) {
 }
 
 static fl_value name(fl_front *p) {
-  while (fl_front_is(p, FL_PU_SCOPE) || (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE)))
+  while (fl_front_is(p, FL_PU_SCOPE) ||
+         (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE)))
     p->at++;
   const fl_ktok *t = fl_front_tok(p);
   const char *why = fl_front_reserved(t);
-  if (why && !fl_front_find(p, t->text, t->n)) { fl_refuse(p, t->line, "%s", why); return fl_val_none(); }
-  if (fl_ktok_is(t, "static_cast") || fl_ktok_is(t, "reinterpret_cast") || fl_ktok_is(t, "const_cast"))
+  if (why && !fl_front_find(p, t->text, t->n)) {
+    fl_refuse(p, t->line, "%s", why);
+    return fl_val_none();
+  }
+  if (fl_ktok_is(t, "static_cast") || fl_ktok_is(t, "reinterpret_cast") ||
+      fl_ktok_is(t, "const_cast"))
     return cast_word(p);
   if (fl_decl_starts(p, 0)) return constructed(p);
   fl_front_next(p);
   if (t->kind != FL_TOK_NAME) return fl_val_none();
   if (fl_ktok_is(t, "true") || fl_ktok_is(t, "false"))
     return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, t->n == 4));
-  if (fl_ktok_is(t, "nullptr")) return (fl_value){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
-  if (fl_ktok_is(t, "warpSize")) return fl_val_expr(fl_kexpr_special(p->a, FL_KP_WARP_SIZE));
+  if (fl_ktok_is(t, "nullptr"))
+    return (fl_value){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+  if (fl_ktok_is(t, "warpSize"))
+    return fl_val_expr(fl_kexpr_special(p->a, FL_KP_WARP_SIZE));
   if (fl_front_is(p, FL_PU_LAUNCH)) {
     fl_refuse(p, t->line, "kernels that launch kernels are outside the language");
     return fl_val_none();
   }
   if (fl_front_is(p, FL_PU_SCOPE)) {
-    fl_refuse(p, t->line, "names of namespace '%.*s' are outside the language", (int)t->n, t->text);
+    fl_refuse(p, t->line, "names of namespace '%.*s' are outside the language", (int)t->n,
+              t->text);
     return fl_val_none();
   }
   if (fl_front_is(p, '(')) return fl_parse_call(p, t);
@@ -225,11 +258,16 @@ static fl_value primary(fl_front *p) {
         fl_front_need(p, ')');
         return v;
       }
-      if (t->punct == '[') { fl_refuse(p, t->line, "lambdas are outside the language"); return fl_val_none(); }
+      if (t->punct == '[') {
+        fl_refuse(p, t->line, "lambdas are outside the language");
+        return fl_val_none();
+      }
       /* fall through */
     default:
-      if (t->kind == FL_TOK_END) fl_refuse(p, t->line, "the text ends inside an expression");
-      else fl_refuse(p, t->line, "an expression expected before '%.*s'", (int)t->n, t->text);
+      if (t->kind == FL_TOK_END)
+        fl_refuse(p, t->line, "the text ends inside an expression");
+      else
+        fl_refuse(p, t->line, "an expression expected before '%.*s'", (int)t->n, t->text);
       return fl_val_none();
   }
   fl_front_next(p);
@@ -251,10 +289,12 @@ static fl_value postfix(fl_front *p, int outer) {
     } else if (fl_front_is(p, '.') || fl_front_is(p, FL_PU_ARROW)) {
       const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
       const fl_ktok *t = fl_front_next(p);
-      if (fl_front_is(p, '(')) fl_refuse(p, line, "member functions are outside the language");
+      if (fl_front_is(p, '('))
+        fl_refuse(p, line, "member functions are outside the language");
       if (arrow) v = fl_val_deref(p, v, line);
       if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER)
-        fl_refuse(p, line, "'%.*s' of something that is no struct", t->kind == FL_TOK_NAME ? (int)t->n : 1,
+        fl_refuse(p, line, "'%.*s' of something that is no struct",
+                  t->kind == FL_TOK_NAME ? (int)t->n : 1,
                   t->kind == FL_TOK_NAME ? t->text : "?");
       else v = fl_val_member(p, v, t->text, t->n, line);
     } else if (fl_front_is(p, FL_PU_INC) || fl_front_is(p, FL_PU_DEC)) {
@@ -292,18 +332,25 @@ static fl_value size_of(fl_front *p) {
 static fl_value unary_op(fl_front *p, int op, int32_t line) {
   fl_value v = fl_parse_unary(p);
   if (p->failed) return v;
-  if (op == '!') return fl_val_expr(fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
+  if (op == '!')
+    return fl_val_expr(
+        fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
   if (v.type->kind == FL_C_STRUCT && (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS)) {
     const fl_symbol *s = fl_front_find(p, op == '-' ? "operator-" : "operator?", 9);
-    fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &v, 1) : NULL;
+    fl_kdevice *d =
+        s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &v, 1) : NULL;
     if (d) return fl_inline(p, d, &v, 1, line);
   }
   fl_kexpr *e = fl_val_scalar(p, v, line);
   if (!e) return fl_val_none();
-  if (op == '~' && fl_kt_is_float(e->type)) { fl_refuse(p, line, "'~' of a floating-point number"); return v; }
+  if (op == '~' && fl_kt_is_float(e->type)) {
+    fl_refuse(p, line, "'~' of a floating-point number");
+    return v;
+  }
   e = fl_val_convert(p, e, fl_promote_type(e->type));
   if (op == '+') return fl_val_expr(e);
-  return fl_val_expr(fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e)));
+  return fl_val_expr(
+      fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e)));
 }
 
 static fl_value c_cast(fl_front *p) {
@@ -318,7 +365,8 @@ static fl_value c_cast(fl_front *p) {
 static int cast_starts(fl_front *p) {
   int k = 1;
   if (!fl_decl_starts(p, k)) return 0;
-  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') || fl_front_is_at(p, k, FL_PU_SCOPE))
+  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, '*') ||
+         fl_front_is_at(p, k, FL_PU_SCOPE))
     k++;
   return fl_front_is_at(p, k, ')');
 }
@@ -344,7 +392,8 @@ static fl_value unary(fl_front *p, int outer) {
     case FL_PU_INC: case FL_PU_DEC: {
       fl_front_next(p);
       const fl_value v = fl_parse_unary(p);
-      return fl_step(p, v, t->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB, 0, outer, t->line);
+      return fl_step(p, v, t->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB, 0, outer,
+                     t->line);
     }
     case '(':
       if (cast_starts(p)) return c_cast(p);

@@ -5,7 +5,9 @@
 #include "kernel/front.h"
 #include <string.h>
 
-fl_value fl_val_none(void) { return (fl_value){ .kind = FL_V_NONE, .type = fl_ctype_void() }; }
+fl_value fl_val_none(void) {
+  return (fl_value){ .kind = FL_V_NONE, .type = fl_ctype_void() };
+}
 
 fl_value fl_val_expr(fl_kexpr *e) {
   if (!e) return fl_val_none();
@@ -21,13 +23,15 @@ static fl_kexpr *add64(fl_front *p, fl_kexpr *x, fl_kexpr *y) {
 
 static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
   if (k == 1 || !x) return x;
-  return fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_MUL, x, fl_kexpr_int(p->a, FL_KT_I64, k)));
+  return fl_front_check(
+      p, fl_kexpr_binary(p->a, FL_KO_MUL, x, fl_kexpr_int(p->a, FL_KT_I64, k)));
 }
 
 static int64_t scalars_of(fl_front *p, const fl_ctype *t, int32_t line) {
   int64_t n;
   if (fl_ctype_element(t, &n) == FL_KT_VOID) {
-    fl_refuse(p, line, "memory of type '%s': its members are not all of one type", fl_ctype_text(p->a, t));
+    fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
+              fl_ctype_text(p->a, t));
     return 1;
   }
   return n;
@@ -89,16 +93,20 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
   if (v.kind == FL_V_NONE) fl_refuse(p, line, "a value is needed here, this is void");
   else if (v.kind == FL_V_LIST) fl_refuse(p, line, "{ } cannot stand here");
-  else if (v.kind == FL_V_POINTER || v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY)
+  else if (v.kind == FL_V_POINTER || v.type->kind == FL_C_POINTER ||
+           v.type->kind == FL_C_ARRAY)
     fl_refuse(p, line, "a pointer is used as a number");
-  else fl_refuse(p, line, "a number is needed here, this is a '%s'", fl_ctype_text(p->a, v.type));
+  else
+    fl_refuse(p, line, "a number is needed here, this is a '%s'",
+              fl_ctype_text(p->a, v.type));
   return NULL;
 }
 
 /* Pointers are never null: the launcher refuses nil. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_value v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
-                      (v.kind == FL_V_PLACE && (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+                      (v.kind == FL_V_PLACE &&
+                       (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
   if (pointer) return fl_kexpr_int(p->a, FL_KT_BOOL, !v.null);
   fl_kexpr *e = fl_val_scalar(p, v, line);
   return e ? fl_val_convert(p, e, FL_KT_BOOL) : NULL;
@@ -117,7 +125,8 @@ static int read_parts(fl_front *p, fl_value v, fl_kexpr **out, int32_t line) {
   int n = 0;
   for (int i = 0; i < v.type->s->n_fields && !p->failed; i++) {
     const fl_cfield *f = &v.type->s->fields[i];
-    n += read_parts(p, fl_val_member(p, v, f->name, (int32_t)strlen(f->name), line), out + n, line);
+    n += read_parts(p, fl_val_member(p, v, f->name, (int32_t)strlen(f->name), line),
+                    out + n, line);
   }
   return n;
 }
@@ -135,11 +144,14 @@ fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line) {
 
 /* ---- places --------------------------------------------------------------------------------------- */
 
-fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line) {
+fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
+                       int32_t line) {
   if (p->failed) return fl_val_none();
-  const fl_cfield *f = v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
+  const fl_cfield *f =
+      v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
   if (!f) {
-    fl_refuse(p, line, "'%s' has no member '%.*s'", v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name);
+    fl_refuse(p, line, "'%s' has no member '%.*s'",
+              v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name);
     return fl_val_none();
   }
   v.type = f->type;
@@ -159,7 +171,8 @@ fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line) {
     v.kind = FL_V_POINTER;
     return v;
   }
-  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER && p->f->vars[v.var].kind == FL_KV_POINTER) {
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER &&
+      p->f->vars[v.var].kind == FL_KV_POINTER) {
     v.is_const = v.type->const_of;
     v.type = v.type->of;
     v.kind = FL_V_POINTER;
@@ -167,13 +180,15 @@ fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line) {
     v.idx = NULL;
     return v;
   }
-  if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) && !v.e->value.i)
+  if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
+      !v.e->value.i)
     return (fl_value){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
   fl_refuse(p, line, "a pointer is needed here");
   return fl_val_none();
 }
 
-fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative, int32_t line) {
+fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative,
+                        int32_t line) {
   v.sym = 0;
   if (p->failed || !by) return v;
   if (!fl_kt_is_int(by->type)) {
@@ -197,7 +212,8 @@ fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line) {
   if (p->failed) return v;
   if (v.null) fl_refuse(p, line, "the null pointer is read");
   if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
-  if (v.type->kind == FL_C_POINTER) fl_refuse(p, line, "pointers stored in memory are outside the language");
+  if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers stored in memory are outside the language");
   v.kind = FL_V_PLACE;
   v.sym = 0;
   return v;
@@ -206,7 +222,8 @@ fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line) {
 fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line) {
   if (p->failed || !i) return fl_val_none();
   if (!(v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY))
-    return fl_val_deref(p, fl_val_advance(p, fl_val_pointer(p, v, line), i, 0, line), line);
+    return fl_val_deref(p, fl_val_advance(p, fl_val_pointer(p, v, line), i, 0, line),
+                        line);
   if (!fl_kt_is_int(i->type)) fl_refuse(p, line, "an index must be an integer");
   i = fl_val_convert(p, i, FL_KT_I64);
   const int64_t count = v.type->count;
@@ -218,8 +235,10 @@ fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line) {
 
 fl_value fl_val_address(fl_front *p, fl_value v, int32_t line) {
   if (p->failed) return v;
-  if (v.kind != FL_V_PLACE || v.rvalue) fl_refuse(p, line, "the address of a value that is not stored");
-  else if (v.type->kind == FL_C_POINTER) fl_refuse(p, line, "pointers to pointers are outside the language");
+  if (v.kind != FL_V_PLACE || v.rvalue)
+    fl_refuse(p, line, "the address of a value that is not stored");
+  else if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers to pointers are outside the language");
   v.kind = FL_V_POINTER;
   return v;
 }
@@ -246,10 +265,12 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e) {
 
 static int writable(fl_front *p, fl_value v, int32_t line) {
   if (p->failed) return 0;
-  if (v.kind != FL_V_PLACE || v.rvalue) fl_refuse(p, line, "the left side cannot be assigned to");
+  if (v.kind != FL_V_PLACE || v.rvalue)
+    fl_refuse(p, line, "the left side cannot be assigned to");
   else if (v.is_const || p->f->vars[v.var].kind == FL_KV_TABLE)
     fl_refuse(p, line, "'%s' is const", p->f->vars[v.var].source);
-  else if (v.type->kind == FL_C_POINTER) fl_refuse(p, line, "pointers stored in memory are outside the language");
+  else if (v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "pointers stored in memory are outside the language");
   else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
   return !p->failed;
 }
@@ -257,13 +278,15 @@ static int writable(fl_front *p, fl_value v, int32_t line) {
 void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line) {
   if (!writable(p, to, line) || !e) return;
   if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
-    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, to.type->scalar));
+    fl_kstmt *s =
+        fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, to.type->scalar));
     if (s) s->line = line;
     return;
   }
   fl_kexpr *i = to.idx ? to.idx : zero_index(p);
   fl_kstmt *s = accumulate ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
-                           : fl_kstmt_store(p->f, p->b, to.var, i, fl_val_convert(p, e, to.type->scalar));
+                           : fl_kstmt_store(p->f, p->b, to.var, i,
+                                            fl_val_convert(p, e, to.type->scalar));
   if (s) s->line = line;
   fl_front_check(p, e);
 }
@@ -274,7 +297,8 @@ static void assign_array(fl_front *p, fl_value to, fl_value from, int32_t line) 
   if (n <= 8) {
     for (int64_t i = 0; i < n && !p->failed; i++) {
       fl_kexpr *k = fl_kexpr_int(p->a, FL_KT_I64, i);
-      fl_val_assign(p, fl_val_index(p, to, k, line), fl_val_index(p, from, k, line), line);
+      fl_val_assign(p, fl_val_index(p, to, k, line), fl_val_index(p, from, k, line),
+                    line);
     }
     return;
   }
@@ -282,7 +306,8 @@ static void assign_array(fl_front *p, fl_value to, fl_value from, int32_t line) 
   if (t < 0) return;
   fl_kstmt_assign(p->f, p->b, t, fl_kexpr_int(p->a, FL_KT_I64, 0));
   fl_kexpr *i = fl_kexpr_var(p->f, t), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
-  fl_kstmt *loop = fl_kstmt_loop(p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
+  fl_kstmt *loop = fl_kstmt_loop(
+      p->f, p->b, fl_kexpr_binary(p->a, FL_KO_LT, i, fl_kexpr_int(p->a, FL_KT_I64, n)));
   if (!loop) return;
   loop->line = line;
   fl_kblock *out = fl_front_into(p, &loop->body);
@@ -294,7 +319,8 @@ static void assign_array(fl_front *p, fl_value to, fl_value from, int32_t line) 
 typedef struct reads { int32_t low, high, memory; int found; } reads;
 static int note_read(void *arg, fl_kexpr *x) {
   reads *r = arg;
-  if (x->var >= 0 && ((x->var >= r->low && x->var < r->high) || x->var == r->memory)) r->found = 1;
+  if (x->var >= 0 && ((x->var >= r->low && x->var < r->high) || x->var == r->memory))
+    r->found = 1;
   return !r->found;
 }
 
@@ -324,7 +350,8 @@ void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
   } else if (!from.type || !fl_ctype_same(to.type, from.type)) {
-    fl_refuse(p, line, "a '%s' cannot be assigned to a '%s'", from.type ? fl_ctype_text(p->a, from.type) : "?",
+    fl_refuse(p, line, "a '%s' cannot be assigned to a '%s'",
+              from.type ? fl_ctype_text(p->a, from.type) : "?",
               fl_ctype_text(p->a, to.type));
   } else if (to.type->kind == FL_C_ARRAY) {
     assign_array(p, to, from, line);
@@ -332,7 +359,8 @@ void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
     for (int i = 0; i < to.type->s->n_fields && !p->failed; i++) {
       const fl_cfield *f = &to.type->s->fields[i];
       const int32_t n = (int32_t)strlen(f->name);
-      fl_val_assign(p, fl_val_member(p, to, f->name, n, line), fl_val_member(p, from, f->name, n, line), line);
+      fl_val_assign(p, fl_val_member(p, to, f->name, n, line),
+                    fl_val_member(p, from, f->name, n, line), line);
     }
   } else {
     fl_kexpr **parts = fl_val_parts(p, from, line);
@@ -344,9 +372,11 @@ int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line) {
   v = fl_val_deref(p, v, line);
   if (p->failed) return -1;
   const fl_kvar *var = &p->f->vars[v.var];
-  if (v.type->kind != FL_C_SCALAR) fl_refuse(p, line, "atomics need a pointer to a number");
+  if (v.type->kind != FL_C_SCALAR)
+    fl_refuse(p, line, "atomics need a pointer to a number");
   else if (var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED)
-    fl_refuse(p, line, "atomics need global or shared memory, '%s' is neither", var->source);
+    fl_refuse(p, line, "atomics need global or shared memory, '%s' is neither",
+              var->source);
   else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
   if (p->failed) return -1;
   *index = v.idx ? v.idx : zero_index(p);

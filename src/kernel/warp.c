@@ -18,7 +18,8 @@ static int lookup(const fl_ktok *t, const char *const *names, int n) {
 }
 
 static void wrong_count(fl_front *p, const fl_ktok *t, int want, int n) {
-  fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want, want == 1 ? "" : "s", n);
+  fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
+            want == 1 ? "" : "s", n);
 }
 
 /* ---- atomics ---------------------------------------------------------------------------------- */
@@ -29,7 +30,8 @@ static const char *const atomics[FL_KA_COUNT] = {
 
 /* The CUDA overloads there are; anything else would not compile either. */
 static int atomic_type_ok(int op, int type) {
-  const int word = type == FL_KT_I32 || type == FL_KT_U32, wide = type == FL_KT_I64 || type == FL_KT_U64;
+  const int word = type == FL_KT_I32 || type == FL_KT_U32,
+            wide = type == FL_KT_I64 || type == FL_KT_U64;
   switch (op) {
     case FL_KA_ADD: return word || wide || fl_kt_is_float(type);
     case FL_KA_EXCH: return word || wide || type == FL_KT_F32;
@@ -61,10 +63,13 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
     return 1;
   }
   fl_kexpr *a = fl_val_convert(p, fl_val_scalar(p, args[1], t->line), type);
-  fl_kexpr *b = op == FL_KA_CAS ? fl_val_convert(p, fl_val_scalar(p, args[2], t->line), type) : NULL;
+  fl_kexpr *b = op == FL_KA_CAS
+                    ? fl_val_convert(p, fl_val_scalar(p, args[2], t->line), type)
+                    : NULL;
   if (p->failed || ++p->nodes > FL_K_MAX_NODES) return 1;
   const int result = unused ? -1 : fl_front_temp(p, type, t->line);
-  fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, op, FL_KM_FREE, var, index, b ? b : a, result);
+  fl_kstmt *s =
+      fl_kstmt_atomic(p->f, p->b, op, FL_KM_FREE, var, index, b ? b : a, result);
   if (!s) return 1;
   s->line = t->line;
   if (b) s->x[2] = a;                            /* what it is compared with */
@@ -74,16 +79,24 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
 
 /* ---- barriers, shuffles, votes ------------------------------------------------------------------- */
 
-static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync" };
-static const char *const old_ones[] = { "__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all" };
-static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync", "__activemask" };
-static const char *const fences[] = { "__threadfence", "__threadfence_block", "__threadfence_system" };
+static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
+                                        "__shfl_down_sync", "__shfl_xor_sync" };
+static const char *const old_ones[] = { "__shfl",     "__shfl_up", "__shfl_down",
+                                        "__shfl_xor", "__ballot",  "__any",
+                                        "__all" };
+static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
+                                     "__activemask" };
+static const char *const fences[] = { "__threadfence", "__threadfence_block",
+                                      "__threadfence_system" };
 
 static int arguments(fl_front *p, const fl_ktok *t, fl_kexpr **x, int least, int most) {
   fl_value args[16];
   const int n = fl_parse_arguments(p, args, 16);
   if (p->failed) return -1;
-  if (n < least || n > most) { wrong_count(p, t, n < least ? least : most, n); return -1; }
+  if (n < least || n > most) {
+    wrong_count(p, t, n < least ? least : most, n);
+    return -1;
+  }
   for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
   return p->failed || no_block(p, t) ? -1 : n;
 }
@@ -103,7 +116,9 @@ static fl_value shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   if (arguments(p, t, x, 3, 4) < 0) return fl_val_none();
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
-  const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16 ? x[1]->type : fl_promote_type(x[1]->type);
+  const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
+                       ? x[1]->type
+                       : fl_promote_type(x[1]->type);
   x[0] = fl_val_convert(p, x[0], FL_KT_U32);
   x[1] = fl_val_convert(p, x[1], type);
   x[2] = fl_val_convert(p, x[2], lane);
@@ -143,8 +158,10 @@ static void print(fl_front *p, const fl_ktok *t) {
   int n = 0;
   fl_front_need(p, '(');
   const fl_ktok *format = fl_front_next(p);
-  if (format->kind != FL_TOK_STRING) fl_refuse(p, t->line, "printf needs a literal format");
-  const char *text = p->failed ? NULL : fl_karena_str(p->a, format->text, (size_t)format->n);
+  if (format->kind != FL_TOK_STRING)
+    fl_refuse(p, t->line, "printf needs a literal format");
+  const char *text =
+      p->failed ? NULL : fl_karena_str(p->a, format->text, (size_t)format->n);
   while (fl_front_take(p, ',') && !p->failed) {
     if (n == 32) fl_refuse(p, t->line, "more than 32 values for printf");
     else x[n++] = fl_parse_scalar(p);
@@ -157,7 +174,8 @@ static void print(fl_front *p, const fl_ktok *t) {
   s->args = fl_karena_new(p->a, (size_t)n * sizeof *s->args);
   s->n_args = s->args ? n : 0;
   for (int i = 0; i < s->n_args; i++)
-    s->args[i] = fl_val_convert(p, x[i], fl_kt_is_float(x[i]->type) ? FL_KT_F64 : fl_promote_type(x[i]->type));
+    s->args[i] = fl_val_convert(
+        p, x[i], fl_kt_is_float(x[i]->type) ? FL_KT_F64 : fl_promote_type(x[i]->type));
   p->f->uses_printf = 1;
 }
 
@@ -171,8 +189,10 @@ static void assertion(fl_front *p, const fl_ktok *t) {
   fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, t->line);
   if (!s) return;
   s->x[0] = c;
-  const int in_one_text = to->text > from->text && to->text - from->text < 200 && from->line == to->line;
-  s->text = in_one_text ? fl_karena_str(p->a, from->text, (size_t)(to->text - from->text)) : "condition";
+  const int in_one_text =
+      to->text > from->text && to->text - from->text < 200 && from->line == to->line;
+  s->text = in_one_text ? fl_karena_str(p->a, from->text, (size_t)(to->text - from->text))
+                        : "condition";
 }
 
 /* __trap() is assert(false). */
@@ -194,11 +214,13 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_value *out) {
   else if ((k = lookup(t, shuffles, 4)) >= 0) *out = shuffle(p, t, k);
   else if ((k = lookup(t, votes, 4)) >= 0) *out = vote(p, t, k);
   else if (lookup(t, old_ones, 7) >= 0)
-    fl_refuse(p, t->line, "%.*s without _sync does not exist any more", (int)t->n, t->text);
+    fl_refuse(p, t->line, "%.*s without _sync does not exist any more", (int)t->n,
+              t->text);
   else if (fl_ktok_is(t, "printf")) print(p, t);
   else if (fl_ktok_is(t, "assert")) assertion(p, t);
   else if (fl_ktok_is(t, "__trap")) trap(p, t);
-  else if (fl_ktok_is(t, "__brkpt")) fl_refuse(p, t->line, "__brkpt is outside the language");
+  else if (fl_ktok_is(t, "__brkpt"))
+    fl_refuse(p, t->line, "__brkpt is outside the language");
   else return 0;
   return 1;
 }
@@ -258,7 +280,8 @@ static fl_value half_call(fl_front *p, int id, fl_kexpr **x, int n) {
   return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), type));
 }
 
-int fl_call_half(fl_front *p, const fl_ktok *t, const fl_value *args, int n, fl_value *out) {
+int fl_call_half(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
+                 fl_value *out) {
   fl_kexpr *x[3] = { NULL, NULL, NULL };
   int kind = 0, at = -1;
 #define LOOK(k, table) \

@@ -361,7 +361,11 @@ static int g_snapshot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "snapshot", "x"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  return fl_lua_leave(L, b, m, out, node_of(b, x));
+  const uint8_t mode = b->c->grad_mode;
+  b->c->grad_mode = 1;             /* forward runs under no_grad, but what it saves keeps its history */
+  fl_node *n = node_of(b, x), *y = n ? n_alias(n) : NULL;
+  b->c->grad_mode = mode;
+  return fl_lua_leave(L, b, m, out, y);
 }
 
 const fl_lua_reg fl_reg_internal[] = {

@@ -209,6 +209,21 @@ static int io_save_npz(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
+/* (path, names, tensors): the one tensor as a PNG file. */
+static int io_save_png(lua_State *L) {
+  fl_lua *b = self_of(L);
+  int64_t n;
+  const char *path = arg_path(L, 1, "save");
+  fl_to_save *s = to_save(L, &n);
+  const int64_t m = fl_lua_enter(L, b);
+  flame_status e = n == 1 ? hold_all(L, b, s, n) : FLAME_BAD_ARGUMENT;
+  if (e == FLAME_OK) {
+    e = fl_png_save(b->c, path, s[0].node);
+    drop_all(s, n);
+  }
+  return fl_lua_leave_status(L, b, m, e);
+}
+
 /* ---- text and folders -------------------------------------------------------------------------------- */
 
 /* (path, op, offset) -> the file's bytes from 'offset' on as a string, unpacked when gzip. */
@@ -324,6 +339,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "to_", io_to_, FL_IN_METHODS },
   { "io_load", io_load, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
+  { "io_save_png", io_save_png, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }

@@ -137,9 +137,9 @@ static void find_unread(fl_lua *b, fl_kernel_box *k) {
     for (int i = 0; i < f->n_vars && k->unread_output < 0; i++) {
       const fl_kvar *v = &f->vars[i];
       if (v->kind != FL_KV_POINTER || v->param < 0 || k->role[v->param] != FL_KROLE_OUT) continue;
-      if (!access[i].reads_unwritten || fl_kaccess_class(&access[i]) == 'a') continue;
+      if (!access[i].reads_first || fl_kaccess_class(&access[i]) == 'a') continue;
       k->unread_output = v->param;
-      k->unread_line = access[i].unwritten_line;
+      k->unread_line = access[i].read_line ? access[i].read_line : access[i].unwritten_line;
     }
   if (access) fl_free(&b->c->mem, access, sizeof *access * (size_t)(f->n_vars + 1));
 }
@@ -279,7 +279,9 @@ static int kernel_info(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   lua_createtable(L, 0, 12);
   lua_pushstring(L, k->k->f->name); lua_setfield(L, -2, "name");
-  lua_pushlstring(L, k->k->text, k->k->text_bytes); lua_setfield(L, -2, "text");
+  if (k->k->ad || k->k->binary) lua_pushlstring(L, k->k->text, k->k->text_bytes);
+  else lua_pushstring(L, k->k->unit->source->text);
+  lua_setfield(L, -2, "text");
   lua_createtable(L, k->nparam, 0);
   for (int i = 0; i < k->nparam; i++) {
     push_param(L, k, i);
@@ -323,7 +325,7 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
   }
 }
 
-/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic) -> kernel, roles;
+/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits) -> kernel, roles;
 ** or nil, why not. */
 static int kernel_derive(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -341,7 +343,8 @@ static int kernel_derive(lua_State *L) {
     lua_pushfstring(L, "kernel '%s' is a binary and has no derivative; give vjp = …", k->k->f->name);
     return 2;
   }
-  const fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4) };
+  const fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
+                             .geometry = (int)luaL_optinteger(L, 5, 0) };
   fl_kernel_box *out = push_kernel(L);
   fl_karena *a = &k->k->unit->source->arena;
   fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);

@@ -20,6 +20,15 @@ typedef struct plan {
   int64_t bytes;                       /* of the packed result so far */
 } plan;
 
+/* Big arrays stay as they are: a call is recorded in less than a microsecond. */
+static void begin(fl_lua *b, plan *p, const fl_kernel_box *k) {
+  p->name = k->k->f->name;
+  p->device = b->c ? b->c->default_device : 0;
+  p->nscalar = p->nin = p->nout = p->tracked = 0;
+  p->bytes = 0;
+  memset(p->p, 0, sizeof p->p[0] * (size_t)(FL_KP_ARGS + 2 * k->nparam));
+}
+
 #define bad(L, p, ...) fl_lua_fail((L), (p)->name, __VA_ARGS__)
 
 /* ---- scalars ---- */
@@ -412,16 +421,21 @@ static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, i
 
 int fl_kernel_call(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_kernel_box *shared = fl_arg_kernel(L, 1, "kernel"), own = *shared, *k = &own;
+  fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), own;
   const int given = lua_gettop(L) - 1;
-  plan p = { .name = k->k->f->name, .device = b->c ? b->c->default_device : 0 };
+  plan p;
+  begin(b, &p, k);
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) {
     const char *name = k->k->f->params[k->unread_output].name;
     return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written: name it in inout = {\"%s\"}",
                        name, k->unread_line, name);
   }
-  if (k->lua_shape || k->lua_grid) ask_script(L, &p, k, given);
+  if (k->lua_shape || k->lua_grid) {
+    own = *k;
+    k = &own;
+    ask_script(L, &p, k, given);
+  }
   const fl_box *first = read_arguments(L, &p, k, given);
   const int64_t n = make_outputs(L, &p, k, first);
   if (k->omit >= 0 && given < k->taken) {
@@ -517,10 +531,11 @@ int fl_kernel_launch(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
   const fl_kfunc *f = k->k->f;
-  plan p = { .name = f->name, .device = b->c ? b->c->default_device : 0 };
+  plan p;
   fl_box *target[FL_KP_MAX_ARGS];
   const int given = lua_gettop(L) - 2;
   int first = 1;
+  begin(b, &p, k);
   if (given != k->nparam) return fl_lua_fail(L, p.name, "launch: %d arguments after the geometry, the kernel has %d parameters",
                                              given < 0 ? 0 : given, k->nparam);
   launch_geometry(L, &p, k);
@@ -569,8 +584,9 @@ int fl_kernel_run(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const char *kinds = luaL_checkstring(L, 3);
-  plan p = { .name = k->k->f->name, .device = b->c ? b->c->default_device : 0 };
+  plan p;
   int first = 1;
+  begin(b, &p, k);
   luaL_checktype(L, 2, LUA_TTABLE);
   luaL_checktype(L, 4, LUA_TTABLE);
   luaL_argcheck(L, (int)strlen(kinds) == k->nparam, 3, "one letter a parameter");

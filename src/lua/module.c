@@ -133,7 +133,7 @@ static int distance(const char *p, const char *q, int limit) {
 
 /* No such field: name the nearest one. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
-  int best = 3;
+  int best = strlen(name) > 4 ? 3 : 2;
   const char *nearest = NULL;
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(3))) {

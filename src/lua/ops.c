@@ -24,7 +24,10 @@ static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op)
   return fl_tensor_write(x->t, v, op);
 }
 
-static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e) {
+/* What a builder says of the op is said of the write. */
+static int leave_written(lua_State *L, fl_lua *b, int64_t mark, flame_status e, const char *op) {
+  fl_error *err = &b->c->err;
+  if (e != FLAME_OK && err->code == FLAME_BAD_ARGUMENT && err->op[0] != 0) snprintf(err->op, sizeof err->op, "%s", op);
   fl_lua_leave_status(L, b, mark, e);
   lua_settop(L, 1);
   return 1;
@@ -54,7 +57,7 @@ static int op_unary_(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
   const char *name = in_place_name(L, op);
   const int64_t m = fl_lua_enter(L, b);
-  return leave_written(L, b, m, write_back(b, x, fl_build_unary(op, node_of(b, x)), name));
+  return leave_written(L, b, m, write_back(b, x, fl_build_unary(op, node_of(b, x)), name), name);
 }
 
 /* ---- binary ---------------------------------------------------------------------------- */
@@ -130,7 +133,7 @@ static int op_binary_(lua_State *L) {
   fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
   const char *name = in_place_name(L, op);
   const int64_t m = fl_lua_enter(L, b);
-  return leave_written(L, b, m, write_back(b, x, binary_node(b, op, &a), name));
+  return leave_written(L, b, m, write_back(b, x, binary_node(b, op, &a), name), name);
 }
 
 /* Arithmetic metamethods: no option, no count; one argument at least is a tensor. */
@@ -183,6 +186,7 @@ static int mm_concat(lua_State *L) {
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 3, "where");
+  if (lua_gettop(L) == 1) return fl_core_call(L, b, "where");         /* the positions: written in Lua */
   fl_box *c = box_at(L, 2), *first = box_at(L, 1);
   if (c && c->t && c->t->node && c->t->node->dtype == FLAME_BOOL &&
       !(first && first->t && first->t->node && first->t->node->dtype == FLAME_BOOL)) {
@@ -243,7 +247,7 @@ static int op_clamp_(lua_State *L) {
   clamp_args a;
   clamp_read(L, &a);
   const int64_t m = fl_lua_enter(L, b);
-  return leave_written(L, b, m, write_back(b, a.x, clamp_node(b, &a), "clamp_"));
+  return leave_written(L, b, m, write_back(b, a.x, clamp_node(b, &a), "clamp_"), "clamp_");
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
@@ -254,6 +258,7 @@ static void reduce_read(lua_State *L, const char *op, const char *names, reduce_
   int top;
   while (lua_gettop(L) > 1 && lua_isnil(L, -1)) lua_pop(L, 1);
   a->opts = fl_tail_options(L, &top);
+  if (!a->opts && top == 3 && lua_istable(L, 3)) a->opts = top--;          /* an empty one */
   if (top > 3) fl_lua_fail(L, op, "%d arguments at most, got %d", a->opts ? 4 : 3, top);
   a->x = fl_arg_tensor(L, 1, op, "x");
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;
@@ -387,7 +392,7 @@ static int fill_with(lua_State *L, const char *op) {
   fl_node *value = n ? fl_stored_value(b, &v, n, op) : NULL;
   if (value != NULL) value = n_expand(value, n->shape->rank, n->shape->size);
   if (value != NULL) value = n_copy(value);
-  return leave_written(L, b, m, value ? fl_tensor_write(x->t, value, op) : b->c->err.code);
+  return leave_written(L, b, m, value ? fl_tensor_write(x->t, value, op) : b->c->err.code, op);
 }
 static int op_fill_(lua_State *L) { return fill_with(L, "fill_"); }
 
@@ -411,7 +416,7 @@ static int op_copy_(lua_State *L) {
     if (v != NULL) v = n_expand(v, n->shape->rank, n->shape->size);
     e = v ? fl_tensor_write(x->t, n_copy(v), "copy_") : b->c->err.code;
   }
-  return leave_written(L, b, m, e);
+  return leave_written(L, b, m, e, "copy_");
 }
 
 /* ---- functions written in Lua --------------------------------------------------------------------- */

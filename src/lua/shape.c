@@ -66,13 +66,17 @@ static int s_unflatten(lua_State *L) {
   VIEW_END(n_reshape(n, r.n, r.at));
 }
 
+/* Of these axes, or of all, those of size 1 go. */
 static int s_squeeze(lua_State *L) {
   fl_arg_count(L, 2, "squeeze");
   const fl_layout *l = shape_at(L, 1, "squeeze");
-  const int axis = lua_isnoneornil(L, 2) ? -1 : fl_arg_axis(L, 2, l->rank, "squeeze");
-  const int idle = axis >= 0 && (l->rank == 0 || l->size[axis] != 1);
+  const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;       /* {}: no axis, as in PyTorch */
+  const uint32_t axes = none ? 0 : fl_arg_axes(L, 2, l->rank, "squeeze");
   VIEW_BEGIN("squeeze");
-  VIEW_END(idle ? n : n_squeeze(n, axis));
+  fl_node *y = n;
+  for (int a = n ? n->shape->rank - 1 : -1; y != NULL && a >= 0; a--)
+    if (axes >> a & 1 && n->shape->size[a] == 1) y = n_squeeze(y, a);
+  VIEW_END(y);
 }
 
 static int s_unsqueeze(lua_State *L) {

@@ -348,6 +348,7 @@ int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s) {
   int64_t moved = n->shape->numel * fl_dtype_size(n->dtype), off;
   s->call = *n->attr->call;
   s->call.scalar = NULL;
+  memset(s->call.few, 0, sizeof s->call.few);
   if (s->call.callee) s->call.callee->refs++;
   for (int i = 0; i < n->nin; i++) {
     const int64_t size = fl_dtype_size(n->in[i]->dtype);

@@ -96,6 +96,7 @@ static int put_input(fl_program *p, writer *w, fl_node *q) {
 static void put_call(writer *w, const fl_call *call) {
   fl_call k = *call;
   k.scalar = NULL;
+  memset(k.few, 0, sizeof k.few);
   put(w, &k, sizeof k);
 }
 

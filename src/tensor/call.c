@@ -35,29 +35,28 @@ void fl_callee_release(fl_callee *k) {
   if (k && --k->refs == 0) k->free(k);
 }
 
-void fl_call_free(fl_mem *m, fl_call *call) {
+void fl_call_free(flame_context *c, fl_call *call) {
   fl_callee_release(call->callee);
-  fl_free(m, call->scalar, sizeof *call->scalar * (size_t)call->nscalar);
-  fl_free(m, call, sizeof *call);
+  if (call->scalar != call->few) fl_free(&c->mem, call->scalar, sizeof *call->scalar * (size_t)call->nscalar);
+  fl_slab_free(&c->calls, call);
 }
 
 /* The call as data; owns its scalars and a reference of the callee. */
 static fl_call *describe(flame_context *c, int kind, const char *what, int np, const int64_t *p,
                          fl_callee *callee, int nscalar, const fl_scalar *scalar) {
-  fl_call *k = fl_zalloc(&c->mem, sizeof *k);
+  fl_call *k = fl_slab_new(&c->calls);
   if (!k) return fl_no_memory(c, what);
+  memset(k, 0, sizeof *k);
   k->kind = (uint16_t)kind;
   strncpy(k->what, what, sizeof k->what - 1);
   if (np) memcpy(k->p, p, sizeof *p * (size_t)np);
-  if (nscalar) {
-    k->scalar = fl_alloc(&c->mem, sizeof *scalar * (size_t)nscalar);
-    if (!k->scalar) {
-      fl_free(&c->mem, k, sizeof *k);
-      return fl_no_memory(c, what);
-    }
-    memcpy(k->scalar, scalar, sizeof *scalar * (size_t)nscalar);
-    k->nscalar = nscalar;
+  k->scalar = nscalar <= 8 ? k->few : fl_alloc(&c->mem, sizeof *scalar * (size_t)nscalar);
+  if (!k->scalar) {
+    fl_slab_free(&c->calls, k);
+    return fl_no_memory(c, what);
   }
+  if (nscalar) memcpy(k->scalar, scalar, sizeof *scalar * (size_t)nscalar);
+  k->nscalar = nscalar;
   if (callee) callee->refs++;
   k->callee = callee;
   return k;
@@ -111,6 +110,6 @@ fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *
   if (!k) return NULL;
   k->dtype = (uint8_t)dtype;
   fl_node *n = prepare(k, nin, in, device, made) ? record(c, k, made, device, rank, size) : NULL;
-  if (!n) fl_call_free(&c->mem, k);
+  if (!n) fl_call_free(c, k);
   return n;
 }

@@ -40,6 +40,7 @@ typedef struct fl_call {
   fl_callee *callee;                     /* a reference, or NULL */
   int32_t nscalar;                       /* data of the callee, not part of a plan's key */
   fl_scalar *scalar;                     /* owned by a node's call; NULL in a plan's copy */
+  fl_scalar few[8];                      /* where scalar points if they fit */
 } fl_call;
 
 /* A call as it is run. All arrays are row-major and densely packed, addresses the device's. */
@@ -66,7 +67,7 @@ fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl
                 int dtype, int rank, const int64_t *size, int np, const int64_t *p,
                 fl_callee *callee, int nscalar, const fl_scalar *scalar);
 void fl_callee_release(fl_callee *k);
-void fl_call_free(fl_mem *m, fl_call *call);       /* of a node */
+void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
 
 /* For the functions of call_*.c: product of n sizes, -1 when it overflows or one is negative. */
 int64_t fl_call_product(int n, const int64_t *size);

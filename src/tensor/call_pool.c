@@ -4,6 +4,8 @@
 **   max_pool_at    their 1-based positions in the plane, i64; the first of equals
 **   pool_take      y[i] = x[plane of i, at[i]]    pool_put   its adjoint, sums in order of i
 **   avg_pool       means of the windows           avg_pool_back   its adjoint
+**   resample       weighted sums along one axis: a sparse matrix by rows; its adjoint is the same with
+**                  the transposed matrix
 ** An empty window has value lowest, position 0: nothing is taken from or put there.
 */
 #include "tensor/call_conv.h"
@@ -52,4 +54,16 @@ int fl_call_fits_avg_pool_back(const fl_call *call) {
   fl_pooling s;
   return fl_pooling_read(call, &s) && sizes(call, 1, planes_of(&s, s.out), planes_of(&s, s.in)) &&
          call->in_dtype[0] == call->dtype && fl_is_float(call->dtype);
+}
+
+/* p: outer, elements of the axis, results, inner. in: x, starts (i64, results + 1), positions (i64,
+** 0-based), weights (the dtype). Starts and positions are checked when it runs. */
+int fl_call_fits_resample(const fl_call *call) {
+  const int64_t *p = call->p;
+  const int64_t from = fl_call_product(3, (const int64_t[]){ p[0], p[1], p[3] });
+  const int64_t to = fl_call_product(3, (const int64_t[]){ p[0], p[2], p[3] });
+  return call->nin == 4 && sizes(call, 4, from, to) && p[2] < INT64_MAX && call->in_numel[1] == p[2] + 1 &&
+         call->in_numel[2] == call->in_numel[3] && call->in_dtype[1] == FLAME_I64 && call->in_dtype[2] == FLAME_I64 &&
+         call->in_dtype[0] == call->dtype && call->in_dtype[3] == call->dtype &&
+         (call->dtype == FLAME_F32 || call->dtype == FLAME_F64);
 }

@@ -54,7 +54,7 @@ typedef struct fl_collector {
 typedef struct flame_context {
   fl_mem mem;
   fl_error err;
-  fl_slab nodes, tensors, entries, attrs, buffers;
+  fl_slab nodes, tensors, entries, attrs, calls, buffers;
   fl_layouts layouts;
   fl_layout *scalar_shape;       /* the 0-d layout, one reference */
   fl_rule_needs rules[FL_OP_COUNT];

@@ -273,7 +273,7 @@ void fl_node_forget_inputs(fl_node *n) {
   if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
   n->in = n->in0;
   n->nin = 0;
-  if (n->attr && n->attr->call) fl_call_free(&n->ctx->mem, n->attr->call);
+  if (n->attr && n->attr->call) fl_call_free(n->ctx, n->attr->call);
   if (n->attr) fl_slab_free(&n->ctx->attrs, n->attr);
   n->attr = NULL;
 }

@@ -7,6 +7,7 @@
 ** Handles are linked in the context: closing takes their values and leaves the structs to
 ** their owners.
 */
+#include "tensor/call.h"
 #include "tensor/tensor.h"
 #include "tensor/build.h"
 #include "tensor/entry.h"
@@ -109,6 +110,7 @@ int fl_tensor_init(flame_context *c) {
   fl_slab_init(&c->tensors, &c->mem, sizeof(flame_tensor));
   fl_slab_init(&c->entries, &c->mem, sizeof(fl_entry));
   fl_slab_init(&c->attrs, &c->mem, sizeof(fl_attr));
+  fl_slab_init(&c->calls, &c->mem, sizeof(fl_call));
   fl_slab_init(&c->buffers, &c->mem, sizeof(fl_buffer));
   fl_rules_fill(c->rules);
   if (!fl_layouts_init(&c->layouts, &c->mem)) return 0;
@@ -140,6 +142,7 @@ int fl_tensor_close(flame_context *c) {
   fl_slab_close(&c->nodes);
   fl_slab_close(&c->entries);
   fl_slab_close(&c->attrs);
+  fl_slab_close(&c->calls);
   fl_slab_close(&c->buffers);
   fl_layouts_close(&c->layouts);
   c->scalar_shape = NULL;

@@ -1,0 +1,197 @@
+--- Gradients of user kernels against backward kernels written by hand, interleaved: an elementwise
+-- chain, a 5-point stencil and bilinear grid sampling; flame.map against built-in fusion; what a
+-- checked call costs to record. Prints medians in microseconds and ratios.
+--
+--   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
+local flame = require "flame"
+local N = tonumber(arg and arg[1]) or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
+local REPEAT = 15
+
+local function seconds(f)
+  flame.synchronize()
+  local t = flame.timer()
+  local y = f()
+  flame.eval(y)
+  flame.synchronize()
+  return t(), y
+end
+
+--- Medians of all, taken in turn.
+local function compare(title, candidates)
+  local times = {}
+  for i, c in ipairs(candidates) do
+    times[i] = {}
+    for _ = 1, 3 do seconds(c.f) end
+  end
+  for r = 1, REPEAT do
+    for i, c in ipairs(candidates) do times[i][r] = seconds(c.f) end
+  end
+  local line = {}
+  for i, c in ipairs(candidates) do
+    table.sort(times[i])
+    c.median = times[i][REPEAT // 2 + 1]
+    line[i] = ("%s %.0f us (%.2f)"):format(c.name, c.median * 1e6, c.median / candidates[1].median)
+  end
+  print(("%-14s %s"):format(title, table.concat(line, ", ")))
+end
+
+local CHAIN = flame.kernel [[
+__global__ void chain(const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { float v = x[i]; float t = tanhf(v); y[i] = t * v * v + expf(-v * v); }
+}]]
+local CHAIN_BY_HAND = flame.kernel [[
+__global__ void chain_back(const float *x, const float *g, float *dx, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) {
+    float v = x[i], t = tanhf(v);
+    dx[i] = g[i] * ((1 - t * t) * v * v + 2 * t * v - 2 * v * expf(-v * v));
+  }
+}]]
+
+local STENCIL = flame.kernel [[
+__global__ void heat(const float *u, float *v, int w, int h) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= w * h) return;
+  int x = i % w, y = i / w;
+  float c = u[i];
+  float l = x > 0 ? u[i - 1] : c, r = x < w - 1 ? u[i + 1] : c;
+  float t = y > 0 ? u[i - w] : c, b = y < h - 1 ? u[i + w] : c;
+  v[i] = c + 0.2f * (l + r + t + b - 4 * c);
+}]]
+local STENCIL_BY_HAND = flame.kernel [[
+__global__ void heat_back(const float *g, float *du, int w, int h) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= w * h) return;
+  int x = i % w, y = i / w;
+  float c = g[i], s = c;
+  s += 0.2f * ((x > 0 ? g[i - 1] : c) + (x < w - 1 ? g[i + 1] : c) + (y > 0 ? g[i - w] : c) + (y < h - 1 ? g[i + w] : c) - 4 * c);
+  du[i] = s;
+}]]
+
+local SAMPLE = flame.kernel [[
+__global__ void sample(const float *image, const float *at, float *out, int w, int h, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float x = at[2 * i], y = at[2 * i + 1];
+  int x0 = (int)floorf(x), y0 = (int)floorf(y);
+  float fx = x - x0, fy = y - y0, s = 0;
+  for (int dy = 0; dy < 2; dy++)
+    for (int dx = 0; dx < 2; dx++) {
+      int px = x0 + dx, py = y0 + dy;
+      if (px >= 0 && px < w && py >= 0 && py < h)
+        s += (dx ? fx : 1 - fx) * (dy ? fy : 1 - fy) * image[py * w + px];
+    }
+  out[i] = s;
+}]]
+local SAMPLE_BY_HAND = flame.kernel [[
+__global__ void sample_back(const float *image, const float *at, const float *g, float *dimage, float *dat, int w, int h, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float x = at[2 * i], y = at[2 * i + 1], gi = g[i];
+  int x0 = (int)floorf(x), y0 = (int)floorf(y);
+  float fx = x - x0, fy = y - y0, gx = 0, gy = 0;
+  for (int dy = 0; dy < 2; dy++)
+    for (int dx = 0; dx < 2; dx++) {
+      int px = x0 + dx, py = y0 + dy;
+      if (px < 0 || px >= w || py < 0 || py >= h) continue;
+      float wx = dx ? fx : 1 - fx, wy = dy ? fy : 1 - fy, v = image[py * w + px];
+      atomicAdd(&dimage[py * w + px], gi * wx * wy);
+      gx += (dx ? v : -v) * wy;
+      gy += (dy ? v : -v) * wx;
+    }
+  dat[2 * i] = gi * gx;
+  dat[2 * i + 1] = gi * gy;
+}]]
+
+local function elementwise()
+  local x = flame.randn({ N }, { requires_grad = true })
+  local g = flame.randn(N)
+  local plain = x:detach()
+  local y = CHAIN(x)
+  flame.eval(y)
+  compare("chain", {
+    { name = "by hand", f = function() return CHAIN_BY_HAND(plain, g) end },
+    { name = "derived", f = function() return y:gradients({ x }, { seed = g, retain_graph = true })[x] end },
+    { name = "forward", f = function() return CHAIN(plain) end },
+  })
+end
+
+local function both_modes(title, hand, y, inputs, g, forward)
+  local function derived()
+    local grads, list = y:gradients(inputs, { seed = g, retain_graph = true }), {}
+    for i, x in ipairs(inputs) do list[i] = grads[x] end
+    flame.eval(table.unpack(list))
+    return list[1]
+  end
+  flame.eval(y)
+  local function with(mode)
+    return function()
+      local before = flame.deterministic()
+      flame.deterministic(mode)
+      local r = derived()
+      flame.deterministic(before)
+      return r
+    end
+  end
+  compare(title, {
+    { name = "by hand", f = hand }, { name = "derived", f = with(false) },
+    { name = "derived, deterministic", f = with(true) }, { name = "forward", f = forward },
+  })
+end
+
+local function stencil()
+  local w = 1 << 10
+  local h = N // w
+  local u = flame.randn({ h, w }, { requires_grad = true })
+  local g, plain = flame.randn(h, w), u:detach()
+  both_modes("stencil", function() return STENCIL_BY_HAND(g, w, h) end, STENCIL(u, w, h), { u }, g,
+    function() return STENCIL(plain, w, h) end)
+end
+
+local function sampling()
+  local w, h, n = 1024, 1024, N // 4
+  local image = flame.randn({ h, w }, { requires_grad = true })
+  local at = flame.uniform({ n, 2 }, 0, 1022):requires_grad_(true)
+  local g, im, pos = flame.randn(n), image:detach(), at:detach()
+  local forward = SAMPLE:with { shape = { n }, grid = { (n + 255) // 256 } }
+  local hand = flame.kernel { source = SAMPLE_BY_HAND:source(), inout = { "dimage", "dat" } }:with { grid = { (n + 255) // 256 } }
+  local di, dat = flame.zeros(h, w), flame.zeros(n, 2)
+  both_modes("grid sampling", function()
+    local a, b = hand(im, pos, g, di, dat, w, h, n)
+    flame.eval(a, b)
+    return a
+  end, forward(image, at, w, h, n), { image, at }, g, function() return forward(im, pos, w, h, n) end)
+end
+
+local function map()
+  local f = flame.map("x, y -> sqrtf(x * x + y * y) * 0.5f")
+  local x, y = flame.randn(N), flame.randn(N)
+  compare("map", {
+    { name = "built in", f = function() return (x * x + y * y):sqrt() * 0.5 end },
+    { name = "flame.map", f = function() return f(x, y) end },
+  })
+end
+
+local function recording()
+  local saxpy = flame.kernel [[
+__global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a * x[i] + y[i];
+}]]
+  local x, y = flame.randn(256), flame.randn(256)
+  local best = math.huge
+  for _ = 1, 9 do
+    local t = os.clock()
+    for _ = 1, 1000 do saxpy(2, x, y) end
+    best = math.min(best, (os.clock() - t) / 1000)
+  end
+  print(("a checked call, recorded: %.0f ns"):format(best * 1e9))
+end
+
+print(("%d elements on %s"):format(N, flame.default_device()))
+elementwise()
+stencil()
+sampling()
+map()
+recording()

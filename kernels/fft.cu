@@ -1,0 +1,237 @@
+/*
+** Fourier transforms along the middle axis of (outer, size, inner) in shared memory. Header-free;
+** compiled with TYPE 0 (f64) or 1 (f32) before it.
+**   fft_short    'pack' signals a block; a length with other factors than 2 as a convolution with
+**                a chirp, of a length m that is a power of two; 'kernel' is the transform of its
+**                other side, which fft_short makes as well (mode KERNEL)
+**   fft_columns, fft_lines   a long power of two as a matrix of rows x columns: down the columns,
+**                times roots of unity, into 'middle'; then along the rows. Signals or columns side
+**                by side in memory go to one block, so that reads and writes are whole lines.
+** Passes are of radix 2 in place, on a signal read in bit-reversed order; roots come from sincospi,
+** whose arguments are exact for powers of two. An inverse transform is a forward one with real and
+** imaginary parts exchanged at both ends. Bytes: one reading and one writing, at least that; long
+** ones twice.
+*/
+#if TYPE == 0
+typedef double real;
+#define SINCOSPI(a, s, c) sincospi((double)(a), (s), (c))
+#else
+typedef float real;
+#define SINCOSPI(a, s, c) sincospif((float)(a), (s), (c))
+#endif
+#define FN __device__ __forceinline__
+typedef long long i64;
+enum { COMPLEX, TO_HALF, FROM_HALF, KERNEL };
+struct pair { real re, im; };
+
+/* As cuda/call_fft.c has it. */
+struct job {
+  i64 outer, size_in, inner, n, size_out;      /* as tensor/call_fft.h */
+  i64 m, rows, columns;                        /* length in shared memory; of long ones */
+  i64 count, pack;                             /* signals in all, of a block */
+  double scale;
+  int mode, inverse, chirp, pad;
+};
+
+FN pair times(pair a, pair b) {
+  pair c;
+  c.re = a.re * b.re - a.im * b.im;
+  c.im = a.re * b.im + a.im * b.re;
+  return c;
+}
+
+FN pair swapped(pair a) {
+  pair b;
+  b.re = a.im;
+  b.im = a.re;
+  return b;
+}
+
+/* exp(-pi i k^2 / n) */
+FN pair chirp_of(i64 k, i64 n) {
+  double s, c;
+  sincospi((double)(k * k % (2 * n)) / (double)n, &s, &c);
+  pair w;
+  w.re = (real)c;
+  w.im = (real)-s;
+  return w;
+}
+
+/* Element k of a half spectrum's whole. */
+FN pair mirrored(const job &q, const real *x, i64 first, i64 k) {
+  const int other = 2 * k > q.n;
+  if (other) k = q.n - k;
+  pair v;
+  v.re = v.im = 0;
+  if (k < q.size_in) {
+    v.re = x[2 * (first + k * q.inner)];
+    v.im = k == 0 || 2 * k == q.n ? (real)0 : x[2 * (first + k * q.inner) + 1];
+    if (other) v.im = -v.im;
+  }
+  return v;
+}
+
+/* Element k of signal t, as a forward transform takes it. */
+FN pair fetch(const job &q, const real *x, i64 t, i64 k) {
+  pair v;
+  v.re = v.im = 0;
+  if (q.mode == KERNEL) {
+    if (k > q.m - q.n) k = q.m - k;
+    if (k >= q.n) return v;
+    v = chirp_of(k, q.n);
+    v.im = -v.im;
+    return v;
+  }
+  if (k >= q.n) return v;
+  const i64 first = t / q.inner * q.size_in * q.inner + t % q.inner;
+  if (q.mode == FROM_HALF) return swapped(mirrored(q, x, first, k));
+  if (k >= q.size_in) return v;
+  if (q.mode == TO_HALF) {
+    v.re = x[first + k * q.inner];
+    return v;
+  }
+  v.re = x[2 * (first + k * q.inner)];
+  v.im = x[2 * (first + k * q.inner) + 1];
+  return q.inverse ? swapped(v) : v;
+}
+
+/* Element k of signal t's result; beyond the transform there are zeros. */
+FN void put(const job &q, real *y, i64 t, i64 k, pair v) {
+  if (k >= q.size_out) return;
+  const i64 at = t / q.inner * q.size_out * q.inner + t % q.inner + k * q.inner;
+  const i64 there = q.mode == TO_HALF ? q.n / 2 + 1 : q.mode == KERNEL ? q.m : q.n;
+  if (q.mode == FROM_HALF || (q.mode == COMPLEX && q.inverse)) v = swapped(v);
+  if (k >= there) v.re = v.im = 0;
+  if (q.mode == FROM_HALF) {
+    y[at] = v.re * (real)q.scale;
+    return;
+  }
+  y[2 * at] = v.re * (real)q.scale;
+  y[2 * at + 1] = v.im * (real)q.scale;
+}
+
+FN int bits_of(i64 m) {
+  int b = 0;
+  while (((i64)1 << b) < m) b++;
+  return b;
+}
+
+FN i64 reversed(i64 k, int bits) { return bits ? (i64)(__brev((unsigned)k) >> (32 - bits)) : 0; }
+
+/* pack signals of length m, each in bit-reversed order. */
+FN void passes(pair *room, i64 m, i64 pack) {
+  for (i64 half = 1; half < m; half *= 2) {
+    for (i64 b = threadIdx.x; b < pack * (m / 2); b += blockDim.x) {
+      const i64 k = b & (half - 1), i = 2 * (b - k) + k;       /* m / 2 butterflies a signal, in order */
+      pair w;
+      SINCOSPI((real)k / (real)half, &w.im, &w.re);
+      w.im = -w.im;
+      const pair u = room[i], v = times(room[i + half], w);
+      room[i].re = u.re + v.re;
+      room[i].im = u.im + v.im;
+      room[i + half].re = u.re - v.re;
+      room[i + half].im = u.im - v.im;
+    }
+    __syncthreads();
+  }
+}
+
+/* Bit-reversed order from natural order, in place. */
+FN void reorder(pair *room, i64 m, i64 pack, int bits) {
+  for (i64 e = threadIdx.x; e < pack * m; e += blockDim.x) {
+    const i64 k = e & (m - 1), r = reversed(k, bits), base = e - k;
+    if (k < r) {
+      const pair t = room[base + k];
+      room[base + k] = room[base + r];
+      room[base + r] = t;
+    }
+  }
+  __syncthreads();
+}
+
+/* The e-th of pack * m elements: signal p, element k; neighbours in memory are neighbours here. */
+FN void place(const job &q, i64 e, i64 m, int across, i64 *p, i64 *k) {
+  *p = across ? e % q.pack : e / m;
+  *k = across ? e / q.pack : e % m;
+}
+
+extern "C" __global__ void fft_short(job q, const real *x, real *y, const pair *kernel) {
+  extern __shared__ double memory[];
+  pair *room = (pair *)memory;
+  const i64 t0 = blockIdx.x * q.pack, m = q.m;
+  const int bits = bits_of(m), across = q.inner > 1;
+  i64 p, k;
+  for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) {
+    place(q, e, m, across, &p, &k);
+    pair v;
+    v.re = v.im = 0;
+    if (t0 + p < q.count) v = fetch(q, x, t0 + p, k);
+    if (q.chirp && k < q.n) v = times(v, chirp_of(k, q.n));
+    room[p * m + reversed(k, bits)] = v;
+  }
+  __syncthreads();
+  passes(room, m, q.pack);
+  if (q.chirp) {
+    for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) room[e] = swapped(times(room[e], kernel[e & (m - 1)]));
+    __syncthreads();
+    reorder(room, m, q.pack, bits);
+    passes(room, m, q.pack);
+  }
+  const i64 longest = m > q.size_out ? m : q.size_out;
+  for (i64 e = threadIdx.x; e < q.pack * longest; e += blockDim.x) {
+    place(q, e, longest, across, &p, &k);
+    pair v;
+    v.re = v.im = 0;
+    if (k < m) v = room[p * m + k];
+    if (q.chirp) v = times(swapped(v), k < q.n ? chirp_of(k, q.n) : v);
+    if (t0 + p < q.count) put(q, y, t0 + p, k, v);
+  }
+}
+
+/* Signals of rows * columns; block: 'pack' columns. */
+extern "C" __global__ void fft_columns(job q, const real *x, pair *middle) {
+  extern __shared__ double memory[];
+  pair *room = (pair *)memory;
+  const i64 c0 = blockIdx.x * q.pack, m = q.rows, all = q.count * q.columns;
+  const int bits = bits_of(m);
+  for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) {
+    const i64 p = e % q.pack, k = e / q.pack, c = c0 + p;
+    pair v;
+    v.re = v.im = 0;
+    if (c < all) v = fetch(q, x, c / q.columns, k * q.columns + c % q.columns);
+    room[p * m + reversed(k, bits)] = v;
+  }
+  __syncthreads();
+  passes(room, m, q.pack);
+  for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) {
+    const i64 p = e % q.pack, k = e / q.pack, c = c0 + p;
+    if (c >= all) continue;
+    double s, w;
+    sincospi(2.0 * (double)(c % q.columns * k) / (double)q.n, &s, &w);
+    pair root;
+    root.re = (real)w;
+    root.im = (real)-s;
+    middle[(c / q.columns * m + k) * q.columns + c % q.columns] = times(room[p * m + k], root);
+  }
+}
+
+/* Block: 'pack' rows of middle. */
+extern "C" __global__ void fft_lines(job q, const pair *middle, real *y) {
+  extern __shared__ double memory[];
+  pair *room = (pair *)memory;
+  const i64 r0 = blockIdx.x * q.pack, m = q.columns, all = q.count * q.rows;
+  const int bits = bits_of(m);
+  for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) {
+    const i64 p = e / m, k = e % m;
+    pair v;
+    v.re = v.im = 0;
+    if (r0 + p < all) v = middle[(r0 + p) * m + k];
+    room[p * m + reversed(k, bits)] = v;
+  }
+  __syncthreads();
+  passes(room, m, q.pack);
+  for (i64 e = threadIdx.x; e < q.pack * m; e += blockDim.x) {
+    const i64 p = e % q.pack, k = e / q.pack, r = r0 + p;
+    if (r < all) put(q, y, r / q.rows, r % q.rows + q.rows * k, room[p * m + k]);
+  }
+}

@@ -1,0 +1,77 @@
+--- Proof that the derivatives of a function of tensors are right: central differences of the
+-- value (flame.gradcheck, to second order), and <J v, u> = <v, J' u> between forward and reverse
+-- mode. For specs of user kernels.
+local flame = require "flame"
+
+local proof = {}
+
+local function list_of(v) return type(v) == "table" and v or { v } end
+
+--- Directions that tell the elements apart, the same at each call.
+local function direction(x, phase)
+  local n = x:numel()
+  return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin():reshape(x.shape)
+end
+
+local function floats(list)
+  local out = {}
+  for _, x in ipairs(list) do
+    if x:is_floating_point() then out[#out + 1] = x end
+  end
+  return out
+end
+
+local function dot(a, b)
+  local sum = 0
+  for i = 1, #a do sum = sum + (a[i]:double() * b[i]:double()):sum():item() end
+  return sum
+end
+
+--- <J v, u> and <v, J' u>.
+function proof.both_modes(f, inputs)
+  local function of_floats(...)
+    return table.unpack(floats(table.pack(f(...))))
+  end
+  local v, u = {}, {}
+  for i, x in ipairs(inputs) do v[i] = direction(x, 0.4) end
+  local results, jv = flame.jvp(of_floats, inputs, v)
+  for i, y in ipairs(list_of(results)) do u[i] = direction(y, 1.1) end
+  local _, gu = flame.vjp(of_floats, inputs, u)
+  return dot(list_of(jv), u), dot(v, list_of(gu))
+end
+
+--- o: {order = 2, tol = relative, …options of gradcheck}.
+function proof.check(f, inputs, o)
+  o = o or {}
+  local how = { order = o.order or 2, eps = o.eps, atol = o.atol, rtol = o.rtol }
+  assert(flame.gradcheck(f, inputs, how))
+  local forward, reverse = proof.both_modes(f, inputs)
+  local tol = (o.tol or 1e-9) * math.max(1, math.abs(forward))
+  assert(math.abs(forward - reverse) <= tol, ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
+end
+
+--- Central differences of f's weighted results by the inputs, without the derived gradients.
+function proof.numeric(f, inputs, eps)
+  local out = {}
+  for k, x in ipairs(inputs) do
+    local flat, g = x:detach():reshape(-1), {}
+    for i = 1, x:numel() do
+      local sums = {}
+      for side, sign in ipairs { 1, -1 } do
+        local moved = { table.unpack(inputs) }
+        local list = flat:totable()
+        list[i] = list[i] + sign * eps
+        moved[k] = flame.tensor(list, { dtype = x.dtype, device = x.device }):reshape(x.shape):contiguous()
+        sums[side] = 0
+        for _, y in ipairs(floats(table.pack(f(table.unpack(moved))))) do
+          sums[side] = sums[side] + y:double():sum():item()
+        end
+      end
+      g[i] = (sums[1] - sums[2]) / (2 * eps)
+    end
+    out[k] = g
+  end
+  return out
+end
+
+return proof

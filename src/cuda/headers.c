@@ -1,0 +1,41 @@
+/* Headers for user kernels (headers.h). */
+#include "cuda/headers.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const char fl_header_text[] =
+  "#ifndef FL_USER_HEADER\n#define FL_USER_HEADER\n"
+  "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;\n"
+  "typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;\n"
+  "typedef long intptr_t; typedef unsigned long uintptr_t;\n"
+  "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n"
+  "#define HUGE_VALF INFINITY\n#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ll)\n#endif\n"
+  "#ifndef M_PI\n#define M_E 2.7182818284590452354\n#define M_LOG2E 1.4426950408889634074\n"
+  "#define M_LOG10E 0.43429448190325182765\n#define M_LN2 0.69314718055994530942\n#define M_LN10 2.30258509299404568402\n"
+  "#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n#define M_PI_4 0.78539816339744830962\n"
+  "#define M_1_PI 0.31830988618379067154\n#define M_2_PI 0.63661977236758134308\n#define M_2_SQRTPI 1.12837916709551257390\n"
+  "#define M_SQRT2 1.41421356237309504880\n#define M_SQRT1_2 0.70710678118654752440\n#endif\n"
+  "#ifndef FLT_MAX\n#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-07f\n"
+  "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n#endif\n"
+  "#ifndef INT_MAX\n#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295u\n"
+  "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n#define LONG_MAX 9223372036854775807l\n"
+  "#define LONG_MIN (-LONG_MAX - 1)\n#endif\n"
+  "#endif\n";
+
+#define NAMES(N) N("stdint.h") N("cstdint") N("math.h") N("cmath") N("float.h") N("cfloat") N("limits.h") N("climits") \
+  N("stdio.h") N("cstdio") N("stdlib.h") N("stddef.h") N("cstddef") N("assert.h") N("stdbool.h") N("cuda_runtime.h") \
+  N("device_launch_parameters.h")
+#define NAME(n) n,
+#define TEXT(n) fl_header_text,
+const char *const fl_header_names[FL_HEADERS] = { NAMES(NAME) };
+const char *const fl_header_texts[FL_HEADERS] = { NAMES(TEXT) };
+
+int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[512]) {
+  const char *home = getenv("CUDA_HOME");
+  int n = 0;
+  if (!home) home = getenv("CUDA_PATH");
+  if (home && snprintf(buf, 512, "--include-path=%s/include", home) < 512 && access(buf + 15, R_OK) == 0) option[n++] = buf;
+  if (access("/usr/local/cuda/include", R_OK) == 0) option[n++] = "--include-path=/usr/local/cuda/include";
+  return n;
+}

@@ -1,0 +1,112 @@
+/*
+** PNG files of images, written only: 8 bits a channel, grey, colour or colour with alpha. Pixels
+** are not compressed (deflate's stored blocks), so that writing needs no library; a viewer or
+** optimiser may pack them. Channels come as planes, as networks have them.
+*/
+#include "io/io.h"
+#include <string.h>
+
+enum { STORED = 65535 };                /* most bytes of a stored block */
+
+typedef struct image {
+  const unsigned char *planes;
+  int64_t channels, height, width;
+} image;
+
+static void put32(unsigned char *p, uint32_t v) {
+  for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> (24 - 8 * i));
+}
+
+/* length, type, data, checksum of type and data */
+static flame_status chunk(fl_writer *o, const char *type, const void *data, size_t n) {
+  unsigned char head[8], tail[4];
+  put32(head, (uint32_t)n);
+  memcpy(head + 4, type, 4);
+  put32(tail, fl_io_crc(fl_io_crc(0, type, 4), data, n));
+  flame_status e = fl_writer_write(o, head, sizeof head);
+  if (e == FLAME_OK && n) e = fl_writer_write(o, data, n);
+  return e == FLAME_OK ? fl_writer_write(o, tail, sizeof tail) : e;
+}
+
+/* Rows of pixels, each behind its filter byte 0. */
+static void rows_of(const image *v, unsigned char *to) {
+  const int64_t plane = v->height * v->width;
+  for (int64_t y = 0; y < v->height; y++) {
+    *to++ = 0;
+    for (int64_t x = 0; x < v->width; x++)
+      for (int64_t c = 0; c < v->channels; c++) *to++ = v->planes[c * plane + y * v->width + x];
+  }
+}
+
+static uint32_t adler(const unsigned char *p, size_t n) {
+  uint32_t a = 1, b = 0;
+  for (size_t i = 0; i < n; i++) {
+    a = (a + p[i]) % 65521;
+    b = (b + a) % 65521;
+  }
+  return b << 16 | a;
+}
+
+/* zlib's form of n raw bytes: header, stored blocks, checksum. Returns its length. */
+static size_t stored(const unsigned char *raw, size_t n, unsigned char *to) {
+  unsigned char *p = to;
+  *p++ = 0x78, *p++ = 0x01;
+  for (size_t at = 0; at < n; at += STORED) {
+    const size_t len = n - at < STORED ? n - at : STORED;
+    *p++ = at + len == n;
+    for (int i = 0; i < 2; i++) *p++ = (unsigned char)(len >> 8 * i);
+    for (int i = 0; i < 2; i++) *p++ = (unsigned char)(~len >> 8 * i);
+    memcpy(p, raw + at, len);
+    p += len;
+  }
+  put32(p, adler(raw, n));
+  return (size_t)(p + 4 - to);
+}
+
+static flame_status write_chunks(fl_writer *o, const image *v, const unsigned char *data, size_t n) {
+  static const unsigned char signature[8] = { 0x89, 'P', 'N', 'G', 13, 10, 26, 10 };
+  unsigned char head[13] = { 0 };
+  put32(head, (uint32_t)v->width);
+  put32(head + 4, (uint32_t)v->height);
+  head[8] = 8;
+  head[9] = v->channels == 1 ? 0 : v->channels == 3 ? 2 : 6;
+  flame_status e = fl_writer_write(o, signature, sizeof signature);
+  if (e == FLAME_OK) e = chunk(o, "IHDR", head, sizeof head);
+  if (e == FLAME_OK) e = chunk(o, "IDAT", data, n);
+  return e == FLAME_OK ? chunk(o, "IEND", "", 0) : e;
+}
+
+/* raw and packed are as long as the image asks for. */
+static flame_status write_image(flame_context *c, const char *path, const image *v, unsigned char *raw, size_t n,
+                                unsigned char *packed) {
+  fl_writer o;
+  rows_of(v, raw);
+  const size_t bytes = stored(raw, n, packed);
+  flame_status e = fl_writer_open(&o, c, "save", path);
+  if (e == FLAME_OK) e = write_chunks(&o, v, packed, bytes);
+  if (e == FLAME_OK) e = fl_writer_commit(&o);
+  fl_writer_close(&o);
+  return e;
+}
+
+flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
+  const fl_layout *l = n->shape;
+  const int64_t *s = l->size + (l->rank == 3);
+  const image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1] };
+  const int fits = n->dtype == FLAME_U8 && (l->rank == 2 || l->rank == 3) && (v.channels == 1 || v.channels == 3 || v.channels == 4) &&
+                   v.height > 0 && v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
+  if (!fits) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: a PNG needs u8 of shape (h, w) or (1, 3 or 4, h, w), below 2^30 bytes", path);
+  const size_t raw_bytes = (size_t)(l->numel + v.height), packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
+  size_t bytes = 0;
+  image w = v;
+  void *planes = fl_io_bytes_of(c, n, &bytes);
+  if (!planes) return c->err.code;
+  unsigned char *raw = fl_alloc(&c->mem, raw_bytes), *packed = raw ? fl_alloc(&c->mem, packed_bytes) : NULL;
+  w.planes = planes;
+  const flame_status e = packed ? write_image(c, path, &w, raw, raw_bytes, packed)
+                                : FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for an image");
+  fl_free(&c->mem, packed, packed_bytes);
+  fl_free(&c->mem, raw, raw_bytes);
+  fl_free(&c->mem, planes, bytes);
+  return e;
+}

@@ -1,0 +1,286 @@
+/*
+** Loops that must go back from the last iteration to the first. The forward code counts the
+** iterations, keeping a snapshot of the state before each of the first S. If there were no more
+** than S, each snapshot is at hand. If there were more, binomial checkpointing: with s free slots
+** the last of l iterations is reached by running ahead and leaving snapshots so that no iteration
+** runs more than r times, r being the least with C(s + r, s) >= l. Any trip count, fixed memory.
+**
+** Integer counters that move by the same amount each time are computed from the iteration's
+** number and are not stored.
+*/
+#include "kernel/ad_loop.h"
+
+/* ---- counters ------------------------------------------------------------------------------------ */
+
+static int assigned_in(const fl_kblock *b, int v) {
+  int n = 0;
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    n += ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v)
+       + assigned_in(&s->body, v) + assigned_in(&s->other, v);
+  return n;
+}
+
+static int invariant(const fl_kloop *l, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
+  for (int i = 0; i < x->n; ++i)
+    if (!invariant(l, x->x[i])) return 0;
+  return 1;
+}
+
+static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    const fl_kad_note *note = s->note;
+    if (s->kind == FL_KS_IF && note && note->step) look_for_counters(l, &s->body);
+    if (s->kind != FL_KS_ASSIGN || !fl_kset_has(l->state, s->var)) continue;
+    const int v = s->var, type = l->d->f->vars[v].type;
+    const fl_kexpr *x = s->x[0];
+    if (type < FL_KT_I32 || type > FL_KT_U64 || x->kind != FL_KX_BINARY
+        || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)
+        || assigned_in(&l->s->body, v) + assigned_in(&l->s->other, v) != 1) continue;
+    const int at = x->x[0]->kind == FL_KX_VAR && x->x[0]->var == v ? 1
+                 : x->op == FL_KO_ADD && x->x[1]->kind == FL_KX_VAR && x->x[1]->var == v ? 0 : -1;
+    if (at < 0 || !invariant(l, x->x[at]) || l->n_counters == FL_KLOOP_COUNTERS) continue;
+    const int n = l->n_counters++;
+    l->counter[n].var = v;
+    l->counter[n].by = x->x[at];
+    l->counter[n].op = x->op;
+    l->counter[n].start = fl_kad_local(l->d, type, fl_kad_name(l->d, "first_", v));
+    fl_kset_del(l->state, v);
+  }
+}
+
+/* The counters as they are at the begin of iteration 'at'. */
+static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
+  fl_kad_state *d = l->d;
+  for (int i = 0; i < l->n_counters; ++i) {
+    const int v = l->counter[i].var, type = d->f->vars[v].type;
+    fl_kexpr *by = (fl_kexpr *)(uintptr_t)l->counter[i].by;
+    fl_kexpr *n = fl_kexpr_cast(d->a, type, kx_var(d, at));
+    kx_set(d, b, v, kx_op(d, l->counter[i].op, kx_var(d, l->counter[i].start),
+                          kx_op(d, FL_KO_MUL, n, by)));
+  }
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------------------- */
+
+/* Is the shared array written anew in each iteration before it is read? All its stores in the
+** loop are at the same places in all iterations, for sure, and come first. */
+static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
+  if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
+    return invariant(l, s->x[0]) && !fl_kad_uses(s->x[1], v);
+  if (s->kind != FL_KS_IF || !s->body.first || !s->other.first) return 0;
+  const fl_kstmt *x = s->body.last, *y = s->other.last;
+  return x->kind == FL_KS_STORE && y->kind == FL_KS_STORE && kills(l, x, v) && kills(l, y, v)
+      && fl_kexpr_same(x->x[0], y->x[0]) && s->body.first == x && s->other.first == y
+      && !fl_kad_uses(s->x[0], v);
+}
+
+static int written_anew(const fl_kloop *l, int v) {
+  fl_kusage u = {v, 0, 0, 0, 0, l->d};
+  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
+  int begun = 0;
+  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
+    for (fl_kstmt *s = b->first; s; s = s->next) {
+      if (kills(l, s, v)) {
+        if (u.reads) return 0;
+        begun = 1;
+        continue;
+      }
+      u.sets = u.sums = 0;
+      fl_kwalk_stmt(&see, s);
+      if (u.sets || u.sums || (u.reads && !begun)) return 0;
+    }
+  return begun;
+}
+
+/* Bytes of a snapshot in registers or local memory, and in shared memory. */
+static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; ++v) {
+    if (!fl_kset_has(l->state, v)) continue;
+    const fl_kvar x = d->f->vars[v];
+    if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
+    else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
+    else if (x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER)
+      fl_kad_refuse(d, l->s->line, "a loop in which '%s' is read and rewritten (write to a second "
+                    "array or to a local)", x.source);
+    else *bytes += x.count * fl_kt_size(x.type);
+  }
+}
+
+static void make_slots(fl_kloop *l) {
+  fl_kad_state *d = l->d;
+  int64_t bytes = 0, shared = 0;
+  measure_state(l, &bytes, &shared);
+  if (!bytes && !shared) return;
+  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 256;
+  l->slots = bytes ? room / bytes : 16;
+  if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
+  if (shared && l->slots > 16) l->slots = 16;
+  if (l->slots < 4) l->slots = 4;
+  if (l->slots * shared > FL_KLOOP_SHARED) {
+    fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
+    return;
+  }
+  d->res->n_slots += (int32_t)(l->slots * (bytes + 8));
+  for (int v = 0; v < d->n0; ++v) {
+    if (!fl_kset_has(l->state, v)) continue;
+    const fl_kvar x = d->f->vars[v];
+    const char *name = fl_kad_name(d, "slots_", v);
+    l->snap[v] = x.kind == FL_KV_SHARED ? fl_kloop_shared_array(d, x.type, name, l->slots * x.count)
+                                        : fl_kad_array(d, x.type, name, l->slots * x.count);
+  }
+  l->pos = fl_kad_array(d, FL_KT_I64, "slot_of", l->slots);
+}
+
+/* Copy the state into slot 'at' (an I64 expression) or back. */
+static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
+  fl_kad_state *d = l->d;
+  at = fl_kad_atom(d, b, at);
+  for (int v = 0; v < d->n0 && at; ++v) {
+    if (l->snap[v] < 0) continue;
+    const fl_kvar x = d->f->vars[v];
+    fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+    if (x.kind == FL_KV_LOCAL && back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
+    else if (x.kind == FL_KV_LOCAL) fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
+    else if (x.kind == FL_KV_SHARED && back)
+      fl_kad_copy_shared(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
+    else if (x.kind == FL_KV_SHARED)
+      fl_kad_copy_shared(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
+    else if (back) fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
+    else fl_kloop_copy_array(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
+  }
+}
+
+static void barrier_between(fl_kloop *l, fl_kblock *b) {
+  fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
+  if (s) s->op = (uint8_t)(l->barrier - 1);
+}
+
+static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
+  fl_kad_state *d = l->d;
+  fl_kloop_save_before(l, keep, f);
+  for (int i = 0; i < l->n_counters; ++i)
+    kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
+  kx_set(d, f, l->trips, kx_int(d, 0));
+  fl_kstmt *s = fl_kstmt_loop(d->f, f, l->s->x[0]);
+  if (!s) return;
+  s->post = l->s->post;
+  s->line = l->s->line;
+  if (l->slots) {
+    fl_kexpr *fits = kx_op(d, FL_KO_LT, kx_var(d, l->trips), kx_int(d, l->slots));
+    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, fits);
+    if (!c) return;
+    move_state(l, &c->body, kx_var(d, l->trips), 0);
+    fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->trips), kx_var(d, l->trips));
+  }
+  fl_kad_primal(d, &l->s->body, &s->body);
+  fl_kad_primal(d, &l->s->other, &s->other);
+  kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
+}
+
+/* m = how far to run from p before the next snapshot, on the way to iteration k. */
+static void choose_step(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
+  const int reach = fl_kad_local(d, FL_KT_I64, "reach"), r = fl_kad_local(d, FL_KT_I64, "runs");
+  kx_set(d, b, left, kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_var(d, l->p)),
+                           kx_int(d, 1)));
+  kx_set(d, b, s, kx_op(d, FL_KO_SUB, kx_int(d, l->slots + 1), kx_var(d, l->sp)));
+  kx_set(d, b, reach, kx_int(d, 1));
+  kx_set(d, b, r, kx_int(d, 0));
+  fl_kstmt *w = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, reach), kx_var(d, left)));
+  if (!w) return;
+  kx_set(d, &w->body, r, kx_op(d, FL_KO_ADD, kx_var(d, r), kx_int(d, 1)));
+  fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
+  kx_set(d, &w->body, reach, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach), sum),
+                                   kx_var(d, r)));
+  /* The part after the snapshot: C(s + r - 1, s - 1), but at least one iteration before it. */
+  fl_kexpr *right = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach),
+                                                                kx_var(d, s)), sum));
+  fl_kexpr *most = kx_op(d, FL_KO_SUB, kx_var(d, left), kx_int(d, 1));
+  kx_set(d, b, l->m, kx_op(d, FL_KO_SUB, kx_var(d, left),
+                           fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
+}
+
+/* Bring the state to the begin of iteration k, from the newest snapshot. */
+static void approach(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
+  barrier_between(l, b);
+  move_state(l, b, top, 1);
+  kx_set(d, b, l->p, fl_kexpr_load(d->f, l->pos, top));
+  fl_kexpr *short_of = kx_op(d, FL_KO_LT, kx_var(d, l->p), kx_var(d, l->k));
+  if (l->n_counters) {
+    fl_kstmt *c = fl_kstmt_if(d->f, b, short_of);
+    if (c) set_counters(l, &c->body, l->p);
+  }
+  fl_kstmt *w = fl_kstmt_loop(d->f, b, short_of);
+  if (!w) return;
+  choose_step(l, &w->body);
+  fl_kexpr *more = kx_op(d, FL_KO_GT, kx_var(d, l->m), kx_int(d, 0));
+  fl_kstmt *run = fl_kstmt_loop(d->f, &w->body, more);
+  if (!run) return;
+  fl_kad_primal(d, &l->s->body, &run->body);
+  fl_kad_primal(d, &l->s->other, &run->body);
+  kx_set(d, &run->other, l->p, kx_op(d, FL_KO_ADD, kx_var(d, l->p), kx_int(d, 1)));
+  kx_set(d, &run->other, l->m, kx_op(d, FL_KO_SUB, kx_var(d, l->m), kx_int(d, 1)));
+  fl_kstmt *c = fl_kstmt_if(d->f, &w->body, short_of);
+  if (!c) return;
+  move_state(l, &c->body, kx_var(d, l->sp), 0);
+  fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->sp), kx_var(d, l->p));
+  kx_set(d, &c->body, l->sp, kx_op(d, FL_KO_ADD, kx_var(d, l->sp), kx_int(d, 1)));
+}
+
+static void reverse_pass(fl_kloop *l, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  fl_kset inner = fl_kset_new(d), outer = d->carried;
+  fl_kblock fb = {0}, rb = {0};
+  if (!inner) return;
+  d->carried = l->reads;
+  fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
+  if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
+  d->carried = outer;
+  kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), kx_int(d, 1)));
+  if (l->slots)
+    kx_set(d, r, l->sp, fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, kx_var(d, l->trips),
+                                                    kx_int(d, l->slots)),
+                                        kx_var(d, l->trips), kx_int(d, 1)));
+  fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), kx_int(d, 0)));
+  if (!s) return;
+  if (l->slots) approach(l, &s->body);
+  else barrier_between(l, &s->body);
+  set_counters(l, &s->body, l->k);
+  fl_kblock_append(&s->body, fb);
+  fl_kblock_append(&s->body, rb);
+  if (l->slots) {
+    fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
+    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, kx_op(d, FL_KO_EQ, fl_kexpr_load(d->f, l->pos, top),
+                                                    kx_var(d, l->k)));
+    if (c) kx_set(d, &c->body, l->sp, top);
+  }
+  kx_set(d, &s->other, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_int(d, 1)));
+  barrier_between(l, r);
+}
+
+void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  look_for_counters(l, &l->s->body);
+  look_for_counters(l, &l->s->other);
+  l->trips = fl_kad_local(d, FL_KT_I64, "trips");
+  l->k = fl_kad_local(d, FL_KT_I64, "k");
+  make_slots(l);
+  if (l->slots) {
+    l->p = fl_kad_local(d, FL_KT_I64, "p");
+    l->m = fl_kad_local(d, FL_KT_I64, "ahead");
+    l->sp = fl_kad_local(d, FL_KT_I64, "held");
+  }
+  if (fl_kad_dead(d)) return;
+  reverse_pass(l, r);
+  fl_kloop_move_marks(&l->outer, l, 1);
+  count_pass(l, keep, f);
+  fl_kloop_put_back(l, keep, r);
+  fl_kloop_update_keep(l, keep, 1);
+}
+
