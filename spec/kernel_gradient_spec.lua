@@ -49,7 +49,7 @@ describe("the derived gradient of a kernel with", function()
   it("loops whose bounds are data", function()
     local k = kernel("const int *count, const double *x, double *y", [[
       double v = x[i];
-      for (int j = 0; j < count[i]; ++j) v = v * 0.9 + sin(v) * 0.1 * j;
+      for (int j = 0; j < count[i]; ++j) v = v * 0.99 + sin(v + j) * 0.1;
       y[i] = v;]], 5)
     local count = flame.tensor({ 0, 1, 7, 40, 300 }, { dtype = "i32" })
     proof.check(function(x) return k(count, x) end, { f64(wave(5)) })
@@ -408,7 +408,7 @@ describe("no gradient but a message with kernel, line and reason:", function()
     assert.is_true(y[1]:item() > 1)
     local ok, e = pcall(function() y:sum():backward() end)
     assert.is_false(ok)
-    assert.truthy(e:find("line 3", 1, true), e)
+    assert.truthy(e:find("line 4", 1, true), e)
     assert.truthy(e:find("give vjp = ... or mark the argument nodiff", 1, true), e)
     assert.equal(4, (flame.ones(4) + 0):sum():item())
   end)
@@ -449,7 +449,7 @@ describe("what a gradient needs", function()
   end)
   it("is not kept where no gradient is wanted", function()
     local x = f64 { 1, 2, 3 }:requires_grad_(true)
-    assert.is_false(flame.no_grad(k, x, x).requires_grad)
+    assert.is_false(flame.no_grad(function() return k(x, x) end).requires_grad)
   end)
   it("stays when an inout argument is written by another call", function()
     local square = kernel("double *x", "x[i] = x[i] * x[i];", 3, 3, nil, { inout = { "x" } })
@@ -467,7 +467,7 @@ describe("deterministic gradients", function()
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < n) y[i] = x[at[i]] * x[at[i]];
     }]=], shape = function(at) return { at:numel() } end }
-  local at = flame.randint({ 20000 }, 0, 7, { dtype = "i32" })
+  local at = flame.randint({ 20000 }, 0, 6, { dtype = "i32" })
   local x, g = flame.randn(7), flame.randn(20000)
 
   local function gradient()

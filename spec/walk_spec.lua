@@ -275,10 +275,9 @@ end
 --- f by its tensor arguments: first and second order, and the forward product against differences.
 local function derivatives(what, f, xs)
   local ok, e = pcall(flame.gradcheck, f, xs)
-  if not ok and e:find("not available", 1, true) then return end               -- docs/ops.md says so
   assert(ok, what .. ": " .. tostring(e))
   ok, e = pcall(flame.gradcheck, f, xs, { order = 2 })
-  if not ok and not e:find("not available", 1, true) then error(what .. ": " .. e, 2) end
+  assert(ok, what .. ": " .. tostring(e))
   local v, ahead, behind, h = {}, {}, {}, 1e-5
   for i, x in ipairs(xs) do
     v[i] = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64" }):mul(0.9):sin():narrow(1, 1, x:numel()):reshape(x.shape)

@@ -7,8 +7,7 @@
 
 /* The rule's text is taken by # in the table's own macro: passed on, NOGRAD would expand. */
 static int has(const char *rule) {
-  return strcmp(rule, "NOGRAD") != 0 && strcmp(rule, "NULL") != 0 &&
-         strncmp(rule, "fl_no_gradient", 14) != 0;
+  return strcmp(rule, "NOGRAD") != 0 && strcmp(rule, "NULL") != 0;
 }
 
 /* A cell's text; a bar would end the cell. */

@@ -46,4 +46,4 @@ print([[
   `cummax` and `cummin`.
 - `amax`, `amin`, `maximum` and `minimum` share the gradient among equal elements, as PyTorch's do; `max(d)` sends it to the one
   whose position it returns.
-- The gradient of `xlogy` and `entr` at 0 is 0 where PyTorch's is NaN or infinite; `trigamma` has no gradient.]])
+- The gradient of `xlogy` and `entr` at 0 is 0 where PyTorch's is NaN or infinite.]])

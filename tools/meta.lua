@@ -243,7 +243,7 @@ function meta.collect()
         local base = name:match("^(.-)_$")
         if base and (rawget(methods, base) or rawget(flame, base)) and not signatures[name] then
           local of = describe(base, methods[base] or flame[base], "method")
-          put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR }, source = of.source,
+          put({ name = name, kind = "write", of = base, params = of.params, returns = { TENSOR }, source = of.source, value = f,
             doc = { "x becomes x:" .. base .. "(…)." } })
         else
           put(describe(name, f, name:match("_$") and "write" or "method"))

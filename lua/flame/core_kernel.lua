@@ -173,8 +173,10 @@ function vjp(p, call, active, seeds)
       if t.of_value[i] then second[#second + 1] = t.of_value[i] end
     end
     local t_seeds = {}
-    for _, i in ipairs(out_params) do t_seeds[t.of_tangent[i]] = seeds[i] end
-    local g = vjp(t.program, t.call, second, t_seeds)
+    for _, i in ipairs(out_params) do
+      if t.of_tangent[i] then t_seeds[t.of_tangent[i]] = seeds[i] end
+    end
+    local g = next(t_seeds) and vjp(t.program, t.call, second, t_seeds) or {}
     local at = 0
     for k, i in ipairs(all) do
       if t.of_value[i] then
@@ -187,10 +189,8 @@ function vjp(p, call, active, seeds)
   end))
 end
 
-local tangent_roles = { tangent = "in", tangent_scalar = "scalar" }
-
 -- What parameter q of a tangent kernel is: role in its program, value, and a letter for a launch.
-local function tangent_argument(q, p, call, tangents)
+local function tangent_argument(q, p, call, tangents, shared)
   local i = q.param
   local v, of = call.values[i], p.params[i]
   if q.role == "unused" then return "null", false, "0" end
@@ -201,10 +201,11 @@ local function tangent_argument(q, p, call, tangents)
   elseif q.role == "result" then
     if of.role == "inout" then return "inout", v, "c" end
     return "out", { count = count_of(call.results[i]) }, "o"
-  elseif q.role == "tangent" then return "in", tangents[i], "i"
+  elseif q.role == "shared" then return "scalar", shared, "v"
+  elseif q.role == "tangent" then return "in", flat(tangents[i], q.dtype), "i"
   elseif q.role == "tangent_scalar" then return "scalar", tangents[i], "v"
   elseif q.role == "tangent_result" then
-    if of.role == "inout" and tangents[i] then return "inout", tangents[i], "c" end
+    if of.role == "inout" and tangents[i] then return "inout", flat(tangents[i], q.dtype), "c" end
     return "out", { count = count_of(call.results[i]) }, "o"
   end
   error("no such role: " .. q.role)
@@ -217,10 +218,11 @@ local function tangent_of(p, call, tangents)
     wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
   local d = derive(p, "tangent", wants, call.geometry)
+  local geometry, shared = doubled(call.geometry, d.roles)
   local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
-    call = { values = {}, results = {}, geometry = call.geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
+    call = { values = {}, results = {}, geometry = geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
   for k, q in ipairs(d.roles) do
-    local role, v, letter = tangent_argument(q, p, call, tangents)
+    local role, v, letter = tangent_argument(q, p, call, tangents, shared)
     t.program.params[k] = { role = role, dtype = q.dtype, float = q.dtype ~= nil }
     t.call.values[k], t.kinds[k] = v, letter
     if q.role == "original" and (role == "in" or role == "scalar") then t.of_value[q.param] = k end
@@ -303,7 +305,7 @@ local function active_of(params, values, config)
   return active, inputs
 end
 
-local function given_gradient(p, config, values, active, args, result, g, out_params, which)
+local function given_gradient(p, config, values, active, result, g, out_params, which)
   local seeds = {}
   for k, i in ipairs(out_params) do seeds[k] = k == which and g or flame.zeros_like(result[i]) end
   local plain, at = {}, 0
@@ -362,7 +364,7 @@ function internal.kernel_track(k, results, args, geometry, n)
   if #list == 0 then return table.unpack(results) end
   local made = table.pack(internal.custom(list, inputs, function(which, g)
     local j = floats[which]
-    if config.vjp then return given_gradient(p, config, values, active, args, by_param, g, out_params, j) end
+    if config.vjp then return given_gradient(p, config, values, active, by_param, g, out_params, j) end
     return table.unpack(vjp(p, call, active, { [out_params[j]] = g }), 1, #active)
   end))
   for m, j in ipairs(floats) do tracked_results[j] = made[m] end
@@ -415,7 +417,7 @@ local function vjp_from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params
   return function(p, plain, n, seeds, active, values)
-    local shape_of, wanted = {}, {}
+    local wanted = {}
     for i, q in ipairs(p.params) do
       for _, name in ipairs({ "d" .. q.name, "grad_" .. q.name, "d_" .. q.name, q.name .. "_grad" }) do wanted[name] = i end
     end
@@ -426,7 +428,6 @@ local function vjp_from_source(source)
       if is_output(q) then
         local i = wanted[q.name]
         if not i then fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name) end
-        shape_of[i] = values[i]
         kinds[j], vals[j], made[#made + 1] = "o", { count_of(values[i]) }, i
         count = math.max(count, count_of(values[i]))
       else
@@ -719,7 +720,8 @@ end
 -- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO).
 local function cubin_entries(image)
   local order, params = {}, {}
-  local shoff, shentsize, shnum, shstrndx = image:unpack("<I8", 41), image:unpack("<I2", 59), image:unpack("<I2", 61), image:unpack("<I2", 63)
+  local shoff, shentsize = image:unpack("<I8", 41), image:unpack("<I2", 59)
+  local shnum, shstrndx = image:unpack("<I2", 61), image:unpack("<I2", 63)
   local function section(i)
     local at = shoff + i * shentsize + 1
     local name = image:unpack("<I4", at)

@@ -1,4 +1,4 @@
---- Sorting, selecting, counting, sampling and running sums. Positions come from calls (calls.def);
+--- Sorting, selecting, counting and running sums. Positions come from calls (calls.def);
 -- values are gathered by them, so their gradients are gather's. Scans have rules of their own,
 -- in terms of scans, so that they can be differentiated as often as one likes.
 -- NaN is above everything; of equal values the first position wins; positions are 1-based.
@@ -387,7 +387,8 @@ end
 
 local function empty_set(op, x, o)
   if o.dim and x:numel() == 0 and x.shape[axis_of(op, x, o.dim)] ~= 0 then
-    fail(op, "x of shape (%s) has no elements, but its axis %d does", table.concat(x.shape, ", "), axis_of(op, x, o.dim))
+    fail(op, "x of shape (%s) has no elements, but its axis %d does", table.concat(x.shape, ", "),
+      axis_of(op, x, o.dim))
   end
   local out = { o.dim and x:clone() or x:reshape(-1):clone() }
   if o.return_inverse then out[2] = flame.zeros(o.dim and { 0 } or x.shape, like(x, "i64")) end
@@ -533,7 +534,8 @@ local function search(op, sorted, v, o)
     m = shape[#shape]
     rows = around(v, v.ndim)
   end
-  local at = call("searchsorted", op, { sorted, v }, { rows, n, m, right and 1 or 0, sorted.ndim == 1 and 1 or 0 }, shape, "i64")
+  local at = call("searchsorted", op, { sorted, v }, { rows, n, m, right and 1 or 0, sorted.ndim == 1 and 1 or 0 },
+    shape, "i64")
   return o.out_int32 and at:int() or at
 end
 
@@ -541,7 +543,8 @@ end
 --- (right: behind) equal elements.
 ---@param o table?  {right = false, side = none, sorter = none, out_int32 = false}
 def("searchsorted", 3, function(sorted, v, o)
-  return search("searchsorted", need_tensor("searchsorted", "sorted", sorted), v, options("searchsorted", o, search_options))
+  need_tensor("searchsorted", "sorted", sorted)
+  return search("searchsorted", sorted, v, options("searchsorted", o, search_options))
 end)
 
 --- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
@@ -550,63 +553,4 @@ def("bucketize", 3, function(x, boundaries, o)
   need_tensor("bucketize", "boundaries", boundaries)
   if boundaries.ndim ~= 1 then fail("bucketize", "boundaries has %d axes, need 1", boundaries.ndim) end
   return search("bucketize", boundaries, x, options("bucketize", o, { right = false, out_int32 = false }))
-end)
-
--- ---- sampling ------------------------------------------------------------------------------------
---- 1 to n in random order: the order of n random numbers of 53 bits.
----@param o table?  {dtype = "i64", device = the default}
-def("randperm", 2, function(n, o)
-  o = options("randperm", o, { device = flame.default_device(), dtype = "i64" })
-  if need_int("randperm", "n", n) < 0 then fail("randperm", "n = %d, need 0 or more", n) end
-  local at = flame.rand({ n }, { dtype = "f64", device = o.device })
-  at = call("argsort", "randperm", { at }, { 1, n, 0 }, { n }, "i64")
-  return o.dtype == "i64" and at or at:to(o.dtype)
-end, "module")
-
---- Weights as integers of at most 38 bits, so that their sums have no order; few enough bits that
---- the sum of all is a double.
-local function whole_weights(rows)
-  local bits = math.min(38, 52 - math.ceil(math.log(rows.shape[2], 2)))
-  return (rows / rows:amax(2, { keepdim = true }) * 2.0 ^ bits):round():long()
-end
-
-local function check_weights(probs, rows)
-  local bad = rows:ge(0):logical_and(rows:lt(math.huge)):logical_not()
-  local none = rows:sum(2):eq(0)
-  if bad:any():item() then
-    fail("multinomial", "probs has a value that is negative, infinite or NaN at position %d",
-      bad:reshape(-1):long():argmax():item())
-  end
-  if none:any():item() then
-    fail("multinomial", probs.ndim == 1 and "probs is 0 everywhere" or "row %d of probs is 0 everywhere",
-      none:long():argmax():item())
-  end
-end
-
---- n positions drawn from each row of probs (any non-negative weights). Without replacement:
---- the largest of weight over an exponential number, which is half the sum of two squared normal ones.
----@param o table?  {replacement = false}
-def("multinomial", 3, function(probs, n, ...)
-  need_float("multinomial", "probs", probs)
-  local o = defaults("multinomial", { "replacement" }, { replacement = false }, ...)
-  local replacement = need_flag("multinomial", "replacement", o.replacement)
-  if probs.ndim ~= 1 and probs.ndim ~= 2 then fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim) end
-  if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end
-  local rows = probs:detach():double()
-  if probs.ndim == 1 then rows = rows:unsqueeze(1) end
-  local count, classes = rows.shape[1], rows.shape[2]
-  if not replacement and n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
-  if classes == 0 then fail("multinomial", "probs has no classes") end
-  local shape = probs.ndim == 1 and { n } or { count, n }
-  if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
-  check_weights(probs, rows)
-  if replacement then
-    local edges = whole_weights(rows):cumsum(2)
-    local u = flame.rand({ count, n }, like(rows)) * edges:narrow(2, classes, 1):double()
-    local at = call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, 0 }, { count, n }, "i64")
-    return at:clamp(1, classes):reshape(shape):clone()
-  end
-  local a, b = flame.randn({ count, classes }, like(rows)), flame.randn({ count, classes }, like(rows))
-  local _, at = (rows / (a * a + b * b)):topk(n, 2)
-  return at:reshape(shape):clone()
 end)

@@ -130,6 +130,28 @@
  "  for (int j = 0; j < c; ++j) s += exp(x[i * c + j] - m);\n"
  "  double t = 0;\n  for (int j = 0; j < c; ++j) t += w[j] * exp(x[i * c + j] - m) / s;\n  y[i] = t;\n}",
  1, 4, 2, NULL, 0, 0},
+{"columns, twice", "d20i d5oz I=4 I=5",
+ K("const double *x, double *y, int r, int c")
+ "  if (i >= c) return;\n  double m = 0, s = 0;\n  for (int j = 0; j < r; ++j) m += x[j * c + i];\n"
+ "  for (int k = 0; k < r; ++k) s += (x[k * c + i] - m / r) * (x[k * c + i] - m / r);\n  y[i] = sqrt(s);\n}",
+ 1, 6, 1, NULL, 0, 0},
+{"two grid-stride loops that are shifted", "d21i d21oz I=20",
+ "__global__ void k(const double *x, double *y, int n) {\n"
+ "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] += x[i] * x[i];\n"
+ "  for (int j = blockIdx.x * blockDim.x + threadIdx.x + 1; j < n; j += blockDim.x * gridDim.x) y[j - 1] += sin(x[j]);\n}",
+ 2, 3, 1, NULL, 0, 0},
+{"one element, read in a loop", "d5i d5i d5oz I=5",
+ K("const double *x, const double *w, double *y, int n")
+ "  if (i >= n) return;\n  double v = 0.3;\n  for (int j = 0; j < n; ++j) v = v * x[i] + w[j];\n  y[i] = v;\n}",
+ 1, 6, 2, NULL, 0, 0},
+{"one element, read in a grid-stride loop inside a loop", "d9i d9oz I=9",
+ "__global__ void k(const double *x, double *y, int n) {\n  for (int t = 0; t < 3; ++t)\n"
+ "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] += x[i] * x[i] * t;\n}",
+ 2, 3, 1, NULL, 0, 0},
+{"one element, read in a grid-stride loop inside a loop, once", "d9i d9oz I=9",
+ "__global__ void k(const double *x, double *y, int n) {\n  for (int t = 0; t < 3; ++t)\n"
+ "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] += sin(x[i]) * t;\n}",
+ 2, 3, 1, NULL, 0, 0},
 /* ---- arrays that are read and written ------------------------------------------------------------- */
 {"an element squared in place", "d6io I=6",
  K("double *y, int n") "  if (i < n) y[i] = y[i] * y[i];\n}", 2, 4, 2, NULL, 0, 0},

@@ -344,7 +344,8 @@ static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem
     case FL_KAD_RESULT: to->arg[i].want = input | FL_KAD_OUTPUT; break;
     case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR: case FL_KAD_TANGENT_ARRAY:
     case FL_KAD_COTANGENT: to->arg[i].want = FL_KAD_INPUT; break;
-    case FL_KAD_TANGENT_RESULT: case FL_KAD_GRAD: case FL_KAD_GRAD_SCALAR: case FL_KAD_WORK:
+    case FL_KAD_GRAD: case FL_KAD_GRAD_SCALAR: to->arg[i].want = FL_KAD_OUTPUT | FL_KAD_FRESH; break;
+    case FL_KAD_TANGENT_RESULT: case FL_KAD_WORK:
       to->arg[i].want = FL_KAD_INPUT | FL_KAD_OUTPUT;
       break;
     default: to->arg[i].want = 0;

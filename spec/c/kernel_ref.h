@@ -328,7 +328,7 @@ static ref_value ref_index(ref_run *r, const fl_instr *x, int64_t v, int64_t siz
   if (v >= 1 && v <= size) out.i64 = v - 1;
   else if ((x->op & FL_INDEX_NEGATIVE) && v < 0 && v >= -size) out.i64 = v + size;
   else if (r->fault.site < 0 || x->arg < r->fault.site || (x->arg == r->fault.site && place < r->fault.position))
-    r->fault = (fl_fault){ x->arg, v, place };
+    r->fault = (fl_fault){ .site = x->arg, .value = v, .position = place };
   return out;
 }
 

@@ -177,7 +177,7 @@ static void first_error_stays(void) {
   big[sizeof big - 1] = '\0';
   fl_fail(&e, FLAME_INTERNAL, big, "%s", big);
   fl_hint(&e, "%s", big);
-  CHECK(strlen(e.op) == 31 && strlen(e.message) == 479 && strlen(e.hint) == 159);
+  CHECK(strlen(e.op) == 39 && strlen(e.message) == 479 && strlen(e.hint) == 159);
 }
 
 static void switches_are_read(void) {

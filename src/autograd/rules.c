@@ -104,9 +104,31 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
   return n_where(n_logical_and(n_ge(x, lo), n_le(x, hi)), g, K(0));
 }
 
-fl_node *fl_no_gradient(fl_node *y, const char *name) {
-  FL_FAIL(y->ctx, FLAME_NOT_SUPPORTED, name, "the gradient of this op is not available");
-  return NULL;
+/* The second derivative of digamma for z > 0: eight terms of its series, then Euler and
+** Maclaurin's rest. Every piece is a node, so it has derivatives of all orders. */
+static fl_node *tetragamma(fl_node *z) {
+  static const double rest[] = { -1, -1, -0.5, 0, 1.0 / 6, 0, -1.0 / 6, 0, 0.3, 0, -5.0 / 6, 0, 691.0 / 210 };
+  flame_context *c = z->ctx;
+  fl_node *sum = NULL;
+  for (int k = 0; k < 8; k++) {
+    fl_node *r = n_reciprocal(z), *term = n_mul(n_mul(r, n_mul(r, r)), K(-2));
+    sum = sum ? n_add(sum, term) : term;
+    z = n_add(z, K(1));
+  }
+  fl_node *r = z ? n_reciprocal(z) : NULL, *tail = K(rest[12]);
+  for (int k = 11; k >= 0; k--) tail = n_add(n_mul(tail, r), K(rest[k]));
+  return n_add(sum, n_mul(tail, n_mul(r, r)));
+}
+
+/* psi2(x) = psi2(1 - x) - 2 pi^3 cot(pi x) / sin(pi x)^2 below 1/2. */
+fl_node *fl_grad_trigamma(fl_node *g, fl_node *x) {
+  flame_context *c = g->ctx;
+  const double pi = 3.14159265358979323846;
+  fl_node *low = n_lt(x, K(0.5));
+  fl_node *y = x ? tetragamma(n_where(low, n_sub(K(1), x), x)) : NULL;
+  fl_node *a = n_mul(n_where(low, x, K(0.25)), K(pi)), *s = n_sin(a);
+  fl_node *turn = n_div(n_mul(n_cos(a), K(2 * pi * pi * pi)), n_mul(s, n_mul(s, s)));
+  return n_mul(g, n_where(low, n_sub(y, turn), y));
 }
 
 /* ---- helpers of reductions --------------------------------------------------------- */

@@ -21,5 +21,5 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi);
 fl_node *fl_grad_spread(fl_node *y, fl_node *g);
 fl_node *fl_grad_prod(fl_node *g, fl_node *x, fl_node *y);
 fl_node *fl_grad_amax(fl_node *g, fl_node *x, fl_node *y);
-fl_node *fl_no_gradient(fl_node *y, const char *name);
+fl_node *fl_grad_trigamma(fl_node *g, fl_node *x);
 #endif

@@ -1,8 +1,8 @@
 /*
 ** Calls on batches of matrices: who works on which (linalg_one.c computes one).
 **
-** Matrices of a batch are spread over the workers; those that are large enough for the
-** library's own threads, and those that need much working memory, go one after another. The
+** Matrices of a batch are spread over the workers, while the library's own threads rest; those
+** that are large enough for these, or need much working memory, go one after another. The
 ** matrix with the lowest position that has no result is the one reported.
 */
 #include "cpu/cpu.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LIBRARY_THREADS = 128, UNIT_WORK = 32768 };
+enum { LIBRARY_THREADS = 256, UNIT_WORK = 32768 };
 static const int64_t much_space = 32 << 20;
 
 typedef struct job {
@@ -83,8 +83,11 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   j.each = work < UNIT_WORK ? (int64_t)(UNIT_WORK / work) : 1;
   const int64_t units = (j.f.batch + j.each - 1) / j.each;
   const int alone = units == 1 || j.space > much_space || (j.one.lib && less > LIBRARY_THREADS);
-  if (!alone) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
-  else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
+  if (!alone) {
+    if (j.one.lib) fl_lapack_shared(1);
+    fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
+    if (j.one.lib) fl_lapack_shared(0);
+  } else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
   if (atomic_load(&j.bad) != INT64_MAX) describe(&j, r->fault);
   return FLAME_OK;
 }

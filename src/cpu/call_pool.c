@@ -41,13 +41,6 @@ static int64_t padded_count(const fl_pooling *s, int a, int64_t o) {
 
 static int64_t length(range w) { return w.hi > w.lo ? (w.hi - w.lo + w.step - 1) / w.step : 0; }
 
-static double divisor(const fl_pooling *s, const int64_t o[3], const range w[3]) {
-  if (s->divisor) return (double)s->divisor;
-  double n = 1;
-  for (int a = 0; a < 3; a++) n *= (double)(s->include_pad && !s->adaptive ? padded_count(s, a, o[a]) : length(w[a]));
-  return n;
-}
-
 /* ---- rows ---- */
 
 static int sum_size(sums kind) { return kind == SUM_F32 ? 4 : 8; }
@@ -97,6 +90,23 @@ static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t
   }
 }
 
+/* y with all of n elements. */
+static void reduce(const pool *q, char *y, const char *row, int64_t n) {
+  const void *x = row;
+  void *to = y;
+  if (q->max) {
+    for (int64_t i = 0; i < n; i++) combine(q, y, row + i * sum_size(q->kind), 1, 1);
+  } else if (q->kind == SUM_F32) {
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += ((const float *)x)[i];
+    *(float *)to += sum;
+  } else {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += ((const double *)x)[i];
+    *(double *)to += sum;
+  }
+}
+
 static void scale(const pool *q, void *y, int64_t i, double by) {
   if (q->kind == SUM_F32) ((float *)y)[i] = ((float *)y)[i] / (float)by;
   else ((double *)y)[i] = ((double *)y)[i] / by;
@@ -128,7 +138,7 @@ static void take_columns(const pool *q, const char *row, char *y) {
   if (s->adaptive) {
     for (int64_t o = 0; o < n; o++) {
       const range w = window(s, 2, o);
-      for (int64_t i = w.lo; i < w.hi; i++) combine(q, y + o * ss, row + i * ss, 1, 1);
+      if (w.hi > w.lo) reduce(q, y + o * ss, row + w.lo * ss, w.hi - w.lo);
     }
     return;
   }
@@ -169,44 +179,56 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- positions ---- */
 
-#define BEST(name, S, T, FROM) \
-  static int64_t name(const fl_pooling *s, const S *x, const range w[3]) { \
-    if (w[0].lo >= w[0].hi || w[1].lo >= w[1].hi || w[2].lo >= w[2].hi) return 0; \
-    int64_t at = (w[0].lo * s->in[1] + w[1].lo) * s->in[2] + w[2].lo; \
-    T most = FROM(x[at]); \
-    for (int64_t z = w[0].lo; z < w[0].hi; z += w[0].step) \
-      for (int64_t y = w[1].lo; y < w[1].hi; y += w[1].step) \
-        for (int64_t i = w[2].lo, p = (z * s->in[1] + y) * s->in[2] + i; i < w[2].hi; i += w[2].step, p += w[2].step) { \
-          const T v = FROM(x[p]); \
-          const int better = (v > most) | (v != v); \
-          most = better ? v : most; \
-          at = better ? p : at; \
-        } \
-    return at + 1; \
+/* Results 0 … n - 1 meet elements x[i * step] at positions first + i * step: at[i] becomes the
+** position (from 1) of the larger; 0 is none yet. A NaN is larger than all before it. */
+#define MEET(name, S, T, FROM) \
+  static void name(const S *x, int64_t step, int64_t n, T *most, int64_t *at, int64_t first) { \
+    for (int64_t i = 0; i < n; i++) { \
+      const T v = FROM(x[i * step]); \
+      const int better = (at[i] == 0) | (v > most[i]) | (v != v); \
+      most[i] = better ? v : most[i]; \
+      at[i] = better ? first + i * step : at[i]; \
+    } \
   }
 #define AS_IS(v) (v)
-BEST(best_f64, double, double, AS_IS)
-BEST(best_f32, float, float, AS_IS)
-BEST(best_f16, uint16_t, float, fl_f16_to_f32)
-BEST(best_bf16, uint16_t, float, fl_bf16_to_f32)
-BEST(best_i64, int64_t, int64_t, AS_IS)
-BEST(best_i32, int32_t, int32_t, AS_IS)
-BEST(best_i16, int16_t, int16_t, AS_IS)
-BEST(best_i8, int8_t, int8_t, AS_IS)
-BEST(best_u8, uint8_t, uint8_t, AS_IS)
+MEET(meet_f16, uint16_t, float, fl_f16_to_f32)
+MEET(meet_bf16, uint16_t, float, fl_bf16_to_f32)
+MEET(meet_i64, int64_t, int64_t, AS_IS)
+MEET(meet_i32, int32_t, int32_t, AS_IS)
+MEET(meet_i16, int16_t, int16_t, AS_IS)
+MEET(meet_i8, int8_t, int8_t, AS_IS)
+MEET(meet_u8, uint8_t, uint8_t, AS_IS)
 
-static int64_t best(const pool *q, const void *x, const range w[3]) {
-  const fl_pooling *s = &q->s;
+static void meet(const pool *q, const void *x, int64_t step, int64_t n, void *most, int64_t *at, int64_t first) {
   switch (q->dtype) {
-    case FLAME_F64: return best_f64(s, x, w);
-    case FLAME_F32: return best_f32(s, x, w);
-    case FLAME_F16: return best_f16(s, x, w);
-    case FLAME_BF16: return best_bf16(s, x, w);
-    case FLAME_I64: return best_i64(s, x, w);
-    case FLAME_I32: return best_i32(s, x, w);
-    case FLAME_I16: return best_i16(s, x, w);
-    case FLAME_I8: return best_i8(s, x, w);
-    default: return best_u8(s, x, w);
+    case FLAME_F64: q->loops->meet64(x, step, n, most, at, first); break;
+    case FLAME_F32: q->loops->meet32(x, step, n, most, at, first); break;
+    case FLAME_F16: meet_f16(x, step, n, most, at, first); break;
+    case FLAME_BF16: meet_bf16(x, step, n, most, at, first); break;
+    case FLAME_I64: meet_i64(x, step, n, most, at, first); break;
+    case FLAME_I32: meet_i32(x, step, n, most, at, first); break;
+    case FLAME_I16: meet_i16(x, step, n, most, at, first); break;
+    case FLAME_I8: meet_i8(x, step, n, most, at, first); break;
+    default: meet_u8(x, step, n, most, at, first);
+  }
+}
+
+/* One row of the plane, whose first element is number 'first', meets a row of results. */
+static void meet_row(const pool *q, const char *x, int64_t first, char *most, int64_t *at) {
+  const fl_pooling *s = &q->s;
+  const int64_t n = s->out[2], step = s->stride[2], size = q->kind == SUM_F32 ? 4 : q->size;      /* of 'most' */
+  if (s->adaptive) {
+    for (int64_t o = 0; o < n; o++) {
+      const range w = window(s, 2, o);
+      for (int64_t i = w.lo; i < w.hi; i++) meet(q, x + i * q->size, 1, 1, most + o * 8, at + o, first + i + 1);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < s->k[2]; k++) {
+    const int64_t i = k * s->dil[2] - s->pad[2];
+    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0, hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
+    const int64_t end = hi < n ? hi : n;
+    if (end > lo) meet(q, x + (i + lo * step) * q->size, step, end - lo, most + lo * size, at + lo, first + i + lo * step + 1);
   }
 }
 
@@ -214,16 +236,17 @@ static void at_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
   const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all);
-  int64_t *out = (int64_t *)q->r->out + first * s->out[2];
-  (void)worker;
+  char *most = q->scratch + worker * q->worker_bytes;
   for (int64_t i = first; i < last; i++) {
     const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
-    const void *x = (const char *)q->r->in[0] + plane * q->volume * q->size;
-    range w[3] = { window(s, 0, d), window(s, 1, h), { 0, 0, 1 } };
-    for (int64_t o = 0; o < s->out[2]; o++) {
-      w[2] = window(s, 2, o);
-      *out++ = best(q, x, w);
-    }
+    int64_t *at = (int64_t *)q->r->out + i * s->out[2];
+    const range rd = window(s, 0, d), rh = window(s, 1, h);
+    memset(at, 0, (size_t)s->out[2] * sizeof *at);
+    for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
+      for (int64_t y = rh.lo; y < rh.hi; y += rh.step) {
+        const int64_t row = (z * s->in[1] + y) * s->in[2];
+        meet_row(q, (const char *)q->r->in[0] + (plane * q->volume + row) * q->size, row, most, at);
+      }
   }
 }
 
@@ -275,18 +298,28 @@ static void put_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- the mean's adjoint ---- */
 
-/* One row of cotangents spread over its windows' columns, added to 'row'. */
-static void spread_columns(const pool *q, int64_t d, int64_t h, range rd, range rh, const char *g, char *row) {
+/* row[i * step] += g[i], n times. */
+static void add_apart(const pool *q, char *row, const char *g, int64_t step, int64_t n) {
+  void *y = row;
+  const void *x = g;
+  if (q->kind == SUM_F32) for (int64_t i = 0; i < n; i++) ((float *)y)[i * step] += ((const float *)x)[i];
+  else for (int64_t i = 0; i < n; i++) ((double *)y)[i * step] += ((const double *)x)[i];
+}
+
+/* One row of cotangents, divided by their counts, spread over its windows' columns. */
+static void spread_columns(const pool *q, const char *g, char *row) {
   const fl_pooling *s = &q->s;
-  memset(row, 0, (size_t)(s->in[2] * sum_size(q->kind)));
-  for (int64_t o = 0; o < s->out[2]; o++) {
-    const range w[3] = { rd, rh, window(s, 2, o) };
-    if (length(w[2]) == 0) continue;
-    const double by = divisor(s, (int64_t[]){ d, h, o }, w);
-    for (int64_t i = w[2].lo; i < w[2].hi; i += w[2].step) {
-      if (q->kind == SUM_F32) ((float *)(void *)row)[i] += ((const float *)(const void *)g)[o] / (float)by;
-      else ((double *)(void *)row)[i] += ((const double *)(const void *)g)[o] / by;
-    }
+  const int64_t ss = sum_size(q->kind), n = s->out[2], step = s->stride[2];
+  memset(row, 0, (size_t)(s->in[2] * ss));
+  for (int64_t o = 0; s->adaptive && o < n; o++) {
+    const range w = window(s, 2, o);
+    for (int64_t i = w.lo; i < w.hi; i++) add_apart(q, row + i * ss, g + o * ss, 1, 1);
+  }
+  for (int64_t k = 0; !s->adaptive && k < s->k[2]; k++) {
+    const int64_t i = k * s->dil[2] - s->pad[2];
+    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0, hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
+    const int64_t end = hi < n ? hi : n;
+    if (end > lo) add_apart(q, row + (i + lo * step) * ss, g + lo * ss, step, end - lo);
   }
 }
 
@@ -303,7 +336,8 @@ static void back_unit(void *arg, int64_t unit, int worker) {
       const range rd = window(s, 0, d), rh = window(s, 1, h);
       if (length(rd) == 0 || length(rh) == 0) continue;
       read_row(q->dtype, g, (const char *)q->r->in[0] + (p * q->results + i * s->out[2]) * q->size, s->out[2]);
-      spread_columns(q, d, h, rd, rh, g, row);
+      divide_row(q, g, d, h, rd, rh);
+      spread_columns(q, g, row);
       for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
         for (int64_t v = rh.lo; v < rh.hi; v += rh.step)
           combine(q, y + (z * s->in[1] + v) * width * ss, row, 1, width);
@@ -340,6 +374,7 @@ static flame_status run(fl_device *d, pool *q, fl_unit_fn fn, int64_t worker_byt
 }
 
 static int64_t row_bytes(const fl_pooling *s) { return 2 * fl_round64(s->in[2] * 8) + fl_round64(s->out[2] * 8); }
+static int64_t most_bytes(const fl_pooling *s) { return fl_round64(s->out[2] * 8); }
 static int64_t put_bytes(const fl_pooling *s) { return fl_round64(fl_volume3(s->in) * 8) + fl_round64(fl_volume3(s->out) * 8); }
 static int64_t back_bytes(const fl_pooling *s) { return row_bytes(s) + fl_round64(fl_volume3(s->in) * 8); }
 
@@ -352,7 +387,7 @@ int64_t fl_cpu_scratch_max_pool(const fl_call *call, int workers) { return scrat
 int64_t fl_cpu_scratch_avg_pool(const fl_call *call, int workers) { return scratch(call, workers, row_bytes); }
 int64_t fl_cpu_scratch_pool_put(const fl_call *call, int workers) { return scratch(call, workers, put_bytes); }
 int64_t fl_cpu_scratch_avg_pool_back(const fl_call *call, int workers) { return scratch(call, workers, back_bytes); }
-int64_t fl_cpu_scratch_max_pool_at(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
+int64_t fl_cpu_scratch_max_pool_at(const fl_call *call, int workers) { return scratch(call, workers, most_bytes); }
 int64_t fl_cpu_scratch_pool_take(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
 
 flame_status fl_cpu_call_max_pool(fl_device *d, const fl_call_run *r) {
@@ -364,7 +399,7 @@ flame_status fl_cpu_call_max_pool(fl_device *d, const fl_call_run *r) {
 flame_status fl_cpu_call_max_pool_at(fl_device *d, const fl_call_run *r) {
   pool q;
   if (r->call->numel == 0 || !start(&q, d, r, r->call->in_dtype[0], 1, 0)) return FLAME_OK;
-  return run(d, &q, at_unit, 0);
+  return run(d, &q, at_unit, most_bytes(&q.s));
 }
 
 flame_status fl_cpu_call_pool_take(fl_device *d, const fl_call_run *r) {

@@ -50,8 +50,9 @@ int64_t fl_cpu_scratch_kth(const fl_call *call, int workers) {
   }
 static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, int64_t *out) {
   const uint64_t mask = flip ? ~(uint64_t)0 >> (64 - fl_key_bits(dtype)) : 0;
-  uint64_t key[LIST];
-  int64_t at[LIST], have = 0;
+  uint64_t key[LIST] = { 0 };
+  int64_t at[LIST] = { 0 }, have = 0;
+  if (k > LIST) return;                          /* 'listed' has seen to it */
   switch (dtype) { FL_KEY_TYPES(X) default: break; }
   for (int64_t i = 0; i < k; i++) out[i] = at[i];
 }

@@ -38,6 +38,9 @@ typedef struct fl_conv_loops {
   void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
+  /* the larger of most[i] and x[i * step], whose number is first + i * step; at[i] 0: none yet */
+  void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most, int64_t *restrict at, int64_t first);
+  void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most, int64_t *restrict at, int64_t first);
   /* y[i] = sum over t of w[t] x[t][i] */
   void (*mix32)(float *y, int64_t n, int taps, const float *const *x, const float *w);
   void (*mix64)(double *y, int64_t n, int taps, const double *const *x, const double *w);

@@ -20,50 +20,72 @@
 #include "cpu/gemm_conv_tile.h"
 #include "cpu/gemm_conv_pack.h"
 
-/* Short runs in f32: a vector is put together from masked loads, whose other lanes touch no memory. */
-typedef struct piece { __mmask16 mask; int64_t off; } piece;
+/* Short runs in f32, in single or double steps: a vector is put together from masked loads, whose
+** other lanes touch no memory. low, high: lanes of the 32 elements from 'off' on (double steps). */
+typedef struct piece { __mmask16 mask, low, high; int64_t off; } piece;
 enum { VECTORS = FL_CONV_KC / 16 };
 
+/* Bit i of an 8-bit mask to bit 2 i. */
+static __mmask16 spread(unsigned m) {
+  unsigned r = 0;
+  for (int i = 0; i < 8; i++) r |= (m >> i & 1u) << 2 * i;
+  return (__mmask16)r;
+}
+
 /* Pieces of each vector of a row; first[v]: of vector v, one more entry. */
-static void cut_pieces(int64_t vectors, int runs, const fl_conv_run *run, piece *p, int *first) {
+static void cut_pieces(int64_t vectors, int64_t step, int runs, const fl_conv_run *run, piece *p, int *first) {
   int n = 0, r = 0;
   for (int v = 0; v < vectors; v++) {
     const int lo = 16 * v, hi = lo + 16;
     first[v] = n;
     for (; r < runs && run[r].at < hi; r++) {
       const int a = run[r].at > lo ? run[r].at - lo : 0, end = run[r].at + run[r].len - lo;
-      const unsigned upto = end >= 16 ? 0xffffu : (1u << end) - 1;
-      p[n++] = (piece){ (__mmask16)(upto & ~((1u << a) - 1)), run[r].from - run[r].at + lo };
+      const unsigned upto = end >= 16 ? 0xffffu : (1u << end) - 1, mask = upto & ~((1u << a) - 1);
+      p[n++] = (piece){ (__mmask16)mask, spread(mask), spread(mask >> 8), run[r].from + step * (lo - run[r].at) };
       if (end > 16) break;                                  /* goes on in the next vector */
     }
   }
   first[vectors] = n;
 }
 
+static const void *element(uintptr_t x, int64_t off) { return (const void *)(x + (uintptr_t)(off * 4)); }
+
+/* One vector of a row. */
+static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __m512i even) {
+  __m512 y = _mm512_setzero_ps();
+  if (step == 1)
+    for (int i = 0; i < n; i++) y = _mm512_mask_loadu_ps(y, p[i].mask, element(x, p[i].off));
+  else
+    for (int i = 0; i < n; i++) {
+      const __m512 a = _mm512_maskz_loadu_ps(p[i].low, element(x, p[i].off));
+      const __m512 b = _mm512_maskz_loadu_ps(p[i].high, element(x, p[i].off + 16));
+      y = _mm512_mask_mov_ps(y, p[i].mask, _mm512_permutex2var_ps(a, even, b));
+    }
+  return y;
+}
+
 static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
                        int64_t step, int runs, const fl_conv_run *run) {
   piece p[2 * FL_CONV_KC];
   int first[VECTORS + 1];
-  const int vectors = (int)(width / 16);
+  const int vectors = (int)(width / 16), whole = runs == 1 && step == 1 && run[0].len == width;
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   float *b = b_;
-  if (step != 1 || runs == 0 || width % 16 != 0 || vectors > VECTORS || (runs == 1 && run[0].len == width)) {
+  if (step > 2 || runs == 0 || width % 16 != 0 || vectors > VECTORS || whole) {
     pack_f32(b_, ldb, width, n, src, plane, step, runs, run);
     return;
   }
-  cut_pieces(vectors, runs, run, p, first);
+  cut_pieces(vectors, step, runs, run, p, first);
   uintptr_t x = (uintptr_t)src;
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
-    for (int v = 0; v < vectors; v++) {
-      __m512 y = _mm512_setzero_ps();
-      for (int i = first[v]; i < first[v + 1]; i++)
-        y = _mm512_mask_loadu_ps(y, p[i].mask, (const void *)(x + (uintptr_t)(p[i].off * (int64_t)sizeof *b)));
-      _mm512_storeu_ps(b + 16 * v, y);
-    }
+    for (int v = 0; v < vectors; v++)
+      _mm512_storeu_ps(b + 16 * v, gather_pieces(x, p + first[v], first[v + 1] - first[v], step, even));
 }
 
 #define IN32(r) { tile_##r##_132, tile_##r##_232 },
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
   MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 },
-  flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64, mix32, mix64
+  flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
+  mix32, mix64
 };

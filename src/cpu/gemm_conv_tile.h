@@ -87,6 +87,21 @@ static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] += x[2 * i];
   else for (int64_t i = 0; i < n; i++) y[i] += x[i * step];
 }
+/* Positions of the largest: most[i] and at[i] (0: none yet) meet x[i * step], number first + i * step. */
+#define MEET(step) \
+  for (int64_t i = 0; i < n; i++) { \
+    const T v = x[i * (step)]; \
+    const int better = (at[i] == 0) | (v > most[i]) | (v != v); \
+    most[i] = better ? v : most[i]; \
+    at[i] = better ? first + i * (step) : at[i]; \
+  }
+static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64_t *restrict at, int64_t first) {
+  if (step == 1) MEET(1)
+  else if (step == 2) MEET(2)
+  else MEET(step)
+}
+#undef MEET
+
 /* Rows with weights: y[i] = sum over t of w[t] x[t][i], in order of t. */
 static void N(mix)(T *y, int64_t n, int taps, const T *const *x, const T *w) {
   if (taps == 0) {

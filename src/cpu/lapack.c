@@ -8,6 +8,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fl_lapack lapack[2];              /* f32, f64; under the lock until 'tried', constant after it */
 static int tried, whole;
+static void (*set_threads)(int);         /* OpenBLAS' own number of threads, or NULL … */
+static int (*get_threads)(void);
+static int sharing, kept_threads;        /* … which is 1 while 'sharing'; under the lock */
 
 static const struct { const char *name; size_t at; } entries[] = {
   { "getrf", offsetof(fl_lapack, getrf) }, { "getri", offsetof(fl_lapack, getri) },
@@ -37,10 +40,11 @@ static void open_lapack(const char *name, int threads) {
     void *h = files[i] ? dlopen(files[i], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!h || !find_all(h)) continue;
     whole = 1;
-    void (*set_threads)(int) = NULL;
-    void *p = dlsym(h, "openblas_set_num_threads");
-    memcpy(&set_threads, &p, sizeof p);
-    if (set_threads) set_threads(threads);
+    void *set = dlsym(h, "openblas_set_num_threads"), *get = dlsym(h, "openblas_get_num_threads");
+    if (!set || !get) continue;
+    memcpy(&set_threads, &set, sizeof set);
+    memcpy(&get_threads, &get, sizeof get);
+    set_threads(threads);
   }
 }
 
@@ -51,4 +55,14 @@ const fl_lapack *fl_lapack_get(const char *name, int threads, int is64) {
   tried = 1;
   pthread_mutex_unlock(&lock);
   return whole ? &lapack[is64 != 0] : NULL;
+}
+
+void fl_lapack_shared(int begin) {
+  pthread_mutex_lock(&lock);
+  if (set_threads && begin && sharing++ == 0) {
+    kept_threads = get_threads();
+    set_threads(1);
+  }
+  if (set_threads && !begin && --sharing == 0) set_threads(kept_threads);
+  pthread_mutex_unlock(&lock);
 }

@@ -88,7 +88,8 @@ static flame_status scan_rows(job *j) {
 static flame_status scan_columns(job *j) {
   const int64_t blocks = fl_sort_blocks(j->outer * j->chunks * j->inner, 128);
   const int cut_up = j->chunks > 1;
-  void *first[] = { &j->x, &j->x2, &j->none, &j->states, &j->outer, &j->n, &j->inner, &j->chunk, &j->chunks, &j->reverse };
+  void *first[] = { &j->x, &j->x2, &j->none, &j->states, &j->outer, &j->n, &j->inner, &j->chunk,
+                    &j->chunks, &j->reverse };
   void *last[] = { &j->x, &j->x2, &j->y, cut_up ? &j->states : &j->none, &j->outer, &j->n, &j->inner, &j->chunk,
                    &j->chunks, &j->reverse };
   flame_status e = FLAME_OK;

@@ -133,7 +133,7 @@ void fl_kad_activity(fl_kad_state *d) {
   for (int i = 0; i < d->n0; ++i) d->active[i] = d->varied[i] && d->useful[i];
 }
 
-/* ---- what is read ---------------------------------------------------------------------------- */
+/* ---- what is read ----------------------------------------------------------------------- */
 
 void fl_kad_values(fl_kset s, const fl_kexpr *x) {
   if (!x) return;
@@ -197,7 +197,7 @@ void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
   }
 }
 
-/* ---- marks ----------------------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------------------ */
 
 typedef struct marker { fl_kad_state *d; fl_kset s; } marker;
 
@@ -275,7 +275,7 @@ void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition) {
   } while (memcmp(before, m.s, bytes));
 }
 
-/* ---- v = v + e ----------------------------------------------------------------------------------- */
+/* ---- v = v + e -------------------------------------------------------------------------- */
 
 int fl_kad_uses(const fl_kexpr *x, int var) {
   if (!x) return 0;

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- small things ------------------------------------------------------------------------------ */
+/* ---- small things ----------------------------------------------------------------------- */
 
 void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
   char what[256];
@@ -69,7 +69,7 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
   return v;
 }
 
-/* ---- set up ----------------------------------------------------------------------------------- */
+/* ---- set up ----------------------------------------------------------------------------- */
 
 typedef struct classify { fl_kad_state *d; const fl_kindices *k; const fl_kstmt *s; } classify;
 
@@ -143,7 +143,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   return 1;
 }
 
-/* ---- what cannot be derived whatever the place ------------------------------------------------- */
+/* ---- what cannot be derived whatever the place ------------------------------------------ */
 
 typedef struct bits { fl_kad_state *d; int line, back; } bits;
 
@@ -189,7 +189,7 @@ void fl_kad_refuse_early(fl_kad_state *d) {
   fl_kwalk_block(&v, d->body);
 }
 
-/* ---- shadows -------------------------------------------------------------------------------------- */
+/* ---- shadows ---------------------------------------------------------------------------- */
 
 static void shadow_pointer(fl_kad_state *d, int v) {
   const fl_kvar x = d->f->vars[v];
@@ -314,7 +314,7 @@ static void add_scalars(fl_kad_state *d, fl_kblock *b) {
   }
 }
 
-/* ---- roles ------------------------------------------------------------------------------------------- */
+/* ---- roles ------------------------------------------------------------------------------ */
 
 typedef struct touched { uint8_t *read, *written; } touched;
 

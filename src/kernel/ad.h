@@ -49,8 +49,9 @@ typedef enum {
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);
                         ** holds the gradient of the contents BEFORE the launch afterwards, so
                         ** for INPUT this is the gradient to hand on, for others scratch */
-  FL_KAD_GRAD,          /* adjoint: array shaped as the input array; the gradient is added to it */
-  FL_KAD_GRAD_SCALAR,   /* adjoint: 'count' elements for one scalar (leaf); gradient is added */
+  FL_KAD_GRAD,          /* adjoint: array shaped as the input array, given as zeros: afterwards the
+                        ** gradient. (Do not give what should be added to: see 'stores'.) */
+  FL_KAD_GRAD_SCALAR,   /* adjoint: 'count' elements for one scalar (leaf), given as zeros */
   FL_KAD_TANGENT,       /* tangent: array of tangents of an input array, only read */
   FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar (leaf), by value */
   FL_KAD_TANGENT_ARRAY, /* tangent: of an array leaf of a struct: 'count' elements, only read */
@@ -63,11 +64,13 @@ typedef enum {
 /* Parameter k of the derived kernel (fl_kad.func->params[k]). */
 typedef struct fl_kad_param {
   uint8_t role;         /* fl_kad_role */
-  uint8_t type;         /* of an element or the scalar: F32 where the array holds halves and
-                        ** derivatives are summed or kept (GRAD*, WORK); VOID: struct */
+  uint8_t type;         /* of an element or the scalar: F32 where the source has halves and
+                        ** derivatives are summed or kept (GRAD*, WORK, TANGENT*); VOID: struct */
   uint8_t seeded;       /* COTANGENT, WORK: the request marked this parameter OUTPUT */
   uint8_t through;      /* COTANGENT: the gradient of the contents before the launch is the
                         ** cotangent itself (the kernel only adds to the array) */
+  uint8_t stores;       /* GRAD: no element is read; each is stored at most once. If the access
+                        ** analysis finds all written, the zeros need not be filled in */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index in that parameter's fields (fl_kfield); -1: not a leaf */
   int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; else 0: as the array */

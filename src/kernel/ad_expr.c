@@ -99,7 +99,7 @@ static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need)
   return p;
 }
 
-/* ---- sums into shadows ---------------------------------------------------------------------- */
+/* ---- sums into shadows ------------------------------------------------------------------ */
 
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
   if (!d->f->vars[var].dynamic) return index;
@@ -123,8 +123,14 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
   }
   seed = fl_kexpr_cast(d->a, d->f->vars[to].type, seed);
   index = fl_kad_at(d, v, index);
-  if (how == FL_KAD_ADD_PLAIN) {
-    fl_kstmt_accumulate(d->f, b, to, index, seed);
+  if (how == FL_KAD_ADD_PLAIN || how == FL_KAD_ADD_STORE) {
+    const int p = d->f->vars[to].param;
+    if (how == FL_KAD_ADD_STORE && p >= 0 && d->res->params[p].role == FL_KAD_GRAD) {
+      d->res->params[p].stores = 1;
+      fl_kstmt_store(d->f, b, to, index, seed);
+    } else {
+      fl_kstmt_accumulate(d->f, b, to, index, seed);
+    }
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
   }
@@ -146,7 +152,7 @@ static void add_variable(fl_kad_state *d, fl_kblock *b, int var, fl_kexpr *seed)
   kx_set(d, b, to, kx_op(d, FL_KO_ADD, kx_var(d, to), seed));
 }
 
-/* ---- passing down ------------------------------------------------------------------------------ */
+/* ---- passing down ----------------------------------------------------------------------- */
 
 static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
   return x ? fl_kexpr_cast(d->a, fl_kad_type(x->type), x) : NULL;

@@ -5,7 +5,7 @@
 */
 #include "kernel/ad_loop.h"
 
-/* ---- what an iteration reads ---------------------------------------------------------------- */
+/* ---- what an iteration reads ------------------------------------------------------------ */
 
 static void note_read(fl_kset reads, fl_kset done, const fl_kset now, int words) {
   for (int i = 0; i < words; ++i) reads[i] |= now[i] & ~done[i];
@@ -54,7 +54,7 @@ static int see_write(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* ---- the loop's sets ------------------------------------------------------------------------- */
+/* ---- the loop's sets -------------------------------------------------------------------- */
 
 static int see_marks(void *arg, fl_kstmt *s) {
   fl_kmarks *m = arg;
@@ -112,7 +112,7 @@ int fl_kloop_look_back(fl_kloop *l, int condition) {
   return l->state != NULL;
 }
 
-/* ---- values before the loop -------------------------------------------------------------------- */
+/* ---- values before the loop ------------------------------------------------------------- */
 
 /* n elements of an array. */
 void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
@@ -196,7 +196,7 @@ fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
   return s;
 }
 
-/* ---- entry ---------------------------------------------------------------------------------------------- */
+/* ---- entry ------------------------------------------------------------------------------ */
 
 /* A loop with values that are needed but without an adjoint of its own. */
 static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {

@@ -86,17 +86,65 @@ static int steady(const fl_kad_state *d, const fl_kexpr *x) {
   return 1;
 }
 
+/* Is every assignment to v free of what tells threads apart? (A counter of an inner loop.) */
+static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
+  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && x->var != v && (d->assigns[x->var] || d->f->vars[x->var].param < 0)) return 0;
+  for (int i = 0; i < x->n; ++i)
+    if (!thread_free(d, x->x[i], v)) return 0;
+  return 1;
+}
+
+static int is_counter(const fl_kad_state *d, const fl_kblock *b, int v) {
+  for (const fl_kstmt *s = b->first; s; s = s->next) {
+    if (s->result == v) return 0;
+    if (s->kind == FL_KS_ASSIGN && s->var == v && !thread_free(d, s->x[0], v)) return 0;
+    if (!is_counter(d, &s->body, v) || !is_counter(d, &s->other, v)) return 0;
+  }
+  return 1;
+}
+
+/* Pairs of counters that stand for each other in two indices. */
+enum { MAX_PAIRS = 8 };
+typedef struct pairs { int32_t a[MAX_PAIRS], b[MAX_PAIRS]; int n; } pairs;
+
+static int same_variable(const fl_kad_state *d, int a, int b, pairs *p) {
+  const fl_kvar *x = &d->f->vars[a], *y = &d->f->vars[b];
+  for (int i = 0; i < p->n; ++i)
+    if (p->a[i] == a || p->b[i] == b) return p->a[i] == a && p->b[i] == b;
+  if (p->n == MAX_PAIRS) return 0;
+  if (a != b && (x->param >= 0 || y->param >= 0 || x->type != y->type
+                 || !is_counter(d, &d->body, a) || !is_counter(d, &d->body, b))) return 0;
+  p->a[p->n] = a;
+  p->b[p->n++] = b;
+  return 1;
+}
+
+/* The same number, but for the counters of loops. Both indices are injective, so mixed-radix
+** numbers with the thread among the digits; with the same strides the digits of an element are
+** the same whichever of the two made it, and so is the thread. */
+static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr *b, pairs *p) {
+  if (a->kind != b->kind || a->type != b->type || a->op != b->op || a->n != b->n
+      || (a->kind == FL_KX_CONST && a->value.i != b->value.i)) return 0;
+  if (a->kind == FL_KX_LOAD) return fl_kexpr_same(a, b);
+  if (a->kind == FL_KX_VAR && !same_variable(d, a->var, b->var, p)) return 0;
+  for (int i = 0; i < a->n; ++i)
+    if (!same_digits(d, a->x[i], b->x[i], p)) return 0;
+  return 1;
+}
+
 /* Can two threads have the same element in accesses p and q of one array? (Each index alone
 ** is injective.) */
 static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
   const affine a = split(p->index), b = split(q->index);
-  if (!a.core || !b.core || a.mul != b.mul || !fl_kexpr_same(a.core, b.core)) return 1;
+  pairs renamed = {.n = 0};
+  if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
   if (!steady(d, a.core) && p->loops + q->loops == 0) return 1;
   const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
   return apart >= (a.mul < 0 ? -a.mul : a.mul);
 }
 
-/* ---- shared memory: which loads can follow one another without a barrier ---------------------- */
+/* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
 typedef struct meeting { fl_kad_state *d; accesses *l; uint8_t *bad; } meeting;
 
@@ -141,6 +189,13 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   }
 }
 
+/* Is p the only load of its array, and evaluated once for each element? */
+static int is_only_load(const accesses *l, const access *p) {
+  int n = 0;
+  for (int i = 0; i < l->n; ++i) n += l->at[i].var == p->var;
+  return n == 1 && (!p->loops || !steady(l->d, p->index));
+}
+
 static void load_modes(fl_kad_state *d) {
   accesses l = {d, NULL, 0, 0, 0};
   collect(&l, &d->body, 1);
@@ -161,11 +216,13 @@ static void load_modes(fl_kad_state *d) {
         meets = l.at[k].var == p->var && may_meet(d, p, &l.at[k]);
     }
     if (p->site >= 0 && p->site < d->n_sites0)
-      d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : FL_KAD_ADD_PLAIN);
+      d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : kind == FL_KV_POINTER
+                                       && is_only_load(&l, p) ? FL_KAD_ADD_STORE
+                                                              : FL_KAD_ADD_PLAIN);
   }
 }
 
-/* ---- elements written more than once ------------------------------------------------------------ */
+/* ---- elements written more than once ---------------------------------------------------- */
 
 /* Most writes to 'var' on one way through the block. */
 static int most_writes(const fl_kblock *b, int var) {

@@ -10,7 +10,7 @@
 */
 #include "kernel/ad_loop.h"
 
-/* ---- counters ------------------------------------------------------------------------------------ */
+/* ---- counters --------------------------------------------------------------------------- */
 
 static int assigned_in(const fl_kblock *b, int v) {
   int n = 0;
@@ -62,7 +62,7 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
   }
 }
 
-/* ---- snapshots ---------------------------------------------------------------------------------------- */
+/* ---- snapshots -------------------------------------------------------------------------- */
 
 /* Is the shared array written anew in each iteration before it is read? All its stores in the
 ** loop are at the same places in all iterations, for sure, and come first. */

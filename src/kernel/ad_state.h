@@ -20,8 +20,8 @@ typedef struct fl_kad_note {
   uint8_t step;                  /* IF made around the step of a loop with breaks */
 } fl_kad_note;
 
-/* How the adjoint of a load adds to the shadow of the array. */
-enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC };
+/* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
+enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
 typedef struct fl_kad_state {
   fl_karena *a;

@@ -139,7 +139,7 @@ static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kad_expr(d, r, s->x[1], s->op == FL_KA_ADD ? seed : fl_kexpr_unary(d->a, FL_KO_NEG, seed));
 }
 
-/* ---- warps --------------------------------------------------------------------------------- */
+/* ---- warps ------------------------------------------------------------------------------ */
 
 static fl_kexpr *cast_i32(fl_kad_state *d, fl_kexpr *x) {
   return fl_kexpr_cast(d->a, FL_KT_I32, x);
@@ -243,7 +243,7 @@ static void warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f,
   if (back) fl_kad_expr(d, r, s->x[1], back);
 }
 
-/* ---- blocks --------------------------------------------------------------------------------- */
+/* ---- blocks ----------------------------------------------------------------------------- */
 
 static void branch(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kset other = fl_kset_copy(d, keep);

@@ -152,7 +152,7 @@ static fl_kblock along(fl_kad_state *d, fl_kblock in) {
   return out;
 }
 
-/* ---- parameters ----------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------- */
 
 static void of_pointer(fl_kad_state *d, int v) {
   const fl_kvar x = d->f->vars[v];

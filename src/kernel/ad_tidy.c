@@ -75,7 +75,7 @@ static fl_kblock prune(tidy *t, fl_kblock b) {
   return out;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------ */
+/* ---- numbers ---------------------------------------------------------------------------- */
 
 static int see_use(void *arg, fl_kstmt *s) {
   tidy *t = arg;

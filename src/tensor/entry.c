@@ -35,7 +35,7 @@ static uint8_t meaning(const char *w, size_t n) {
 
 /* Functions that take y for its shape alone. */
 static const char *skip_shape_use(const char *s) {
-  static const char *const uses[] = {"fl_grad_spread(y", "fl_no_gradient(y"};
+  static const char *const uses[] = {"fl_grad_spread(y"};
   for (int i = 0; i < 2; i++)
     if (!strncmp(s, uses[i], strlen(uses[i]))) return s + strlen(uses[i]);
   return s;
