@@ -52,6 +52,13 @@ describe("autocast", function()
     for _, bad in ipairs { "f32", 3 } do assert.falsy((pcall(flame.autocast, bad, print))) end
   end)
 
+  it("ends when its guard is dropped", function()
+    flame.autocast("f16")
+    collectgarbage()
+    collectgarbage()
+    assert.is_nil(flame.autocast())
+  end)
+
   it("a backward pass gives f32 gradients of f32 parameters", function()
     flame.seed(3)
     local net = nn.Sequential { nn.Linear(6, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3) }

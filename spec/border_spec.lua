@@ -45,7 +45,8 @@ end
 
 -- Not called with nonsense: they end the process, read files, ask for input or change the session.
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true, rng_state = true, deterministic = true,
-  budget = true, scope = true, no_grad = true, enable_grad = true, timer = true, info = true, leakcheck = true }
+  budget = true, scope = true, no_grad = true, enable_grad = true, timer = true, info = true, leakcheck = true,
+  autocast = true, profile = true }
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()
@@ -421,7 +422,7 @@ end)
 describe("the library's own tables", function()
   it("take internal functions with nonsense", function()
     local odd = strangers()
-    local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true, plant = true }
+    local risky = { fail_alloc = true, interrupt = true, budget = true, pin = true, unpin = true, plant = true, profile_start = true }
     for name, f in pairs(flame.internal) do
       if type(f) == "function" and not risky[name] then
         for i = 1, #odd, os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1 do

@@ -73,6 +73,33 @@ describe("examples", function()
     assert.truthy(output:find("2000 characters, 8 different", 1, true), output)
   end)
 
+  for name, arguments in pairs {
+    saxpy = "--elements 10000 --steps 3", activation = "--steps 100 --elements 500", heat = "--steps 40 --size 24 --time 10",
+    springs = "--steps 25 --balls 8", raymarch = "--steps 40 --size 16", grid_sample = "--steps 60 --size 24",
+  } do
+    it(("kernels/%s.lua finds what its own check asks for"):format(name), function()
+      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(name, arguments))
+      assert.equal(0, status, output)
+    end)
+  end
+
+  it("kernels/heat.lua and raymarch.lua write pictures", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir " .. folder))
+    for _, call in ipairs { { "heat", "--steps 40 --size 16 --time 5 --out " .. folder .. "/heat.png", { "heat" } },
+      { "raymarch", "--steps 40 --size 16 --out " .. folder, { "target", "found", "steps" } } } do
+      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(call[1], call[2]))
+      assert.equal(0, status, output)
+      for _, name in ipairs(call[3]) do
+        local f = assert(io.open(("%s/%s.png"):format(folder, name), "rb"))
+        assert.equal("\137PNG\r\n\26\n", f:read(8))
+        f:close()
+      end
+    end
+    os.execute("rm -r " .. folder)
+  end)
+
   it("list their options and refuse unknown ones", function()
     local output, status = run("examples/chargpt.lua --help")
     assert.equal(0, status)

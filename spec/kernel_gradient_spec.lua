@@ -345,8 +345,35 @@ describe("a gradient written by hand", function()
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) { dx[i] = 2.0 * g[i] * x[i] * w[i]; dw[i] = g[i] * x[i] * x[i]; }
       }]] }
-    assert(flame.gradcheck(function(x, w) return k(x, w) end, { f64(wave(5)), f64(wave(5, 1)) }))
+    proof.check(function(x, w) return k(x, w) end, { f64(wave(5)), f64(wave(5, 1)) })
   end)
+end)
+
+describe("a gradient written by hand that does not fit", function()
+  local source = [[
+    __global__ void k(const double *x, double *y, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) y[i] = 2.0 * x[i];
+    }]]
+  local cases = {
+    { "a wrong shape", function() return flame.zeros(5) end, "k: vjp: the gradient by x must be a tensor of shape (3), got (5)" },
+    { "a number", function() return 2 end, "k: vjp: the gradient by x must be a tensor of shape (3), got number" },
+    { "an output of another name", "__global__ void b(const double *x, int n, const double *g, double *out) { }",
+      "k: vjp: output 'out' is no gradient of a parameter" },
+    { "parameters in another order", "__global__ void b(const double *x, const double *g, double *dx) { }",
+      "k: vjp: parameter 2, g, does not fit" },
+    { "too many parameters", "__global__ void b(const double *x, int n, const double *g, int m, double *dx) { }",
+      "k: vjp: parameter 4, m, does not fit" },
+  }
+  for _, c in ipairs(cases) do
+    it("says so: " .. c[1], function()
+      local k = flame.kernel { source = source, vjp = c[2] }
+      local x = f64 { 1, 2, 3 }:requires_grad_(true)
+      local ok, e = pcall(function() k(x):sum():backward() end)
+      assert.is_false(ok)
+      assert.truthy(e:find(c[3], 1, true), e)
+    end)
+  end
 end)
 
 describe("no gradient but a message with kernel, line and reason:", function()

@@ -183,6 +183,22 @@ describe("factorisations", function()
     local _, residuals = flame.lstsq(flame.tensor { { 1 }, { 1 } }, flame.tensor { { 0 }, { 2 } }, { driver = "gels" })
     assert.allclose({ 2 }, residuals)
   end)
+  it("results are handles of their own: row-major, and open to writes", function()
+    local x = randn(4, 3)
+    for _, f in ipairs { flame.svd, linalg.svd, flame.qr, flame.lstsq } do
+      for _, y in ipairs { f(x, f == flame.lstsq and randn(4) or nil) } do
+        assert.is_true(y:is_contiguous())
+        y:zero_()
+      end
+    end
+    local _, s = flame.svd(x)
+    s[3] = 0
+    assert.equal(0, s[3]:item())
+    local w, v = flame.eigh(eye(3))
+    w:zero_()
+    v:zero_()
+    flame.solve(eye(3), randn(3)):zero_()
+  end)
   it("views, empty batches and empty matrices", function()
     local x = regular(3, 4, 4):permute(2, 3, 1):permute(3, 2, 1)
     is_close(x:inverse():matmul(x), eye(4):expand(3, 4, 4), 1e-8)
@@ -327,6 +343,9 @@ describe("norms and products", function()
   end)
   it("the module flame.linalg is the table", function()
     assert.equal(flame.linalg, require "flame.linalg")
-    assert.equal(linalg.inv, flame.inverse)
+    for _, name in ipairs { "inverse", "solve", "cholesky", "qr", "svd", "eigh", "det", "slogdet", "lstsq", "matrix_exp" } do
+      assert.equal("function", type(linalg[name]), name)
+      assert.equal("function", type(eye(2)[name]), name)
+    end
   end)
 end)

@@ -82,8 +82,11 @@ for k = 1, options.steps do
 end
 assert(last < first / 10, "the error has not fallen to a tenth")
 if options.out ~= "" then
-  flame.save(options.out .. "/target.png", target)
-  flame.save(options.out .. "/found.png", strip[#strip])
-  flame.save(options.out .. "/steps.png", flame.cat(strip, 2))
+  local function save(name, image)                  -- colours are the first axis of a PNG's tensor
+    flame.save(("%s/%s.png"):format(options.out, name), image:permute(3, 1, 2):contiguous())
+  end
+  save("target", target)
+  save("found", strip[#strip])
+  save("steps", flame.cat(strip, 2))
   print("wrote target.png, found.png and steps.png to " .. options.out)
 end

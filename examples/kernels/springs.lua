@@ -7,10 +7,10 @@ local data, optim = require "flame.data", require "flame.optim"
 
 local options = data.options(arg, {
   { "device", "auto", "auto, cpu or cuda" },
-  { "steps", 150, "steps of the optimiser" },
-  { "balls", 64, "balls, each with its own start" },
+  { "steps", 80, "steps of the optimiser" },
+  { "balls", 32, "balls, each with its own start" },
   { "time", 1000, "steps of the simulation" },
-  { "rate", 2e-2, "learning rate" },
+  { "rate", 3e-2, "learning rate" },
 })
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 flame.seed(3)

@@ -124,6 +124,7 @@ function Guard:close()
   self.depth = nil
 end
 Guard.__close = Guard.close
+Guard.__gc = Guard.close                         -- one that was dropped ends as well
 
 --- autocast(dtype, f, …): f's results, with products in dtype ("f16" or "bf16") and losses, sums,
 --- norms and the like in f32; false in place of the dtype switches it off inside. Without f a guard:

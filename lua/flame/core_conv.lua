@@ -16,6 +16,7 @@ local function is_options(t) return type(t) == "table" and #t == 0 end
 local function arguments(op, names, known, ...)
   local given, o = table.pack(...), {}
   for k, v in pairs(known) do o[k] = v end
+  while given.n > 0 and given[given.n] == nil do given.n = given.n - 1 end
   local last = given.n > 0 and given[given.n]
   if last and is_options(last) then
     given.n = given.n - 1
@@ -34,6 +35,7 @@ end
 
 --- v as a list of n integers of at least 'least'; a number stands for all.
 local function per_axis(op, name, v, n, least)
+  if type(n) ~= "number" or n > 8 then fail(op, "%s: a list of at most 8 numbers", tostring(name)) end
   local list = {}
   if type(v) == "table" then
     if #v ~= n and #v ~= 1 then fail(op, "%s has %d numbers, need 1 or %d", name, #v, n) end
@@ -67,6 +69,14 @@ local function append(to, list)
   for i = 1, #list do to[#to + 1] = list[i] end
   return to
 end
+
+--- Does anybody want gradients of these? If not, nothing is kept for them.
+local function tracked(...)
+  if not flame.is_grad_enabled() then return false end
+  for _, v in ipairs { ... } do if v.requires_grad then return true end end
+  return false
+end
+internal.tracked = tracked
 
 -- ---- convolution: one sum, three derivatives -------------------------------------------------------
 --- s: what, params, x, w, y (shapes). Made at first use: flame.func is another part's.
@@ -239,7 +249,8 @@ local function convolution(op, n)
     if not conv then make_convs() end
     local s = { what = op, x = xs, w = ws, y = y,
       params = conv_params(xs[1], xs[2], ws[1], groups, size, k, tail(y, n), stride, before, dilation) }
-    return finish(op, conv(x, w, s), b, ws[1], n, batched)
+    local made = tracked(x, w) and conv(x, w, s) or record("conv", s, x, w, y)
+    return finish(op, made, b, ws[1], n, batched)
   end)
 end
 
@@ -281,7 +292,8 @@ local function transposed(op, n)
     if not conv then make_convs() end
     local s = { what = op, x = y, w = ws, y = xs,
       params = conv_params(xs[1], y[2], ws[1], groups, tail(y, n), k, tail(xs, n), stride, before, dilation) }
-    return finish(op, conv_data(x, w, s), b, y[2], n, batched)
+    local made = tracked(x, w) and conv_data(x, w, s) or record("conv_data", s, x, w, y)
+    return finish(op, made, b, y[2], n, batched)
   end)
 end
 
@@ -390,9 +402,12 @@ end
 --- Values, and positions in their planes if asked for.
 local function largest(x, s, positions)
   if not max_pool then make_pools() end
-  if not positions then return max_pool(x, s) end
+  local track = tracked(x)
+  if not positions then
+    return track and max_pool(x, s) or internal.call("max_pool", s.what, { x }, s.params, s.y, x.dtype)
+  end
   local at = internal.call("max_pool_at", s.what, { x:detach() }, s.params, s.y, "i64")
-  return pool_take(x, at, s), at
+  return track and pool_take(x, at, s) or internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype), at
 end
 
 local MAX = { "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices" }

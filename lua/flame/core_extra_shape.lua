@@ -65,7 +65,7 @@ add("tensor_split", 3, function(x, n, d)
     end
     return parts
   end
-  if need_int("tensor_split", "n", n) < 1 then fail("tensor_split", "n = %d must be positive", n) end
+  if need_int("tensor_split", "n", n) < 1 or n > 65536 then fail("tensor_split", "n = %d, need 1 to 65536", n) end
   for k = 1, n do
     local count = size // n + (k <= size % n and 1 or 0)
     parts[k] = x:narrow(d, count > 0 and first + 1 or 1, count)

@@ -326,7 +326,14 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
       end
     end
     local out = {}
-    for k, i in ipairs(active) do out[k] = by[i] end
+    for k, i in ipairs(active) do
+      local d, shape = by[i], table.concat(values[i].shape, ", ")
+      if d ~= nil and not (is_tensor(d) and table.concat(d.shape, ", ") == shape) then
+        fail(p.name, "vjp: the gradient by %s must be a tensor of shape (%s), got %s", p.params[i].name, shape,
+          is_tensor(d) and "(" .. table.concat(d.shape, ", ") .. ")" or type(d))
+      end
+      out[k] = d
+    end
     return table.unpack(out, 1, #active)
   end
   return config.vjp_kernel(p, plain, at, seeds, active, values)
@@ -428,18 +435,29 @@ local function vjp_from_source(source)
       if is_output(q) then
         local i = wanted[q.name]
         if not i then fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name) end
-        kinds[j], vals[j], made[#made + 1] = "o", { count_of(values[i]) }, i
-        count = math.max(count, count_of(values[i]))
+        local size = is_tensor(values[i]) and values[i]:numel() or 1
+        kinds[j], vals[j], made[#made + 1] = "o", { size }, i
+        count = math.max(count, size)
       else
         at = at + 1
         kinds[j], vals[j] = q.role == "in" and "i" or q.role == "struct" and "s" or "v", args[at]
+        if (q.role == "in") ~= is_tensor(vals[j]) and q.role ~= "scalar" or vals[j] == nil then
+          fail(p.name, "vjp: parameter %d, %s, does not fit: parameters are the kernel's arguments, then the gradients of its " ..
+            "outputs", j, q.name)
+        end
         if q.role == "in" then vals[j] = vals[j]:detach() end
       end
     end
     local geometry = { (count + 255) // 256, 1, 1, 256, 1, 1, 0 }
     local out = table.pack(internal.kernel_run(k, geometry, table.concat(kinds), vals))
-    local by, list = {}, {}
-    for m, i in ipairs(made) do by[i] = out[m]:reshape(values[i].shape) end
+    local given, by, list = {}, {}, {}
+    for _, v in ipairs(args) do given[#given + 1] = is_tensor(v) and v or nil end
+    if tracked(given) then                       -- a second derivative is that of this kernel
+      out = table.pack(internal.kernel_track(k, table.move(out, 1, #made, 1, {}), args, geometry))
+    end
+    for m, i in ipairs(made) do
+      if is_tensor(values[i]) then by[i] = out[m]:reshape(values[i].shape) end
+    end
     for m, i in ipairs(active) do list[m] = by[i] end
     return table.unpack(list, 1, #active)
   end
@@ -509,7 +527,10 @@ end
 function Kernel:report()
   local info = internal.kernel_info(self)
   local r = { name = info.name, registers = info.registers, spills = info.spilled, refusal = info.refusal, parameters = {} }
-  for i, q in ipairs(info.params) do r.parameters[i] = ("%s %s: %s"):format(q.type, q.name, q.role) end
+  for i, q in ipairs(info.params) do
+    local form = q.role == "in" and "const %s *%s: %s" or is_output(q) and "%s *%s: %s" or "%s %s: %s"
+    r.parameters[i] = form:format(q.type, q.name, q.role)
+  end
   if info.refusal then return r end
   local p, wants = adjoint_for_show(self)
   local ok, d = pcall(derive, p, "adjoint", wants)

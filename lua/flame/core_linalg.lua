@@ -1,9 +1,10 @@
---- Linear algebra: equations, factorisations, determinants, and what is made of them. All work
+--- Linear algebra: equations, triangular factorisations, determinants. All work
 -- on batches: the last two axes are a matrix. f32 and f64; other dtypes raise, as in PyTorch.
 -- The numbers come from calls (src/tensor/calls.def); results of several parts are one flat
 -- tensor there, taken apart by views. Gradients are written in terms of functions that have
 -- gradients themselves, so they can be differentiated again.
--- Also under flame.linalg; norms and products are in core_vector.lua.
+-- Also under flame.linalg; singular values and eigenvalues are in core_linalg_spectrum.lua, norms
+-- and products in core_vector.lua.
 local flame, _, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
 local where, matmul = flame.where, flame.matmul
@@ -76,6 +77,12 @@ local function parts(flat, ...)
   return table.unpack(out)
 end
 
+--- Results that are views of something of ours: handles of their own, row-major, open to writes.
+local function own(first, ...)
+  if first == nil then return end
+  return first:clone(), own(...)
+end
+
 --- Run a call on matrices of one tensor; sizes: of the result.
 local function call(kind, op, inputs, count, lead, sizes, ...)
   return internal.call(kind, op, inputs, { count, #lead > 0 and 1 or 0, ... }, sizes, inputs[1].dtype)
@@ -95,9 +102,6 @@ end
 local function turned(x) return x:transpose(-2, -1) end
 local function eye_like(x, m, n) return flame.eye(m, n or m, { dtype = x.dtype, device = x.device }) end
 local function on_diagonal(v) return v:unsqueeze(-1) * eye_like(v, v.shape[v.ndim]) end
-local epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 }
-internal.linalg_parts = { need_matrix = need_matrix, need_square = need_square, need_real = need_real,
-  shape_text = shape_text, turned = turned, eye_like = eye_like, epsilon = epsilon }
 
 -- ---- equations ---------------------------------------------------------------------------------
 local inverse = flame.func {
@@ -117,7 +121,7 @@ local inverse = flame.func {
 ---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 def("inverse", 1, function(x) return inverse(x, "inverse", false) end)
-linalg.inv = flame.inverse
+linalg.inv, linalg.inverse = flame.inverse, flame.inverse
 --- Gives Inf where a matrix is singular.
 internal.quiet_inverse = function(x, op) return inverse(x, op, true) end
 
@@ -196,8 +200,8 @@ local function solve_any(a, b, o)
   end
   a, b = same_batch("solve", a, b)
   local x = solve(a, b, "solve")
-  if vector then return x:squeeze(-1) end
-  return o.left and x or turned(x)
+  if vector then return own(x:squeeze(-1)) end
+  return o.left and x or own(turned(x))
 end
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
@@ -214,12 +218,16 @@ local function solve_triangular(a, b, o)
   need_matrix(op, "b", b)
   if not o.left then
     a, b = same_batch(op, turned(a), turned(b))
-    return turned(triangle(a, b, not o.upper, o.unitriangular))
+    return own(turned(triangle(a, b, not o.upper, o.unitriangular)))
   end
   a, b = same_batch(op, a, b)
   return triangle(a, b, o.upper, o.unitriangular)
 end
---- x with a x = b for a triangle a. {upper =, left = true, unitriangular = false}
+--- x with a x = b for a triangle a.
+---@param a flame.Tensor  (…, n, n)
+---@param b flame.Tensor  (…, n, k)
+---@param o table?  {upper = false, left = true, unitriangular = false}
+---@return flame.Tensor
 under("solve_triangular", 3, solve_triangular)
 
 -- ---- Cholesky ------------------------------------------------------------------------------------
@@ -245,6 +253,7 @@ local cholesky = flame.func {
 }
 --- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
 ---@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
+---@param upper boolean|table?  {upper = false}
 ---@return flame.Tensor
 def("cholesky", 2, function(x, upper)
   need_square("cholesky", "x", x)
@@ -252,13 +261,21 @@ def("cholesky", 2, function(x, upper)
 end)
 linalg.cholesky = flame.cholesky
 
---- x with a x = b, from the triangle of a's Cholesky factorisation.
+--- x with a x = b, from the triangle l of a's Cholesky factorisation.
+---@param b flame.Tensor  (…, n, k)
+---@param l flame.Tensor  (…, n, n)
+---@param upper boolean|table?  {upper = false}
+---@return flame.Tensor
 def("cholesky_solve", 3, function(b, l, upper)
   upper = given("cholesky_solve", { "upper" }, { upper = false }, upper).upper
   need_square("cholesky_solve", "l", l)
   l, b = same_batch("cholesky_solve", upper and turned(l) or l, b)
   return triangle(turned(l), triangle(l, b, false, false), true, false)
 end)
+--- The inverse of a from the triangle l of its Cholesky factorisation.
+---@param l flame.Tensor  (…, n, n)
+---@param upper boolean|table?  {upper = false}
+---@return flame.Tensor
 def("cholesky_inverse", 2, function(l, upper)
   upper = given("cholesky_inverse", { "upper" }, { upper = false }, upper).upper
   local lead, _, n = need_square("cholesky_inverse", "l", l)
@@ -314,6 +331,7 @@ local lu = flame.func {
   end,
 }
 --- P, L, U with x = P L U, rows pivoted.
+---@param x flame.Tensor  (…, m, n)
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 under("lu", 1, function(x)
   local lead, _, m, n = need_matrix("lu", "x", x)
@@ -364,6 +382,7 @@ local det = flame.func {
   backward = function(ctx, g) return g:unsqueeze(-1):unsqueeze(-1) * cofactor(ctx:saved()) end,
 }
 --- Determinants; the gradient exists where they are 0 as well.
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 def("det", 1, function(x) return det(x) end)
 linalg.det = flame.det
@@ -382,13 +401,17 @@ local slogdet = flame.func {
   end,
 }
 --- Sign and logarithm of the absolute value of determinants.
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor, flame.Tensor
 def("slogdet", 1, function(x)
   local lead = need_square("slogdet", "x", x)
   local _, sign, log = parts(slogdet(x), lead, lead, lead)
-  return sign:detach(), log
+  return own(sign:detach(), log)
 end)
 linalg.slogdet = flame.slogdet
+--- Logarithms of determinants; NaN for negative ones.
+---@param x flame.Tensor  (…, n, n)
+---@return flame.Tensor
 def("logdet", 1, function(x)
   local sign, log = flame.slogdet(x)
   return where(sign:lt(0), 0 / 0, log)
@@ -444,8 +467,8 @@ local function qr_any(x, mode)
     fail("qr", 'mode must be "reduced", "complete" or "r", got %s', tostring(mode))
   end
   local k, flat = mode == "complete" and m or math.min(m, n), qr(x, mode)
-  if mode == "r" then return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }), flat:reshape(joined(lead, k, n)) end
-  return parts(flat, joined(lead, m, k), joined(lead, k, n))
+  if mode == "r" then return flame.empty({ 0 }, { dtype = x.dtype, device = x.device }), own(flat:reshape(joined(lead, k, n))) end
+  return own(parts(flat, joined(lead, m, k), joined(lead, k, n)))
 end
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
 ---@param x flame.Tensor
@@ -454,302 +477,10 @@ end
 def("qr", 2, qr_any)
 linalg.qr = flame.qr
 
--- ---- singular values ---------------------------------------------------------------------------------------
---- 1 / x, but 0 where 'none' holds.
-local function inverse_unless(none, x) return where(none, 0, 1 / where(none, 1, x)) end
-
---- 1 / (s_j^2 - s_i^2); 0 on the diagonal and for values that are equal up to rounding, where a
---- function that has a gradient does not ask for it.
-local function gaps(s)
-  local row, column = s:unsqueeze(-2), s:unsqueeze(-1)
-  local top = s:detach():amax(-1, { keepdim = true }):unsqueeze(-1)
-  local near = (row - column):detach():abs():le(top * (4 * epsilon[s.dtype]))
-  return inverse_unless(near, (row - column) * (row + column))
-end
-
-local function skew(x) return x - turned(x) end
-
-local svd = flame.func {
-  name = "svd",
-  forward = function(ctx, x, full)
-    local lead, count, m, n = need_matrix("svd", "x", x)
-    local k = math.min(m, n)
-    ctx.ku, ctx.kv = full and m or k, full and n or k
-    local flat = call("svd", "svd", { x }, count, lead, { count * (m * ctx.ku + k + ctx.kv * n) }, m, n, full and 1 or 0, 1)
-    save(ctx, flat)
-    ctx.lead, ctx.m, ctx.n = lead, m, n
-    return flat
-  end,
-  backward = function(ctx, g)
-    local lead, m, n, k = ctx.lead, ctx.m, ctx.n, math.min(ctx.m, ctx.n)
-    local su, ss, sv = joined(lead, m, ctx.ku), joined(lead, k), joined(lead, ctx.kv, n)
-    local u, s, vh = parts(ctx:saved(), su, ss, sv)
-    local gu, gs, gv = parts(g, su, ss, sv)
-    if k == 0 or product(lead) == 0 then return flame.zeros(joined(lead, m, n), { dtype = g.dtype, device = g.device }) end
-    u, gu = u:narrow(-1, 1, k), gu:narrow(-1, 1, k)
-    vh, gv = vh:narrow(-2, 1, k), gv:narrow(-2, 1, k)
-    local f = gaps(s)
-    local none = s:detach():eq(0)
-    local over = inverse_unless(none, s)
-    local middle = skew(matmul(turned(u), gu)) * f * s:unsqueeze(-2)
-      + s:unsqueeze(-1) * (skew(matmul(vh, turned(gv))) * f) + on_diagonal(gs)
-    local x = matmul(matmul(u, middle), vh)
-    if m > k then
-      local h = gu * over:unsqueeze(-2)
-      x = x + matmul(h - matmul(u, matmul(turned(u), h)), vh)
-    end
-    if n > k then
-      local h = gv * over:unsqueeze(-1)
-      x = x + matmul(u, h - matmul(matmul(h, turned(vh)), vh))
-    end
-    return x
-  end,
+-- ---- for core_linalg_spectrum.lua and core_vector.lua --------------------------------------------------------
+internal.linalg_parts = {
+  need_matrix = need_matrix, need_square = need_square, need_real = need_real, shape_text = shape_text,
+  same_batch = same_batch, joined = joined, product = product, parts = parts, own = own, call = call, given = given,
+  save = save, turned = turned, eye_like = eye_like, on_diagonal = on_diagonal, inverse = inverse,
+  epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 },
 }
-
-local function svd_parts(x, full)
-  local lead, _, m, n = need_matrix("svd", "x", x)
-  local k = math.min(m, n)
-  return parts(svd(x, full), joined(lead, m, full and m or k), joined(lead, k), joined(lead, full and n or k, n))
-end
-internal.svd = svd_parts
-
---- Singular values, falling. Tracked: by way of the vectors, which their gradient is made of.
-local function svdvals(x, op)
-  local lead, count, m, n = need_matrix(op, "x", x)
-  if x.requires_grad and flame.is_grad_enabled() then
-    local _, s = svd_parts(x, false)
-    return s
-  end
-  return call("svd", op, { x }, count, lead, joined(lead, math.min(m, n)), m, n, 0, 0)
-end
-internal.svdvals = svdvals
-
---- U, S, V with x = U diag(S) V', as torch.svd has it. {some = true, compute_uv = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-def("svd", 3, function(x, ...)
-  local lead, _, m, n = need_matrix("svd", "x", x)
-  local o = given("svd", { "some", "compute_uv" }, { some = true, compute_uv = true }, ...)
-  if not o.compute_uv then
-    local how = { dtype = x.dtype, device = x.device }
-    return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"), flame.zeros(joined(lead, n, n), how)
-  end
-  local u, s, vh = svd_parts(x, not o.some)
-  return u, s, turned(vh)
-end)
---- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it. {full_matrices = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-under("svd", 2, function(x, ...)
-  need_matrix("svd", "x", x)
-  return svd_parts(x, given("svd", { "full_matrices" }, { full_matrices = true }, ...).full_matrices)
-end)
-under("svdvals", 1, function(x) return svdvals(x, "svdvals") end)
-
--- ---- symmetric eigenvalues ---------------------------------------------------------------------------------
-local eigh = flame.func {
-  name = "eigh",
-  forward = function(ctx, x, upper)
-    local lead, count, n = need_square("eigh", "x", x)
-    local flat = call("eigh", "eigh", { x }, count, lead, { count * (n + n * n) }, n, upper and 1 or 0, 1)
-    save(ctx, flat)
-    ctx.lead, ctx.n = lead, n
-    return flat
-  end,
-  backward = function(ctx, g)
-    local lead, n = ctx.lead, ctx.n
-    local w, v = parts(ctx:saved(), joined(lead, n), joined(lead, n, n))
-    local gw, gv = parts(g, joined(lead, n), joined(lead, n, n))
-    if n == 0 or product(lead) == 0 then return gv end
-    local apart = w:unsqueeze(-2) - w:unsqueeze(-1)
-    local top = w:detach():abs():amax(-1, { keepdim = true }):unsqueeze(-1)
-    local f = inverse_unless(apart:detach():abs():le(top * (4 * epsilon[w.dtype])), apart)
-    return matmul(matmul(v, matmul(turned(v), gv) * f + on_diagonal(gw)), turned(v))
-  end,
-}
-local function upper_of(op, o)
-  if type(o) == "string" then o = { UPLO = o } end
-  local name = options(op, o, { UPLO = "L" }).UPLO
-  local letter = type(name) == "string" and name:upper()
-  if letter ~= "L" and letter ~= "U" then fail(op, 'UPLO must be "L" or "U", got %s', tostring(name)) end
-  return letter == "U"
-end
---- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of which one half is read.
----@param x flame.Tensor  (…, n, n)
----@param o table|string?  {UPLO = "L"}
----@return flame.Tensor, flame.Tensor
-def("eigh", 2, function(x, o)
-  local lead, _, n = need_square("eigh", "x", x)
-  return parts(eigh(x, upper_of("eigh", o)), joined(lead, n), joined(lead, n, n))
-end)
-linalg.eigh = flame.eigh
-local function eigvalsh(x, o)
-  local lead, count, n = need_square("eigvalsh", "x", x)
-  local upper = upper_of("eigvalsh", o)
-  if x.requires_grad and flame.is_grad_enabled() then return (parts(eigh(x, upper), joined(lead, n))) end
-  return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
-end
-under("eigvalsh", 2, eigvalsh)
-
--- ---- pseudo-inverse and least squares ------------------------------------------------------------------------
---- Cotangent of x from that of its pseudo-inverse p.
-local function pinv_cotangent(x, p, g)
-  local pt, gt = turned(p), turned(g)
-  local left = matmul(matmul(gt, p), pt)
-  local right = matmul(pt, matmul(p, gt))
-  return left - matmul(x, matmul(p, left)) + right - matmul(matmul(right, p), x) - matmul(matmul(pt, g), pt)
-end
-
---- U', 1 / S and V of an untracked x, 0 for values that count as 0: at most max(atol, rtol * largest).
-local function truncated(op, x, atol, rtol)
-  local lead, count, m, n = need_matrix(op, "x", x)
-  local k = math.min(m, n)
-  local flat = call("svd", op, { x }, count, lead, { count * (m * k + k + k * n) }, m, n, 0, 1)
-  local u, s, vh = parts(flat, joined(lead, m, k), joined(lead, k), joined(lead, k, n))
-  if k == 0 then return turned(u), s, turned(vh), s, s:ne(s) end
-  local none = s:le((s:narrow(-1, 1, 1) * rtol):clamp({ min = atol }))
-  return turned(u), inverse_unless(none, s), turned(vh), s, none:logical_not()
-end
-
-local pinv = flame.func {
-  name = "pinv",
-  forward = function(ctx, x, op, atol, rtol)
-    local ut, over, v = truncated(op, x, atol, rtol)
-    local y = matmul(v, over:unsqueeze(-1) * ut)
-    save(ctx, x, y)
-    return y
-  end,
-  backward = function(ctx, g)
-    local x, y = ctx:saved()
-    return pinv_cotangent(x, y, g)
-  end,
-}
---- Limits below which a singular value counts as 0, as torch.linalg has them.
-local function limits(x, o)
-  local s = x.shape
-  local atol, rtol = o.atol or 0, o.rtol or nil
-  rtol = rtol or (atol > 0 and 0 or math.max(s[#s], s[#s - 1]) * epsilon[x.dtype])
-  return atol, rtol
-end
-local function symmetric_from_lower(x) return x:tril() + turned(x:tril(-1)) end
-local function pinv_any(op, x, o)
-  need_matrix(op, "x", x)
-  if o.hermitian then
-    need_square(op, "x", x)
-    x = symmetric_from_lower(x)
-  end
-  return pinv(x, op, limits(x, o))
-end
---- Pseudo-inverses. {atol =, rtol = max(m, n) eps, hermitian = false}
-under("pinv", 3, function(x, rtol, hermitian)
-  return pinv_any("pinv", x, given("pinv", { "rtol", "hermitian" }, { atol = false, rtol = false, hermitian = false }, rtol,
-    hermitian))
-end)
-def("pinverse", 2, function(x, rcond)
-  return pinv_any("pinverse", x, { rtol = given("pinverse", { "rcond" }, { rcond = 1e-15 }, rcond).rcond })
-end)
-
---- How many singular values count. {atol =, rtol = max(m, n) eps, hermitian = false}; i64
-under("matrix_rank", 3, function(x, tol, o)
-  need_matrix("matrix_rank", "x", x)
-  if type(tol) == "number" then
-    o = options("matrix_rank", o, { hermitian = false })
-    o.atol, o.rtol = tol, 0
-  else
-    o = options("matrix_rank", tol, { atol = false, rtol = false, hermitian = false, tol = false })
-    if o.tol then o.atol, o.rtol = o.tol, 0 end
-  end
-  x = x:detach()
-  local s = o.hermitian and eigvalsh(x):abs() or svdvals(x, "matrix_rank")
-  if s.shape[s.ndim] == 0 then return s:long():sum(-1) end
-  local atol, rtol = limits(x, o)
-  return s:gt((s:amax(-1, { keepdim = true }) * rtol):clamp({ min = atol })):sum(-1)
-end)
-
-local lstsq = flame.func {
-  name = "lstsq",
-  forward = function(ctx, a, b, known)
-    save(ctx, a, b)
-    ctx.atol, ctx.rtol = 0, known.rcond
-    return matmul(known.v, known.over:unsqueeze(-1) * matmul(known.ut, b))
-  end,
-  backward = function(ctx, g)
-    local a, b = ctx:saved()
-    local p = pinv(a, "lstsq", ctx.atol, ctx.rtol)
-    return pinv_cotangent(a, p, matmul(g, turned(b))), matmul(turned(p), g)
-  end,
-}
-local drivers = { gels = true, gelsy = true, gelsd = true, gelss = true }
---- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
---- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
---- ("gelsd" and "gelss"; else empty), as PyTorch has it.
----@param a flame.Tensor  (…, m, n)
----@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
----@param o table?  {rcond = max(m, n) eps, driver = "gelsy"}
----@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
-def("lstsq", 4, function(a, b, ...)
-  local op = "lstsq"
-  need_matrix(op, "a", a)
-  need_real(op, "b", b)
-  local o = given(op, { "rcond", "driver" }, { rcond = false, driver = "gelsy" }, ...)
-  if not drivers[o.driver] then fail(op, 'driver must be "gels", "gelsy", "gelsd" or "gelss", got %s', tostring(o.driver)) end
-  local vector = b.ndim == a.ndim - 1
-  if vector then b = b:unsqueeze(-1) end
-  a, b = same_batch(op, a, b)
-  local m, n = a.shape[a.ndim - 1], a.shape[a.ndim]
-  local rcond = o.rcond or math.max(m, n) * epsilon[a.dtype]
-  local ut, over, v, s, counts = truncated(op, a:detach(), 0, rcond)
-  local x = lstsq(a, b, { ut = ut, over = over, v = v, rcond = rcond })
-  local rank = counts:sum(-1)
-  local none = { dtype = a.dtype, device = a.device }
-  local residuals = flame.empty({ 0 }, none)
-  if m > n and (o.driver == "gels" or o.driver ~= "gelsy" and rank:eq(n):all():item()) then
-    local r = matmul(a:detach(), x:detach()) - b:detach()
-    residuals = (r * r):sum(-2)
-    if vector then residuals = residuals:squeeze(-1) end
-  end
-  if o.driver ~= "gelsd" and o.driver ~= "gelss" then s = flame.empty({ 0 }, none) end
-  if o.driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
-  return vector and x:squeeze(-1) or x, residuals, rank, s
-end)
-linalg.lstsq = flame.lstsq
-
--- ---- functions of matrices ---------------------------------------------------------------------------------------
-local matrix_exp
-matrix_exp = flame.func {
-  name = "matrix_exp",
-  forward = function(ctx, x)
-    local lead, count, n = need_square("matrix_exp", "x", x)
-    save(ctx, x)
-    return call("matrix_exp", "matrix_exp", { x }, count, lead, x.shape, n)
-  end,
-  backward = function(ctx, g)           -- the upper right block of exp [x', g; 0, x']
-    local x = turned(ctx:saved())
-    local n = x.shape[x.ndim]
-    local above, below = flame.cat({ x, g }, -1), flame.cat({ flame.zeros_like(g), x }, -1)
-    return matrix_exp(flame.cat({ above, below }, -2)):narrow(-2, 1, n):narrow(-1, n + 1, n)
-  end,
-}
---- Exponentials of matrices.
----@return flame.Tensor
-def("matrix_exp", 1, function(x)
-  need_square("matrix_exp", "x", x)
-  return matrix_exp(x)
-end)
-linalg.matrix_exp = flame.matrix_exp
-
---- x multiplied with itself n times; of the inverse for n < 0.
-def("matrix_power", 2, function(x, n)
-  need_tensor("matrix_power", "x", x)
-  n = internal.need_int("matrix_power", "n", n)
-  local s = x.shape
-  if #s < 2 or s[#s] ~= s[#s - 1] then fail("matrix_power", "x has shape %s, need square matrices", shape_text(x)) end
-  if n == 0 then return flame.eye(s[#s], { dtype = x.dtype, device = x.device }):expand(s):clone() end
-  if n < 0 then x, n = inverse(x, "matrix_power", false), -n end
-  local y
-  while n > 0 do
-    if n % 2 == 1 then y = y and matmul(y, x) or x end
-    n = n // 2
-    if n > 0 then x = matmul(x, x) end
-  end
-  return y:clone()
-end)
-linalg.matrix_power = flame.matrix_power

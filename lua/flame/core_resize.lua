@@ -81,8 +81,16 @@ local function by_rows(terms, rows, dtype, device)
   for r = row + 1, rows + 1 do start[r] = #terms end
   local ids = { dtype = "i64", device = device }
   local matrix = { n = rows, flame.tensor(start, ids), flame.tensor(at, ids), flame.tensor(w, { dtype = dtype, device = device }) }
-  internal.hold(table.unpack(matrix))                                        -- backward needs it behind any scope
   return matrix
+end
+
+local function multiply(x, d, matrix)
+  local shape, outer, inner = x.shape, 1, 1
+  for i = 1, d - 1 do outer = outer * shape[i] end
+  for i = d + 1, #shape do inner = inner * shape[i] end
+  local params = { outer, shape[d], matrix.n, inner }
+  shape[d] = matrix.n
+  return internal.call("resample", "interpolate", { x, matrix[1], matrix[2], matrix[3] }, params, shape, x.dtype)
 end
 
 --- y = matrix times x along axis d; 'back' is the transposed matrix.
@@ -91,12 +99,8 @@ local function make_resample()
   resample = flame.func { name = "interpolate",
     forward = function(ctx, x, d, matrix, back)
       ctx.d, ctx.matrix, ctx.back = d, matrix, back
-      local shape, outer, inner = x.shape, 1, 1
-      for i = 1, d - 1 do outer = outer * shape[i] end
-      for i = d + 1, #shape do inner = inner * shape[i] end
-      local params = { outer, shape[d], matrix.n, inner }
-      shape[d] = matrix.n
-      return internal.call("resample", "interpolate", { x, matrix[1], matrix[2], matrix[3] }, params, shape, x.dtype)
+      internal.hold(matrix[1], matrix[2], matrix[3], back[1], back[2], back[3])     -- behind any scope
+      return multiply(x, d, matrix)
     end,
     backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
 end
@@ -110,8 +114,10 @@ local function weigh(x, d, taps)
       back[#back + 1] = { tap.at[i] - 1, i - 1, tap.w[i], i * #taps + k }
     end
   end
+  local matrix = by_rows(forth, #taps[1].at, x.dtype, x.device)
+  if not internal.tracked(x) then return multiply(x, d, matrix) end
   if not resample then make_resample() end
-  return resample(x, d, by_rows(forth, #taps[1].at, x.dtype, x.device), by_rows(back, x.shape[d], x.dtype, x.device))
+  return resample(x, d, matrix, by_rows(back, x.shape[d], x.dtype, x.device))
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }

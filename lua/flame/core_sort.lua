@@ -410,13 +410,13 @@ local function set_of(op, x, o, sort)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
-  local y, order = x.ndim == 0 and x:reshape(1) or x:movedim(d, 1):contiguous(), nil
+  local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil     -- PyTorch's order of a slice
   if sort then
     order = row_order(y:reshape(y.shape[1], -1))
     y = y:index_select(1, order)
   end
   out = runs(y, order, o)
-  if x.ndim > 1 and d ~= 1 then out[1] = out[1]:movedim(1, d):contiguous() end
+  if x.ndim > 1 and d ~= 1 then out[1] = out[1]:transpose(1, d):contiguous() end
   return table.unpack(out)
 end
 

@@ -51,6 +51,8 @@ local function vector_norm(op, x, ord, d, keepdim)
 end
 
 --- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
+---@param x flame.Tensor
+---@return flame.Tensor
 under("vector_norm", 5, function(x, ...)
   need_float("vector_norm", x)
   local o = arguments("vector_norm", { "ord", "dim", "keepdim" }, { ord = 2, dim = false, keepdim = false, dtype = false }, ...)
@@ -92,10 +94,12 @@ local function matrix_norm(op, x, ord, d, keepdim)
   elseif ord == math.huge then y = sums(-1):amax(-1)
   elseif ord == -math.huge then y = sums(-1):amin(-1)
   else fail(op, 'ord must be "fro", "nuc", 1, 2, inf or their negatives, got %s', tostring(ord)) end
-  return keepdim and y:reshape(shape) or y
+  return keepdim and y:reshape(shape):clone() or y
 end
 
 --- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
+---@param x flame.Tensor  (…, m, n)
+---@return flame.Tensor
 under("matrix_norm", 5, function(x, ...)
   need_float("matrix_norm", x)
   local o = arguments("matrix_norm", { "ord", "dim", "keepdim" },
@@ -105,6 +109,8 @@ end)
 
 --- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
 --- matrix and an ord, the matrix norm.
+---@param x flame.Tensor
+---@return flame.Tensor
 under("norm", 5, function(x, ...)
   need_float("norm", x)
   local o = arguments("norm", { "ord", "dim", "keepdim" }, { ord = false, dim = false, keepdim = false, dtype = false }, ...)
@@ -118,6 +124,11 @@ under("norm", 5, function(x, ...)
 end)
 
 --- As core.lua has it, and with p = "fro" or "nuc".
+---@param x flame.Tensor
+---@param p number|string?
+---@param d integer|integer[]?
+---@param o table?  {keepdim = false}
+---@return flame.Tensor
 def("norm", 4, function(x, p, d, o)
   if type(p) ~= "string" then return vector_norm_of(x, p, d, o) end
   need_float("norm", x)
@@ -129,6 +140,9 @@ def("norm", 4, function(x, p, d, o)
 end)
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+---@param x flame.Tensor
+---@param p number|string|table?
+---@return flame.Tensor
 under("cond", 2, function(x, p)
   if is_options(p) then p = options("cond", p, { p = false }).p or nil end
   part.need_matrix("cond", "x", x)
@@ -144,6 +158,9 @@ under("cond", 2, function(x, p)
 end)
 
 -- ---- products ------------------------------------------------------------------------------------
+--- Sum of a matrix' diagonal.
+---@param x flame.Tensor  (m, n)
+---@return flame.Tensor
 def("trace", 1, function(x)
   need_tensor("trace", "x", x)
   if x.ndim ~= 2 then fail("trace", "x has shape %s, need a matrix (two axes)", shape_text(x)) end
@@ -151,6 +168,9 @@ def("trace", 1, function(x)
 end)
 
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@return flame.Tensor
 def("kron", 2, function(x, y)
   need_tensor("kron", "x", x)
   need_tensor("kron", "y", y)
@@ -175,6 +195,10 @@ local function cross_along(op, x, y, d)
     at(x, 1) * at(y, 2) - at(x, 2) * at(y, 1) }, d)
 end
 --- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param d integer|table?  or {dim =}
+---@return flame.Tensor
 def("cross", 3, function(x, y, d)
   need_tensor("cross", "x", x)
   need_tensor("cross", "y", y)
@@ -198,7 +222,10 @@ under("vecdot", 3, function(x, y, d)
 end)
 
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
----@param o table|number?  p, or {p = 2}
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param ... any  p, or {p = 2}
+---@return flame.Tensor
 def("cdist", 4, function(x, y, ...)
   local op = "cdist"
   need_float(op, x)
@@ -247,6 +274,10 @@ local function sizes_at(x, axes, out)
 end
 
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param dims integer|table?
+---@return flame.Tensor
 def("tensordot", 3, function(x, y, dims)
   need_tensor("tensordot", "x", x)
   need_tensor("tensordot", "y", y)
@@ -286,6 +317,8 @@ local function best_cuts(size)
 end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
+---@param list flame.Tensor[]
+---@return flame.Tensor
 under("multi_dot", 1, function(list)
   local op = "multi_dot"
   if type(list) ~= "table" or is_tensor(list) or #list < 2 then fail(op, "need a list of two tensors or more") end
@@ -316,7 +349,10 @@ under("multi_dot", 1, function(list)
 end)
 
 -- ---- forms ------------------------------------------------------------------------------------------
---- x on diagonals of new matrices in axes a and b of the result. {offset = 0, dim1 = -2, dim2 = -1}
+--- x on diagonals of new matrices in axes dim1 and dim2 of the result.
+---@param x flame.Tensor
+---@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
+---@return flame.Tensor
 def("diag_embed", 4, function(x, ...)
   local op = "diag_embed"
   need_tensor(op, "x", x)
@@ -345,7 +381,10 @@ def("diag_embed", 4, function(x, ...)
   return a == rank - 1 and b == rank and y or y:permute(order):contiguous()
 end)
 
---- Columns x^0, x^1, … of each element. {N = elements of the last axis}
+--- Columns x^0, x^1, … of each element.
+---@param x flame.Tensor
+---@param o table|integer?  {N = elements of the last axis}
+---@return flame.Tensor
 under("vander", 2, function(x, o)
   local op = "vander"
   need_tensor(op, "x", x)

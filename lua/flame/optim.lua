@@ -231,6 +231,22 @@ local function update_all(self)
   return changed
 end
 
+-- A step's hundreds of intermediate handles are closed at its end rather than left to the
+-- collector. What a rule has put into its state stays, also when the rule raises.
+local function hold_states(self)
+  for _, state in pairs(self.state) do
+    for _, value in pairs(state) do
+      if type(value) == "userdata" then flame.internal.hold(value) end
+    end
+  end
+end
+
+local function update_in_scope(self)
+  local _ <close> = flame.scope()
+  local _ <close> = setmetatable({}, { __close = function(_, e) if e ~= nil then hold_states(self) end end })
+  return update_all(self)
+end
+
 --- One update from the parameters' gradients; those without one are left alone.
 ---@param closure function?  computes the loss and its gradients anew; its result is returned
 function Optimizer:step(closure)
@@ -241,7 +257,7 @@ function Optimizer:step(closure)
   end
   local _ <close> = pin()
   self.steps = self.steps + 1
-  local changed = flame.no_grad(update_all, self)
+  local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
   return loss
 end

@@ -429,7 +429,7 @@ static void entries_save_only_what_the_rule_reads(flame_context *c) {
   CHECK(fl_rule_reads(FL_OP_sum) == 0 && fl_rule_reads(FL_OP_amax) == (0x80 | 1));
   CHECK(fl_rule_reads(FL_OP_where) == 1 && fl_rule_reads(FL_OP_matmul) == 3);
   CHECK(fl_rule_reads(FL_OP_gather) == 2 && fl_rule_reads(FL_OP_view) == 0);
-  CHECK(fl_rule_reads(FL_OP_trigamma) == 0 && fl_rule_reads(FL_OP_floor) == 0);
+  CHECK(fl_rule_reads(FL_OP_trigamma) == 1 && fl_rule_reads(FL_OP_floor) == 0);
   CHECK(fl_rule_reads(FL_OP_clamp) == 7 && fl_rule_reads(FL_OP_maximum) == (0x80 | 3));
   FL_ENTER(c);
   fl_node *w = data(c, 2, 3), *x = data(c, 2, 3);

@@ -22,7 +22,8 @@ void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n
   } else if (dtype == FLAME_F32) {
     const float *s = sums;
     if (hop == 1) memcpy(out, s, (size_t)n * sizeof *s);
-    else for (int64_t i = 0; i < n; i++) ((float *)out)[i * hop] = s[i];
+    else
+      for (int64_t i = 0; i < n; i++) ((float *)out)[i * hop] = s[i];
   } else {
     const float *s = sums;
     for (int64_t i = 0; i < n; i++)
@@ -36,16 +37,19 @@ void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n
 ** goes in single steps, and it are one axis. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
-  return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w && s->stride[1] == 1 && w > 0 &&
-         w < (1 << 20) && s->k[1] < (1 << 20) && s->dil[1] < (1 << 20) && s->pad[1] < (1 << 20) && s->pad[1] > -(1 << 20) &&
+  return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w && s->stride[1] == 1 &&
+         w > 0 && w < (1 << 20) && s->k[1] < (1 << 20) && s->dil[1] < (1 << 20) &&
+         s->pad[1] < (1 << 20) && s->pad[1] > -(1 << 20) &&
          !(s->in[1] == 1 && s->out[1] == 1 && s->in[0] == 1 && s->out[0] == 1);
 }
 
 void fl_conv_join_axes(fl_conv *s) {
   for (int i = 0; i < 2 && joins(s); i++) {
     const int64_t w = s->in[2];
-    s->in[2] *= s->in[1], s->out[2] *= s->out[1], s->k[2] = s->k[1], s->pad[2] = s->pad[1] * w, s->dil[2] = s->dil[1] * w;
-    s->in[1] = s->in[0], s->out[1] = s->out[0], s->k[1] = s->k[0], s->pad[1] = s->pad[0], s->dil[1] = s->dil[0];
+    s->in[2] *= s->in[1], s->out[2] *= s->out[1], s->k[2] = s->k[1], s->pad[2] = s->pad[1] * w,
+                                                  s->dil[2] = s->dil[1] * w;
+    s->in[1] = s->in[0], s->out[1] = s->out[0], s->k[1] = s->k[0], s->pad[1] = s->pad[0],
+    s->dil[1] = s->dil[0];
     s->stride[1] = s->stride[0];
     s->in[0] = s->out[0] = s->k[0] = s->stride[0] = s->dil[0] = 1, s->pad[0] = 0;
   }
@@ -53,12 +57,23 @@ void fl_conv_join_axes(fl_conv *s) {
 
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p) {
   const int64_t volume = fl_volume3(s->k);
-  *p = (fl_conv_pass){ .n = s->n, .groups = s->groups, .rows = s->o / s->groups, .chans = s->c / s->groups, .dtype = dtype };
+  *p = (fl_conv_pass){
+    .n = s->n, .groups = s->groups, .rows = s->o / s->groups, .chans = s->c / s->groups, .dtype = dtype
+  };
   p->wc = volume, p->wr = p->chans * volume, p->wg = p->rows * p->wr;
   for (int a = 0; a < 3; a++) {
     p->kernel[a] = s->k[a];
-    p->ax[a] = (fl_conv_axis){ .count = s->out[a], .step = s->stride[a], .size = s->in[a], .first = 0, .hop = 1,
-                               .osize = s->out[a], .taps = s->k[a], .off0 = -s->pad[a], .doff = s->dil[a], .k0 = 0, .dk = 1 };
+    p->ax[a] = (fl_conv_axis){ .count = s->out[a],
+                               .step = s->stride[a],
+                               .size = s->in[a],
+                               .first = 0,
+                               .hop = 1,
+                               .osize = s->out[a],
+                               .taps = s->k[a],
+                               .off0 = -s->pad[a],
+                               .doff = s->dil[a],
+                               .k0 = 0,
+                               .dk = 1 };
   }
 }
 
@@ -81,12 +96,22 @@ static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
 static void data_axis(const fl_conv *s, int a, int64_t k0, int64_t dk, fl_conv_axis *x) {
   const int64_t stride = s->stride[a], at = k0 * s->dil[a] - s->pad[a];
   const int64_t first = ((at % stride) + stride) % stride;
-  *x = (fl_conv_axis){ .count = s->in[a] > first ? (s->in[a] - 1 - first) / stride + 1 : 0, .step = 1, .size = s->out[a],
-                       .first = first, .hop = stride, .osize = s->in[a], .taps = (s->k[a] - 1 - k0) / dk + 1,
-                       .off0 = (first - at) / stride, .doff = -dk * s->dil[a] / stride, .k0 = k0, .dk = dk };
+  *x = (fl_conv_axis){ .count = s->in[a] > first ? (s->in[a] - 1 - first) / stride + 1 : 0,
+                       .step = 1,
+                       .size = s->out[a],
+                       .first = first,
+                       .hop = stride,
+                       .osize = s->in[a],
+                       .taps = (s->k[a] - 1 - k0) / dk + 1,
+                       .off0 = (first - at) / stride,
+                       .doff = -dk * s->dil[a] / stride,
+                       .k0 = k0,
+                       .dk = dk };
 }
 
-typedef struct phases { int64_t n[3], dk[3]; } phases;
+typedef struct phases {
+  int64_t n[3], dk[3];
+} phases;
 
 static int64_t phases_of(const fl_conv *s, phases *f) {
   for (int a = 0; a < 3; a++) f->n[a] = residues(s, a, &f->dk[a]);
@@ -95,7 +120,9 @@ static int64_t phases_of(const fl_conv *s, phases *f) {
 
 static void data_pass(const fl_conv *s, int dtype, const phases *f, int64_t i, fl_conv_pass *p) {
   const int64_t volume = fl_volume3(s->k);
-  *p = (fl_conv_pass){ .n = s->n, .groups = s->groups, .rows = s->c / s->groups, .chans = s->o / s->groups, .dtype = dtype };
+  *p = (fl_conv_pass){
+    .n = s->n, .groups = s->groups, .rows = s->c / s->groups, .chans = s->o / s->groups, .dtype = dtype
+  };
   p->wr = volume, p->wc = p->rows * volume, p->wg = p->chans * p->wc;
   const int64_t k0[3] = { i / f->n[2] / f->n[1], i / f->n[2] % f->n[1], i % f->n[2] };
   for (int a = 0; a < 3; a++) {
@@ -115,7 +142,11 @@ static void run_pass(const fl_conv_job *job, const fl_conv_pass *p) {
 
 /* ---- integers: plain sums ---- */
 
-typedef struct plain { const fl_conv *s; const fl_call_run *r; int data; } plain;
+typedef struct plain {
+  const fl_conv *s;
+  const fl_call_run *r;
+  int data;
+} plain;
 
 /* The other side's position for kernel index k of axis a: -1 if there is none. */
 static int64_t partner(const plain *q, int a, int64_t at, int64_t k) {
@@ -138,12 +169,14 @@ static uint64_t plain_sum(const plain *q, int64_t n, int64_t g, int64_t row, con
   const int64_t cg = s->c / s->groups, og = s->o / s->groups, volume = fl_volume3(s->k);
   uint64_t sum = 0;
   for (int64_t k = 0; k < volume; k++) {
-    const int64_t z = partner(q, 0, to[0], k / s->k[2] / s->k[1]), y = partner(q, 1, to[1], k / s->k[2] % s->k[1]);
+    const int64_t z = partner(q, 0, to[0], k / s->k[2] / s->k[1]),
+                  y = partner(q, 1, to[1], k / s->k[2] % s->k[1]);
     const int64_t x = partner(q, 2, to[2], k % s->k[2]);
     if (z < 0 || y < 0 || x < 0) continue;
     for (int64_t c = 0; c < chans; c++) {
       const int64_t w = ((g * og + (q->data ? c : row)) * cg + (q->data ? row : c)) * volume + k;
-      const int64_t v = (((n * s->groups + g) * chans + c) * from[0] + z) * from[1] * from[2] + y * from[2] + x;
+      const int64_t v =
+          (((n * s->groups + g) * chans + c) * from[0] + z) * from[1] * from[2] + y * from[2] + x;
       sum += (uint64_t)fl_scalar_load((const char *)q->r->in[0] + v * size, dtype).i *
              (uint64_t)fl_scalar_load((const char *)q->r->in[1] + w * size, dtype).i;
     }
@@ -156,11 +189,13 @@ static void plain_unit(void *arg, int64_t unit, int worker) {
   const plain *q = arg;
   const fl_conv *s = q->s;
   const int dtype = q->r->call->dtype;
-  const int64_t rows = (q->data ? s->c : s->o) / s->groups, *size = q->data ? s->in : s->out, volume = fl_volume3(size);
+  const int64_t rows = (q->data ? s->c : s->o) / s->groups, *size = q->data ? s->in : s->out,
+                volume = fl_volume3(size);
   (void)worker;
   for (int64_t i = 0; i < volume; i++) {
     const int64_t to[3] = { i / size[2] / size[1], i / size[2] % size[1], i % size[2] };
-    const uint64_t sum = plain_sum(q, unit / rows / s->groups, unit / rows % s->groups, unit % rows, to);
+    const uint64_t sum =
+        plain_sum(q, unit / rows / s->groups, unit / rows % s->groups, unit % rows, to);
     const fl_scalar v = { .i = (int64_t)sum };
     fl_scalar_store((char *)q->r->out + (unit * volume + i) * fl_dtype_size(dtype), dtype, v);
   }
@@ -184,7 +219,9 @@ static void clear(const fl_call_run *r) {
 }
 
 /* Nothing to add up: the result is empty or zeros. */
-static int idle(const fl_call *call) { return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0; }
+static int idle(const fl_call *call) {
+  return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0;
+}
 
 int64_t fl_cpu_scratch_conv(const fl_call *call, int workers) {
   fl_conv s;
@@ -244,7 +281,7 @@ flame_status fl_cpu_call_conv_data(fl_device *d, const fl_call_run *r) {
     return FLAME_OK;
   }
   const int64_t n = phases_of(&s, &f);
-  if (n < fl_volume3(s.stride)) clear(r);                    /* positions that no tap reaches */
+  if (n < fl_volume3(s.stride)) clear(r); /* positions that no tap reaches */
   for (int64_t i = 0; i < n && !fl_stopped(d); i++) {
     fl_conv_pass p;
     data_pass(&s, r->call->dtype, &f, i, &p);
@@ -260,7 +297,8 @@ int64_t fl_cpu_scratch_conv_weight(const fl_call *call, int workers) {
   if (idle(call) || !fl_conv_read(call, &s)) return 0;
   fl_conv_join_axes(&s);
   fl_conv_forward(&s, call->dtype, &p);
-  return fl_conv_flat_weight_fits(&p) ? fl_conv_flat_bytes(&p, workers) : fl_conv_weight_bytes(&p, workers);
+  return fl_conv_flat_weight_fits(&p) ? fl_conv_flat_bytes(&p, workers)
+                                      : fl_conv_weight_bytes(&p, workers);
 }
 
 flame_status fl_cpu_call_conv_weight(fl_device *d, const fl_call_run *r) {

@@ -1,9 +1,10 @@
 /*
 ** Calls on batches of matrices: who works on which (linalg_one.c computes one).
 **
-** Matrices of a batch are spread over the workers, while the library's own threads rest; those
-** that are large enough for these, or need much working memory, go one after another. The
-** matrix with the lowest position that has no result is the one reported.
+** Matrices of a batch are spread over the workers, while the library's own threads rest: for
+** small matrices they wait for one another longer than they work. Those that are large enough
+** for them, or need much working memory, go one after another. The matrix with the lowest
+** position that has no result is the one reported.
 */
 #include "cpu/cpu.h"
 #include "cpu/linalg_one.h"
@@ -82,12 +83,11 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   const double work = (double)big * (double)less * (double)(less + j.f.k) + 64;
   j.each = work < UNIT_WORK ? (int64_t)(UNIT_WORK / work) : 1;
   const int64_t units = (j.f.batch + j.each - 1) / j.each;
-  const int alone = units == 1 || j.space > much_space || (j.one.lib && less > LIBRARY_THREADS);
-  if (!alone) {
-    if (j.one.lib) fl_lapack_shared(1);
-    fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
-    if (j.one.lib) fl_lapack_shared(0);
-  } else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
+  const int large = j.one.lib && less > LIBRARY_THREADS, rest = j.one.lib && !large;
+  if (rest) fl_lapack_shared(1);
+  if (!large && units > 1 && j.space <= much_space) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
+  else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
+  if (rest) fl_lapack_shared(0);
   if (atomic_load(&j.bad) != INT64_MAX) describe(&j, r->fault);
   return FLAME_OK;
 }

@@ -7,7 +7,7 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { WORK = 32768 };                  /* elements read by a unit, about */
+enum { WORK = 32768 }; /* elements read by a unit, about */
 typedef enum { SUM_F32, SUM_F64, SUM_I64 } sums;
 
 typedef struct pool {
@@ -15,14 +15,16 @@ typedef struct pool {
   const fl_call_run *r;
   const fl_conv_loops *loops;
   sums kind;
-  int dtype, size, max;                 /* of the elements; max or mean */
-  int64_t each, all;                    /* rows or planes of a unit, of all */
-  int64_t volume, results;              /* elements of a plane, results of a plane */
+  int dtype, size, max; /* of the elements; max or mean */
+  int64_t each, all; /* rows or planes of a unit, of all */
+  int64_t volume, results; /* elements of a plane, results of a plane */
   char *scratch;
   int64_t worker_bytes;
 } pool;
 
-typedef struct range { int64_t lo, hi, step; } range;      /* lo, lo + step, … below hi */
+typedef struct range {
+  int64_t lo, hi, step;
+} range; /* lo, lo + step, … below hi */
 
 /* What window o of axis a covers of the plane. */
 static range window(const fl_pooling *s, int a, int64_t o) {
@@ -35,7 +37,8 @@ static range window(const fl_pooling *s, int a, int64_t o) {
 
 /* What a mean's window counts in axis a: padding on either side belongs to it. */
 static int64_t padded_count(const fl_pooling *s, int a, int64_t o) {
-  const int64_t start = o * s->stride[a] - s->pad[a], end = start + s->k[a], most = s->in[a] + s->pad[a];
+  const int64_t start = o * s->stride[a] - s->pad[a], end = start + s->k[a],
+                most = s->in[a] + s->pad[a];
   return (end < most ? end : most) - start;
 }
 
@@ -58,7 +61,8 @@ static void read_row(int dtype, void *to, const char *from, int64_t n) {
   } else if (dtype == FLAME_BF16) {
     for (int64_t i = 0; i < n; i++) ((float *)to)[i] = fl_bf16_to_f32(((const uint16_t *)x)[i]);
   } else {
-    for (int64_t i = 0; i < n; i++) ((int64_t *)to)[i] = fl_scalar_load(from + i * fl_dtype_size(dtype), dtype).i;
+    for (int64_t i = 0; i < n; i++)
+      ((int64_t *)to)[i] = fl_scalar_load(from + i * fl_dtype_size(dtype), dtype).i;
   }
 }
 
@@ -67,15 +71,19 @@ static void write_row(int dtype, char *to, const void *from, int64_t n) {
     fl_conv_store(dtype, to, 1, from, n);
   } else {
     for (int64_t i = 0; i < n; i++)
-      fl_scalar_store(to + i * fl_dtype_size(dtype), dtype, (fl_scalar){ .i = ((const int64_t *)from)[i] });
+      fl_scalar_store(to + i * fl_dtype_size(dtype), dtype,
+                      (fl_scalar){ .i = ((const int64_t *)from)[i] });
   }
 }
 
 static void fill(const pool *q, void *y, int64_t n) {
   const double low = q->max ? -__builtin_inf() : 0;
-  if (q->kind == SUM_F32) for (int64_t i = 0; i < n; i++) ((float *)y)[i] = (float)low;
-  else if (q->kind == SUM_F64) for (int64_t i = 0; i < n; i++) ((double *)y)[i] = low;
-  else for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = q->max ? INT64_MIN : 0;
+  if (q->kind == SUM_F32)
+    for (int64_t i = 0; i < n; i++) ((float *)y)[i] = (float)low;
+  else if (q->kind == SUM_F64)
+    for (int64_t i = 0; i < n; i++) ((double *)y)[i] = low;
+  else
+    for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = q->max ? INT64_MIN : 0;
 }
 
 /* y[i] with x[i * step], n times: the larger or the sum. */
@@ -84,10 +92,11 @@ static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t
   if (n <= 0) return;
   if (q->kind == SUM_F32) (q->max ? l->larger32 : l->plus32)(y, x, step, n);
   else if (q->kind == SUM_F64) (q->max ? l->larger64 : l->plus64)(y, x, step, n);
-  else for (int64_t i = 0; i < n; i++) {
-    const int64_t v = ((const int64_t *)x)[i * step], w = ((int64_t *)y)[i];
-    ((int64_t *)y)[i] = v > w ? v : w;
-  }
+  else
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t v = ((const int64_t *)x)[i * step], w = ((int64_t *)y)[i];
+      ((int64_t *)y)[i] = v > w ? v : w;
+    }
 }
 
 /* y with all of n elements. */
@@ -121,7 +130,8 @@ static void take_rows(const pool *q, int64_t plane, range d, range h, char *row,
   int first = 1;
   for (int64_t z = d.lo; z < d.hi; z += d.step)
     for (int64_t y = h.lo; y < h.hi; y += h.step) {
-      const char *x = (const char *)q->r->in[0] + (plane * q->volume + (z * q->s.in[1] + y) * w) * q->size;
+      const char *x =
+          (const char *)q->r->in[0] + (plane * q->volume + (z * q->s.in[1] + y) * w) * q->size;
       if (first) read_row(q->dtype, row, x, w);
       else if (native) combine(q, row, x, 1, w);
       else read_row(q->dtype, tmp, x, w), combine(q, row, tmp, 1, w);
@@ -143,8 +153,9 @@ static void take_columns(const pool *q, const char *row, char *y) {
     return;
   }
   for (int64_t k = 0; k < s->k[2]; k++) {
-    const int64_t x = k * s->dil[2] - s->pad[2];                         /* of result 0 */
-    const int64_t lo = x < 0 ? (-x + step - 1) / step : 0, hi = x < s->in[2] ? (s->in[2] - 1 - x) / step + 1 : 0;
+    const int64_t x = k * s->dil[2] - s->pad[2]; /* of result 0 */
+    const int64_t lo = x < 0 ? (-x + step - 1) / step : 0,
+                  hi = x < s->in[2] ? (s->in[2] - 1 - x) / step + 1 : 0;
     const int64_t end = hi < n ? hi : n;
     if (end > lo) combine(q, y + lo * ss, row + (x + lo * step) * ss, step, end - lo);
   }
@@ -157,7 +168,8 @@ static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, r
   const int64_t rows = padded ? padded_count(s, 0, d) * padded_count(s, 1, h) : length(rd) * length(rh);
   if (length(rd) == 0 || length(rh) == 0) return;
   for (int64_t o = 0; o < s->out[2]; o++) {
-    const int64_t n = s->divisor ? s->divisor : rows * (padded ? padded_count(s, 2, o) : length(window(s, 2, o)));
+    const int64_t n =
+        s->divisor ? s->divisor : rows * (padded ? padded_count(s, 2, o) : length(window(s, 2, o)));
     if (s->divisor || n > 0) scale(q, y, o, (double)n);
   }
 }
@@ -165,8 +177,10 @@ static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, r
 static void rows_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
-  const int64_t ss = sum_size(q->kind), first = unit * q->each, last = fl_conv_least(first + q->each, q->all);
-  char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round64(s->in[2] * ss), *y = tmp + fl_round64(s->in[2] * ss);
+  const int64_t ss = sum_size(q->kind), first = unit * q->each,
+                last = fl_conv_least(first + q->each, q->all);
+  char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round64(s->in[2] * ss),
+       *y = tmp + fl_round64(s->in[2] * ss);
   for (int64_t i = first; i < last; i++) {
     const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
     const range rd = window(s, 0, d), rh = window(s, 1, h);
@@ -199,36 +213,42 @@ MEET(meet_i16, int16_t, int16_t, AS_IS)
 MEET(meet_i8, int8_t, int8_t, AS_IS)
 MEET(meet_u8, uint8_t, uint8_t, AS_IS)
 
-static void meet(const pool *q, const void *x, int64_t step, int64_t n, void *most, int64_t *at, int64_t first) {
+static void meet(const pool *q, const void *x, int64_t step, int64_t n, void *most, int64_t *at,
+                 int64_t first) {
   switch (q->dtype) {
-    case FLAME_F64: q->loops->meet64(x, step, n, most, at, first); break;
-    case FLAME_F32: q->loops->meet32(x, step, n, most, at, first); break;
-    case FLAME_F16: meet_f16(x, step, n, most, at, first); break;
-    case FLAME_BF16: meet_bf16(x, step, n, most, at, first); break;
-    case FLAME_I64: meet_i64(x, step, n, most, at, first); break;
-    case FLAME_I32: meet_i32(x, step, n, most, at, first); break;
-    case FLAME_I16: meet_i16(x, step, n, most, at, first); break;
-    case FLAME_I8: meet_i8(x, step, n, most, at, first); break;
-    default: meet_u8(x, step, n, most, at, first);
+  case FLAME_F64: q->loops->meet64(x, step, n, most, at, first); break;
+  case FLAME_F32: q->loops->meet32(x, step, n, most, at, first); break;
+  case FLAME_F16: meet_f16(x, step, n, most, at, first); break;
+  case FLAME_BF16: meet_bf16(x, step, n, most, at, first); break;
+  case FLAME_I64: meet_i64(x, step, n, most, at, first); break;
+  case FLAME_I32: meet_i32(x, step, n, most, at, first); break;
+  case FLAME_I16: meet_i16(x, step, n, most, at, first); break;
+  case FLAME_I8: meet_i8(x, step, n, most, at, first); break;
+  default: meet_u8(x, step, n, most, at, first);
   }
 }
 
 /* One row of the plane, whose first element is number 'first', meets a row of results. */
 static void meet_row(const pool *q, const char *x, int64_t first, char *most, int64_t *at) {
   const fl_pooling *s = &q->s;
-  const int64_t n = s->out[2], step = s->stride[2], size = q->kind == SUM_F32 ? 4 : q->size;      /* of 'most' */
+  const int64_t n = s->out[2], step = s->stride[2],
+                size = q->kind == SUM_F32 ? 4 : q->size; /* of 'most' */
   if (s->adaptive) {
     for (int64_t o = 0; o < n; o++) {
       const range w = window(s, 2, o);
-      for (int64_t i = w.lo; i < w.hi; i++) meet(q, x + i * q->size, 1, 1, most + o * 8, at + o, first + i + 1);
+      for (int64_t i = w.lo; i < w.hi; i++)
+        meet(q, x + i * q->size, 1, 1, most + o * 8, at + o, first + i + 1);
     }
     return;
   }
   for (int64_t k = 0; k < s->k[2]; k++) {
     const int64_t i = k * s->dil[2] - s->pad[2];
-    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0, hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
+    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0,
+                  hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
     const int64_t end = hi < n ? hi : n;
-    if (end > lo) meet(q, x + (i + lo * step) * q->size, step, end - lo, most + lo * size, at + lo, first + i + lo * step + 1);
+    if (end > lo)
+      meet(q, x + (i + lo * step) * q->size, step, end - lo, most + lo * size, at + lo,
+           first + i + lo * step + 1);
   }
 }
 
@@ -252,7 +272,8 @@ static void at_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- by position ---- */
 
-#define TAKE(T) { \
+#define TAKE(T) \
+  { \
     const T *from = x; \
     T *to = y; \
     for (int64_t i = 0; i < n; i++) \
@@ -273,13 +294,15 @@ static void take_unit(void *arg, int64_t unit, int worker) {
   for (int64_t p = first; p < last; p++) {
     char *y = (char *)q->r->out + p * n * q->size;
     memset(y, 0, (size_t)(n * q->size));
-    take(q->size, y, (const char *)q->r->in[0] + p * q->volume * q->size, (const int64_t *)q->r->in[1] + p * n, n, q->volume);
+    take(q->size, y, (const char *)q->r->in[0] + p * q->volume * q->size,
+         (const int64_t *)q->r->in[1] + p * n, n, q->volume);
   }
 }
 
 static void put_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results, ss = sum_size(q->kind);
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results,
+                ss = sum_size(q->kind);
   char *row = q->scratch + worker * q->worker_bytes, *sum = row + fl_round64(n * ss);
   for (int64_t p = first; p < last; p++) {
     const int64_t *at = (const int64_t *)q->r->in[1] + p * n;
@@ -302,8 +325,10 @@ static void put_unit(void *arg, int64_t unit, int worker) {
 static void add_apart(const pool *q, char *row, const char *g, int64_t step, int64_t n) {
   void *y = row;
   const void *x = g;
-  if (q->kind == SUM_F32) for (int64_t i = 0; i < n; i++) ((float *)y)[i * step] += ((const float *)x)[i];
-  else for (int64_t i = 0; i < n; i++) ((double *)y)[i * step] += ((const double *)x)[i];
+  if (q->kind == SUM_F32)
+    for (int64_t i = 0; i < n; i++) ((float *)y)[i * step] += ((const float *)x)[i];
+  else
+    for (int64_t i = 0; i < n; i++) ((double *)y)[i * step] += ((const double *)x)[i];
 }
 
 /* One row of cotangents, divided by their counts, spread over its windows' columns. */
@@ -317,7 +342,8 @@ static void spread_columns(const pool *q, const char *g, char *row) {
   }
   for (int64_t k = 0; !s->adaptive && k < s->k[2]; k++) {
     const int64_t i = k * s->dil[2] - s->pad[2];
-    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0, hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
+    const int64_t lo = i < 0 ? (-i + step - 1) / step : 0,
+                  hi = i < s->in[2] ? (s->in[2] - 1 - i) / step + 1 : 0;
     const int64_t end = hi < n ? hi : n;
     if (end > lo) add_apart(q, row + (i + lo * step) * ss, g + lo * ss, step, end - lo);
   }
@@ -326,8 +352,10 @@ static void spread_columns(const pool *q, const char *g, char *row) {
 static void back_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), ss = sum_size(q->kind), width = s->in[2];
-  char *g = q->scratch + worker * q->worker_bytes, *row = g + fl_round64(s->out[2] * ss), *sum = row + fl_round64(width * ss);
+  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all),
+                ss = sum_size(q->kind), width = s->in[2];
+  char *g = q->scratch + worker * q->worker_bytes, *row = g + fl_round64(s->out[2] * ss),
+       *sum = row + fl_round64(width * ss);
   for (int64_t p = first; p < last; p++) {
     char *to = (char *)q->r->out + p * q->volume * q->size, *y = q->size == ss ? to : sum;
     memset(y, 0, (size_t)(q->volume * ss));
@@ -335,7 +363,8 @@ static void back_unit(void *arg, int64_t unit, int worker) {
       const int64_t d = i / s->out[1], h = i % s->out[1];
       const range rd = window(s, 0, d), rh = window(s, 1, h);
       if (length(rd) == 0 || length(rh) == 0) continue;
-      read_row(q->dtype, g, (const char *)q->r->in[0] + (p * q->results + i * s->out[2]) * q->size, s->out[2]);
+      read_row(q->dtype, g, (const char *)q->r->in[0] + (p * q->results + i * s->out[2]) * q->size,
+               s->out[2]);
       divide_row(q, g, d, h, rd, rh);
       spread_columns(q, g, row);
       for (int64_t z = rd.lo; z < rd.hi; z += rd.step)
@@ -360,7 +389,8 @@ static int start(pool *q, fl_device *d, const fl_call_run *r, int dtype, int max
   q->volume = fl_volume3(s->in), q->results = fl_volume3(s->out);
   q->all = by_plane ? s->planes : s->planes * s->out[0] * s->out[1];
   int64_t work = by_plane ? q->volume + q->results : s->in[2] + s->out[2];
-  if (!by_plane) for (int a = 0; a < 2; a++) work *= s->adaptive ? s->in[a] / s->out[a] + 1 : s->k[a];
+  if (!by_plane)
+    for (int a = 0; a < 2; a++) work *= s->adaptive ? s->in[a] / s->out[a] + 1 : s->k[a];
   q->each = work > 0 && work < WORK ? WORK / work : 1;
   q->scratch = r->scratch;
   return 1;
@@ -373,22 +403,40 @@ static flame_status run(fl_device *d, pool *q, fl_unit_fn fn, int64_t worker_byt
   return FLAME_OK;
 }
 
-static int64_t row_bytes(const fl_pooling *s) { return 2 * fl_round64(s->in[2] * 8) + fl_round64(s->out[2] * 8); }
+static int64_t row_bytes(const fl_pooling *s) {
+  return 2 * fl_round64(s->in[2] * 8) + fl_round64(s->out[2] * 8);
+}
 static int64_t most_bytes(const fl_pooling *s) { return fl_round64(s->out[2] * 8); }
-static int64_t put_bytes(const fl_pooling *s) { return fl_round64(fl_volume3(s->in) * 8) + fl_round64(fl_volume3(s->out) * 8); }
-static int64_t back_bytes(const fl_pooling *s) { return row_bytes(s) + fl_round64(fl_volume3(s->in) * 8); }
+static int64_t put_bytes(const fl_pooling *s) {
+  return fl_round64(fl_volume3(s->in) * 8) + fl_round64(fl_volume3(s->out) * 8);
+}
+static int64_t back_bytes(const fl_pooling *s) {
+  return row_bytes(s) + fl_round64(fl_volume3(s->in) * 8);
+}
 
 static int64_t scratch(const fl_call *call, int workers, int64_t (*bytes)(const fl_pooling *)) {
   fl_pooling s;
   return call->numel && fl_pooling_read(call, &s) && s.planes ? workers * bytes(&s) : 0;
 }
 
-int64_t fl_cpu_scratch_max_pool(const fl_call *call, int workers) { return scratch(call, workers, row_bytes); }
-int64_t fl_cpu_scratch_avg_pool(const fl_call *call, int workers) { return scratch(call, workers, row_bytes); }
-int64_t fl_cpu_scratch_pool_put(const fl_call *call, int workers) { return scratch(call, workers, put_bytes); }
-int64_t fl_cpu_scratch_avg_pool_back(const fl_call *call, int workers) { return scratch(call, workers, back_bytes); }
-int64_t fl_cpu_scratch_max_pool_at(const fl_call *call, int workers) { return scratch(call, workers, most_bytes); }
-int64_t fl_cpu_scratch_pool_take(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
+int64_t fl_cpu_scratch_max_pool(const fl_call *call, int workers) {
+  return scratch(call, workers, row_bytes);
+}
+int64_t fl_cpu_scratch_avg_pool(const fl_call *call, int workers) {
+  return scratch(call, workers, row_bytes);
+}
+int64_t fl_cpu_scratch_pool_put(const fl_call *call, int workers) {
+  return scratch(call, workers, put_bytes);
+}
+int64_t fl_cpu_scratch_avg_pool_back(const fl_call *call, int workers) {
+  return scratch(call, workers, back_bytes);
+}
+int64_t fl_cpu_scratch_max_pool_at(const fl_call *call, int workers) {
+  return scratch(call, workers, most_bytes);
+}
+int64_t fl_cpu_scratch_pool_take(const fl_call *call, int workers) {
+  return (void)call, (void)workers, 0;
+}
 
 flame_status fl_cpu_call_max_pool(fl_device *d, const fl_call_run *r) {
   pool q;

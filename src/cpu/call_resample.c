@@ -17,8 +17,10 @@ typedef struct resample {
 /* Do starts ascend within the terms, and do all positions exist? */
 static int sound(const resample *q) {
   if (q->start[0] < 0 || q->start[q->results] > q->terms) return 0;
-  for (int64_t o = 0; o < q->results; o++) if (q->start[o + 1] < q->start[o]) return 0;
-  for (int64_t j = 0; j < q->terms; j++) if (q->at[j] < 0 || q->at[j] >= q->elements) return 0;
+  for (int64_t o = 0; o < q->results; o++)
+    if (q->start[o + 1] < q->start[o]) return 0;
+  for (int64_t j = 0; j < q->terms; j++)
+    if (q->at[j] < 0 || q->at[j] >= q->elements) return 0;
   return 1;
 }
 
@@ -61,21 +63,33 @@ static void unit(void *arg, int64_t index, int worker) {
   for (int64_t k = first; k < last; k++) {
     const int64_t from = k * q->elements * q->inner, to = k * q->results * q->inner;
     if (q->r->call->dtype == FLAME_F32)
-      (q->inner == 1 ? rows_f32_single : rows_f32)(q, (const float *)q->r->in[0] + from, (float *)q->r->out + to);
+      (q->inner == 1 ? rows_f32_single : rows_f32)(q, (const float *)q->r->in[0] + from,
+                                                   (float *)q->r->out + to);
     else
-      (q->inner == 1 ? rows_f64_single : rows_f64)(q, (const double *)q->r->in[0] + from, (double *)q->r->out + to);
+      (q->inner == 1 ? rows_f64_single : rows_f64)(q, (const double *)q->r->in[0] + from,
+                                                   (double *)q->r->out + to);
   }
 }
 
-int64_t fl_cpu_scratch_resample(const fl_call *call, int workers) { return (void)call, (void)workers, 0; }
+int64_t fl_cpu_scratch_resample(const fl_call *call, int workers) {
+  return (void)call, (void)workers, 0;
+}
 
 flame_status fl_cpu_call_resample(fl_device *d, const fl_call_run *r) {
   const fl_cpu *cpu = d->state;
   const int64_t *p = r->call->p;
-  resample q = { .r = r, .loops = fl_conv_loops_of(cpu->vm), .outer = p[0], .elements = p[1], .results = p[2], .inner = p[3],
-                 .terms = r->call->in_numel[2], .start = r->in[1], .at = r->in[2] };
+  resample q = { .r = r,
+                 .loops = fl_conv_loops_of(cpu->vm),
+                 .outer = p[0],
+                 .elements = p[1],
+                 .results = p[2],
+                 .inner = p[3],
+                 .terms = r->call->in_numel[2],
+                 .start = r->in[1],
+                 .at = r->in[2] };
   if (r->call->numel == 0) return FLAME_OK;
-  if (!sound(&q)) return FL_FAIL(d->ctx, FLAME_INTERNAL, r->call->what, "the matrix of a resampling is damaged");
+  if (!sound(&q))
+    return FL_FAIL(d->ctx, FLAME_INTERNAL, r->call->what, "the matrix of a resampling is damaged");
   const int64_t work = (q.results + q.terms) * q.inner;
   q.each = work < WORK ? WORK / work : 1;
   fl_threads_run(cpu->pool, fl_conv_parts(q.outer, q.each), unit, &q, cpu->stop);

@@ -11,18 +11,18 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2 };      /* elements */
+enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2 }; /* elements */
 
 typedef struct flat {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   const char *grad;
-  int weight;                           /* the weight's gradient */
-  int64_t residues[2], reach[2];        /* of axes 1 and 2: planes kept, most shift within one */
-  int64_t low[2];                       /* least offset */
-  int64_t rows, cols;                   /* results of a block */
-  int64_t height, pitch, plane;         /* of a buffer plane */
-  int64_t blocks0, blocks1, blocks2;    /* blocks of an image */
+  int weight; /* the weight's gradient */
+  int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
+  int64_t low[2]; /* least offset */
+  int64_t rows, cols; /* results of a block */
+  int64_t height, pitch, plane; /* of a buffer plane */
+  int64_t blocks0, blocks1, blocks2; /* blocks of an image */
   char *workers;
   int64_t worker_bytes;
 } flat;
@@ -43,7 +43,8 @@ static int plan(flat *q, const fl_conv_pass *p) {
   if (fl_conv_taps(p) > MOST_TAPS || planes > 64 || q->reach[1] > 4096 || q->reach[0] > 256) return 0;
   q->cols = fl_conv_least(p->ax[2].count, 2048);
   q->pitch = q->cols + q->reach[1];
-  q->rows = fl_conv_least(p->ax[1].count, fl_conv_least(RESULT / q->pitch, SOURCE / (planes * q->pitch) - q->reach[0]));
+  q->rows = fl_conv_least(p->ax[1].count,
+                          fl_conv_least(RESULT / q->pitch, SOURCE / (planes * q->pitch) - q->reach[0]));
   if (q->rows < 1) return 0;
   q->height = q->rows + q->reach[0];
   q->plane = q->height * q->pitch;
@@ -63,7 +64,8 @@ static int64_t result_bytes(const flat *q) {
 
 int fl_conv_flat_fits(const fl_conv_pass *p) {
   flat q;
-  return p->rows <= FEW && fl_conv_taps(p) > 1 && fl_conv_count(p) > 0 && fl_is_float(p->dtype) && plan(&q, p);
+  return p->rows <= FEW && fl_conv_taps(p) > 1 && fl_conv_count(p) > 0 && fl_is_float(p->dtype) &&
+         plan(&q, p);
 }
 
 int fl_conv_flat_weight_fits(const fl_conv_pass *p) {
@@ -84,7 +86,8 @@ static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t s
   if (dtype == FLAME_F32) {
     const float *x = (const float *)s + at;
     if (step == 1) memcpy(to, x, (size_t)n * sizeof *x);
-    else for (int64_t i = 0; i < n; i++) ((float *)to)[i] = x[i * step];
+    else
+      for (int64_t i = 0; i < n; i++) ((float *)to)[i] = x[i * step];
   } else if (dtype == FLAME_F64) {
     const double *x = (const double *)s + at;
     for (int64_t i = 0; i < n; i++) ((double *)to)[i] = x[i * step];
@@ -104,7 +107,8 @@ static void fill_row(const flat *q, char *to, int64_t at, int64_t y, int64_t x) 
   int64_t hi = x < a->size ? fl_conv_least(n, (a->size - 1 - x) / a->step + 1) : 0;
   if (at < 0 || y < 0 || y >= p->ax[1].size || hi < lo) lo = hi = 0;
   memset(to, 0, (size_t)(lo * size));
-  if (hi > lo) read_row(p->dtype, to + lo * size, p->src, at + y * a->size + x + lo * a->step, a->step, hi - lo);
+  if (hi > lo)
+    read_row(p->dtype, to + lo * size, p->src, at + y * a->size + x + lo * a->step, a->step, hi - lo);
   memset(to + hi * size, 0, (size_t)((n - hi) * size));
 }
 
@@ -120,7 +124,8 @@ static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, in
     for (int64_t i = 0; i < q->residues[0]; i++)
       for (int64_t j = 0; j < q->residues[1]; j++)
         for (int64_t h = 0; h < q->height; h++, row += q->pitch * size)
-          fill_row(q, row, plane, (r0 + h) * ax[1].step + q->low[0] + i, c0 * ax[2].step + q->low[1] + j);
+          fill_row(q, row, plane, (r0 + h) * ax[1].step + q->low[0] + i,
+                   c0 * ax[2].step + q->low[1] + j);
   }
   memset(row, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
@@ -149,7 +154,9 @@ static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
   tap[0] = i / p->ax[2].taps / p->ax[1].taps;
 }
 
-static double weight_at(const fl_conv_pass *p, int64_t i) { return fl_scalar_load(p->w + i * fl_dtype_size(p->dtype), p->dtype).d; }
+static double weight_at(const fl_conv_pass *p, int64_t i) {
+  return fl_scalar_load(p->w + i * fl_dtype_size(p->dtype), p->dtype).d;
+}
 
 /* y (of one row) = or += all taps of one source channel. */
 static void add_taps(const flat *q, char *y, const char *buffer, int64_t w, int64_t n, int add) {
@@ -184,9 +191,12 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   const int64_t c0 = unit % q->blocks2 * q->cols, r0 = unit / q->blocks2 % q->blocks1 * q->rows;
-  const int64_t t0 = unit / q->blocks2 / q->blocks1 % q->blocks0, image = unit / q->blocks2 / q->blocks1 / q->blocks0;
-  const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype), size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0), cols = fl_conv_least(q->cols, ax[2].count - c0);
+  const int64_t t0 = unit / q->blocks2 / q->blocks1 % q->blocks0,
+                image = unit / q->blocks2 / q->blocks1 / q->blocks0;
+  const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype),
+                size = fl_conv_bytes(p->dtype);
+  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0),
+                cols = fl_conv_least(q->cols, ax[2].count - c0);
   char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
   const int64_t wide = round_block((rows - 1) * q->pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
@@ -195,10 +205,13 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
       add_taps(q, y + r * result_bytes(q), buffer, g * p->wg + r * p->wr + c * p->wc, wide, c > 0);
   }
   for (int64_t r = 0; r < p->rows; r++) {
-    const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) + (ax[0].first + t0 * ax[0].hop) * ax[1].osize * ax[2].osize;
+    const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) +
+                          (ax[0].first + t0 * ax[0].hop) * ax[1].osize * ax[2].osize;
     for (int64_t h = 0; h < rows; h++) {
-      const int64_t at = plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
-      fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop, y + r * result_bytes(q) + h * q->pitch * size, cols);
+      const int64_t at =
+          plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
+      fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop,
+                    y + r * result_bytes(q) + h * q->pitch * size, cols);
     }
   }
 }
@@ -210,7 +223,8 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
   q.job = job;
   q.workers = job->scratch;
   q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
-  fl_threads_run(cpu->pool, p->n * p->groups * q.blocks0 * q.blocks1 * q.blocks2, flat_unit, &q, cpu->stop);
+  fl_threads_run(cpu->pool, p->n * p->groups * q.blocks0 * q.blocks1 * q.blocks2, flat_unit, &q,
+                 cpu->stop);
 }
 
 /* ---- the weight's gradient ---- */
@@ -220,7 +234,8 @@ static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t
   const fl_conv_pass *p = q->p;
   const int64_t size = fl_conv_bytes(p->dtype);
   memset(to, 0, (size_t)(all * size));
-  for (int64_t h = 0; h < rows; h++) read_row(p->dtype, to + h * q->pitch * size, q->grad, at + h * p->ax[2].count, 1, cols);
+  for (int64_t h = 0; h < rows; h++)
+    read_row(p->dtype, to + h * q->pitch * size, q->grad, at + h * p->ax[2].count, 1, cols);
 }
 
 static double dot(const flat *q, int64_t n, const void *a, const void *b) {
@@ -228,24 +243,30 @@ static double dot(const flat *q, int64_t n, const void *a, const void *b) {
 }
 
 /* Adds one block to the sums of a group's weights. */
-static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, char *buffer, double *sum) {
+static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, char *buffer,
+                         double *sum) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   const int64_t c0 = block % q->blocks2 * q->cols, r0 = block / q->blocks2 % q->blocks1 * q->rows;
-  const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p), size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0), cols = fl_conv_least(q->cols, ax[2].count - c0);
+  const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p),
+                size = fl_conv_bytes(p->dtype);
+  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0),
+                cols = fl_conv_least(q->cols, ax[2].count - c0);
   const int64_t wide = round_block((rows - 1) * q->pitch + cols);
   char *y = buffer + source_bytes(q);
   for (int64_t r = 0; r < p->rows; r++)
-    fill_grad(q, y + r * result_bytes(q), ((n * p->groups + g) * p->rows + r) * fl_conv_count(p) +
-              (t0 * ax[1].count + r0) * ax[2].count + c0, rows, cols, wide);
+    fill_grad(q, y + r * result_bytes(q),
+              ((n * p->groups + g) * p->rows + r) * fl_conv_count(p) +
+                  (t0 * ax[1].count + r0) * ax[2].count + c0,
+              rows, cols, wide);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     for (int64_t r = 0; r < p->rows; r++)
       for (int64_t i = 0; i < taps; i++) {
         int64_t tap[3];
         tap_of(p, i, tap);
-        sum[(r * FEW + c) * MOST_TAPS + i] += dot(q, wide, y + r * result_bytes(q), buffer + tap_start(q, tap) * size);
+        sum[(r * FEW + c) * MOST_TAPS + i] +=
+            dot(q, wide, y + r * result_bytes(q), buffer + tap_start(q, tap) * size);
       }
   }
 }
@@ -258,7 +279,8 @@ static void weight_unit(void *arg, int64_t g, int worker) {
   const int64_t taps = fl_conv_taps(p);
   for (int64_t i = 0; i < FEW * FEW; i++) memset(sum + i * MOST_TAPS, 0, (size_t)taps * sizeof *sum);
   for (int64_t n = 0; n < p->n; n++)
-    for (int64_t b = 0; b < q->blocks0 * q->blocks1 * q->blocks2; b++) weight_block(q, n, g, b, buffer, sum);
+    for (int64_t b = 0; b < q->blocks0 * q->blocks1 * q->blocks2; b++)
+      weight_block(q, n, g, b, buffer, sum);
   for (int64_t r = 0; r < p->rows; r++)
     for (int64_t c = 0; c < p->chans; c++)
       for (int64_t i = 0; i < taps; i++) {

@@ -16,27 +16,29 @@ typedef struct product {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, mr, nr, lanes;
-  int64_t terms, parts, kc;             /* of a sum; blocks of terms and their length */
-  int64_t panels, panel_rows;           /* of the weights of a group */
-  int64_t group, groups;                /* first and number of those now packed */
-  int64_t width, blocks;                /* pixels of a unit, units of all pixels */
-  int64_t row_panels, row_blocks;       /* panels of a unit */
-  int direct;                           /* tiles write the result itself */
-  int64_t image;                        /* direct: pixels are cut within images of so many */
+  int64_t terms, parts, kc; /* of a sum; blocks of terms and their length */
+  int64_t panels, panel_rows; /* of the weights of a group */
+  int64_t group, groups; /* first and number of those now packed */
+  int64_t width, blocks; /* pixels of a unit, units of all pixels */
+  int64_t row_panels, row_blocks; /* panels of a unit */
+  int direct; /* tiles write the result itself */
+  int64_t image; /* direct: pixels are cut within images of so many */
   char *a, *workers;
   int64_t worker_bytes;
 } product;
 
 /* ---- pixels and runs ---- */
 
-int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width, fl_conv_seg *seg, int *start) {
+int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width, fl_conv_seg *seg,
+                int *start) {
   const int64_t c2 = p->ax[2].count, c1 = p->ax[1].count, c0 = p->ax[0].count;
   int n = 0, part = 0;
   int64_t row = first / c2, t2 = first % c2, at = 0, left = count;
   while (left > 0) {
     if (at == 0) start[part++] = n;
     const int64_t len = fl_conv_least(fl_conv_least(c2 - t2, width - at), left);
-    seg[n++] = (fl_conv_seg){ (int32_t)at, (int32_t)len, row / c1 / c0, { row / c1 % c0, row % c1, t2 } };
+    seg[n++] =
+        (fl_conv_seg){ (int32_t)at, (int32_t)len, row / c1 / c0, { row / c1 % c0, row % c1, t2 } };
     at = at + len == width ? 0 : at + len;
     t2 += len;
     left -= len;
@@ -52,7 +54,8 @@ static void inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *
   *hi = x < size ? fl_conv_least(len, (size - 1 - x) / step + 1) : 0;
 }
 
-int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3], fl_conv_run *run) {
+int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
+                 fl_conv_run *run) {
   const fl_conv_axis *ax = p->ax;
   const int64_t off0 = ax[0].off0 + tap[0] * ax[0].doff, off1 = ax[1].off0 + tap[1] * ax[1].doff;
   const int64_t off2 = ax[2].off0 + tap[2] * ax[2].doff, step = ax[2].step;
@@ -60,14 +63,16 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
   int n = 0;
   for (int i = 0; i < nseg; i++) {
     const fl_conv_seg *s = &seg[i];
-    const int64_t z = s->t[0] * ax[0].step + off0, y = s->t[1] * ax[1].step + off1, x = s->t[2] * step + off2;
+    const int64_t z = s->t[0] * ax[0].step + off0, y = s->t[1] * ax[1].step + off1,
+                  x = s->t[2] * step + off2;
     if (z < 0 || z >= ax[0].size || y < 0 || y >= ax[1].size) continue;
     int64_t lo, hi;
     inside(x, step, ax[2].size, s->len, &lo, &hi);
     if (hi <= lo) continue;
     const int64_t from = s->n * batch + (z * ax[1].size + y) * ax[2].size + x + lo * step;
     const int32_t at = s->at + (int32_t)lo;
-    if (n > 0 && step == 1 && run[n - 1].at + run[n - 1].len == at && run[n - 1].from + run[n - 1].len == from)
+    if (n > 0 && step == 1 && run[n - 1].at + run[n - 1].len == at &&
+        run[n - 1].from + run[n - 1].len == from)
       run[n - 1].len += (int32_t)(hi - lo);
     else run[n++] = (fl_conv_run){ at, (int32_t)(hi - lo), from };
   }
@@ -96,7 +101,8 @@ static int64_t pixels_bytes(void) { return (int64_t)FL_CONV_KC * NC * 4; }
 static int64_t sums_bytes(void) { return (int64_t)(ROWS + FL_CONV_MR) * NC * 4; }
 static int64_t segs_bytes(void) { return (int64_t)(NC + 16) * (int64_t)sizeof(fl_conv_seg); }
 static int64_t worker_bytes(void) {
-  return fl_round64(pixels_bytes() + sums_bytes() + segs_bytes() + FL_CONV_NR * (int64_t)sizeof(fl_conv_run));
+  return fl_round64(pixels_bytes() + sums_bytes() + segs_bytes() +
+                    FL_CONV_NR * (int64_t)sizeof(fl_conv_run));
 }
 
 static int empty(const fl_conv_pass *p) {
@@ -121,10 +127,12 @@ static void plan_rows(product *q) {
 static void plan_units(product *q) {
   const fl_conv_pass *p = q->p;
   const int64_t most = q->wide ? NC64 : NC, want = 3 * q->job->workers;
-  const int64_t count = fl_conv_count(p), all = q->direct ? count : p->n * count, images = q->direct ? p->n : 1;
+  const int64_t count = fl_conv_count(p), all = q->direct ? count : p->n * count,
+                images = q->direct ? p->n : 1;
   q->image = q->direct ? count : all;
   q->width = most;
-  while (q->width > 2 * q->nr && images * fl_conv_parts(all, q->width) * p->groups < want) q->width /= 2;
+  while (q->width > 2 * q->nr && images * fl_conv_parts(all, q->width) * p->groups < want)
+    q->width /= 2;
   q->blocks = images * fl_conv_parts(all, q->width);
   while (q->row_panels > 1 && q->blocks * p->groups * fl_conv_parts(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
@@ -140,8 +148,10 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
   q->kc = part_length(q->terms);
   q->parts = fl_conv_parts(q->terms, q->kc);
   const int64_t count = fl_conv_count(p);
-  q->direct = (p->dtype == FLAME_F32 || p->dtype == FLAME_F64) && (count % q->nr == 0 || count >= 16 * q->nr);
-  for (int a = 0; a < 3; a++) q->direct = q->direct && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
+  q->direct =
+      (p->dtype == FLAME_F32 || p->dtype == FLAME_F64) && (count % q->nr == 0 || count >= 16 * q->nr);
+  for (int a = 0; a < 3; a++)
+    q->direct = q->direct && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   plan_rows(q);
   plan_units(q);
   const int64_t one = group_bytes(p);
@@ -201,7 +211,8 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
         int64_t tap[3];
         tap_of(p, k / p->chans, tap);
         const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, end - k);
-        widen(p->dtype, to, p->w, (q->group + g) * p->wg + (row0 + r) * p->wr + c * p->wc + kernel_index(p, tap), p->wc, n);
+        widen(p->dtype, to, p->w,
+              (q->group + g) * p->wg + (row0 + r) * p->wr + c * p->wc + kernel_index(p, tap), p->wc, n);
         to += n * size;
         k += n;
       }
@@ -212,7 +223,8 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
 static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, const fl_conv_seg *seg,
                         const int *start, int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_source(p), element = fl_dtype_size(p->dtype);
+  const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_source(p),
+                element = fl_dtype_size(p->dtype);
   fl_conv_run run[FL_CONV_NR + 1];
   for (int64_t j = 0, panel = 0; j < count; j += q->nr, panel++) {
     const int64_t width = count - j <= q->lanes ? q->lanes : q->nr;
@@ -221,8 +233,8 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
       tap_of(p, k / p->chans, tap);
       const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, k1 - k);
       const int runs = fl_conv_runs(p, seg + start[panel], start[panel + 1] - start[panel], tap, run);
-      q->job->loops->pack[p->dtype](to, width, width, n, p->src + (g * p->chans + c) * plane * element, plane,
-                                    p->ax[2].step, runs, run);
+      q->job->loops->pack[p->dtype](to, width, width, n, p->src + (g * p->chans + c) * plane * element,
+                                    plane, p->ax[2].step, runs, run);
       to += n * width * size;
       k += n;
     }
@@ -231,30 +243,33 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
 
 /* ---- products ---- */
 
-static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a, const void *b, void *c,
-                 int64_t ldc, int add) {
+static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a, const void *b,
+                 void *c, int64_t ldc, int add) {
   if (q->wide) q->job->loops->tile64[rows - 1][nv - 1](k, a, b, c, ldc, add);
   else q->job->loops->tile32[rows - 1][nv - 1](k, a, b, c, ldc, add);
 }
 
 /* A tile that holds columns past the end: through a buffer. */
-static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a, const void *b, char *c,
-                      int64_t ldc, int64_t cols, int add) {
+static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a,
+                      const void *b, char *c, int64_t ldc, int64_t cols, int add) {
   _Alignas(64) double buffer[FL_CONV_MR * FL_CONV_NR];
   const int64_t w = nv * q->lanes;
   void *out = c;
   tile(q, rows, nv, k, a, b, buffer, w, 0);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0; j < cols; j++) {
-      if (q->wide) ((double *)out)[r * ldc + j] = (add ? ((double *)out)[r * ldc + j] : 0) + buffer[r * w + j];
-      else ((float *)out)[r * ldc + j] = (add ? ((float *)out)[r * ldc + j] : 0) + ((float *)buffer)[r * w + j];
+      if (q->wide)
+        ((double *)out)[r * ldc + j] = (add ? ((double *)out)[r * ldc + j] : 0) + buffer[r * w + j];
+      else
+        ((float *)out)[r * ldc + j] =
+            (add ? ((float *)out)[r * ldc + j] : 0) + ((float *)buffer)[r * w + j];
     }
 }
 
 /* One part of the terms for the unit's panels and pixels. c: row 'row0', ldc apart; whole: tiles
 ** may write past 'count'. */
-static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, int64_t panels, int64_t k,
-                     const char *b, int64_t count, char *c, int64_t ldc, int whole) {
+static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, int64_t panels,
+                     int64_t k, const char *b, int64_t count, char *c, int64_t ldc, int whole) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
   for (int64_t j = 0; j < count; j += q->nr) {
     const int64_t cols = fl_conv_least(q->nr, count - j), nv = cols <= q->lanes ? 1 : 2;
@@ -271,11 +286,12 @@ static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, 
 }
 
 /* Sums of the worker to where they belong: rows 'row0' … of group g. */
-static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, const fl_conv_seg *seg, const int *start,
-                    int64_t parts, const char *sums, int64_t ldc) {
+static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, const fl_conv_seg *seg,
+                    const int *start, int64_t parts, const char *sums, int64_t ldc) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t plane = fl_conv_dest(p), size = fl_conv_bytes(p->dtype), element = fl_dtype_size(p->dtype);
+  const int64_t plane = fl_conv_dest(p), size = fl_conv_bytes(p->dtype),
+                element = fl_dtype_size(p->dtype);
   for (int64_t i = 0; i < parts; i++)
     for (int s = start[i]; s < start[i + 1]; s++) {
       const fl_conv_seg *v = &seg[s];
@@ -294,14 +310,19 @@ static void unit(void *arg, int64_t index, int worker) {
   char *b = q->workers + worker * q->worker_bytes, *sums = b + pixels_bytes();
   fl_conv_seg *seg = (fl_conv_seg *)(void *)(sums + sums_bytes());
   int start[NC / 2 + 2];
-  const int64_t panel0 = index % q->row_blocks * q->row_panels, block = index / q->row_blocks % q->blocks;
+  const int64_t panel0 = index % q->row_blocks * q->row_panels,
+                block = index / q->row_blocks % q->blocks;
   const int64_t g = index / q->row_blocks / q->blocks;
   const int64_t per = fl_conv_parts(q->image, q->width), at = block % per * q->width;
-  const int64_t count = fl_conv_least(q->width, q->image - at), panels = fl_conv_least(q->row_panels, q->panels - panel0);
-  const int64_t row0 = panel0 * q->panel_rows, rows = fl_conv_least(panels * q->panel_rows, p->rows - row0);
+  const int64_t count = fl_conv_least(q->width, q->image - at),
+                panels = fl_conv_least(q->row_panels, q->panels - panel0);
+  const int64_t row0 = panel0 * q->panel_rows,
+                rows = fl_conv_least(panels * q->panel_rows, p->rows - row0);
   const int64_t image = block / per, plane = fl_conv_dest(p), group = q->group + g;
   fl_conv_cut(p, image * q->image + at, count, q->nr, seg, start);
-  char *c = q->direct ? p->dst + (((image * p->groups + group) * p->rows + row0) * plane + at) * fl_dtype_size(p->dtype) : sums;
+  char *c = q->direct ? p->dst + (((image * p->groups + group) * p->rows + row0) * plane + at) *
+                                     fl_dtype_size(p->dtype)
+                      : sums;
   const int64_t ldc = q->direct ? plane : fl_conv_parts(count, q->nr) * q->nr;
   for (int64_t k = 0, part = 0; k < q->terms; k += q->kc, part++) {
     const int64_t end = fl_conv_least(k + q->kc, q->terms);

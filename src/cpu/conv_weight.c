@@ -17,8 +17,8 @@ typedef struct product {
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes, nr;
-  int64_t terms, outs;                  /* rows and columns of a group's result */
-  int64_t padded;                       /* columns in scratch */
+  int64_t terms, outs; /* rows and columns of a group's result */
+  int64_t padded; /* columns in scratch */
   int64_t pixels, chunks, splits, split_chunks;
   int64_t rows, cols, row_blocks, col_blocks;
   char *sums, *workers;
@@ -28,7 +28,8 @@ typedef struct product {
 static int64_t rows_bytes(int64_t size) { return (ROWS + FL_CONV_MR) * (int64_t)FL_CONV_LDA * size; }
 static int64_t cols_bytes(int64_t size) { return (int64_t)FL_CONV_KC * (COLS + FL_CONV_NR) * size; }
 static int64_t worker_bytes(int64_t size) {
-  return fl_round64(rows_bytes(size) + cols_bytes(size) + FL_CONV_KC * (int64_t)(sizeof(fl_conv_seg) + sizeof(fl_conv_run)) + 64);
+  return fl_round64(rows_bytes(size) + cols_bytes(size) +
+                    FL_CONV_KC * (int64_t)(sizeof(fl_conv_seg) + sizeof(fl_conv_run)) + 64);
 }
 
 /* Everything that follows from the shape; the same for scratch and run. */
@@ -58,13 +59,15 @@ int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers) {
 /* Sizes of units; do not change results. */
 static void plan_units(product *q, const fl_conv_job *job) {
   const fl_conv_loops *l = job->loops;
-  const int64_t want = 3 * job->workers, size = fl_conv_bytes(q->p->dtype), units = q->p->groups * q->splits;
+  const int64_t want = 3 * job->workers, size = fl_conv_bytes(q->p->dtype),
+                units = q->p->groups * q->splits;
   q->job = job;
   q->lanes = q->wide ? l->lanes64 : l->lanes32;
   q->nr = 2 * q->lanes;
   q->row_blocks = fl_conv_parts(q->terms, ROWS);
   q->col_blocks = fl_conv_parts(q->outs, q->wide ? COLS64 : COLS);
-  while (units * q->row_blocks * q->col_blocks < want && q->terms / q->row_blocks > 4 * l->mr) q->row_blocks++;
+  while (units * q->row_blocks * q->col_blocks < want && q->terms / q->row_blocks > 4 * l->mr)
+    q->row_blocks++;
   q->rows = fl_conv_parts(fl_conv_parts(q->terms, q->row_blocks), l->mr) * l->mr;
   if (q->rows > ROWS) q->rows = ROWS / l->mr * l->mr;
   q->row_blocks = fl_conv_parts(q->terms, q->rows);
@@ -78,16 +81,19 @@ static void plan_units(product *q, const fl_conv_job *job) {
 /* ---- packing ---- */
 
 /* Rows first … of the result for a chunk of pixels: as they lie, LDA apart. */
-static void pack_rows(const product *q, int64_t g, int64_t first, int64_t rows, const fl_conv_seg *seg, int nseg,
-                      int64_t count, fl_conv_run *run, char *to) {
+static void pack_rows(const product *q, int64_t g, int64_t first, int64_t rows, const fl_conv_seg *seg,
+                      int nseg, int64_t count, fl_conv_run *run, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t plane = fl_conv_source(p), element = fl_dtype_size(p->dtype), size = fl_conv_bytes(p->dtype);
+  const int64_t plane = fl_conv_source(p), element = fl_dtype_size(p->dtype),
+                size = fl_conv_bytes(p->dtype);
   for (int64_t r = first; r < first + rows;) {
     const int64_t i = r / p->chans, c = r % p->chans, n = fl_conv_least(p->chans - c, first + rows - r);
-    const int64_t tap[3] = { i / p->ax[2].taps / p->ax[1].taps, i / p->ax[2].taps % p->ax[1].taps, i % p->ax[2].taps };
+    const int64_t tap[3] = { i / p->ax[2].taps / p->ax[1].taps, i / p->ax[2].taps % p->ax[1].taps,
+                             i % p->ax[2].taps };
     const int runs = fl_conv_runs(p, seg, nseg, tap, run);
-    q->job->loops->pack[p->dtype](to, FL_CONV_LDA, count, n, p->src + (g * p->chans + c) * plane * element, plane,
-                                  p->ax[2].step, runs, run);
+    q->job->loops->pack[p->dtype](to, FL_CONV_LDA, count, n,
+                                  p->src + (g * p->chans + c) * plane * element, plane, p->ax[2].step,
+                                  runs, run);
     to += n * FL_CONV_LDA * size;
     r += n;
   }
@@ -103,33 +109,36 @@ static void pack_rows(const product *q, int64_t g, int64_t first, int64_t rows, 
         T *y = b + i * w + j; \
         for (int64_t k = 0; k < m; k++) y[k * w] = FROM(x[k]); \
       } \
-      if (cols < w) for (int64_t k = 0; k < m; k++) memset(b + (i + k) * w + cols, 0, (size_t)(w - cols) * sizeof *b); \
+      if (cols < w) \
+        for (int64_t k = 0; k < m; k++) \
+          memset(b + (i + k) * w + cols, 0, (size_t)(w - cols) * sizeof *b); \
     } \
   }
-#define AS_IS(v) (v)
-TURN(turn_f64, double, double, AS_IS)
-TURN(turn_f32, float, float, AS_IS)
 TURN(turn_f16, uint16_t, float, fl_f16_to_f32)
 TURN(turn_bf16, uint16_t, float, fl_bf16_to_f32)
 
-static void turn(int dtype, void *b, int64_t w, const char *from, int64_t plane, int64_t cols, int64_t n) {
+static void turn(const fl_conv_loops *l, int dtype, void *b, int64_t w, const char *from, int64_t plane, int64_t cols,
+                 int64_t n) {
   const void *x = from;
-  if (dtype == FLAME_F64) turn_f64(b, w, x, plane, cols, n);
-  else if (dtype == FLAME_F32) turn_f32(b, w, x, plane, cols, n);
+  if (dtype == FLAME_F64) l->turn64(b, w, x, plane, cols, n);
+  else if (dtype == FLAME_F32) l->turn32(b, w, x, plane, cols, n);
   else if (dtype == FLAME_F16) turn_f16(b, w, x, plane, cols, n);
   else turn_bf16(b, w, x, plane, cols, n);
 }
 
 /* The output's gradient of a chunk: panels of 'nr' columns, the last of 'lanes' if that is enough. */
-static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, int64_t pixel, int64_t count, char *to) {
+static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, int64_t pixel,
+                      int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t plane = fl_conv_count(p), element = fl_dtype_size(p->dtype), size = fl_conv_bytes(p->dtype);
+  const int64_t plane = fl_conv_count(p), element = fl_dtype_size(p->dtype),
+                size = fl_conv_bytes(p->dtype);
   for (int64_t j = 0; j < cols; j += q->nr) {
     const int64_t have = fl_conv_least(q->nr, cols - j), w = have <= q->lanes ? q->lanes : q->nr;
     for (int64_t i = 0; i < count;) {
-      const int64_t image = (pixel + i) / plane, at = (pixel + i) % plane, n = fl_conv_least(plane - at, count - i);
+      const int64_t image = (pixel + i) / plane, at = (pixel + i) % plane,
+                    n = fl_conv_least(plane - at, count - i);
       const int64_t from = ((image * p->groups + g) * p->rows + col + j) * plane + at;
-      turn(p->dtype, to + i * w * size, w, q->grad + from * element, plane, have, n);
+      turn(q->job->loops, p->dtype, to + i * w * size, w, q->grad + from * element, plane, have, n);
       i += n;
     }
     to += count * w * size;
@@ -138,7 +147,8 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
 
 /* ---- products ---- */
 
-static void multiply(const product *q, int64_t rows, int64_t cols, int64_t k, const char *a, const char *b, char *c, int add) {
+static void multiply(const product *q, int64_t rows, int64_t cols, int64_t k, const char *a,
+                     const char *b, char *c, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype), mr = q->job->loops->mr;
   for (int64_t j = 0; j < cols; j += q->nr) {
     const int64_t have = fl_conv_least(q->nr, cols - j), nv = have <= q->lanes ? 1 : 2;
@@ -160,11 +170,15 @@ static void unit(void *arg, int64_t index, int worker) {
   char *a = q->workers + worker * q->worker_bytes, *b = a + rows_bytes(size);
   fl_conv_seg *seg = (fl_conv_seg *)(void *)(b + cols_bytes(size));
   fl_conv_run *run = (fl_conv_run *)(void *)(seg + FL_CONV_KC);
-  const int64_t col = index % q->col_blocks * q->cols, row = index / q->col_blocks % q->row_blocks * q->rows;
-  const int64_t split = index / q->col_blocks / q->row_blocks % q->splits, g = index / q->col_blocks / q->row_blocks / q->splits;
-  const int64_t rows = fl_conv_least(q->rows, q->terms - row), cols = fl_conv_least(q->cols, q->outs - col);
+  const int64_t col = index % q->col_blocks * q->cols,
+                row = index / q->col_blocks % q->row_blocks * q->rows;
+  const int64_t split = index / q->col_blocks / q->row_blocks % q->splits,
+                g = index / q->col_blocks / q->row_blocks / q->splits;
+  const int64_t rows = fl_conv_least(q->rows, q->terms - row),
+                cols = fl_conv_least(q->cols, q->outs - col);
   char *c = q->sums + (((split * p->groups + g) * q->terms + row) * q->padded + col) * size;
-  const int64_t first = split * q->split_chunks, last = fl_conv_least(first + q->split_chunks, q->chunks);
+  const int64_t first = split * q->split_chunks,
+                last = fl_conv_least(first + q->split_chunks, q->chunks);
   for (int64_t chunk = first; chunk < last; chunk++) {
     const int64_t pixel = chunk * FL_CONV_KC, count = fl_conv_least(FL_CONV_KC, q->pixels - pixel);
     int start[2];
@@ -180,7 +194,8 @@ static void unit(void *arg, int64_t index, int worker) {
 static void collect_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t g = index / q->outs, o = index % q->outs, taps = fl_conv_taps(p), stride = p->groups * q->terms * q->padded;
+  const int64_t g = index / q->outs, o = index % q->outs, taps = fl_conv_taps(p),
+                stride = p->groups * q->terms * q->padded;
   (void)worker;
   for (int64_t c = 0; c < p->chans; c++)
     for (int64_t i = 0; i < taps; i++) {
@@ -188,8 +203,10 @@ static void collect_unit(void *arg, int64_t index, int worker) {
       const void *sums = q->sums;
       fl_scalar v = { .d = 0 };
       for (int64_t s = 0; s < q->splits; s++)
-        v.d += q->wide ? ((const double *)sums)[at + s * stride] : (double)((const float *)sums)[at + s * stride];
-      fl_scalar_store(p->dst + (g * p->wg + o * p->wr + c * p->wc + i) * fl_dtype_size(p->dtype), p->dtype, v);
+        v.d += q->wide ? ((const double *)sums)[at + s * stride]
+                       : (double)((const float *)sums)[at + s * stride];
+      fl_scalar_store(p->dst + (g * p->wg + o * p->wr + c * p->wc + i) * fl_dtype_size(p->dtype),
+                      p->dtype, v);
     }
 }
 

@@ -382,6 +382,6 @@ int fl_dense_eigh(int64_t n, double *a, double *w, double *v, double *work) {
     w[at] = t;
     if (z) swap_rows(n, z + i * n, z + at * n);
   }
-  if (v) transpose(n, n, z, v);
+  if (z) transpose(n, n, z, v);
   return 1;
 }

@@ -66,6 +66,12 @@ static char *origin(const tile *t, int operand, const view *v) {
   return (char *)t->g->address[operand] + v->shift * fl_dtype_size(t->g->k->operand[operand].dtype);
 }
 
+/* The first lines of the next tile: hardware looks ahead within a page only, and a tile is one. */
+static void ask_ahead(const void *p, int64_t bytes) {
+  for (int i = 0; i < 16; i++)
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes + 64u * (unsigned)i));
+}
+
 static void load(tile *t, const fl_vop *x) {
   const view v = view_of(t, x->arg, x->level);
   const int64_t n = x->level ? t->n1 : t->n0;
@@ -73,6 +79,7 @@ static void load(tile *t, const fl_vop *x) {
   if (x->flags) {
     void *p = unit_run(base, v.w, v.at, n, fl_dtype_size(x->reg));
     if (p) {
+      ask_ahead(p, n * fl_dtype_size(x->reg));
       t->reg[x->v] = p;
       return;
     }

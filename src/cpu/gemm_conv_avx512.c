@@ -82,10 +82,52 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
       _mm512_storeu_ps(b + 16 * v, gather_pieces(x, p + first[v], first[v + 1] - first[v], step, even));
 }
 
+/* 16 rows of 16 become their columns: by elements, pairs, quarters and halves. */
+static inline void transpose(__m512 r[16]) {
+  __m512 t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int k = 0; k < 2; k++) {
+      const __m512d a = _mm512_castps_pd(t[i + k]), b = _mm512_castps_pd(t[i + 2 + k]);
+      r[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+      r[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    }
+  for (int i = 0; i < 16; i += 8)
+    for (int k = 0; k < 4; k++) {
+      t[i + k] = _mm512_shuffle_f32x4(r[i + k], r[i + 4 + k], 0x88);
+      t[i + 4 + k] = _mm512_shuffle_f32x4(r[i + k], r[i + 4 + k], 0xdd);
+    }
+  for (int k = 0; k < 8; k++) {
+    r[k] = _mm512_shuffle_f32x4(t[k], t[8 + k], 0x88);
+    r[8 + k] = _mm512_shuffle_f32x4(t[k], t[8 + k], 0xdd);
+  }
+}
+
+static void turn_f32(float *b, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n) {
+  if (w % 16 != 0) {
+    turn32(b, w, from, plane, cols, n);
+    return;
+  }
+  for (int64_t i = 0; i < n; i += 16) {
+    const int rows = n - i < 16 ? (int)(n - i) : 16;
+    const __mmask16 mask = (__mmask16)((1u << rows) - 1);
+    for (int64_t j = 0; j < w; j += 16) {
+      __m512 r[16];
+      for (int k = 0; k < 16; k++)
+        r[k] = j + k < cols ? _mm512_maskz_loadu_ps(mask, from + (j + k) * plane + i) : _mm512_setzero_ps();
+      transpose(r);
+      for (int k = 0; k < rows; k++) _mm512_storeu_ps(b + (i + k) * w + j, r[k]);
+    }
+  }
+}
+
 #define IN32(r) { tile_##r##_132, tile_##r##_232 },
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
   MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 },
   flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
-  mix32, mix64
+  turn_f32, turn64, mix32, mix64
 };

@@ -76,11 +76,18 @@ static double N(dot)(int64_t n, const T *a, const T *b) {
   return sum;
 }
 /* Rows of pooling: y[i] = the larger of y[i] and x[i * step], or their sum; a NaN wins. */
+#define LARGER(step) \
+  for (int64_t i = 0; i < n; i++) { \
+    const T v = x[i * (step)]; \
+    const int better = (v > y[i]) | (v != v); \
+    y[i] = better ? v : y[i]; \
+  }
 static void N(larger)(T *y, const T *x, int64_t step, int64_t n) {
-  if (step == 1) for (int64_t i = 0; i < n; i++) y[i] = (x[i] > y[i]) | (x[i] != x[i]) ? x[i] : y[i];
-  else if (step == 2) for (int64_t i = 0; i < n; i++) y[i] = (x[2 * i] > y[i]) | (x[2 * i] != x[2 * i]) ? x[2 * i] : y[i];
-  else for (int64_t i = 0; i < n; i++) y[i] = (x[i * step] > y[i]) | (x[i * step] != x[i * step]) ? x[i * step] : y[i];
+  if (step == 1) LARGER(1)
+  else if (step == 2) LARGER(2)
+  else LARGER(step)
 }
+#undef LARGER
 
 static void N(plus)(T *y, const T *x, int64_t step, int64_t n) {
   if (step == 1) for (int64_t i = 0; i < n; i++) y[i] += x[i];
@@ -101,6 +108,17 @@ static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64
   else MEET(step)
 }
 #undef MEET
+
+/* 'cols' rows of n, 'plane' apart, turned: b[i * w + j]; 0 from cols to w. */
+static inline void N(turn)(T *b, int64_t w, const T *from, int64_t plane, int64_t cols, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+    const int64_t m = n - i < 16 ? n - i : 16;
+    for (int64_t j = 0; j < cols; j++)
+      for (int64_t k = 0; k < m; k++) b[(i + k) * w + j] = from[j * plane + i + k];
+    for (int64_t j = cols; j < w; j++)
+      for (int64_t k = 0; k < m; k++) b[(i + k) * w + j] = 0;
+  }
+}
 
 /* Rows with weights: y[i] = sum over t of w[t] x[t][i], in order of t. */
 static void N(mix)(T *y, int64_t n, int taps, const T *const *x, const T *w) {

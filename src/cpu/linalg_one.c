@@ -27,23 +27,33 @@ static void *take(room *r, int64_t n) {
 }
 static double *doubles(room *r, int64_t n) { return take(r, n * (int64_t)sizeof(double)); }
 
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int32_t as_length(int64_t n) { return n < INT32_MAX ? (int32_t)n : INT32_MAX; }
+
+/* Of gesdd: a tall or wide matrix goes by way of its triangle. */
+static int64_t svd_work(int64_t m, int64_t n) {
+  const int64_t k = m < n ? m : n;
+  return 4 * k * k + (3 * BLOCK + 10) * k + larger(m, n);
+}
+
+/* In doubles, what either way takes. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
-  const int64_t m = f->m, n = f->n, k = f->k, big = m > n ? m : n, less = m > n ? n : m;
-  int64_t d;                                     /* in doubles */
+  const int64_t m = f->m, n = f->n, k = f->k, big = larger(m, n), less = m > n ? n : m;
+  int64_t d;
   switch (kind) {
     case FL_CALL_inverse: d = 3 * n * n + BLOCK * n; break;
     case FL_CALL_solve: d = n * n + 2 * n * k; break;
     case FL_CALL_triangular: d = n * n + n * k; break;
-    case FL_CALL_qr: d = 2 * m * n + 2 * m * f->k + f->k * n + (BLOCK + 2) * big + m * m * f->a; break;
+    case FL_CALL_qr: d = 2 * m * n + m * k + k * n + (m + BLOCK + 2) * larger(n, k) + m; break;
     case FL_CALL_svd:
-      d = fl_dense_svd_space(m, n, f->a) + m * n + m * big + n * big + 4 * less * less + (2 * BLOCK + 16) * big;
+      d = fl_dense_svd_space(m, n, f->a) + m * n + m * (f->a ? m : k) + n * (f->a ? n : k) + svd_work(m, n);
       break;
     case FL_CALL_eigh: d = 4 * n * n + (BLOCK + 16) * n; break;
     case FL_CALL_matrix_exp: d = 9 * n * n; break;
-    case FL_CALL_cofactor: case FL_CALL_cofactor_grad: d = 18 * n * n + (2 * BLOCK + 32) * n; break;
-    default: d = 2 * m * n; break;
+    case FL_CALL_cofactor: case FL_CALL_cofactor_grad: d = 18 * n * n + (3 * BLOCK + 32) * n; break;
+    default: d = m * n; break;
   }
-  return (d + 6 * big + 64) * (int64_t)sizeof(double) + 16 * 64;
+  return (d + 2 * big + 8 * less + 64) * (int64_t)sizeof(double) + 16 * 64;
 }
 
 /* ---- elements --------------------- */
@@ -103,7 +113,7 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
   const fl_lapack *lib = library(o, n);
   int bad;
   if (lib) {
-    const int in = (int)n, lwork = in * BLOCK;
+    const int in = (int)n, lwork = as_length(n * BLOCK);
     int *pivot = take(r, n * 4), info;
     void *work = take(r, n * BLOCK * width(o));
     copy(o, x, a, n * n);
@@ -292,7 +302,7 @@ static void transpose64(int64_t n, double *x) {
 
 /* u, s, vh of a square a (destroyed). */
 static int svd64(const fl_linalg_one *o, int64_t n, double *a, double *u, double *s, double *vh, room r) {
-  const int in = (int)n, lwork = (int)(4 * n * n + (2 * BLOCK + 10) * n);
+  const int in = (int)n, lwork = as_length(svd_work(n, n));
   if (n <= SMALL || !o->lib64) return fl_dense_svd(n, n, a, 0, u, s, vh, doubles(&r, fl_dense_svd_space(n, n, 0)));
   int *iwork = take(&r, 8 * n * 4), info;
   double *work = doubles(&r, lwork);
@@ -462,8 +472,8 @@ static int exp_one(const fl_linalg_one *o, const void *in, void *out, room r) {
 /* The library's LQ of the transpose: L is our R, its Q ours, both as they lie. */
 static void qr_library(const fl_linalg_one *o, const fl_lapack *lib, const void *a, void *q, void *rr, room *r) {
   const int64_t m = o->f->m, n = o->f->n, kq = o->f->k, k = m < n ? m : n, ld = n > kq ? n : kq, w = width(o);
-  const int im = (int)m, in = (int)n, ikq = (int)kq, ik = (int)k, ild = (int)ld, lwork = BLOCK * (int)(m > n ? m : n);
-  char *t = take(r, m * ld * w), *tau = take(r, k * w), *work = take(r, lwork * w);
+  const int im = (int)m, in = (int)n, ikq = (int)kq, ik = (int)k, ild = (int)ld, lwork = as_length(BLOCK * ld);
+  char *t = take(r, m * ld * w), *tau = take(r, k * w), *work = take(r, (int64_t)lwork * w);
   int info;
   for (int64_t i = 0; i < m; i++) copy(o, t + i * ld * w, (const char *)a + i * n * w, n);
   lib->gelqf(&in, &im, t, &ild, tau, work, &lwork, &info);
@@ -496,8 +506,8 @@ static int svd_one(const fl_linalg_one *o, const void *a, void *u, void *s, void
   const fl_lapack *lib = library(o, k);
   if (!all_finite(o, a, m * n)) return FL_LINALG_NOT_FINITE;
   if (lib) {
-    const int64_t big = m > n ? m : n, lwork = 4 * k * k + 7 * k + big + BLOCK * (m + n);
-    const int im = (int)m, in = (int)n, iw = lwork < INT32_MAX ? (int)lwork : INT32_MAX, ldu = in, ldvt = full ? im : (int)k;
+    const int64_t lwork = svd_work(m, n);
+    const int im = (int)m, in = (int)n, iw = as_length(lwork), ldu = in, ldvt = full ? im : (int)k;
     void *t = take(r, m * n * width(o)), *work = take(r, lwork * width(o));
     int *iwork = take(r, 8 * k * 4), info;
     copy(o, t, a, m * n);
@@ -535,7 +545,7 @@ static int eigh_one(const fl_linalg_one *o, const void *a, void *w, void *v, roo
   }
   if (lib) {
     const int64_t lwork = 1 + (6 + BLOCK) * n + 2 * n * n;
-    const int in = (int)n, iw = lwork < INT32_MAX ? (int)lwork : INT32_MAX, liwork = 3 + 5 * in;
+    const int in = (int)n, iw = as_length(lwork), liwork = 3 + 5 * in;
     void *t = take(r, n * n * width(o)), *work = take(r, lwork * width(o));
     int *iwork = take(r, liwork * 4), info;
     copy(o, t, a, n * n);

@@ -73,6 +73,40 @@
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"
 
+/* Ops with a form that vectorises and gives the same bits for all but rare values: stretches
+** of 64 are looked at first. In the table these stand instead of what ops.def gives. */
+#define NEAR_LOOP(f, near, ...) \
+  static void FN(near_##f)(void *y_, const void *a_, const void *b_, const void *c_, \
+                           int64_t n, int uni) { \
+    (void)b_; (void)c_; (void)uni; \
+    for (int64_t at = 0; at < n; at += 64) { \
+      const int64_t m = n - at < 64 ? n - at : 64; \
+      T *y = (T *)y_ + at; \
+      const T *a = (const T *)a_ + at, *b = NEAR_SECOND(b_); \
+      int far = 0; \
+      (void)b; \
+      for (int64_t i = 0; i < m; i++) far |= !(near); \
+      if (far) for (int64_t i = 0; i < m; i++) y[i] = M(f)(__VA_ARGS__); \
+      else _Pragma("GCC ivdep") for (int64_t i = 0; i < m; i++) y[i] = M(f##_near)(__VA_ARGS__); \
+    } \
+  }
+#if IS_FLOAT
+#define NEAR_SECOND(p) (const T *)(p) + at
+#define NEAR_BINARY(f) NEAR_LOOP(f, M(fmod_is_near)(a[i], b[i]), a[i], b[i])
+NEAR_BINARY(fmod) NEAR_BINARY(mod) NEAR_BINARY(floordiv)
+#undef NEAR_SECOND
+#undef NEAR_BINARY
+#endif
+#ifdef NEAR_CIRCULAR                     /* f32: how far |x| may be */
+#define NEAR_SECOND(p) NULL
+#define NEAR_UNARY(f) NEAR_LOOP(f, M(abs)(a[i]) < NEAR_CIRCULAR, a[i])
+NEAR_UNARY(sin) NEAR_UNARY(cos) NEAR_UNARY(tan)
+#undef NEAR_SECOND
+#undef NEAR_UNARY
+#undef NEAR_CIRCULAR
+#endif
+#undef NEAR_LOOP
+
 /* ---- reductions --------------------- */
 
 static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
@@ -96,8 +130,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
   } \
   static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
-    T lane[64]; \
-    const int64_t w = n >= 64 ? 64 : 16; \
+    T lane[256]; \
+    const int64_t w = n >= 256 ? 256 : n >= 64 ? 64 : 16; \
     for (int l = 0; l < FL_VM_LANES; l++) lane[l] = (T)(init); \
     if (n < w) memcpy(lane, x, (size_t)n * sizeof *x); \
     else memcpy(lane, x, (size_t)w * sizeof *x); \
@@ -133,6 +167,10 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   } \
   static void FN(blocks_##name)(T *v, const T *x, int64_t rows, int64_t n) { \
     T lane[16 * FL_VM_LANES]; \
+    if (rows == 1) { \
+      v[0] = FN(block_##name)(x, n); \
+      return; \
+    } \
     for (int64_t r0 = 0; r0 < rows; r0 += 16, v += 16) { \
       const int64_t m = rows - r0 < 16 ? rows - r0 : 16; \
       for (int64_t r = 0; r < m; r++, x += n) FN(lanes_##name)(lane + r * FL_VM_LANES, x, n); \
@@ -212,6 +250,17 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   static inline int FN(later_##name)(T a, T b) { \
     return (a == a) & ((b != b) | ((a != b) & (FN(f_##name)(a, b) == b))); \
   } \
+  static inline int64_t FN(place_##name)(const T *x, int64_t n, T w) { \
+    int64_t j = 0; \
+    for (; j + 64 < n; j += 64) { \
+      int met = 0; \
+      for (int64_t i = 0; i < 64; i++) \
+        met |= (x[j + i] == w) | ((w != w) & (x[j + i] != x[j + i])); \
+      if (met) break; \
+    } \
+    while (j < n - 1 && !((x[j] == w) | ((w != w) & (x[j] != x[j])))) j++; \
+    return j; \
+  } \
   static void FN(rows_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
                               int64_t n, int64_t first) { \
     T *v = val; const T *x = x_; \
@@ -222,10 +271,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
         const int64_t m = n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK; \
         const T w = FN(block_##name)(x + i, m); \
         if (i > 0 && !FN(later_##name)(best, w)) continue; \
-        int64_t j = 0; \
-        while (j < m - 1 && !((x[i + j] == w) | ((w != w) & (x[i + j] != x[i + j])))) j++; \
         best = w; \
-        at = i + j; \
+        at = i + FN(place_##name)(x + i, m, w); \
       } \
       v[r] = best; \
       pos[r] = first + at; \
@@ -319,9 +366,49 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     } \
     for (i += 4 * blocks; i < n; i++) y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
   }
+/* Normals of f32: fl_random_normal_f32 by four, its steps in loops of their own, 64 blocks at a
+** time, so that each vectorises and a pair's radius is found once. */
+#define NORMAL4(name, out) \
+  static void four_##name(float *z, int64_t first, int64_t n, const fl_vm_random *q) { \
+    const float mean = (float)q->a.d, std = (float)q->b.d; \
+    uint32_t w[4][64]; \
+    float v[4][64]; \
+    for (int64_t k = 0; k < n; k++) { \
+      const fl_u32x4 r = fl_philox((uint64_t)q->base + (uint64_t)(first + k), (uint64_t)q->seed); \
+      for (int l = 0; l < 4; l++) w[l][k] = r.w[l]; \
+    } \
+    for (int l = 0; l < 4; l += 2) \
+      for (int64_t k = 0; k < n; k++) { \
+        const float r = fl_normal_radius_f32(w[l][k]); \
+        v[l][k] = fl_round_##out(fmaf(r * fl_normal_turn_f32(w[l + 1][k], 0), std, mean)); \
+        v[l + 1][k] = fl_round_##out(fmaf(r * fl_normal_turn_f32(w[l + 1][k], 1), std, mean)); \
+      } \
+    for (int64_t k = 0; k < n; k++) \
+      for (int l = 0; l < 4; l++) z[4 * k + l] = v[l][k]; \
+  } \
+  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    const T a = (T)q->a.d, b = (T)q->b.d; \
+    const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
+    int64_t i = 0, apart = n > 0 && idx[0] < 0; \
+    for (int64_t j = 0; j < n; j++) apart |= idx[j] - idx[0] - j; \
+    if (apart) { \
+      for (; i < n; i++) y[i] = fl_round_##out(fl_random_normal_f32(idx[i], base, seed, a, b)); \
+      return; \
+    } \
+    for (; i < n && (idx[i] & 3); i++) \
+      y[i] = fl_round_##out(fl_random_normal_f32(idx[i], base, seed, a, b)); \
+    for (; n - i >= 4; ) { \
+      const int64_t m = (n - i) / 4 < 64 ? (n - i) / 4 : 64; \
+      four_##name(y + i, idx[i] >> 2, m, q); \
+      i += 4 * m; \
+    } \
+    for (; i < n; i++) y[i] = fl_round_##out(fl_random_normal_f32(idx[i], base, seed, a, b)); \
+  }
 DRAWS
 #undef DRAW
 #undef DRAW4
+#undef NORMAL4
 #undef DRAWS
 
 #undef T

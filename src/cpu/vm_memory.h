@@ -74,6 +74,12 @@ static void FN(store)(void *p, const void *x_, const fl_walk *w, int64_t point, 
   }
 }
 
+static inline int FN(is_one_place)(const int64_t *idx, int64_t n) {
+  int64_t other = 0;
+  for (int64_t i = 0; i < n; i++) other |= idx[i] ^ idx[0];
+  return !other;
+}
+
 static void FN(gather)(void *y_, const void *p, const int64_t *idx, int64_t gstride,
                        const fl_walk *w, int64_t point, int64_t n) {
   T *y = y_;
@@ -84,7 +90,17 @@ static void FN(gather)(void *y_, const void *p, const int64_t *idx, int64_t gstr
   while (n > 0) {
     const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
     const S *s = base + c.off;
-    for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[i * stride + idx[i] * gstride]);
+    if (stride == 0 && gstride == 1) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[idx[i]]);
+    } else if (stride == 1 && FN(is_one_place)(idx, run)) {      /* a row of a table */
+      const S *row = s + idx[0] * gstride;
+#pragma GCC ivdep
+      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(row[i]);
+    } else {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[i * stride + idx[i] * gstride]);
+    }
     y += run;
     idx += run;
     n -= run;

@@ -11,11 +11,18 @@ enum { DEFINES = 400, THREADS = 256, TILE = 64, MOST_ROWS = 65535 };
 
 /* Storage and sums of a dtype; index: bits of positions (pool.cu). */
 static void defines_of(int dtype, int index, char out[DEFINES]) {
-  static const char *const sums[] = { [FLAME_F64] = "double", [FLAME_F32] = "float", [FLAME_F16] = "float", [FLAME_BF16] = "float" };
+  static const char *const sums[] = {
+    [FLAME_F64] = "double", [FLAME_F32] = "float", [FLAME_F16] = "float", [FLAME_BF16] = "float"
+  };
   const char *name = fl_dtype_name(dtype);
   const char *sum = fl_is_float(dtype) ? sums[dtype] : index ? "long long" : "unsigned long long";
-  snprintf(out, DEFINES, "#define S s%d\n#define ACC %s\n#define IN(x) in_%s(x)\n#define OUT(x) out_%s(%s(x))\n#define INDEX %s\n",
-           fl_dtype_size(dtype), sum, name, name, fl_is_float(dtype) ? "" : fl_dtype_reg(dtype) == FL_REG_I64 ? "(int64_t)" : "(int32_t)",
+  snprintf(out, DEFINES,
+           "#define S s%d\n#define ACC %s\n#define IN(x) in_%s(x)\n#define OUT(x) "
+           "out_%s(%s(x))\n#define INDEX %s\n",
+           fl_dtype_size(dtype), sum, name, name,
+           fl_is_float(dtype)                  ? ""
+           : fl_dtype_reg(dtype) == FL_REG_I64 ? "(int64_t)"
+                                               : "(int32_t)",
            index == 64 ? "long long" : "int");
 }
 
@@ -37,19 +44,26 @@ static flame_status own_conv(fl_cuda *s, const fl_call_run *r, int kind, void *a
   void *out = r->out;
   if (!fl_conv_read(r->call, &v)) return FLAME_OK;
   const int64_t rows = (kind == 1 ? v.c : v.o) / v.groups;
-  const int64_t columns = kind == 0 ? v.n * fl_volume3(v.out) : kind == 1 ? v.n * fl_volume3(v.in) : v.c / v.groups * fl_volume3(v.k);
+  const int64_t columns = kind == 0   ? v.n * fl_volume3(v.out)
+                          : kind == 1 ? v.n * fl_volume3(v.in)
+                                      : v.c / v.groups * fl_volume3(v.k);
   const int64_t tiles = (rows + TILE - 1) / TILE * v.groups;
   defines_of(r->call->dtype, 0, defines);
   const flame_status e = fl_cuda_file_entry(s, "conv.cu", defines, 1, entries[kind], &f);
   if (e != FLAME_OK) return e;
   void *params[] = { &v, &a, &b, &out };
-  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)((columns + TILE - 1) / TILE), (unsigned)(tiles < MOST_ROWS ? tiles : MOST_ROWS), 1 },
+  return fl_cuda_launch(s, f,
+                        (const unsigned[]){ (unsigned)((columns + TILE - 1) / TILE),
+                                            (unsigned)(tiles < MOST_ROWS ? tiles : MOST_ROWS), 1 },
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
 /* An empty sum: zeros. */
 static flame_status clear(fl_cuda *s, const fl_call_run *r) {
-  return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)r->out, 0, (size_t)(r->call->numel * fl_dtype_size(r->call->dtype)), s->stream),
+  return fl_cuda_check(s,
+                       s->cu->Memset8((fl_cu_ptr)(uintptr_t)r->out, 0,
+                                      (size_t)(r->call->numel * fl_dtype_size(r->call->dtype)),
+                                      s->stream),
                        "cuMemsetD8Async");
 }
 
@@ -59,7 +73,8 @@ static flame_status run_conv(fl_cuda *s, const fl_call_run *r, int kind) {
   if (c->in_numel[0] == 0 || c->in_numel[1] == 0) return clear(s, r);
   const fl_dnn_plan *p = fl_dnn_find(s, c);
   if (p) return fl_dnn_run(s, p, r);
-  return kind == 2 ? own_conv(s, r, kind, r->in[0], r->in[1]) : own_conv(s, r, kind, r->in[1], r->in[0]);
+  return kind == 2 ? own_conv(s, r, kind, r->in[0], r->in[1])
+                   : own_conv(s, r, kind, r->in[1], r->in[0]);
 }
 
 static int64_t conv_scratch(fl_cuda *s, const fl_call *c) {
@@ -102,7 +117,8 @@ static unsigned blocks_of(const fl_cuda *s, int64_t n) {
   return (unsigned)(blocks < most ? blocks : most);
 }
 
-static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry, void **middle, int count) {
+static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry, void **middle,
+                             int count) {
   fl_pooling v;
   char defines[DEFINES];
   fl_cu_function f;
@@ -114,7 +130,8 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
   void *params[8] = { &v };
   for (int i = 0; i < count; i++) params[1 + i] = middle[i];
   params[1 + count] = &n;
-  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 }, (const unsigned[]){ THREADS, 1, 1 }, 0, params);
+  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 },
+                        (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
 /* The least value of a dtype as stored: what an empty window gives. */
@@ -156,7 +173,9 @@ void fl_cuda_modules_resample(fl_cuda *s, const fl_call *c) {
 
 flame_status fl_cuda_call_resample(fl_cuda *s, const fl_call_run *r) {
   const int64_t *p = r->call->p;
-  struct { int64_t elements, results, inner, terms; } v = { p[1], p[2], p[3], r->call->in_numel[2] };
+  struct {
+    int64_t elements, results, inner, terms;
+  } v = { p[1], p[2], p[3], r->call->in_numel[2] };
   char defines[DEFINES];
   fl_cu_function f;
   int64_t n = r->call->numel;
@@ -167,5 +186,6 @@ flame_status fl_cuda_call_resample(fl_cuda *s, const fl_call_run *r) {
   if (e != FLAME_OK) return e;
   for (int i = 0; i < 4; i++) in[i] = r->in[i];
   void *params[] = { &v, &in[0], &in[1], &in[2], &in[3], &out, &n };
-  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 }, (const unsigned[]){ THREADS, 1, 1 }, 0, params);
+  return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 },
+                        (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }

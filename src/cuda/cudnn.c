@@ -9,19 +9,22 @@
 #include <string.h>
 
 enum { KEPT_MAX = 1024, BINS = 64, MOST = 12 };
-static const int64_t SPACE_MAX = 512ll << 20;
+static const int64_t SPACE_MAX = 256ll << 20;
 
 typedef struct library {
-#define DNN(name, params) fl_dnn_status (*name) params;
+#define DNN(name, params) fl_dnn_status(*name) params;
 #include "cuda/cudnn.def"
 } library;
 
-static library table;                    /* constant after pthread_once */
+static library table; /* constant after pthread_once */
 static int loaded;
 
 static void load(void) {
   static const char *const files[] = { "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9", NULL };
-  static const struct { const char *name; size_t at; } symbols[] = {
+  static const struct {
+    const char *name;
+    size_t at;
+  } symbols[] = {
 #define DNN(name, params) { #name, offsetof(library, name) },
 #include "cuda/cudnn.def"
   };
@@ -38,7 +41,7 @@ static void load(void) {
 
 struct fl_dnn_plan {
   struct fl_dnn_plan *next;
-  int64_t key[24];                       /* kind, dtype, the call's integers */
+  int64_t key[24]; /* kind, dtype, the call's integers */
   fl_dnn_tensor x, y;
   fl_dnn_filter w;
   fl_dnn_conv conv;
@@ -48,7 +51,7 @@ struct fl_dnn_plan {
 };
 
 typedef struct fl_dnn {
-  fl_dnn_handle handle;                  /* NULL: cuDNN is not there */
+  fl_dnn_handle handle; /* NULL: cuDNN is not there */
   fl_dnn_plan *bin[BINS];
   int64_t n;
 } fl_dnn;
@@ -57,11 +60,11 @@ typedef struct fl_dnn {
 
 static int type_of(int dtype) {
   switch (dtype) {
-    case FLAME_F64: return FL_DNN_F64;
-    case FLAME_F32: return FL_DNN_F32;
-    case FLAME_F16: return FL_DNN_F16;
-    case FLAME_BF16: return FL_DNN_BF16;
-    default: return -1;
+  case FLAME_F64: return FL_DNN_F64;
+  case FLAME_F32: return FL_DNN_F32;
+  case FLAME_F16: return FL_DNN_F16;
+  case FLAME_BF16: return FL_DNN_BF16;
+  default: return -1;
   }
 }
 
@@ -87,7 +90,8 @@ static void sizes_of(int64_t n, int64_t c, const int64_t size[3], int axes, int 
   }
 }
 
-static fl_dnn_status set_tensor(fl_dnn_tensor *d, int type, int64_t n, int64_t c, const int64_t size[3], int axes) {
+static fl_dnn_status set_tensor(fl_dnn_tensor *d, int type, int64_t n, int64_t c, const int64_t size[3],
+                                int axes) {
   int s[5], t[5];
   sizes_of(n, c, size, axes, s, t);
   fl_dnn_status r = table.cudnnCreateTensorDescriptor(d);
@@ -100,7 +104,9 @@ static fl_dnn_status set_filter(fl_dnn_plan *p, int type, const fl_conv *v, int 
   sizes_of(v->o, v->c / v->groups, v->k, axes, s, t);
   fl_dnn_status r = table.cudnnCreateFilterDescriptor(&p->w);
   if (r != FL_DNN_OK) p->w = NULL;
-  return r == FL_DNN_OK ? table.cudnnSetFilterNdDescriptor(p->w, (unsigned)type, FL_DNN_NCHW, axes + 2, s) : r;
+  return r == FL_DNN_OK
+             ? table.cudnnSetFilterNdDescriptor(p->w, (unsigned)type, FL_DNN_NCHW, axes + 2, s)
+             : r;
 }
 
 static fl_dnn_status set_conv(fl_dnn_plan *p, int dtype, const fl_conv *v, int axes) {
@@ -116,7 +122,8 @@ static fl_dnn_status set_conv(fl_dnn_plan *p, int dtype, const fl_conv *v, int a
                                               dtype == FLAME_F64 ? FL_DNN_F64 : FL_DNN_F32);
   if (r == FL_DNN_OK) r = table.cudnnSetConvolutionGroupCount(p->conv, (int)v->groups);
   if (r == FL_DNN_OK)
-    r = table.cudnnSetConvolutionMathType(p->conv, fl_dtype_size(dtype) == 2 ? FL_DNN_TENSOR_OP : FL_DNN_FMA);
+    r = table.cudnnSetConvolutionMathType(p->conv,
+                                          fl_dtype_size(dtype) == 2 ? FL_DNN_TENSOR_OP : FL_DNN_FMA);
   return r;
 }
 
@@ -139,26 +146,32 @@ static void choose(fl_dnn *q, fl_dnn_plan *p, int kind, int dtype) {
   fl_dnn_status r;
   memset(found, 0, sizeof found);
   if (kind == FL_CALL_conv)
-    r = table.cudnnGetConvolutionForwardAlgorithm_v7(q->handle, p->x, p->w, p->conv, p->y, MOST, &n, found);
+    r = table.cudnnGetConvolutionForwardAlgorithm_v7(q->handle, p->x, p->w, p->conv, p->y, MOST, &n,
+                                                     found);
   else if (kind == FL_CALL_conv_data)
-    r = table.cudnnGetConvolutionBackwardDataAlgorithm_v7(q->handle, p->w, p->y, p->conv, p->x, MOST, &n, found);
+    r = table.cudnnGetConvolutionBackwardDataAlgorithm_v7(q->handle, p->w, p->y, p->conv, p->x, MOST,
+                                                          &n, found);
   else
-    r = table.cudnnGetConvolutionBackwardFilterAlgorithm_v7(q->handle, p->x, p->y, p->conv, p->w, MOST, &n, found);
-  for (int i = 0; r == FL_DNN_OK && i < n && !p->ok; i++) {
-    if (found[i].status != FL_DNN_OK || found[i].deterministic != FL_DNN_DETERMINISTIC) continue;
-    if (found[i].memory > (uint64_t)SPACE_MAX) continue;
-    if (fl_dtype_size(dtype) != 2 && found[i].math != FL_DNN_FMA && found[i].math != 0) continue;
-    p->algo = found[i].algo;
-    p->space = (int64_t)found[i].memory;
-    p->ok = 1;
-  }
+    r = table.cudnnGetConvolutionBackwardFilterAlgorithm_v7(q->handle, p->x, p->y, p->conv, p->w, MOST,
+                                                            &n, found);
+  for (int any = fl_dtype_size(dtype) == 2; any < 2 && !p->ok;
+       any++) /* f32: first those without tensor cores */
+    for (int i = 0; r == FL_DNN_OK && i < n && !p->ok; i++) {
+      if (found[i].status != FL_DNN_OK || found[i].deterministic != FL_DNN_DETERMINISTIC) continue;
+      if (found[i].memory > (uint64_t)SPACE_MAX || (!any && found[i].math != FL_DNN_FMA)) continue;
+      p->algo = found[i].algo;
+      p->space = (int64_t)found[i].memory;
+      p->ok = 1;
+    }
 }
 
 static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v) {
-  const int type = type_of(c->dtype), flat = v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
+  const int type = type_of(c->dtype),
+            flat = v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
   const int axes = flat ? 2 : 3;
   if (type < 0 || !expressible(v)) return;
-  for (int i = 0; i <= 2; i++) if ((i < 2 ? c->in_numel[i] : c->numel) > INT32_MAX) return;
+  for (int i = 0; i <= 2; i++)
+    if ((i < 2 ? c->in_numel[i] : c->numel) > INT32_MAX) return;
   fl_dnn_status r = set_tensor(&p->x, type, v->n, v->c, v->in, axes);
   if (r == FL_DNN_OK) r = set_tensor(&p->y, type, v->n, v->o, v->out, axes);
   if (r == FL_DNN_OK) r = set_filter(p, type, v, axes);
@@ -184,7 +197,7 @@ static fl_dnn *state_of(fl_cuda *s) {
   fl_dnn *q = fl_zalloc(s->mem, sizeof *q);
   if (!q) return NULL;
   s->dnn = q;
-  if (s->lib != &fl_cuda_libraries) return q;          /* a test's libraries stand in */
+  if (s->lib != &fl_cuda_libraries) return q; /* a test's libraries stand in */
   pthread_once(&once, load);
   if (!loaded || table.cudnnCreate(&q->handle) != FL_DNN_OK) q->handle = NULL;
   else if (table.cudnnSetStream(q->handle, s->stream) != FL_DNN_OK) {
@@ -201,7 +214,8 @@ const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c) {
   if (!q || !q->handle || !fl_conv_read(c, &v)) return NULL;
   memcpy(key + 2, c->p, 22 * sizeof *key);
   fl_dnn_plan **b = &q->bin[fl_hash64(key, sizeof key, 9) % BINS];
-  for (fl_dnn_plan *p = *b; p; p = p->next) if (memcmp(p->key, key, sizeof key) == 0) return p->ok ? p : NULL;
+  for (fl_dnn_plan *p = *b; p; p = p->next)
+    if (memcmp(p->key, key, sizeof key) == 0) return p->ok ? p : NULL;
   if (q->n >= KEPT_MAX) forget_all(s, q, 0);
   fl_dnn_plan *p = fl_zalloc(s->mem, sizeof *p);
   if (!p) return NULL;
@@ -219,19 +233,25 @@ flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r) 
   static const double one_d = 1, zero_d = 0;
   static const float one_f = 1, zero_f = 0;
   const int wide = r->call->dtype == FLAME_F64;
-  const void *one = wide ? (const void *)&one_d : &one_f, *zero = wide ? (const void *)&zero_d : &zero_f;
+  const void *one = wide ? (const void *)&one_d : &one_f,
+             *zero = wide ? (const void *)&zero_d : &zero_f;
   const fl_dnn_handle h = s->dnn->handle;
   const size_t bytes = (size_t)p->space;
   fl_dnn_status e;
   if (r->call->kind == FL_CALL_conv)
-    e = table.cudnnConvolutionForward(h, one, p->x, r->in[0], p->w, r->in[1], p->conv, p->algo, r->scratch, bytes, zero, p->y, r->out);
+    e = table.cudnnConvolutionForward(h, one, p->x, r->in[0], p->w, r->in[1], p->conv, p->algo,
+                                      r->scratch, bytes, zero, p->y, r->out);
   else if (r->call->kind == FL_CALL_conv_data)
-    e = table.cudnnConvolutionBackwardData(h, one, p->w, r->in[1], p->y, r->in[0], p->conv, p->algo, r->scratch, bytes, zero, p->x, r->out);
+    e = table.cudnnConvolutionBackwardData(h, one, p->w, r->in[1], p->y, r->in[0], p->conv, p->algo,
+                                           r->scratch, bytes, zero, p->x, r->out);
   else
-    e = table.cudnnConvolutionBackwardFilter(h, one, p->x, r->in[1], p->y, r->in[0], p->conv, p->algo, r->scratch, bytes, zero, p->w, r->out);
+    e = table.cudnnConvolutionBackwardFilter(h, one, p->x, r->in[1], p->y, r->in[0], p->conv, p->algo,
+                                             r->scratch, bytes, zero, p->w, r->out);
   if (e == FL_DNN_OK) return FLAME_OK;
-  const flame_status w = fl_cuda_wait_all(s);           /* a lost device says so itself */
-  return w != FLAME_OK ? w : FL_FAIL(s->ctx, FLAME_INTERNAL, r->call->what, "cuDNN failed with status %u", e);
+  const flame_status w = fl_cuda_wait_all(s); /* a lost device says so itself */
+  return w != FLAME_OK
+             ? w
+             : FL_FAIL(s->ctx, FLAME_INTERNAL, r->call->what, "cuDNN failed with status %u", e);
 }
 
 void fl_dnn_close(fl_cuda *s, int host_only) {

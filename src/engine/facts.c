@@ -1,6 +1,7 @@
 /*
 ** What the machine has: the CUDA driver and its devices, NVRTC, cuBLASLt, cuDNN, NCCL,
-** OpenBLAS, the folder of compiled kernels. Nothing is kept open that was not already.
+** OpenBLAS, the folder of compiled kernels. Libraries that were opened stay so: closing and
+** opening them again, as cuDNN, leaves memory behind each time.
 */
 #include "engine/facts.h"
 #include "base/env.h"
@@ -90,14 +91,12 @@ static void tell_dnn(const teller *t) {
   if (h) find(h, "cudnnGetVersion", &dnn_version);
   snprintf(text, sizeof text, "%s %zu", file, dnn_version ? dnn_version() : (size_t)0);
   tell(t, "cudnn", h != NULL, h ? text : "libcudnn.so.9 not found (install cuDNN, package cudnn9); our own kernels serve");
-  if (h) dlclose(h);
   int version = 0;
   h = open_one(nccl, &file);
   if (h) find(h, "ncclGetVersion", &nccl_version);
   if (nccl_version) nccl_version(&version);
   snprintf(text, sizeof text, "%s %d", file, version);
   tell(t, "nccl", h != NULL, h ? text : "libnccl.so.2 not found (install NCCL, package libnccl2); needed for several GPUs only");
-  if (h) dlclose(h);
 }
 
 static void tell_blas(const teller *t) {
@@ -114,7 +113,6 @@ static void tell_blas(const teller *t) {
   if (h) find(h, "openblas_get_corename", &core);
   snprintf(text, sizeof text, "%s%s%s", file, core ? " for " : "", core ? core() : "");
   tell(t, "blas", h != NULL, h ? text : "no OpenBLAS (install libopenblas0); our own kernel serves");
-  if (h) dlclose(h);
 }
 
 static void tell_cache(const teller *t, flame_context *c) {

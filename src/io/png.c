@@ -6,7 +6,7 @@
 #include "io/io.h"
 #include <string.h>
 
-enum { STORED = 65535 };                /* most bytes of a stored block */
+enum { STORED = 65535 }; /* most bytes of a stored block */
 
 typedef struct image {
   const unsigned char *planes;
@@ -77,8 +77,8 @@ static flame_status write_chunks(fl_writer *o, const image *v, const unsigned ch
 }
 
 /* raw and packed are as long as the image asks for. */
-static flame_status write_image(flame_context *c, const char *path, const image *v, unsigned char *raw, size_t n,
-                                unsigned char *packed) {
+static flame_status write_image(flame_context *c, const char *path, const image *v, unsigned char *raw,
+                                size_t n, unsigned char *packed) {
   fl_writer o;
   rows_of(v, raw);
   const size_t bytes = stored(raw, n, packed);
@@ -93,15 +93,21 @@ flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
   const fl_layout *l = n->shape;
   const int64_t *s = l->size + (l->rank == 3);
   const image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1] };
-  const int fits = n->dtype == FLAME_U8 && (l->rank == 2 || l->rank == 3) && (v.channels == 1 || v.channels == 3 || v.channels == 4) &&
-                   v.height > 0 && v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
-  if (!fits) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: a PNG needs u8 of shape (h, w) or (1, 3 or 4, h, w), below 2^30 bytes", path);
-  const size_t raw_bytes = (size_t)(l->numel + v.height), packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
+  const int fits = n->dtype == FLAME_U8 && (l->rank == 2 || l->rank == 3) &&
+                   (v.channels == 1 || v.channels == 3 || v.channels == 4) && v.height > 0 &&
+                   v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
+  if (!fits)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
+                   "%.150s: a PNG needs u8 of shape (h, w) or (1, 3 or 4, h, w), below 2^30 bytes",
+                   path);
+  const size_t raw_bytes = (size_t)(l->numel + v.height),
+               packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
   size_t bytes = 0;
   image w = v;
   void *planes = fl_io_bytes_of(c, n, &bytes);
   if (!planes) return c->err.code;
-  unsigned char *raw = fl_alloc(&c->mem, raw_bytes), *packed = raw ? fl_alloc(&c->mem, packed_bytes) : NULL;
+  unsigned char *raw = fl_alloc(&c->mem, raw_bytes),
+                *packed = raw ? fl_alloc(&c->mem, packed_bytes) : NULL;
   w.planes = planes;
   const flame_status e = packed ? write_image(c, path, &w, raw, raw_bytes, packed)
                                 : FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for an image");

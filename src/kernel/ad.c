@@ -71,31 +71,71 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
 
 /* ---- set up ----------------------------------------------------------------------------- */
 
-typedef struct classify { fl_kad_state *d; const fl_kindices *k; const fl_kstmt *s; } classify;
+/* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
+** in front of it (NULL: none), the place to ask for indices made outside. */
+typedef struct classify {
+  fl_kad_state *d;
+  const fl_kindices *k;
+  const fl_kstmt *s, *loop, *before;
+  uint8_t *inside;
+} classify;
 
-static int see_load(void *arg, fl_kexpr *x) {
-  classify *c = arg;
-  if (x->kind == FL_KX_LOAD && x->site >= 0 && x->site < c->d->n_sites0)
-    c->d->site_index[x->site] = (uint8_t)fl_kindex_class(c->k, c->s, x->x[0]);
+static int see_inside(void *arg, fl_kstmt *s) {
+  uint8_t *inside = arg;
+  if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) inside[s->var] = 1;
+  if (s->result >= 0) inside[s->result] = 1;
   return 1;
 }
 
-static int see_access(void *arg, fl_kstmt *s) {
-  classify *c = arg;
-  const fl_kvisitor v = {NULL, see_load, arg};
-  c->s = s;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->site >= 0
-      && s->site < c->d->n_sites0)
-    c->d->site_index[s->site] = (uint8_t)fl_kindex_class(c->k, s, s->x[0]);
-  for (int i = 0; i < 4; ++i) fl_kwalk_expr(&v, s->x[i]);
+static int is_outside(const classify *c, const fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
+  for (int i = 0; i < x->n; ++i)
+    if (!is_outside(c, x->x[i])) return 0;
   return 1;
+}
+
+/* An index made before the loop and used in it: other threads have others, this one has it
+** again and again. */
+static void classify_index(classify *c, int site, const fl_kexpr *index) {
+  if (site < 0 || site >= c->d->n_sites0) return;
+  const fl_kindex class = fl_kindex_class(c->k, c->s, index);
+  c->d->site_index[site] = (uint8_t)class;
+  c->d->site_own[site] = class == FL_KI_INJECTIVE
+      || (c->loop && c->before && is_outside(c, index)
+          && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) classify_index(arg, x->site, x->x[0]);
+  return 1;
+}
+
+static void classify_block(classify *c, const fl_kblock *b) {
+  const fl_kvisitor loads = {NULL, see_load, c};
+  const fl_kstmt *last = NULL;
+  for (fl_kstmt *s = b->first; s && !c->d->a->failed; s = s->next) {
+    const int outermost = s->kind == FL_KS_LOOP && !c->loop;
+    c->s = s;
+    if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
+    for (int i = 0; i < 4; ++i) fl_kwalk_expr(&loads, s->x[i]);
+    if (outermost) {
+      const fl_kvisitor see = {see_inside, NULL, c->inside};
+      memset(c->inside, 0, (size_t)c->d->f->n_vars);
+      fl_kwalk_stmt(&see, s);
+      c->loop = s;
+      c->before = last;
+    }
+    classify_block(c, &s->body);
+    classify_block(c, &s->other);
+    if (outermost) c->loop = NULL;
+    last = s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL ? s : NULL;
+  }
 }
 
 static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
   fl_kindices *k = fl_kindices_new(d->a->mem, f, d->r->geometry);
-  classify c = {d, k, NULL};
-  const fl_kvisitor v = {see_access, NULL, &c};
-  if (k) fl_kwalk_block(&v, f->body);
+  classify c = {.d = d, .k = k, .inside = fl_karena_new(d->a, (size_t)f->n_vars + 1)};
+  if (k && c.inside) classify_block(&c, &f->body);
   else d->a->failed = 1;
   fl_kindices_free(k);
 }
@@ -110,8 +150,9 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->n_sites0 = f->n_sites;
   d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1;
-  if (!d->res->params || !d->site_index || !d->site_add) return 0;
+  if (!d->res->params || !d->site_index || !d->site_add || !d->site_own) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;

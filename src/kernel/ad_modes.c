@@ -193,7 +193,8 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
 static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
   for (int i = 0; i < l->n; ++i) n += l->at[i].var == p->var;
-  return n == 1 && (!p->loops || !steady(l->d, p->index));
+  return n == 1 && (!p->loops || (!steady(l->d, p->index)
+                                  && l->d->site_index[p->site] == FL_KI_INJECTIVE));
 }
 
 static void load_modes(fl_kad_state *d) {
@@ -211,7 +212,7 @@ static void load_modes(fl_kad_state *d) {
     if (kind == FL_KV_SHARED) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
     } else if (kind == FL_KV_POINTER) {
-      meets |= class != FL_KI_INJECTIVE;
+      meets |= p->site < 0 || p->site >= d->n_sites0 || !d->site_own[p->site];
       for (int k = 0; k < l.n && !meets; ++k)
         meets = l.at[k].var == p->var && may_meet(d, p, &l.at[k]);
     }

@@ -37,6 +37,7 @@ typedef struct fl_kad_state {
   uint8_t *zeroes;               /* n0: a STORE clears the shadow element afterwards */
   int32_t n_sites0;
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
+  uint8_t *site_own;             /* n_sites0: no other thread has the same index */
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */

@@ -6,6 +6,7 @@
 */
 #include "kernel/text.h"
 #include "kernel/builtins.h"
+#include "kernel/text_near.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@ typedef struct writer {
   const fl_kfunc *f;
   int depth;
   const uint8_t *slot;
+  const fl_knear *near;      /* sums combined in the warp; NULL: none */
 } writer;
 
 static const char prelude[] =
@@ -268,7 +270,7 @@ static void put(writer *w, const fl_kexpr *x) {
 }
 
 void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x) {
-  writer w = { t, f, 0, NULL };
+  writer w = { t, f, 0, NULL, NULL };
   put(&w, x);
 }
 
@@ -362,6 +364,7 @@ static void put_atomic(writer *w, const fl_kstmt *s) {
     put_ordered(w, s);
     return;
   }
+  if (fl_knear_put(w->near, w->t, s)) return;
   const int as_u64 = type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN;
   if (s->result >= 0) {
     put_var(w, s->result);
@@ -676,7 +679,9 @@ static int uses_dynamic(const fl_kfunc *f) {
 }
 
 static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
-  writer w = { t, f, 1, slot };
+  fl_knear *near = slot ? NULL : fl_knear_new(t->mem, f);
+  writer w = { t, f, 1, slot, near };
+  if (near) fl_knear_prelude(t);
   put_tables(&w);
   put_structs(&w);
   if (uses_dynamic(f))
@@ -690,8 +695,11 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
   fl_text_puts(t, ") {\n");
   for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
   put_leaves(&w);
+  if (near) fl_knear_begin(near, t);
   put_block(&w, f->body, NULL);
+  if (near) fl_knear_end(near, t);
   fl_text_puts(t, "}\n");
+  fl_knear_free(near);
 }
 
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { put_kernel(t, f, NULL); }

@@ -321,6 +321,7 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
     lua_pushinteger(L, q->leaf + 1); lua_setfield(L, -2, "leaf");
     lua_pushinteger(L, q->count); lua_setfield(L, -2, "count");
     lua_pushboolean(L, q->seeded); lua_setfield(L, -2, "seeded");
+    lua_pushboolean(L, q->through); lua_setfield(L, -2, "through");
     lua_rawseti(L, -2, i + 1);
   }
 }

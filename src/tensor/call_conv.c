@@ -2,18 +2,20 @@
 #include "tensor/call_conv.h"
 #include <string.h>
 
-enum { FAR = 1 << 30 };                  /* bound of every step, padding and kernel size */
+enum { FAR = 1 << 30 }; /* bound of every step, padding and kernel size */
 
 static int between(const int64_t *v, int n, int64_t low, int64_t high) {
-  for (int i = 0; i < n; i++) if (v[i] < low || v[i] > high) return 0;
+  for (int i = 0; i < n; i++)
+    if (v[i] < low || v[i] > high) return 0;
   return 1;
 }
 
 /* in k out stride pad dilation at p: in range, so that index arithmetic stays in int64_t. */
 static int read_axes(const int64_t *p, int64_t *in) {
   memcpy(in, p, 18 * sizeof *p);
-  return between(p, 3, 0, INT64_MAX / 4) && between(p + 3, 3, 1, FAR) && between(p + 6, 3, 0, INT64_MAX / 4) &&
-         between(p + 9, 3, 1, FAR) && between(p + 12, 3, -FAR, FAR) && between(p + 15, 3, 1, FAR);
+  return between(p, 3, 0, INT64_MAX / 4) && between(p + 3, 3, 1, FAR) &&
+         between(p + 6, 3, 0, INT64_MAX / 4) && between(p + 9, 3, 1, FAR) &&
+         between(p + 12, 3, -FAR, FAR) && between(p + 15, 3, 1, FAR);
 }
 
 /* Positions i * stride and k * dilation stay far from overflow. */
@@ -26,8 +28,8 @@ static int moderate(const int64_t *out, const int64_t *k, const int64_t *stride,
 int fl_conv_read(const fl_call *call, fl_conv *s) {
   const int64_t *p = call->p;
   *s = (fl_conv){ .n = p[0], .c = p[1], .o = p[2], .groups = p[3] };
-  return between(p, 3, 0, INT64_MAX / 4) && s->groups >= 1 && s->c % s->groups == 0 && s->o % s->groups == 0 &&
-         read_axes(p + 4, s->in) && moderate(s->out, s->k, s->stride, s->dil);
+  return between(p, 3, 0, INT64_MAX / 4) && s->groups >= 1 && s->c % s->groups == 0 &&
+         s->o % s->groups == 0 && read_axes(p + 4, s->in) && moderate(s->out, s->k, s->stride, s->dil);
 }
 
 int fl_pooling_read(const fl_call *call, fl_pooling *s) {
@@ -63,5 +65,6 @@ int fl_call_fits_conv_data(const fl_call *call) {
 
 int fl_call_fits_conv_weight(const fl_call *call) {
   fl_conv s;
-  return fl_conv_read(call, &s) && fl_is_float(call->dtype) && agree(call, w_size(&s), y_size(&s), x_size(&s));
+  return fl_conv_read(call, &s) && fl_is_float(call->dtype) &&
+         agree(call, w_size(&s), y_size(&s), x_size(&s));
 }

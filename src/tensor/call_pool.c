@@ -34,7 +34,8 @@ int fl_call_fits_max_pool_at(const fl_call *call) {
 int fl_call_fits_pool_take(const fl_call *call) {
   fl_pooling s;
   return fl_pooling_read(call, &s) && sizes(call, 2, planes_of(&s, s.in), planes_of(&s, s.out)) &&
-         call->in_numel[1] == call->numel && call->in_dtype[1] == FLAME_I64 && call->in_dtype[0] == call->dtype;
+         call->in_numel[1] == call->numel && call->in_dtype[1] == FLAME_I64 &&
+         call->in_dtype[0] == call->dtype;
 }
 
 int fl_call_fits_pool_put(const fl_call *call) {
@@ -62,8 +63,9 @@ int fl_call_fits_resample(const fl_call *call) {
   const int64_t *p = call->p;
   const int64_t from = fl_call_product(3, (const int64_t[]){ p[0], p[1], p[3] });
   const int64_t to = fl_call_product(3, (const int64_t[]){ p[0], p[2], p[3] });
-  return call->nin == 4 && sizes(call, 4, from, to) && p[2] < INT64_MAX && call->in_numel[1] == p[2] + 1 &&
-         call->in_numel[2] == call->in_numel[3] && call->in_dtype[1] == FLAME_I64 && call->in_dtype[2] == FLAME_I64 &&
+  return call->nin == 4 && sizes(call, 4, from, to) && p[2] < INT64_MAX &&
+         call->in_numel[1] == p[2] + 1 && call->in_numel[2] == call->in_numel[3] &&
+         call->in_dtype[1] == FLAME_I64 && call->in_dtype[2] == FLAME_I64 &&
          call->in_dtype[0] == call->dtype && call->in_dtype[3] == call->dtype &&
          (call->dtype == FLAME_F32 || call->dtype == FLAME_F64);
 }

@@ -33,12 +33,10 @@ static uint8_t meaning(const char *w, size_t n) {
   return (uint8_t)(1u << (w[1] - '1'));
 }
 
-/* Functions that take y for its shape alone. */
+/* A function that takes y for its shape alone. */
 static const char *skip_shape_use(const char *s) {
-  static const char *const uses[] = {"fl_grad_spread(y"};
-  for (int i = 0; i < 2; i++)
-    if (!strncmp(s, uses[i], strlen(uses[i]))) return s + strlen(uses[i]);
-  return s;
+  static const char use[] = "fl_grad_spread(y";
+  return strncmp(s, use, sizeof use - 1) == 0 ? s + sizeof use - 1 : s;
 }
 
 static uint8_t values_in(const char *s) {

@@ -40,8 +40,11 @@ FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; 
 
 /* ---- both float types -------------------------------------------------------------- */
 
-/* max: a wins unless b is larger or NaN; of zeros +0 is the larger, whatever the order. */
-#define FL_FLOAT(T, U, t, rnd, flr, cei, tru, fmo) \
+/* max: a wins unless b is larger or NaN; of zeros +0 is the larger, whatever the order.
+** fmod_near: the same bits as fmod where fmod_is_near, and vectorises. The rounded quotient,
+** below NEAR, cuts to k or k + 1, k the true one; a - k b and a - (k + 1) b are multiples of
+** b's last place and at most |b|, so each step is exact. mod_of, floordiv_of: from r = fmod. */
+#define FL_FLOAT(T, U, t, rnd, flr, cei, tru, fmo, mad, NEAR) \
   FL_FN T fl_neg_##t(T x) { return -x; } \
   FL_FN T fl_add_##t(T a, T b) { return a + b; } \
   FL_FN T fl_sub_##t(T a, T b) { return a - b; } \
@@ -71,13 +74,21 @@ FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; 
   FL_FN T fl_floor_##t(T x) { return flr(x); } \
   FL_FN T fl_ceil_##t(T x) { return cei(x); } \
   FL_FN T fl_trunc_##t(T x) { return tru(x); } \
+  FL_FN T fl_highest_##t(void) { return fl_as_##t(fl_inf_bits_##t()); } \
   FL_FN T fl_fmod_##t(T a, T b) { return fmo(a, b); } \
-  FL_FN T fl_mod_##t(T a, T b) { \
-    const T r = fmo(a, b); \
+  FL_FN int32_t fl_fmod_is_near_##t(T a, T b) { \
+    return (fl_abs_##t(a / b) < (T)NEAR) & (fl_abs_##t(b) < fl_highest_##t()); \
+  } \
+  FL_FN T fl_fmod_near_##t(T a, T b) { \
+    const T x = fl_abs_##t(a), y = fl_abs_##t(b), r = mad(-tru(x / y), y, x); \
+    return fl_copysign_##t(r < (T)0 ? r + y : r, a); \
+  } \
+  FL_FN T fl_mod_of_##t(T r, T b) { \
     return ((r != (T)0) & ((r < (T)0) != (b < (T)0))) ? r + b : r; \
   } \
-  FL_FN T fl_floordiv_##t(T a, T b) { \
-    const T r = fmo(a, b); \
+  FL_FN T fl_mod_##t(T a, T b) { return fl_mod_of_##t(fmo(a, b), b); } \
+  FL_FN T fl_mod_near_##t(T a, T b) { return fl_mod_of_##t(fl_fmod_near_##t(a, b), b); } \
+  FL_FN T fl_floordiv_of_##t(T r, T a, T b) { \
     const int below = (r != (T)0) & ((r < (T)0) != (b < (T)0)); \
     const T q = (a - r) / b - (T)below;       /* an integer but for rounding */ \
     const T f = flr(q); \
@@ -86,16 +97,19 @@ FL_FN uint64_t fl_bits_f64(double x) { uint64_t b; memcpy(&b, &x, 8); return b; 
     const T v = q == (T)0 ? z : g; \
     return b == (T)0 ? a / b : v; \
   } \
+  FL_FN T fl_floordiv_##t(T a, T b) { return fl_floordiv_of_##t(fmo(a, b), a, b); } \
+  FL_FN T fl_floordiv_near_##t(T a, T b) { \
+    return fl_floordiv_of_##t(fl_fmod_near_##t(a, b), a, b); \
+  } \
   FL_FN int32_t fl_isnan_##t(T x) { return x != x; } \
   FL_FN int32_t fl_isinf_##t(T x) { return fl_abs_##t(x) == fl_as_##t(fl_inf_bits_##t()); } \
   FL_FN int32_t fl_isfinite_##t(T x) { return fl_abs_##t(x) < fl_as_##t(fl_inf_bits_##t()); } \
-  FL_FN T fl_highest_##t(void) { return fl_as_##t(fl_inf_bits_##t()); } \
   FL_FN T fl_lowest_##t(void) { return -fl_highest_##t(); }
 
 FL_FN uint64_t fl_inf_bits_f64(void) { return 0x7ff0000000000000u; }
 FL_FN uint32_t fl_inf_bits_f32(void) { return 0x7f800000u; }
-FL_FLOAT(double, uint64_t, f64, rint, floor, ceil, trunc, fmod)
-FL_FLOAT(float, uint32_t, f32, rintf, floorf, ceilf, truncf, fmodf)
+FL_FLOAT(double, uint64_t, f64, rint, floor, ceil, trunc, fmod, fma, 0x1p51)
+FL_FLOAT(float, uint32_t, f32, rintf, floorf, ceilf, truncf, fmodf, fmaf, 0x1p22)
 #undef FL_FLOAT
 
 /* ---- both integer types ------------------------------------------------------------ */
@@ -648,7 +662,7 @@ FL_FN float fl_tan_f32(float x) {
   return x == 0.0f ? x : v;
 }
 
-/* The same bits as sin, cos for |x| < 2^49 (elsewhere: anything), several times faster in a
+/* The same bits as sin, cos, tan for |x| < 2^49 (elsewhere: anything), several times faster in a
 ** vector loop: for callers that have looked at the block of values first. */
 FL_FN float fl_sin_near_f32(float x) {
   int32_t q;
@@ -660,6 +674,13 @@ FL_FN float fl_cos_near_f32(float x) {
   int32_t q;
   const float r = fl_quarter_near(x, &q);
   return fl_turned(r, (int32_t)((uint32_t)q + 1u));
+}
+
+FL_FN float fl_tan_near_f32(float x) {
+  int32_t q;
+  const float r = fl_quarter_near(x, &q), s = fl_sin_kernel(r), c = fl_cos_kernel(r);
+  const float v = (q & 1 ? -c : s) / (q & 1 ? s : c);
+  return x == 0.0f ? x : v;
 }
 
 /* asin(s) / s - 1 over z = s s, z <= 1/4 */
@@ -1058,14 +1079,22 @@ FL_FN int32_t fl_random_randint_i32(int64_t i, uint64_t base, uint64_t seed,
 /* Normals by Box and Muller: the two elements of a pair share radius and angle, the even one
 ** takes the cosine. f32: pair (i % 4) / 2 of the block, one word each. The radius comes from
 ** a number in (0, 1], the angle is an integer that is split into quarters exactly. */
+FL_FN float fl_normal_radius_f32(uint32_t a) {
+  const float u = fmaf((float)(int32_t)(a >> 8), 0x1p-24f,
+                       (float)(int32_t)(a & 0xffu) * 0x1p-32f + 0x1p-33f);
+  return sqrtf(-2.0f * fl_log_f32(u));
+}
+
+FL_FN float fl_normal_turn_f32(uint32_t b, int odd) {
+  const uint32_t q = (b + 0x20000000u) >> 30;
+  const float t = (float)(int32_t)(b - (q << 30)) * 1.46291807e-09f;      /* pi/2 2^-30 */
+  return fl_turned(t, (int32_t)(odd ? q : q + 1u));
+}
+
 FL_FN float fl_normal01_f32(int64_t i, uint64_t base, uint64_t seed) {
   const fl_u32x4 r = fl_philox(base + ((uint64_t)i >> 2), seed);
   const uint32_t a = i & 2 ? r.w[2] : r.w[0], b = i & 2 ? r.w[3] : r.w[1];
-  const float u = fmaf((float)(int32_t)(a >> 8), 0x1p-24f,
-                       (float)(int32_t)(a & 0xffu) * 0x1p-32f + 0x1p-33f);
-  const uint32_t q = (b + 0x20000000u) >> 30;
-  const float t = (float)(int32_t)(b - (q << 30)) * 1.46291807e-09f;      /* pi/2 2^-30 */
-  return sqrtf(-2.0f * fl_log_f32(u)) * fl_turned(t, (int32_t)(i & 1 ? q : q + 1u));
+  return fl_normal_radius_f32(a) * fl_normal_turn_f32(b, (int)(i & 1));
 }
 
 FL_FN float fl_random_normal_f32(int64_t i, uint64_t base, uint64_t seed,

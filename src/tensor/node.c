@@ -20,7 +20,7 @@
 flame_status fl_node_raise(const fl_node *n) {
   flame_context *c = n->ctx;
   char op[32] = "";
-  const char *text = n->error ? n->error : "evaluate: a value could not be computed";
+  const char *text = n->error ? n->error : "evaluate: a value could not be computed (no memory for the reason)";
   const char *colon = strstr(text, ": ");
   if (colon && colon - text < (long)sizeof op) {
     memcpy(op, text, (size_t)(colon - text));

@@ -1,0 +1,333 @@
+--- Linear algebra by singular values and eigenvalues: svd, eigh, pseudo-inverses, least squares,
+-- ranks; and functions of matrices. Rules as in core_linalg.lua.
+local flame, _, internal = ...
+local fail, options, def, under = internal.failf, internal.options, internal.def, internal.under_linalg
+local where, matmul, linalg = flame.where, flame.matmul, flame.linalg
+local part = internal.linalg_parts
+local need_matrix, need_square, need_real, shape_text = part.need_matrix, part.need_square, part.need_real, part.shape_text
+local same_batch, joined, product, parts, own = part.same_batch, part.joined, part.product, part.parts, part.own
+local call, given, save, turned, on_diagonal = part.call, part.given, part.save, part.turned, part.on_diagonal
+local inverse, epsilon = part.inverse, part.epsilon
+
+-- ---- singular values ---------------------------------------------------------------------------------------
+--- 1 / x, but 0 where 'none' holds.
+local function inverse_unless(none, x) return where(none, 0, 1 / where(none, 1, x)) end
+
+--- 1 / (s_j^2 - s_i^2); 0 on the diagonal and for values that are equal up to rounding, where a
+--- function that has a gradient does not ask for it.
+local function gaps(s)
+  local row, column = s:unsqueeze(-2), s:unsqueeze(-1)
+  local top = s:detach():amax(-1, { keepdim = true }):unsqueeze(-1)
+  local near = (row - column):detach():abs():le(top * (4 * epsilon[s.dtype]))
+  return inverse_unless(near, (row - column) * (row + column))
+end
+
+local function skew(x) return x - turned(x) end
+
+local svd = flame.func {
+  name = "svd",
+  forward = function(ctx, x, full)
+    local lead, count, m, n = need_matrix("svd", "x", x)
+    local k = math.min(m, n)
+    ctx.ku, ctx.kv = full and m or k, full and n or k
+    local flat = call("svd", "svd", { x }, count, lead, { count * (m * ctx.ku + k + ctx.kv * n) }, m, n, full and 1 or 0, 1)
+    save(ctx, flat)
+    ctx.lead, ctx.m, ctx.n = lead, m, n
+    return flat
+  end,
+  backward = function(ctx, g)
+    local lead, m, n, k = ctx.lead, ctx.m, ctx.n, math.min(ctx.m, ctx.n)
+    local su, ss, sv = joined(lead, m, ctx.ku), joined(lead, k), joined(lead, ctx.kv, n)
+    local u, s, vh = parts(ctx:saved(), su, ss, sv)
+    local gu, gs, gv = parts(g, su, ss, sv)
+    if k == 0 or product(lead) == 0 then return flame.zeros(joined(lead, m, n), { dtype = g.dtype, device = g.device }) end
+    u, gu = u:narrow(-1, 1, k), gu:narrow(-1, 1, k)
+    vh, gv = vh:narrow(-2, 1, k), gv:narrow(-2, 1, k)
+    local f = gaps(s)
+    local none = s:detach():eq(0)
+    local over = inverse_unless(none, s)
+    local middle = skew(matmul(turned(u), gu)) * f * s:unsqueeze(-2)
+      + s:unsqueeze(-1) * (skew(matmul(vh, turned(gv))) * f) + on_diagonal(gs)
+    local x = matmul(matmul(u, middle), vh)
+    if m > k then
+      local h = gu * over:unsqueeze(-2)
+      x = x + matmul(h - matmul(u, matmul(turned(u), h)), vh)
+    end
+    if n > k then
+      local h = gv * over:unsqueeze(-1)
+      x = x + matmul(u, h - matmul(matmul(h, turned(vh)), vh))
+    end
+    return x
+  end,
+}
+
+local function svd_parts(x, full)
+  local lead, _, m, n = need_matrix("svd", "x", x)
+  local k = math.min(m, n)
+  return parts(svd(x, full), joined(lead, m, full and m or k), joined(lead, k), joined(lead, full and n or k, n))
+end
+internal.svd = svd_parts
+
+--- Singular values, falling. Tracked: by way of the vectors, which their gradient is made of.
+local function svdvals(x, op)
+  local lead, count, m, n = need_matrix(op, "x", x)
+  if x.requires_grad and flame.is_grad_enabled() then
+    local _, s = svd_parts(x, false)
+    return own(s)
+  end
+  return call("svd", op, { x }, count, lead, joined(lead, math.min(m, n)), m, n, 0, 0)
+end
+internal.svdvals = svdvals
+
+--- U, S, V with x = U diag(S) V', as torch.svd has it.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  some = true, compute_uv = true, or a table of them
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+def("svd", 3, function(x, ...)
+  local lead, _, m, n = need_matrix("svd", "x", x)
+  local o = given("svd", { "some", "compute_uv" }, { some = true, compute_uv = true }, ...)
+  if not o.compute_uv then
+    local how = { dtype = x.dtype, device = x.device }
+    return flame.zeros(joined(lead, m, m), how), svdvals(x, "svd"), flame.zeros(joined(lead, n, n), how)
+  end
+  local u, s, vh = svd_parts(x, not o.some)
+  return own(u, s, turned(vh))
+end)
+--- U, S, V' with x = U diag(S) V', as torch.linalg.svd has it.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  full_matrices = true, or {full_matrices = true}
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+under("svd", 2, function(x, ...)
+  need_matrix("svd", "x", x)
+  return own(svd_parts(x, given("svd", { "full_matrices" }, { full_matrices = true }, ...).full_matrices))
+end)
+--- Singular values, falling.
+---@param x flame.Tensor  (…, m, n)
+---@return flame.Tensor
+under("svdvals", 1, function(x) return svdvals(x, "svdvals") end)
+
+-- ---- symmetric eigenvalues ---------------------------------------------------------------------------------
+local eigh = flame.func {
+  name = "eigh",
+  forward = function(ctx, x, upper)
+    local lead, count, n = need_square("eigh", "x", x)
+    local flat = call("eigh", "eigh", { x }, count, lead, { count * (n + n * n) }, n, upper and 1 or 0, 1)
+    save(ctx, flat)
+    ctx.lead, ctx.n = lead, n
+    return flat
+  end,
+  backward = function(ctx, g)
+    local lead, n = ctx.lead, ctx.n
+    local w, v = parts(ctx:saved(), joined(lead, n), joined(lead, n, n))
+    local gw, gv = parts(g, joined(lead, n), joined(lead, n, n))
+    if n == 0 or product(lead) == 0 then return gv end
+    local apart = w:unsqueeze(-2) - w:unsqueeze(-1)
+    local top = w:detach():abs():amax(-1, { keepdim = true }):unsqueeze(-1)
+    local f = inverse_unless(apart:detach():abs():le(top * (4 * epsilon[w.dtype])), apart)
+    return matmul(matmul(v, matmul(turned(v), gv) * f + on_diagonal(gw)), turned(v))
+  end,
+}
+local function upper_of(op, o)
+  if type(o) == "string" then o = { UPLO = o } end
+  local name = options(op, o, { UPLO = "L" }).UPLO
+  local letter = type(name) == "string" and name:upper()
+  if letter ~= "L" and letter ~= "U" then fail(op, 'UPLO must be "L" or "U", got %s', tostring(name)) end
+  return letter == "U"
+end
+--- Eigenvalues (rising) and eigenvectors (columns) of symmetric matrices, of which one half is read.
+---@param x flame.Tensor  (…, n, n)
+---@param o table|string?  {UPLO = "L"}
+---@return flame.Tensor, flame.Tensor
+def("eigh", 2, function(x, o)
+  local lead, _, n = need_square("eigh", "x", x)
+  return own(parts(eigh(x, upper_of("eigh", o)), joined(lead, n), joined(lead, n, n)))
+end)
+linalg.eigh = flame.eigh
+local function eigvalsh(x, o)
+  local lead, count, n = need_square("eigvalsh", "x", x)
+  local upper = upper_of("eigvalsh", o)
+  if x.requires_grad and flame.is_grad_enabled() then return own(parts(eigh(x, upper), joined(lead, n))) end
+  return call("eigh", "eigvalsh", { x }, count, lead, joined(lead, n), n, upper and 1 or 0, 0)
+end
+--- Eigenvalues of symmetric matrices, rising.
+---@param x flame.Tensor  (…, n, n)
+---@param o table|string?  {UPLO = "L"}
+---@return flame.Tensor
+under("eigvalsh", 2, eigvalsh)
+
+-- ---- pseudo-inverse and least squares ------------------------------------------------------------------------
+--- Cotangent of x from that of its pseudo-inverse p.
+local function pinv_cotangent(x, p, g)
+  local pt, gt = turned(p), turned(g)
+  local left = matmul(matmul(gt, p), pt)
+  local right = matmul(pt, matmul(p, gt))
+  return left - matmul(x, matmul(p, left)) + right - matmul(matmul(right, p), x) - matmul(matmul(pt, g), pt)
+end
+
+--- U', 1 / S and V of an untracked x, 0 for values that count as 0: at most max(atol, rtol * largest).
+local function truncated(op, x, atol, rtol)
+  local lead, count, m, n = need_matrix(op, "x", x)
+  local k = math.min(m, n)
+  local flat = call("svd", op, { x }, count, lead, { count * (m * k + k + k * n) }, m, n, 0, 1)
+  local u, s, vh = parts(flat, joined(lead, m, k), joined(lead, k), joined(lead, k, n))
+  if k == 0 then return turned(u), s, turned(vh), s, s:ne(s) end
+  local none = s:le((s:narrow(-1, 1, 1) * rtol):clamp({ min = atol }))
+  return turned(u), inverse_unless(none, s), turned(vh), s, none:logical_not()
+end
+
+local pinv = flame.func {
+  name = "pinv",
+  forward = function(ctx, x, op, atol, rtol)
+    local ut, over, v = truncated(op, x, atol, rtol)
+    local y = matmul(v, over:unsqueeze(-1) * ut)
+    save(ctx, x, y)
+    return y
+  end,
+  backward = function(ctx, g)
+    local x, y = ctx:saved()
+    return pinv_cotangent(x, y, g)
+  end,
+}
+--- Limits below which a singular value counts as 0, as torch.linalg has them.
+local function limits(x, o)
+  local s = x.shape
+  local atol, rtol = o.atol or 0, o.rtol or nil
+  rtol = rtol or (atol > 0 and 0 or math.max(s[#s], s[#s - 1]) * epsilon[x.dtype])
+  return atol, rtol
+end
+local function symmetric_from_lower(x) return x:tril() + turned(x:tril(-1)) end
+local function pinv_any(op, x, o)
+  need_matrix(op, "x", x)
+  if o.hermitian then
+    need_square(op, "x", x)
+    x = symmetric_from_lower(x)
+  end
+  return pinv(x, op, limits(x, o))
+end
+--- Pseudo-inverses.
+---@param x flame.Tensor  (…, m, n)
+---@param rtol number|table?  {atol =, rtol = max(m, n) eps, hermitian = false}
+---@param hermitian boolean?
+---@return flame.Tensor
+under("pinv", 3, function(x, rtol, hermitian)
+  return pinv_any("pinv", x, given("pinv", { "rtol", "hermitian" }, { atol = false, rtol = false, hermitian = false }, rtol,
+    hermitian))
+end)
+def("pinverse", 2, function(x, rcond)
+  return pinv_any("pinverse", x, { rtol = given("pinverse", { "rcond" }, { rcond = 1e-15 }, rcond).rcond })
+end)
+
+--- How many singular values count; i64.
+---@param x flame.Tensor  (…, m, n)
+---@param tol number|table?  absolute, or {atol =, rtol = max(m, n) eps, hermitian = false}
+---@param o table?  after a number: {hermitian = false}
+---@return flame.Tensor
+under("matrix_rank", 3, function(x, tol, o)
+  need_matrix("matrix_rank", "x", x)
+  if type(tol) == "number" then
+    o = options("matrix_rank", o, { hermitian = false })
+    o.atol, o.rtol = tol, 0
+  else
+    o = options("matrix_rank", tol, { atol = false, rtol = false, hermitian = false, tol = false })
+    if o.tol then o.atol, o.rtol = o.tol, 0 end
+  end
+  x = x:detach()
+  local s = o.hermitian and eigvalsh(x):abs() or svdvals(x, "matrix_rank")
+  if s.shape[s.ndim] == 0 then return s:long():sum(-1) end
+  local atol, rtol = limits(x, o)
+  return s:gt((s:amax(-1, { keepdim = true }) * rtol):clamp({ min = atol })):sum(-1)
+end)
+
+local lstsq = flame.func {
+  name = "lstsq",
+  forward = function(ctx, a, b, known)
+    save(ctx, a, b)
+    ctx.atol, ctx.rtol = 0, known.rcond
+    return matmul(known.v, known.over:unsqueeze(-1) * matmul(known.ut, b))
+  end,
+  backward = function(ctx, g)
+    local a, b = ctx:saved()
+    local p = pinv(a, "lstsq", ctx.atol, ctx.rtol)
+    return pinv_cotangent(a, p, matmul(g, turned(b))), matmul(turned(p), g)
+  end,
+}
+local drivers = { gels = true, gelsy = true, gelsd = true, gelss = true }
+--- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
+--- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
+--- ("gelsd" and "gelss"; else empty), as PyTorch has it.
+---@param a flame.Tensor  (…, m, n)
+---@param b flame.Tensor  (…, m, k), or (…, m) for one vector a matrix
+---@param o table?  {rcond = max(m, n) eps, driver = "gelsy"}
+---@return flame.Tensor, flame.Tensor, flame.Tensor, flame.Tensor
+def("lstsq", 4, function(a, b, ...)
+  local op = "lstsq"
+  need_matrix(op, "a", a)
+  need_real(op, "b", b)
+  local o = given(op, { "rcond", "driver" }, { rcond = false, driver = "gelsy" }, ...)
+  if not drivers[o.driver] then fail(op, 'driver must be "gels", "gelsy", "gelsd" or "gelss", got %s', tostring(o.driver)) end
+  local vector = b.ndim == a.ndim - 1
+  if vector then b = b:unsqueeze(-1) end
+  a, b = same_batch(op, a, b)
+  local m, n = a.shape[a.ndim - 1], a.shape[a.ndim]
+  local rcond = o.rcond or math.max(m, n) * epsilon[a.dtype]
+  local ut, over, v, s, counts = truncated(op, a:detach(), 0, rcond)
+  local x = lstsq(a, b, { ut = ut, over = over, v = v, rcond = rcond })
+  local rank = counts:sum(-1)
+  local none = { dtype = a.dtype, device = a.device }
+  local residuals = flame.empty({ 0 }, none)
+  if m > n and (o.driver == "gels" or o.driver ~= "gelsy" and rank:eq(n):all():item()) then
+    local r = matmul(a:detach(), x:detach()) - b:detach()
+    residuals = (r * r):sum(-2)
+    if vector then residuals = own(residuals:squeeze(-1)) end
+  end
+  if o.driver ~= "gelsd" and o.driver ~= "gelss" then s = flame.empty({ 0 }, none) end
+  if o.driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
+  return vector and own(x:squeeze(-1)) or x, residuals, rank, s
+end)
+linalg.lstsq = flame.lstsq
+
+-- ---- functions of matrices ---------------------------------------------------------------------------------------
+local matrix_exp
+matrix_exp = flame.func {
+  name = "matrix_exp",
+  forward = function(ctx, x)
+    local lead, count, n = need_square("matrix_exp", "x", x)
+    save(ctx, x)
+    return call("matrix_exp", "matrix_exp", { x }, count, lead, x.shape, n)
+  end,
+  backward = function(ctx, g)           -- the upper right block of exp [x', g; 0, x']
+    local x = turned(ctx:saved())
+    local n = x.shape[x.ndim]
+    local above, below = flame.cat({ x, g }, -1), flame.cat({ flame.zeros_like(g), x }, -1)
+    return matrix_exp(flame.cat({ above, below }, -2)):narrow(-2, 1, n):narrow(-1, n + 1, n)
+  end,
+}
+--- Exponentials of matrices.
+---@param x flame.Tensor  (…, n, n)
+---@return flame.Tensor
+def("matrix_exp", 1, function(x)
+  need_square("matrix_exp", "x", x)
+  return matrix_exp(x)
+end)
+linalg.matrix_exp = flame.matrix_exp
+
+--- x multiplied with itself n times; of the inverse for n < 0.
+---@param x flame.Tensor  (…, n, n)
+---@param n integer
+---@return flame.Tensor
+def("matrix_power", 2, function(x, n)
+  internal.need_tensor("matrix_power", "x", x)
+  n = internal.need_int("matrix_power", "n", n)
+  local s = x.shape
+  if #s < 2 or s[#s] ~= s[#s - 1] then fail("matrix_power", "x has shape %s, need square matrices", shape_text(x)) end
+  if n == 0 then return flame.eye(s[#s], { dtype = x.dtype, device = x.device }):expand(s):clone() end
+  if n < 0 then x, n = inverse(x, "matrix_power", false), -n end
+  local y
+  while n > 0 do
+    if n % 2 == 1 then y = y and matmul(y, x) or x end
+    n = n // 2
+    if n > 0 then x = matmul(x, x) end
+  end
+  return y:clone()
+end)
+linalg.matrix_power = flame.matrix_power
