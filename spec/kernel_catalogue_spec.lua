@@ -342,3 +342,108 @@ describe("an allocator of slots by integer atomics", function()
     end
   end)
 end)
+
+describe("kernels as they are written:", function()
+  before_each(function() flame.seed(11) end)
+  local function normal(...) return flame.randn({ ... }, { dtype = "f64" }) end
+
+  it("a product of matrices in tiles", function()
+    local k = flame.kernel { source = [[
+      #define T 4
+      __global__ void matmul(const double *a, const double *b, double *c, int m, int n, int depth) {
+        __shared__ double sa[T][T], sb[T][T + 1];
+        int row = blockIdx.y * T + threadIdx.y, col = blockIdx.x * T + threadIdx.x;
+        double s = 0.0;
+        for (int t = 0; t < (depth + T - 1) / T; t++) {
+          int ca = t * T + threadIdx.x, rb = t * T + threadIdx.y;
+          sa[threadIdx.y][threadIdx.x] = row < m && ca < depth ? a[row * depth + ca] : 0.0;
+          sb[threadIdx.y][threadIdx.x] = rb < depth && col < n ? b[rb * n + col] : 0.0;
+          __syncthreads();
+          for (int j = 0; j < T; j++) s += sa[threadIdx.y][j] * sb[j][threadIdx.x];
+          __syncthreads();
+        }
+        if (row < m && col < n) c[row * n + col] = s;
+      }]], shape = { 3, 5 }, grid = { 2, 1 }, block = { 4, 4 } }
+    local a, b = normal(3, 6), normal(6, 5)
+    assert.allclose(a:matmul(b):totable(), k(a, b, 3, 5, 6):totable(), { rtol = 1e-12 })
+    proof.check(function(x, y) return k(x, y, 3, 5, 6) end, { a, b })
+  end)
+
+  it("a layer norm of rows by warps", function()
+    local k = flame.kernel { source = [[
+      __device__ double warp_sum(double v) {
+        for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffff, v, d);
+        return v;
+      }
+      __global__ void layer_norm(const double *x, const double *gain, double *y, int w) {
+        int r = blockIdx.x, t = threadIdx.x;
+        double s = 0.0, q = 0.0;
+        for (int c = t; c < w; c += 32) s += x[r * w + c];
+        double mean = warp_sum(s) / w;
+        for (int c = t; c < w; c += 32) { double d = x[r * w + c] - mean; q += d * d; }
+        double scale = rsqrt(warp_sum(q) / w + 1e-5);
+        for (int c = t; c < w; c += 32) y[r * w + c] = (x[r * w + c] - mean) * scale * gain[c];
+      }]], grid = { 2 }, block = { 32 } }
+    proof.check(function(x, g) return k(x, g, 7) end, { normal(2, 7), normal(7) })
+  end)
+
+  it("a scan in two shared buffers", function()
+    local k = flame.kernel { source = [[
+      __global__ void scan(const double *x, double *y, int n) {
+        __shared__ double s[2][32];
+        int t = threadIdx.x, a = 0;
+        s[0][t] = t < n ? x[t] * x[t] : 0.0;
+        __syncthreads();
+        for (int d = 1; d < 32; d *= 2) {
+          s[1 - a][t] = t >= d ? s[a][t] + s[a][t - d] : s[a][t];
+          a = 1 - a;
+          __syncthreads();
+        }
+        if (t < n) y[t] = s[a][t];
+      }]], grid = { 1 }, block = { 32 } }
+    local x = f64 { 1, 2, 3, 4, 5 }
+    assert.same({ 1, 5, 14, 30, 55 }, k(x):totable())
+    proof.check(k, { x })
+  end)
+
+  it("forces between all pairs of bodies", function()
+    local k = flame.kernel { source = [[
+      __global__ void forces(const double *p, double *a, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        double ax = 0.0, ay = 0.0;
+        for (int j = 0; j < n; j++) {
+          double dx = p[2 * j] - p[2 * i], dy = p[2 * j + 1] - p[2 * i + 1];
+          double r = rsqrt(dx * dx + dy * dy + 0.1);
+          r = r * r * r;
+          ax += dx * r;
+          ay += dy * r;
+        }
+        a[2 * i] = ax;
+        a[2 * i + 1] = ay;
+      }]], grid = { 1 }, block = { 32 } }
+    proof.check(function(p) return k(p, 4) end, { normal(4, 2) })
+  end)
+
+  it("Newton's method until it stands still", function()
+    local k = flame.kernel [[
+      __global__ void root(const double *x, double *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        double s = x[i];
+        while (fabs(s * s - x[i]) > 1e-14 * x[i]) {
+          double t = 0.5 * (s + x[i] / s);
+          if (t == s) break;
+          s = t;
+        }
+        y[i] = s;
+      }]]
+    assert.allclose({ 0.5 / math.sqrt(2), 1 / 6, 0.005 }, gradient(k, f64 { 2, 9, 1e4 }), { rtol = 1e-9 })
+  end)
+
+  it("a state in global memory, stepped in a loop", function()
+    local k = kernel("double *y, const double *x", "if (i < 3) for (int j = 0; j < n; j++) y[i] = y[i] * x[j] + sin(y[i]);",
+      3, 3, { inout = { "y" } })
+    proof.check(function(y, x) return k(y, x, 4) end, { f64 { 0.1, 0.2, 0.3 }, f64 { 0.5, 0.6, -0.7, 0.8 } })
+  end)
+end)

@@ -50,28 +50,4 @@ function proof.check(f, inputs, o)
   assert(math.abs(forward - reverse) <= tol, ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
 end
 
---- Central differences of f's weighted results by the inputs, without the derived gradients.
-function proof.numeric(f, inputs, eps)
-  local out = {}
-  for k, x in ipairs(inputs) do
-    local flat, g = x:detach():reshape(-1), {}
-    for i = 1, x:numel() do
-      local sums = {}
-      for side, sign in ipairs { 1, -1 } do
-        local moved = { table.unpack(inputs) }
-        local list = flat:totable()
-        list[i] = list[i] + sign * eps
-        moved[k] = flame.tensor(list, { dtype = x.dtype, device = x.device }):reshape(x.shape):contiguous()
-        sums[side] = 0
-        for _, y in ipairs(floats(table.pack(f(table.unpack(moved))))) do
-          sums[side] = sums[side] + y:double():sum():item()
-        end
-      end
-      g[i] = (sums[1] - sums[2]) / (2 * eps)
-    end
-    out[k] = g
-  end
-  return out
-end
-
 return proof

@@ -167,7 +167,8 @@ end
 --- The plain name of a function that has several: f -> name.
 local plain = {}
 for name, f in pairs(flame) do
-  if type(f) == "function" and (signatures[name] or ops[name]) then plain[f] = name end
+  local known = type(f) == "function" and (ops[name] or signatures[name] and not signatures[name]:find("the same as", 1, true))
+  if known and not (plain[f] and plain[f] < name) then plain[f] = name end
 end
 
 --- nn.ReLU and the like without a comment are modules of the function of that name.

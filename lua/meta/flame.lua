@@ -724,7 +724,8 @@ Tensor.cbrt_ = flame.cbrt
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param ... any
+---@param ... any  p, or {p = 2}
+---@return flame.Tensor
 function flame.cdist(x, y, ...) end
 Tensor.cdist = flame.cdist
 
@@ -765,7 +766,7 @@ function flame.checkpoint(f, ...) end
 
 --- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
 ---@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper any
+---@param upper boolean|table?  {upper = false}
 ---@return flame.Tensor
 function flame.cholesky(x, upper) end
 Tensor.cholesky = flame.cholesky
@@ -777,10 +778,11 @@ Tensor.cholesky = flame.cholesky
 function flame.cholesky_inverse(x, o) end
 Tensor.cholesky_inverse = flame.cholesky_inverse
 
---- x with a x = b, from the triangle of a's Cholesky factorisation.
----@param b flame.Tensor
----@param l any
----@param upper any
+--- x with a x = b, from the triangle l of a's Cholesky factorisation.
+---@param b flame.Tensor  (…, n, k)
+---@param l flame.Tensor  (…, n, n)
+---@param upper boolean|table?  {upper = false}
+---@return flame.Tensor
 function flame.cholesky_solve(b, l, upper) end
 Tensor.cholesky_solve = flame.cholesky_solve
 
@@ -985,7 +987,8 @@ function Tensor:cpu() end
 --- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param d integer|integer[]?
+---@param d integer|table?  or {dim =}
+---@return flame.Tensor
 function flame.cross(x, y, d) end
 Tensor.cross = flame.cross
 
@@ -1135,7 +1138,7 @@ Tensor.deg2rad = flame.deg2rad
 
 Tensor.deg2rad_ = flame.deg2rad
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.det(x) end
 Tensor.det = flame.det
@@ -1161,9 +1164,10 @@ function flame.deterministic(on) end
 function flame.diag(x, k) end
 Tensor.diag = flame.diag
 
---- x on diagonals of new matrices in axes a and b of the result. {offset = 0, dim1 = -2, dim2 = -1}
+--- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param ... any
+---@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
+---@return flame.Tensor
 function flame.diag_embed(x, ...) end
 Tensor.diag_embed = flame.diag_embed
 
@@ -2015,6 +2019,7 @@ Tensor.kl_div = flame.kl_div
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.kron(x, y) end
 Tensor.kron = flame.kron
 
@@ -2116,12 +2121,13 @@ function flame.linalg.bmm(x, y) end
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param ... any
+---@param ... any  p, or {p = 2}
+---@return flame.Tensor
 function flame.linalg.cdist(x, y, ...) end
 
 --- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
 ---@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
----@param upper any
+---@param upper boolean|table?  {upper = false}
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
@@ -2131,14 +2137,16 @@ function flame.linalg.cholesky(x, upper) end
 ---@return flame.Tensor
 function flame.linalg.cholesky_inverse(x, o) end
 
---- x with a x = b, from the triangle of a's Cholesky factorisation.
----@param b flame.Tensor
----@param l any
----@param upper any
+--- x with a x = b, from the triangle l of a's Cholesky factorisation.
+---@param b flame.Tensor  (…, n, k)
+---@param l flame.Tensor  (…, n, n)
+---@param upper boolean|table?  {upper = false}
+---@return flame.Tensor
 function flame.linalg.cholesky_solve(b, l, upper) end
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.cond(...) end
 
 --- Vector product along axis d of size 3 (default: the last).
@@ -2146,13 +2154,14 @@ function flame.linalg.cond(...) end
 function flame.linalg.cross(...) end
 
 --- Determinants; the gradient exists where they are 0 as well.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.linalg.det(x) end
 
---- x on diagonals of new matrices in axes a and b of the result. {offset = 0, dim1 = -2, dim2 = -1}
+--- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param ... any
+---@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
+---@return flame.Tensor
 function flame.linalg.diag_embed(x, ...) end
 
 --- the diagonal of two axes, as a last axis
@@ -2192,9 +2201,15 @@ function flame.linalg.einsum(spec, ...) end
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
 
+--- Inverses. A singular matrix raises with its position in the batch.
+---@param x flame.Tensor  (…, n, n)
+---@return flame.Tensor
+function flame.linalg.inverse(x) end
+
 --- Every element of x times the whole of y: (x1 y1, x2 y2, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.linalg.kron(x, y) end
 
 --- logarithm of the determinant
@@ -2223,21 +2238,24 @@ function flame.linalg.lu(...) end
 function flame.linalg.matmul(x, y) end
 
 --- Exponentials of matrices.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.linalg.matrix_exp(x) end
 
 --- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.matrix_norm(...) end
 
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@param n integer
+---@return flame.Tensor
 function flame.linalg.matrix_power(x, n) end
 
---- How many singular values count. {atol =, rtol = max(m, n) eps, hermitian = false}; i64
+--- How many singular values count; i64.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.matrix_rank(...) end
 
 --- the last two axes exchanged
@@ -2253,6 +2271,7 @@ function flame.linalg.mm(x, y) end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.multi_dot(...) end
 
 --- matrix times vector
@@ -2275,8 +2294,9 @@ function flame.linalg.norm(x, p, d, o) end
 ---@return flame.Tensor
 function flame.linalg.outer(x, y) end
 
---- Pseudo-inverses. {atol =, rtol = max(m, n) eps, hermitian = false}
+--- Pseudo-inverses.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.pinv(...) end
 
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
@@ -2286,7 +2306,7 @@ function flame.linalg.pinv(...) end
 function flame.linalg.qr(x, mode) end
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.slogdet(x) end
 
@@ -2297,12 +2317,13 @@ function flame.linalg.slogdet(x) end
 ---@return flame.Tensor
 function flame.linalg.solve(a, b, o) end
 
---- x with a x = b for a triangle a. {upper =, left = true, unitriangular = false}
+--- x with a x = b for a triangle a.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.solve_triangular(...) end
 
---- U, S, V with x = U diag(S) V', as torch.svd has it. {some = true, compute_uv = true}
----@param ... any
+--- U, S, V with x = U diag(S) V', as torch.svd has it.
+---@param ... any  some = true, compute_uv = true, or a table of them
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.svd(...) end
 
@@ -2314,7 +2335,8 @@ function flame.linalg.svdvals(x) end
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims any
+---@param dims integer|table?
+---@return flame.Tensor
 function flame.linalg.tensordot(x, y, dims) end
 
 --- The inverse with respect to the first 'ind' axes and the rest.
@@ -2330,8 +2352,9 @@ function flame.linalg.tensorsolve(...) end
 ---@return flame.Tensor
 function flame.linalg.trace(x) end
 
---- Columns x^0, x^1, … of each element. {N = elements of the last axis}
+--- Columns x^0, x^1, … of each element.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.vander(...) end
 
 --- sums of products along an axis
@@ -2343,6 +2366,7 @@ function flame.linalg.vecdot(x, y, d) end
 
 --- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.vector_norm(...) end
 
 --- x times w transposed, plus b
@@ -2582,14 +2606,15 @@ function flame.matmul(x, y) end
 Tensor.matmul = flame.matmul
 
 --- Exponentials of matrices.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
 function flame.matrix_exp(x) end
 Tensor.matrix_exp = flame.matrix_exp
 
 --- x multiplied with itself n times; of the inverse for n < 0.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@param n integer
+---@return flame.Tensor
 function flame.matrix_power(x, n) end
 Tensor.matrix_power = flame.matrix_power
 
@@ -3792,6 +3817,7 @@ Tensor.nonzero = flame.nonzero
 ---@param p number
 ---@param d integer|integer[]?
 ---@param o table?
+---@return flame.Tensor
 function flame.norm(x, p, d, o) end
 Tensor.norm = flame.norm
 
@@ -4566,7 +4592,7 @@ function flame.slice_scatter(x, src, d, first, last, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
 --- Sign and logarithm of the absolute value of determinants.
----@param x flame.Tensor
+---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor, flame.Tensor
 function flame.slogdet(x) end
 Tensor.slogdet = flame.slogdet
@@ -4731,9 +4757,9 @@ Tensor.sum = flame.sum
 function flame.summary(x, name) end
 Tensor.summary = flame.summary
 
---- U, S, V with x = U diag(S) V', as torch.svd has it. {some = true, compute_uv = true}
----@param x flame.Tensor
----@param ... any
+--- U, S, V with x = U diag(S) V', as torch.svd has it.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  some = true, compute_uv = true, or a table of them
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.svd(x, ...) end
 Tensor.svd = flame.svd
@@ -4813,7 +4839,8 @@ Tensor.tensor_split = flame.tensor_split
 --- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param dims any
+---@param dims integer|table?
+---@return flame.Tensor
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
 
@@ -4872,11 +4899,10 @@ Tensor.trace = flame.trace
 function flame.transpose(x, a, b) end
 Tensor.transpose = flame.transpose
 
---- The same as trapz.
+--- Integral along d by trapezes.
 ---@param y flame.Tensor
----@param x? flame.Tensor|number
----@param d? integer
----@return flame.Tensor
+---@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
+---@param d? integer  -1
 function flame.trapezoid(y, x, d) end
 Tensor.trapezoid = flame.trapezoid
 
@@ -5019,9 +5045,10 @@ Tensor.unsqueeze = flame.unsqueeze
 ---@param f function
 function flame.value_and_grad(f) end
 
---- Columns x^0, x^1, … of each element. {N = elements of the last axis}
+--- Columns x^0, x^1, … of each element.
 ---@param x flame.Tensor
 ---@param ... any
+---@return flame.Tensor
 function flame.vander(x, ...) end
 Tensor.vander = flame.vander
 

@@ -335,6 +335,80 @@ static void check_partials(void) {
   fl_karena_close(&a);
 }
 
+/* ---- sums combined in the warp ----------------------------------------------------------------------------- */
+
+#define I_OF "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+#define XY_OF "int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;"
+#define ARGS "(float *p, const float *g, int n, int w)"
+static const struct { const char *text; int groups, atomics; } near_sums[] = {
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 2 * g[i]);"
+    " if (i > 0) atomicAdd(&p[i - 1], 3.f); atomicAdd(&p[i + w], 1.f); atomicAdd(&p[i - w], 1.f); } }", 1, 2 },
+  { "__global__ void k" ARGS " {" XY_OF "if (x > 0 && y > 0 && x < w && y < n) for (int k = 0; k < 3; k++) {"
+    " int at = y * w + x; atomicAdd(&p[at], g[at]); atomicAdd(&p[at - 1], g[k]); atomicAdd(&p[x + 1 + y * w], 1.f);"
+    " atomicAdd(&p[(y - 1) * w + x], 1.f); atomicAdd(&p[(y - 1) * w + x + 1], 2.f); } }", 2, 0 },
+  { "__global__ void k(double *p, const double *g, unsigned n) { unsigned i = threadIdx.x, l = i - 1;"
+    " if (i < n) { if (i) atomicAdd(&p[l], g[i]); atomicAdd(&p[i], -g[i]); } }", 1, 0 },
+  { "__global__ void k(float *p, float *q, long long n) { long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;"
+    " if (i < n) { atomicAdd(&p[i], 1.f); atomicAdd(&p[i + 1], q[i]); q[i] = 0; } }", 1, 0 },
+  { "__global__ void k(float *fl_at_0, float *delete_, int n) {" I_OF " float fl_here_0 = n; if (i < n) {"
+    " atomicAdd(fl_at_0 + i, fl_here_0); atomicAdd(fl_at_0 + i + 1, 1.f);"
+    " atomicAdd(delete_ + i, 1.f); atomicAdd(delete_ + i - 1, 1.f); } }", 2, 0 },
+  /* what stays as it is: a return, a sum that is read, stored, or used, one offset, other steps */
+  { "__global__ void k" ARGS " {" I_OF "if (i >= n) return; atomicAdd(p + i, g[i]); atomicAdd(&p[i + 1], 1.f); }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, p[w]); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); p[w] += 1; } }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { float f = atomicAdd(p + i, 1.f); atomicAdd(&p[i], f);"
+    " atomicAdd(&p[i + 1], f); } }", 0, 3 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 2], 1.f); atomicAdd(&p[i], 1.f); } }",
+    0, 3 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + 2 * i, 1.f); atomicAdd(&p[2 * i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "if (i < n) { atomicAdd(p + n - i, 1.f); atomicAdd(&p[n - i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "for (; i < n; i += w) { atomicAdd(p + i, 1.f); atomicAdd(&p[i + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " {" I_OF "for (int j = 0; j < n; j++) { int c = i + j; atomicAdd(p + c, 1.f);"
+    " atomicAdd(&p[c + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " { for (int j = 0; j < n; j++) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k" ARGS " { int j = (int)g[threadIdx.x]; if (j < n) { atomicAdd(p + j, 1.f); atomicAdd(&p[j + 1], 1.f); } }", 0, 2 },
+  { "__global__ void k(int *p, int n) {" I_OF "if (i < n) { atomicAdd(p + i, 1); atomicAdd(&p[i + 1], 1); } }", 0, 2 }
+};
+
+static int occurrences(const char *text, const char *what) {
+  int n = 0;
+  for (; (text = strstr(text, what)); text++) n++;
+  return n;
+}
+
+/* Without memory for the analysis all stay atomics. */
+static void check_near_memory(const fl_kfunc *f) {
+  for (int64_t k = 1; k < 20; k++) {
+    fl_mem m = { .fail_at = k };
+    fl_text t;
+    fl_text_init(&t, &m);
+    fl_ktext_kernel(&t, f);
+    fl_text_free(&t);
+    if (m.live_bytes) check(0, "near sums", "a failed allocation leaks");
+  }
+}
+
+static void check_near(void) {
+  for (int i = 0; i < COUNT(near_sums); i++) {
+    fl_ksource *s = parse(near_sums[i].text);
+    const fl_kfunc *f = s && s->n_kernels ? s->kernels[0] : NULL;
+    check(f && f->has_body, "near sums", near_sums[i].text);
+    if (f && f->has_body) {
+      fl_text t;
+      text_of(s, &t, 1);
+      const char *text = fl_text_str(&t), *body = strstr(text, "void k(");
+      check(occurrences(body, "fl_add_near(") == near_sums[i].groups, "near sums, groups", near_sums[i].text);
+      check(occurrences(body, "atomicAdd(") == near_sums[i].atomics, "near sums, atomics", near_sums[i].text);
+      check(!near_sums[i].groups == !strstr(text, "FL_NEAR"), "near sums, prelude", near_sums[i].text);
+      compiles("near sums", text);
+      fl_text_free(&t);
+      check_near_memory(f);
+    }
+    fl_ksource_free(s);
+  }
+}
+
 /* ---- broken texts and memory -------------------------------------------------------------------------------- */
 
 static uint64_t seed = 1;
@@ -443,6 +517,7 @@ int main(int argc, char **argv) {
   check_indices();
   check_map();
   check_partials();
+  check_near();
   check_bombs();
   check_memory();
   fuzz(argc > 1 ? atoi(argv[1]) : 3000);

@@ -107,6 +107,7 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   memset(x, 0, sizeof *x);
   x->code = function_of(c)->lanes;
   x->l.stop = cpu->stop;
+  x->l.max_steps = d->ctx->kernel_steps;
   x->scratch = (char *)r->scratch + fl_round64(sizeof *x);
   atomic_init(&x->worst, INT64_MAX);
   set_geometry(c, &x->l);

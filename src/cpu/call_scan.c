@@ -87,15 +87,40 @@ SUMS(i8, int8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(u8, uint8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(bool, uint8_t, uint64_t, int64_t, TRUTH, (int64_t))
 
-/* The first of the extremes; the first NaN beats all. at 0: none yet. */
+/* The first of the extremes; the first NaN beats all. at 0: none yet. A row alone goes by STRETCH
+** elements, of which most change nothing: 'stays' says so without a branch an element. */
+enum { STRETCH = 32 };
+#define EXTREME(which, name, T, V, in, stays) \
+  WALK(each_##which##_##name, T, placed_##name, int64_t, \
+       const V v = (V)in(x[i]); \
+       if (a->at == 0 || (!(v stays a->v) && a->v == a->v)) { a->v = v; a->at = k; }, a->at) \
+  static void which##_##name(const walk *w) { \
+    const T *x = w->x; \
+    int64_t *y = w->y, at = 1, i = 1; \
+    if (w->lanes != 1 || w->step != 1) { \
+      each_##which##_##name(w); \
+      return; \
+    } \
+    V best = (V)in(x[0]); \
+    y[0] = 1; \
+    while (i < w->n) { \
+      const int64_t n = w->n - i < STRETCH ? w->n - i : STRETCH; \
+      int change = n < STRETCH; \
+      if (!change) for (int j = 0; j < STRETCH; j++) change |= !((V)in(x[i + j]) stays best); \
+      if (!change) { \
+        for (int j = 0; j < STRETCH; j++) y[i + j] = at; \
+        i += STRETCH; \
+      } else for (const int64_t end = i + n; i < end; i++) { \
+        const V v = (V)in(x[i]); \
+        if (!(v stays best) && best == best) { best = v; at = i + 1; } \
+        y[i] = at; \
+      } \
+    } \
+  }
 #define PLACED(name, T, V, in) \
   typedef struct placed_##name { V v; int64_t at; } placed_##name; \
-  WALK(max_##name, T, placed_##name, int64_t, \
-       const V v = (V)in(x[i]); \
-       if (a->at == 0 || (!(v <= a->v) && a->v == a->v)) { a->v = v; a->at = k; }, a->at) \
-  WALK(min_##name, T, placed_##name, int64_t, \
-       const V v = (V)in(x[i]); \
-       if (a->at == 0 || (!(v >= a->v) && a->v == a->v)) { a->v = v; a->at = k; }, a->at)
+  EXTREME(max, name, T, V, in, <=) \
+  EXTREME(min, name, T, V, in, >=)
 PLACED(f64, double, double, PLAIN)
 PLACED(f32, float, float, PLAIN)
 PLACED(f16, uint16_t, float, fl_f16_value)
@@ -173,7 +198,8 @@ static void scan_rows(void *arg, int64_t unit, int worker) {
   state acc[ROWS];
   (void)worker;
   for (int64_t r = unit * j->group; r < end; ) {
-    const int64_t lanes = end - r >= ROWS ? ROWS : 1;
+    const int alone = end - r < ROWS || j->kind == MAX || j->kind == MIN;
+    const int64_t lanes = alone ? 1 : ROWS;
     start(j, acc, lanes);
     const walk w = walk_from(j, r * j->n + last, j->n, lanes, j->n, acc);
     j->fn(&w);

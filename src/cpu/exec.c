@@ -66,10 +66,13 @@ static char *origin(const tile *t, int operand, const view *v) {
   return (char *)t->g->address[operand] + v->shift * fl_dtype_size(t->g->k->operand[operand].dtype);
 }
 
-/* The first lines of the next tile: hardware looks ahead within a page only, and a tile is one. */
-static void ask_ahead(const void *p, int64_t bytes) {
+/* The first lines of the next tile, 'elements' further on (COL: the next rows of the same
+** columns): hardware looks ahead within a page only, and a tile is one. */
+static void ask_ahead(const tile *t, const void *p, int64_t elements, int size) {
+  const fl_prog *g = t->g;
+  const int64_t ahead = g->mode == FL_MODE_COL ? g->batch * g->columns : elements;
   for (int i = 0; i < 16; i++)
-    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes + 64u * (unsigned)i));
+    __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(ahead * size + 64 * i)));
 }
 
 static void load(tile *t, const fl_vop *x) {
@@ -79,7 +82,7 @@ static void load(tile *t, const fl_vop *x) {
   if (x->flags) {
     void *p = unit_run(base, v.w, v.at, n, fl_dtype_size(x->reg));
     if (p) {
-      ask_ahead(p, n * fl_dtype_size(x->reg));
+      ask_ahead(t, p, n, fl_dtype_size(x->reg));
       t->reg[x->v] = p;
       return;
     }

@@ -1,21 +1,22 @@
 /*
 ** Which atomic additions are kept in registers until the end of the kernel (text_near.h):
-** those to a global array that this kernel does nothing else with but add, at base - 1, base
-** and base + 1, where base has one value in a thread (its variables are assigned once, outside
-** loops) and grows by one from lane to lane. A kernel with a RETURN has none: all threads must
-** reach the end.
+** those to a global array that this kernel does nothing else with but add, at base - 1,
+** base and base + 1, where base has one value in a thread (its variables are assigned
+** once, outside loops) and grows by one from lane to lane. A kernel with a RETURN has none:
+** all threads must reach the end.
 **
-** That lanes are neighbours is only guessed here and decided when the kernel runs: a lane takes
-** over what another one has for its element if their bases differ by one, else the other adds
-** it itself. Nothing is added where the sum is zero, as the index may then be out of range (a
-** thread that contributed nothing has base 0).
+** That lanes are neighbours is only guessed here and decided when the kernel runs: a lane
+** takes over what another one has for its element if their bases differ by one, else the
+** other adds it itself. Nothing is added where the sum is zero, as the index may then be
+** out of range (a thread that contributed nothing has base 0).
 */
 #include "kernel/text_near.h"
 #include "kernel/text.h"
 #include <string.h>
 
-enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_TERMS = 6, MAX_CHAIN = 32 };
-enum { STEP_NONE, STEP_ONE, STEP_OTHER };   /* what an expression does from lane to lane */
+enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_TERMS = 8, MAX_CHAIN = 32,
+       MAX_VISITS = 64 };
+enum { STEP_NONE, STEP_ONE, STEP_OTHER };  /* what an expression does from lane to lane */
 
 typedef struct definition {
   const fl_kexpr *value;     /* NULL: a result */
@@ -26,7 +27,7 @@ typedef struct definition {
 /* terms + constant; sums of I32 and I64 are taken as exact, others wrap in their type. */
 typedef struct place {
   uint8_t type;              /* I32, U32 or I64: what the sum is made in */
-  int n;
+  int n, visits;
   int64_t constant;
   struct { int sign; const fl_kexpr *x; } term[MAX_TERMS];
 } place;
@@ -42,7 +43,7 @@ struct fl_knear {
   group at[MAX_SEEN];
 };
 
-/* ---- what the kernel does -------------------------------------------------------------------- */
+/* ---- what the kernel does ---------------------------------------------------------- */
 
 static int is_sum(const fl_kfunc *f, const fl_kstmt *s) {
   if (s->kind != FL_KS_ATOMIC || s->op != FL_KA_ADD || s->result >= 0) return 0;
@@ -83,7 +84,7 @@ static void see(fl_knear *k, fl_kblock b) {
   }
 }
 
-/* ---- indices ------------------------------------------------------------------------------------ */
+/* ---- indices ----------------------------------------------------------------------- */
 
 /* The only value of the variable in a thread; a parameter that keeps its own has none. */
 static const fl_kexpr *only_value(const fl_knear *k, int32_t var) {
@@ -115,35 +116,42 @@ static int step_of(const fl_knear *k, const fl_kexpr *x, int chain) {
   return x->op == FL_KO_SUB && !s[1] ? s[0] : STEP_OTHER;
 }
 
-static int is_constant(const fl_kexpr *x) { return x->kind == FL_KX_CONST; }
 static int is_sum_of_two(const fl_kexpr *x) {
   return x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_SUB);
 }
 
-/* A variable like left = i - 1 is taken apart; one like i = y * w + x is a term. */
+/* What a variable like left = i - 1 stands for. It may be assigned in a loop: its terms
+** are looked at, and they have one value each. */
 static const fl_kexpr *look_through(const fl_knear *k, const fl_kexpr *x) {
-  const fl_kexpr *value = x->kind == FL_KX_VAR ? only_value(k, x->var) : NULL;
-  return value && is_sum_of_two(value) && (is_constant(value->x[0]) || is_constant(value->x[1]))
-             ? value : x;
+  for (int i = 0; i < MAX_CHAIN && x->kind == FL_KX_VAR; i++) {
+    const definition *d = &k->def[x->var];
+    const fl_kexpr *v = d->n == 1 && k->f->vars[x->var].param < 0 ? d->value : NULL;
+    if (!v || !(v->kind == FL_KX_VAR || v->kind == FL_KX_CAST || is_sum_of_two(v))) break;
+    x = v;
+  }
+  return x;
 }
 
 static int is_exact_cast(const fl_kexpr *x) {
   const int from = x->kind == FL_KX_CAST ? x->x[0]->type : FL_KT_VOID;
-  return x->kind == FL_KX_CAST && (x->type == FL_KT_I64 || x->type == FL_KT_U64) &&
+  return (x->type == FL_KT_I64 || x->type == FL_KT_U64) &&
          (from == FL_KT_I32 || from == FL_KT_I64 || from == FL_KT_U64);
 }
 
-/* 0: too many terms. */
-static int take_apart(const fl_knear *k, place *p, const fl_kexpr *x, int sign, int depth) {
+/* Adds the terms of x; 0: too many. */
+static int take_apart(const fl_knear *k, place *p, const fl_kexpr *x, int sign) {
   x = look_through(k, x);
-  if (depth > MAX_CHAIN) return 0;
-  if (is_exact_cast(x)) return take_apart(k, p, x->x[0], sign, depth + 1);
+  if (++p->visits > MAX_VISITS) return 0;
+  if (is_exact_cast(x)) return take_apart(k, p, x->x[0], sign);
   if (is_sum_of_two(x))
-    return take_apart(k, p, x->x[0], sign, depth + 1) &&
-           take_apart(k, p, x->x[1], x->op == FL_KO_ADD ? sign : -sign, depth + 1);
-  if (is_constant(x)) {
-    const int64_t c = x->type == FL_KT_U32 ? (int32_t)(uint32_t)x->value.i : x->value.i;
-    return !__builtin_add_overflow(p->constant, c < -8 || c > 8 ? 1 << 20 : sign * c, &p->constant);
+    return take_apart(k, p, x->x[0], sign) &&
+           take_apart(k, p, x->x[1], x->op == FL_KO_ADD ? sign : -sign);
+  if (x->kind == FL_KX_CONST) {
+    const int64_t c =
+        x->type == FL_KT_U32 ? (int32_t)(uint32_t)x->value.i : x->value.i;
+    if (c < -8 || c > 8) return 0;
+    p->constant += sign * c;
+    return 1;
   }
   if (p->n == MAX_TERMS) return 0;
   p->term[p->n].sign = sign;
@@ -162,9 +170,11 @@ static int steps_by_one(const fl_knear *k, const place *p) {
 }
 
 static int find_place(const fl_knear *k, const fl_kexpr *index, place *p) {
-  const int from = index->kind == FL_KX_CAST ? index->x[0]->type : FL_KT_I64;
-  *p = (place){ .type = from == FL_KT_I32 || from == FL_KT_U32 ? (uint8_t)from : FL_KT_I64 };
-  return take_apart(k, p, from == FL_KT_U32 ? index->x[0] : index, 1, 0) &&
+  const fl_kexpr *x = look_through(k, index);
+  const int from = x->kind == FL_KX_CAST ? x->x[0]->type : FL_KT_I64;
+  const int narrow = from == FL_KT_I32 || from == FL_KT_U32;
+  *p = (place){ .type = narrow ? (uint8_t)from : FL_KT_I64 };
+  return take_apart(k, p, from == FL_KT_U32 ? x->x[0] : x, 1) &&
          p->constant >= -1 && p->constant <= 1 && steps_by_one(k, p);
 }
 
@@ -182,7 +192,7 @@ static int same_terms(const place *a, const place *b) {
   return 1;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------ */
 
 static int group_of(const fl_knear *k, const fl_kstmt *s, place *p) {
   if (!is_sum(k->f, s) || s->mode != FL_KM_FREE || k->used[s->var]) return -1;
@@ -244,7 +254,7 @@ void fl_knear_free(fl_knear *k) {
   fl_free(k->m, k, sizeof *k);
 }
 
-/* ---- text -------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------- */
 
 /* All threads of the block come here, so a warp is its lanes that exist. */
 static const char prelude[] =
@@ -273,9 +283,11 @@ static const char *const registers[] = { "before", "here", "after" };
 
 void fl_knear_begin(const fl_knear *k, fl_text *t) {
   for (int i = 0; i < k->n; i++)
-    fl_text_printf(t, "  %s fl_at_%d = 0;\n  %s fl_before_%d = 0, fl_here_%d = 0, fl_after_%d = 0;\n",
-                   fl_ktypes[k->at[i].type].c, i, fl_ktypes[k->f->vars[k->at[i].pointer].type].c, i,
-                   i, i);
+    fl_text_printf(t,
+                   "  %s fl_at_%d = 0;\n"
+                   "  %s fl_before_%d = 0, fl_here_%d = 0, fl_after_%d = 0;\n",
+                   fl_ktypes[k->at[i].type].c, i,
+                   fl_ktypes[k->f->vars[k->at[i].pointer].type].c, i, i, i);
 }
 
 int fl_knear_put(const fl_knear *k, fl_text *t, const fl_kstmt *s) {
@@ -295,6 +307,7 @@ void fl_knear_end(const fl_knear *k, fl_text *t) {
     const fl_kexpr p = { .kind = FL_KX_VAR, .var = k->at[i].pointer };
     fl_text_puts(t, "  fl_add_near(");
     fl_ktext_expr(t, k->f, &p);
-    fl_text_printf(t, ", fl_at_%d, fl_before_%d, fl_here_%d, fl_after_%d);\n", i, i, i, i);
+    fl_text_printf(t, ", fl_at_%d, fl_before_%d, fl_here_%d, fl_after_%d);\n", i, i, i,
+                   i);
   }
 }

@@ -1,7 +1,7 @@
 /*
-** Sums into neighbours: the adjoint of a stencil adds to p[i - 1], p[i], p[i + 1] in each
-** thread, three atomics where lanes side by side hold what belongs together. The CUDA text
-** keeps such sums in registers and combines them in the warp at the end of the kernel.
+** Sums into neighbours: the adjoint of a stencil adds to p[i - 1], p[i], p[i + 1] in
+** each thread, three atomics where lanes side by side hold what belongs together. The
+** CUDA text keeps such sums in registers and combines them in the warp at the kernel's end.
 */
 #ifndef FL_KERNEL_TEXT_NEAR_H
 #define FL_KERNEL_TEXT_NEAR_H

@@ -257,7 +257,8 @@ static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
 /* ---- results ---- */
 
 static fl_node *record(fl_lua *b, plan *p, fl_kfunction *k) {
-  p->p[FL_KP_CHECKS] = b->c->kernel_checks;
+  /* snapshots of derived kernels copy local arrays before they are written */
+  p->p[FL_KP_CHECKS] = k->ad ? b->c->kernel_checks & ~(unsigned)FL_LANE_UNINIT : b->c->kernel_checks;
   fl_node *in[FL_CALL_INPUTS];
   for (int i = 0; i < p->nin; i++) if (!(in[i] = node_of(b, p->in[i]))) return NULL;
   const int one = p->nout == 1, dtype = one ? p->out[0].dtype : FLAME_U8;
