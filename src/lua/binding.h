@@ -23,15 +23,19 @@
 
 #define FL_BOX_MAGIC UINT64_C(0x666c616d652d7462)
 
-/* The payload of a tensor's userdata. */
+/* What stands behind a tensor's userdata. Not in it: Lua gives up a finaliser for which it has no
+** memory, and then frees the userdata although lists lead to its box. Boxes lie in chunks that
+** the registry holds as long as the state lives; one that is lost so is found at its end. */
 typedef struct fl_box {
-  uint64_t magic;
   flame_tensor *t;            /* a reference of ours; NULL: closed, or not filled yet */
   int32_t slot;               /* place in fl_lua.tracked, -1: no scope closes it */
   uint32_t closed;            /* t == NULL: site of what closed it; FL_BOX_FREED: by free */
   struct fl_box *next, *prev; /* of fl_lua.boxes */
 } fl_box;
 #define FL_BOX_FREED 0x80000000u
+
+/* The payload of a tensor's userdata. */
+typedef struct fl_box_ref { uint64_t magic; fl_box *box; /* NULL: finalised */ } fl_box_ref;
 
 /* A script line. Ids count from 1; 0 is "unknown". */
 typedef struct fl_site {
@@ -52,6 +56,8 @@ enum { FL_SITE_CACHE = 512 };
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
   lua_State *L;               /* the thread that entered last */
+  fl_box *unused;             /* boxes free for use, through next */
+  int chunks;
   fl_box *boxes;              /* all that are not finalised; those made while the state closes never are */
   int pinned;                 /* > 0: library code set the site once */
   uint32_t pin;
@@ -76,9 +82,9 @@ static inline fl_lua *self_of(lua_State *L) {
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
 static inline fl_box *box_at(lua_State *L, int i) {
-  fl_box *x = (fl_box *)lua_touserdata(L, i);
-  if (x == NULL || lua_rawlen(L, i) != sizeof(fl_box) || x->magic != FL_BOX_MAGIC) return NULL;
-  return x;
+  const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
+  if (x == NULL || lua_rawlen(L, i) != sizeof *x || x->magic != FL_BOX_MAGIC) return NULL;
+  return x->box;
 }
 
 /* ---- sites and errors (site.c) -------------------------------------------------------- */
@@ -104,8 +110,8 @@ void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
 void fl_box_remember(lua_State *L, fl_lua *b, int i);     /* box at i is its handle's one box */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
-void fl_box_unlink(fl_lua *b, fl_box *x);                 /* it is being finalised */
-extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_module, fl_key_error, fl_key_guard,
+void fl_box_finalise(lua_State *L, fl_lua *b, int i);     /* the userdata at i is: its box can be used again */
+extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module, fl_key_error, fl_key_guard,
   fl_key_scope;                            /* registry keys */
 
 /* ---- entering --------------------------------------------------------------------------------- */

@@ -9,16 +9,31 @@
 */
 #include "lua/binding.h"
 
-const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_module = 0,
+const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0, fl_key_module = 0,
            fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0;
 
-static fl_box *init(fl_lua *b, fl_box *x) {
-  x->magic = FL_BOX_MAGIC;
-  x->t = NULL;
-  x->slot = -1;
-  x->closed = 0;
-  x->prev = NULL;
-  x->next = b->boxes;
+enum { CHUNK = 64 };
+
+/* More boxes, in memory that the registry holds. */
+static void refill(lua_State *L, fl_lua *b) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
+  fl_box *x = (fl_box *)lua_newuserdatauv(L, CHUNK * sizeof *x, 0);
+  lua_rawseti(L, -2, ++b->chunks);
+  lua_pop(L, 1);
+  for (int i = 0; i < CHUNK; i++) {
+    x[i].next = b->unused;
+    b->unused = &x[i];
+  }
+}
+
+/* Push a userdata with a fresh box. What allocates may run finalisers, which may make boxes. */
+static fl_box *push_box(lua_State *L, fl_lua *b) {
+  fl_box_ref *r = (fl_box_ref *)lua_newuserdatauv(L, sizeof *r, 0);
+  *r = (fl_box_ref){ FL_BOX_MAGIC, NULL };
+  while (b->unused == NULL) refill(L, b);
+  fl_box *x = r->box = b->unused;
+  b->unused = x->next;
+  *x = (fl_box){ .slot = -1, .next = b->boxes };
   if (b->boxes != NULL) b->boxes->prev = x;
   b->boxes = x;
   if (b->scopes.n > 0) fl_scope_track(b, x);
@@ -26,27 +41,29 @@ static fl_box *init(fl_lua *b, fl_box *x) {
 }
 
 fl_box *fl_box_new(lua_State *L) {
-  fl_box *x = (fl_box *)lua_newuserdatauv(L, sizeof *x, 0);
-  init(self_of(L), x);
+  fl_box *x = push_box(L, self_of(L));
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
   return x;
 }
 
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b) {
-  fl_box *x = (fl_box *)lua_newuserdatauv(L, sizeof *x, 0);
-  init(b, x);
+  fl_box *x = push_box(L, b);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
   lua_setmetatable(L, -2);
   return x;
 }
 
-void fl_box_unlink(fl_lua *b, fl_box *x) {
-  if (x->prev == NULL && b->boxes != x) return;      /* by a script through debug.getmetatable */
+void fl_box_finalise(lua_State *L, fl_lua *b, int i) {
+  fl_box *x = box_at(L, i);
+  if (x == NULL) return;                             /* by a script through debug.getmetatable */
+  ((fl_box_ref *)lua_touserdata(L, i))->box = NULL;
+  fl_box_close(b, x, 0);
   if (x->prev != NULL) x->prev->next = x->next;
   else b->boxes = x->next;
   if (x->next != NULL) x->next->prev = x->prev;
-  x->next = x->prev = NULL;
+  x->next = b->unused;
+  b->unused = x;
 }
 
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why) {

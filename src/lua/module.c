@@ -51,7 +51,7 @@ static int state_gc(lua_State *L) {
   c->collector = (fl_collector){ NULL, NULL, NULL, NULL };
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
-  for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now */
+  for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now, or lost */
     flame_free(x->t);
     x->t = NULL;
   }
@@ -86,11 +86,9 @@ static fl_lua *state_new(lua_State *L) {
 /* ---- boxes ---------------------------------------------------------------------------------------- */
 static int box_gc(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_box *x = box_at(L, 1);
-  if (x == NULL || b->c == NULL) return 0;
+  if (b->c == NULL) return 0;
   b->L = L;
-  fl_box_close(b, x, 0);
-  fl_box_unlink(b, x);
+  fl_box_finalise(L, b, 1);
   return 0;
 }
 
@@ -365,6 +363,8 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   lua_setfield(L, -2, "__mode");
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
+  lua_newtable(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
   fl_scope_metatable(L, b);
   fl_guard_metatable(L, b);
 }
