@@ -324,27 +324,7 @@ local function flat_at_0(x, f)
   return where(zero, f(x:detach()), f(where(zero, 1, x)))
 end
 local function root(x) return flat_at_0(x, flame.sqrt) end
-internal.root = root
-
-def("norm", 4, function(x, p, d, o)
-  need_tensor("norm", "x", x)
-  if type(o) == "boolean" then o = { keepdim = o } end
-  if not is_float(x) then fail("norm", "x is %s, need a float", x.dtype) end
-  if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
-  if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
-  o = options("norm", o, { keepdim = false })
-  local k = { keepdim = o.keepdim }
-  p = p or 2
-  local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
-  if p == 2 then return root(reduce(x * x, "sum")) end
-  if p == 1 then return reduce(x:abs(), "sum") end
-  if p == math.huge then return reduce(x:abs(), "amax") end
-  if p == -math.huge then return reduce(x:abs(), "amin") end
-  if p == 0 then return reduce(x:ne(0):to(x.dtype), "sum") end
-  local function power(a) return a ^ p end
-  local a = x:abs()
-  return flat_at_0(reduce(p < 1 and p > 0 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
-end)
+internal.flat_at_0, internal.root = flat_at_0, root
 
 -- ---- random ------------------------------------------------------------------------------------
 def("bernoulli", 1, function(p)
@@ -368,17 +348,6 @@ local function add_product(name)
 end
 add_product("addmm")
 add_product("baddbmm")
-def("trace", 1, function(x) return need_tensor("trace", "x", x):diagonal():sum() end)
-def("kron", 2, function(x, y)
-  local a, b = need_tensor("kron", "x", x), need_tensor("kron", "y", y)
-  return (a:unsqueeze(2):unsqueeze(4) * b:unsqueeze(1):unsqueeze(3)):reshape(a.shape[1] * b.shape[1],
-    a.shape[2] * b.shape[2]):clone()
-end)
-def("cdist", 2, function(x, y)
-  local d = need_tensor("cdist", "x", x):unsqueeze(-2) - need_tensor("cdist", "y", y):unsqueeze(-3)
-  return root((d * d):sum(-1))
-end)
-
 -- ---- comparing and telling --------------------------------------------------------------------------
 def("equal", 2, function(a, b)
   need_tensor("equal", "a", a)

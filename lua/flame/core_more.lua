@@ -2,7 +2,7 @@
 -- look at what is recorded.
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def, axis_of = internal.options, internal.def, internal.axis_of
+local options, def = internal.options, internal.def
 
 -- x:zeros_like() and its kin
 for _, name in ipairs { "zeros", "ones", "empty", "full", "rand", "randn" } do
@@ -12,18 +12,6 @@ for _, name in ipairs { "gelu", "silu" } do
   local f = flame[name]
   methods[name .. "_"] = function(x, ...) return x:copy_(f(need_tensor(name .. "_", "x", x), ...)) end
 end
-
---- Vector product along axis d of size 3 (default: the last).
-def("cross", 3, function(x, y, d)
-  need_tensor("cross", "x", x)
-  need_tensor("cross", "y", y)
-  d = axis_of("cross", x, d or -1)
-  if x.shape[d] ~= 3 or y.shape[d] ~= 3 then fail("cross", "axis %d has %d and %d elements, need 3", d, x.shape[d],
-    y.shape[d] or 0) end
-  local function at(v, i) return v:narrow(d, i, 1) end
-  return flame.cat({ at(x, 2) * at(y, 3) - at(x, 3) * at(y, 2), at(x, 3) * at(y, 1) - at(x, 1) * at(y, 3),
-    at(x, 1) * at(y, 2) - at(x, 2) * at(y, 1) }, d)
-end)
 
 -- ---- norms over the batch ------------------------------------------------------------------------
 --- An optional tensor: nil (or false) is left out.

@@ -32,7 +32,27 @@ local function need_float(op, x)
 end
 
 -- ---- norms -----------------------------------------------------------------------------------
-local vector_norm_of = flame.norm
+local root, flat_at_0 = internal.root, internal.flat_at_0
+
+--- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in PyTorch.
+local function vector_norm_of(x, p, d, o)
+  need_float("norm", x)
+  if type(o) == "boolean" then o = { keepdim = o } end
+  if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
+  if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
+  o = options("norm", o, { keepdim = false })
+  local k = { keepdim = o.keepdim }
+  p = p or 2
+  local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
+  if p == 2 then return root(reduce(x * x, "sum")) end
+  if p == 1 then return reduce(x:abs(), "sum") end
+  if p == math.huge then return reduce(x:abs(), "amax") end
+  if p == -math.huge then return reduce(x:abs(), "amin") end
+  if p == 0 then return reduce(x:ne(0):to(x.dtype), "sum") end
+  local function power(a) return a ^ p end
+  local a = x:abs()
+  return flat_at_0(reduce(p < 1 and p > 0 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
+end
 
 --- The norm of one or several axes; all of them where d is nil or false.
 local function vector_norm(op, x, ord, d, keepdim)

@@ -137,7 +137,6 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
 void fl_prog_free(fl_prog *g);
 /* regs.c: 0 when memory is out. */
 int fl_prog_place(fl_prog *g);
-void *fl_place_address(const fl_binding *b, const fl_place *p);
 /* Addresses, scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);
 /* exec.c. bind first: the UNI values of a run (scratch: a worker's). */

@@ -162,11 +162,6 @@ void fl_prog_free(fl_prog *g) {
 
 /* ---- addresses --------------------- */
 
-void *fl_place_address(const fl_binding *b, const fl_place *p) {
-  if (p->where == FL_AT_ARENA) return (char *)b->arena + p->byte;
-  return p->where == FL_AT_EXT ? b->ext[p->index] : b->out[p->index];
-}
-
 static int overlaps(const fl_prog *g, int i, int j) {
   const fl_operand *a = &g->k->operand[i], *b = &g->k->operand[j];
   const int64_t as = fl_dtype_size(a->dtype), bs = fl_dtype_size(b->dtype);

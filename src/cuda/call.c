@@ -84,20 +84,12 @@ static flame_status over_host(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- run ---- */
 
-static char *address(const fl_place *w, const fl_binding *b) {
-  switch (w->where) {
-    case FL_AT_EXT: return b->ext[w->index];
-    case FL_AT_OUT: return b->out[w->index];
-    default: return (char *)b->arena + w->byte;
-  }
-}
-
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text) {
   const entry *k = &table[t->call.kind];
-  fl_call_run r = { .call = &t->call, .out = address(&t->out, b), .scalar = b->scalar + t->scalar,
+  fl_call_run r = { .call = &t->call, .out = fl_place_address(b, &t->out), .scalar = b->scalar + t->scalar,
                     .scratch = s->scratch, .fault = text };
   text[0] = 0;
-  for (int i = 0; i < t->call.nin; i++) r.in[i] = address(&t->in[i], b) + t->in_byte[i];
+  for (int i = 0; i < t->call.nin; i++) r.in[i] = (char *)fl_place_address(b, &t->in[i]) + t->in_byte[i];
   return k->run && k->scratch(s, &t->call) >= 0 ? k->run(s, &r) : over_host(s, &r);
 }
 

@@ -305,16 +305,8 @@ flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
 
 /* ---- run ---- */
 
-static char *address(const fl_place *w, const fl_binding *b) {
-  switch (w->where) {
-    case FL_AT_EXT: return b->ext[w->index];
-    case FL_AT_OUT: return b->out[w->index];
-    default: return (char *)b->arena + w->byte;
-  }
-}
-
 static void operands(const fl_kernel *k, const fl_binding *b, void **at) {
-  for (int i = 0; i < k->noperand; i++) at[i] = address(&k->operand[i].place, b);
+  for (int i = 0; i < k->noperand; i++) at[i] = fl_place_address(b, &k->operand[i].place);
 }
 
 /* One launch with one parameter by value. */
@@ -380,13 +372,13 @@ static flame_status run_calls(fl_cuda *s, const fl_step *t, const fl_binding *b)
   char *at[3];
   fl_text_step x = { 0 };
   if (t->kind == FL_S_SCATTER) {
-    at[0] = address(&t->scatter->dst.place, b);
-    at[1] = address(&t->scatter->idx.place, b);
-    at[2] = address(&t->scatter->src.place, b);
+    at[0] = fl_place_address(b, &t->scatter->dst.place);
+    at[1] = fl_place_address(b, &t->scatter->idx.place);
+    at[2] = fl_place_address(b, &t->scatter->src.place);
   } else {
-    at[0] = address(&t->matmul->at, b);
-    at[1] = address(&t->matmul->bt, b);
-    at[2] = address(&t->matmul->ct, b);
+    at[0] = fl_place_address(b, &t->matmul->at);
+    at[1] = fl_place_address(b, &t->matmul->bt);
+    at[2] = fl_place_address(b, &t->matmul->ct);
     if (r->library) return fl_blas_run(s, t->matmul, at[0], at[1], at[2]);
   }
   if (!r->steps) return FLAME_OK;
@@ -404,8 +396,8 @@ static flame_status run_step(fl_cuda *s, const fl_step *t, const fl_binding *b, 
   const fl_prepared *r = t->prepared;
   if (t->kind == FL_S_COPY) {
     if (t->bytes <= 0) return FLAME_OK;
-    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)address(&t->to, b),
-                                          (fl_cu_ptr)(uintptr_t)address(&t->from, b),
+    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)fl_place_address(b, &t->to),
+                                          (fl_cu_ptr)(uintptr_t)fl_place_address(b, &t->from),
                                           (size_t)t->bytes, s->stream), "cuMemcpyDtoDAsync");
   }
   if (t->kind != FL_S_KERNEL) return run_calls(s, t, b);

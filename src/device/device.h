@@ -26,6 +26,11 @@ typedef struct fl_binding {
   const fl_scalar *scalar;
 } fl_binding;
 
+static inline void *fl_place_address(const fl_binding *b, const fl_place *p) {
+  if (p->where == FL_AT_ARENA) return (char *)b->arena + p->byte;
+  return p->where == FL_AT_EXT ? b->ext[p->index] : b->out[p->index];
+}
+
 typedef struct fl_device {
   const struct fl_device_table *table;
   flame_context *ctx;
