@@ -2149,8 +2149,9 @@ function flame.linalg.cholesky_solve(b, l, upper) end
 ---@return flame.Tensor
 function flame.linalg.cond(...) end
 
---- Vector product along axis d of size 3 (default: the last).
+--- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.cross(...) end
 
 --- Determinants; the gradient exists where they are 0 as well.
