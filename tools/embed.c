@@ -4,34 +4,97 @@
 **
 **   embed OUT text   SYMBOL FILE        const char SYMBOL[] with the file's bytes and a NUL
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
-**   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b"
+**   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
+**                                       deflated where zlib is there
+**   embed OUT code   SYMBOL ROOT FILE…  the same, compiled by the Lua that is linked in:
+**                                       for programs with that very Lua and no others
 **
 ** OUT is written under a temporary name and renamed. A FILE that is missing in the form
 ** "text" gives an empty text.
 */
+#include <lauxlib.h>
+#include <lua.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef FL_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+typedef struct bytes { unsigned char *p; size_t n, room; } bytes;
 
 static void die(const char *what, const char *name) {
   fprintf(stderr, "embed: %s: %s\n", what, name);
   exit(1);
 }
 
-/* Bytes as decimal numbers: string literals have a length limit in ISO C. */
-static void put_bytes(FILE *out, const char *path, int may_miss, unsigned long *size) {
-  FILE *in = fopen(path, "rb");
-  int column = 0, byte;
-  *size = 0;
-  if (!in && !may_miss) die("cannot read", path);
-  while (in && (byte = fgetc(in)) != EOF) {
-    column += fprintf(out, "%d,", byte > 127 ? byte - 256 : byte);
-    if (column > 84) column = (fputc('\n', out), 0);
-    ++*size;
+static void append(bytes *b, const void *p, size_t n) {
+  if (b->n + n > b->room) {
+    b->room = 2 * (b->n + n);
+    b->p = realloc(b->p, b->room);
+    if (!b->p) die("no memory", "embed");
   }
+  memcpy(b->p + b->n, p, n);
+  b->n += n;
+}
+
+static bytes read_file(const char *path, int may_miss) {
+  bytes b = { 0 };
+  char part[4096];
+  FILE *in = fopen(path, "rb");
+  if (!in && !may_miss) die("cannot read", path);
+  append(&b, "", 0);
+  for (size_t n; in && (n = fread(part, 1, sizeof part, in)) > 0;) append(&b, part, n);
   if (in && ferror(in)) die("cannot read", path);
   if (in) fclose(in);
+  return b;
+}
+
+/* Deflated, with the number of bytes before in *size; left alone without zlib. */
+static bytes deflated(bytes text, size_t *size) {
+  *size = 0;
+#ifdef FL_HAVE_ZLIB
+  uLongf room = compressBound((uLong)text.n);
+  bytes b = { malloc(room), 0, room };
+  if (!b.p || compress2(b.p, &room, text.p, (uLong)text.n, 9) != Z_OK) die("deflate", "");
+  b.n = room;
+  *size = text.n;
+  free(text.p);
+  return b;
+#else
+  return text;
+#endif
+}
+
+static int writer(lua_State *L, const void *p, size_t n, void *b) {
+  (void)L;
+  append(b, p, n);
+  return 0;
+}
+
+/* The dump of a chunk with its lines and names; its own name is "=flame/nn.lua". */
+static bytes compiled(bytes text, const char *name) {
+  char chunk[256];
+  bytes b = { 0 };
+  lua_State *L = luaL_newstate();
+  snprintf(chunk, sizeof chunk, "=%s", name);
+  if (!L || luaL_loadbufferx(L, (char *)text.p, text.n, chunk, "t") != LUA_OK)
+    die("cannot compile", L ? lua_tostring(L, -1) : name);
+  lua_dump(L, writer, &b, 0);
+  lua_close(L);
+  free(text.p);
+  return b;
+}
+
+/* Bytes as decimal numbers: string literals have a length limit in ISO C. */
+static void put_bytes(FILE *out, bytes b) {
+  int column = 0;
+  for (size_t i = 0; i < b.n; i++) {
+    column += fprintf(out, "%d,", b.p[i] > 127 ? b.p[i] - 256 : b.p[i]);
+    if (column > 84) column = (fputc('\n', out), 0);
+  }
   fputs("0\n};\n", out);
+  free(b.p);
 }
 
 static const char *relative(const char *root, const char *path) {
@@ -47,26 +110,33 @@ static void put_name(FILE *out, const char *name, int module) {
   for (size_t i = 0; i < end; i++) fputc(module && name[i] == '/' ? '.' : name[i], out);
 }
 
-static void put_table(FILE *out, const char *symbol, const char *root, int module,
+static void put_table(FILE *out, const char *symbol, const char *root, const char *form,
                       int count, char **file) {
-  unsigned long *size = calloc((size_t)count + 1, sizeof *size);
-  if (!size) die("no memory", symbol);
+  const int module = strcmp(form, "table") != 0;
+  size_t *stored = calloc((size_t)count + 1, sizeof *stored);
+  size_t *size = calloc((size_t)count + 1, sizeof *size);
+  if (!size || !stored) die("no memory", symbol);
   for (int i = 0; i < count; i++) {
+    bytes b = read_file(file[i], 0);
+    if (!strcmp(form, "module")) b = deflated(b, &size[i]);
+    if (!strcmp(form, "code")) b = compiled(b, relative(root, file[i]));
+    stored[i] = b.n;
     fprintf(out, "static const char text_%d[] = {\n", i);
-    put_bytes(out, file[i], 0, &size[i]);
+    put_bytes(out, b);
   }
   fprintf(out, "const struct fl_embedded %s[] = {\n", symbol);
   for (int i = 0; i < count; i++) {
     fputs("  { \"", out);
     put_name(out, relative(root, file[i]), module);
-    fprintf(out, "\", text_%d, %luu },\n", i, size[i]);
+    fprintf(out, "\", text_%d, %zuu, %zuu },\n", i, stored[i], size[i]);
   }
-  fputs("  { 0, 0, 0 }\n};\n", out);
+  fputs("  { 0, 0, 0, 0 }\n};\n", out);
+  free(stored);
   free(size);
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5) die("usage", "embed OUT text|table|module SYMBOL PATH…");
+  if (argc < 5) die("usage", "embed OUT text|table|module|code SYMBOL PATH…");
   const char *path = argv[1], *form = argv[2], *symbol = argv[3];
   char temporary[4096];
   if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary) {
@@ -76,12 +146,11 @@ int main(int argc, char **argv) {
   if (!out) die("cannot write", temporary);
   fputs("/* Generated by tools/embed.c: do not edit. */\n", out);
   if (!strcmp(form, "text")) {
-    unsigned long size;
     fprintf(out, "extern const char %s[];\nconst char %s[] = {\n", symbol, symbol);
-    put_bytes(out, argv[4], 1, &size);
+    put_bytes(out, read_file(argv[4], 1));
   } else {
     fprintf(out, "#include \"cuda/embedded.h\"\nextern const struct fl_embedded %s[];\n", symbol);
-    put_table(out, symbol, argv[4], !strcmp(form, "module"), argc - 5, argv + 5);
+    put_table(out, symbol, argv[4], form, argc - 5, argv + 5);
   }
   if (ferror(out) || fclose(out) != 0) die("cannot write", temporary);
   if (rename(temporary, path) != 0) die("cannot rename to", path);

@@ -5,6 +5,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
+#include "lua/embedded.h"
 #include "lua/flame_lua.h"
 #include <lauxlib.h>
 #include <locale.h>
@@ -136,6 +137,8 @@ static void open_libraries(lua_State *L, int flags) {
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
   luaL_openlibs(L);
+  lua_pushlightuserdata(L, (void *)fl_embedded_code);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, luaopen_flame);           /* for who clears package.loaded */
   lua_setfield(L, -2, "flame");

@@ -2,10 +2,25 @@
 ** The Lua library inside the binary: every file of lua/, under its module name
 ** ("flame.nn" for lua/flame/nn.lua, "flame.nn.init" for lua/flame/nn/init.lua).
 ** The chunk name of such a module is "=flame/nn.lua" by rule: '.' back to '/'.
+**
+** The texts are there in every form of flame. A program that is linked with the Lua that
+** compiled fl_embedded_code (flame-lua is) leaves the table's address in the registry under
+** fl_key_code before luaopen_flame: loading then parses nothing.
 */
 #ifndef FL_LUA_EMBEDDED_H
 #define FL_LUA_EMBEDDED_H
 #include "cuda/embedded.h"
+#include <lua.h>
 
 extern const struct fl_embedded fl_embedded_lua[];
+extern const struct fl_embedded fl_embedded_code[];      /* in flame-lua alone */
+extern const char fl_key_code;
+
+/* require "flame.nn" finds the embedded text, unless the host has set a loader of its own. */
+void fl_library_preload(lua_State *L);
+/* Run the files that add to the module itself, lua/flame/core*.lua, with the three values on
+** top of the stack as arguments; pops them. */
+void fl_library_core(lua_State *L);
+/* (module name): its text, or nothing. For help(). */
+int fl_library_text(lua_State *L);
 #endif

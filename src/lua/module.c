@@ -174,81 +174,20 @@ static int box_newindex(lua_State *L) {
   return unknown_field(L, name, "a tensor has no field");
 }
 
-/* ---- lua/flame ------------------------------------------------------------------------------------- */
-static const struct fl_embedded *embedded(const char *name) {
-  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
-    if (strcmp(e->name, name) == 0) return e;
-  return NULL;
-}
-
-/* Push the chunk of an embedded module. Its name is "=flame/nn.lua" for "flame.nn". */
-static void push_chunk(lua_State *L, const struct fl_embedded *e) {
-  luaL_Buffer name;
-  luaL_buffinit(L, &name);
-  luaL_addchar(&name, '=');
-  for (const char *p = e->name; *p; p++) luaL_addchar(&name, *p == '.' ? '/' : *p);
-  luaL_addstring(&name, ".lua");
-  luaL_pushresult(&name);
-  const int status = luaL_loadbufferx(L, e->text, e->size, lua_tostring(L, -1), "t");
-  lua_remove(L, -2);
-  if (status != LUA_OK) lua_error(L);
-}
-
-static int load_embedded(lua_State *L) {
-  const struct fl_embedded *e = embedded(luaL_checkstring(L, 1));
-  if (e == NULL) return luaL_error(L, "module '%s' is not embedded", lua_tostring(L, 1));
-  push_chunk(L, e);
-  lua_pushvalue(L, 1);
-  lua_call(L, 1, 1);
-  return 1;
-}
-
-/* The text of an embedded file by its module name, or nil. For help(). */
-static int embedded_text(lua_State *L) {
-  const struct fl_embedded *e = embedded(luaL_checkstring(L, 1));
-  if (e == NULL) return 0;
-  lua_pushlstring(L, e->text, e->size);
-  return 1;
-}
-
-/* The files that add to the module itself: lua/flame/core*.lua. */
-static int is_core(const char *name) { return strncmp(name, "flame.core", 10) == 0; }
-
-/* require "flame.nn" finds the embedded text, unless the host has set a loader of its own. */
-static void preload(lua_State *L) {
-  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
-    if (is_core(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
-    if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
-      lua_pushcfunction(L, load_embedded);
-      lua_setfield(L, -3, e->name);
-    }
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
-static void run_core(lua_State *L, const struct fl_embedded *e) {
-  push_chunk(L, e);
+/* ---- what is written in Lua ------------------------------------------------------------------- */
+/* The core chunks, called with (flame, methods, internal), add what is written in Lua. 1 when
+** they ran now. */
+int fl_core_load(lua_State *L, fl_lua *b) {
+  if (b->core_loaded) return 0;
+  b->core_loaded = 1;
+  luaL_checkstack(L, 12, "flame");
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
   lua_getiuservalue(L, -1, 1);
   lua_remove(L, -2);
   const int tables = lua_gettop(L);
   for (int i = 1; i <= 3; i++) lua_rawgeti(L, tables, i);
   lua_remove(L, tables);
-  lua_call(L, 3, 0);
-}
-
-/* Each core chunk, called with (flame, methods, internal), adds what is written in Lua. 1 when
-** they ran now. */
-int fl_core_load(lua_State *L, fl_lua *b) {
-  if (b->core_loaded) return 0;
-  b->core_loaded = 1;
-  luaL_checkstack(L, 8, "flame");
-  const struct fl_embedded *first = embedded("flame.core");
-  if (first != NULL) run_core(L, first);
-  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
-    if (is_core(e->name) && e != first) run_core(L, e);
+  fl_library_core(L);
   return 1;
 }
 
@@ -398,7 +337,7 @@ static int build(lua_State *L) {
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
   fill_meta(L, b);
-  lua_pushcfunction(L, embedded_text);
+  lua_pushcfunction(L, fl_library_text);
   lua_setfield(L, AT_INTERNAL, "embedded");
   add_group(L, "cuda", cuda);
   add_group(L, "autograd", autograd);
@@ -408,7 +347,7 @@ static int build(lua_State *L) {
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);
   keep_tables(L);
-  preload(L);
+  fl_library_preload(L);
   lua_settop(L, AT_MODULE);
   return 1;
 }

@@ -1,0 +1,109 @@
+/*
+** The Lua library that travels in the binary (embedded.h): found by require, compiled ahead
+** where the program has Lua's own code of it, inflated and parsed otherwise.
+*/
+#include "lua/embedded.h"
+#include "lua/binding.h"
+#include <string.h>
+#ifdef FL_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+const char fl_key_code;
+
+static const struct fl_embedded *find(const struct fl_embedded *e, const char *name) {
+  for (; e->name != NULL; e++)
+    if (strcmp(e->name, name) == 0) return e;
+  return NULL;
+}
+
+static void push_text(lua_State *L, const struct fl_embedded *e) {
+  if (!e->inflated) {
+    lua_pushlstring(L, e->text, e->size);
+    return;
+  }
+#ifdef FL_HAVE_ZLIB
+  luaL_Buffer text;
+  uLongf n = (uLongf)e->inflated;
+  Bytef *p = (Bytef *)luaL_buffinitsize(L, &text, e->inflated);
+  const int status = uncompress(p, &n, (const Bytef *)e->text, (uLong)e->size);
+  if (status != Z_OK) luaL_error(L, "module '%s' can not be inflated: %s", e->name, zError(status));
+  luaL_pushresultsize(&text, n);
+#endif
+}
+
+/* Push "=flame/nn.lua" for "flame.nn". */
+static const char *push_chunk_name(lua_State *L, const char *module) {
+  luaL_Buffer name;
+  luaL_buffinit(L, &name);
+  luaL_addchar(&name, '=');
+  for (const char *p = module; *p; p++) luaL_addchar(&name, *p == '.' ? '/' : *p);
+  luaL_addstring(&name, ".lua");
+  luaL_pushresult(&name);
+  return lua_tostring(L, -1);
+}
+
+static void push_chunk(lua_State *L, const struct fl_embedded *e) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_code);
+  const struct fl_embedded *table = lua_touserdata(L, -1);
+  const struct fl_embedded *code = table ? find(table, e->name) : NULL;
+  lua_pop(L, 1);
+  const char *name = push_chunk_name(L, e->name);
+  int status;
+  if (code != NULL) {
+    status = luaL_loadbufferx(L, code->text, code->size, name, "b");
+  } else {
+    push_text(L, e);
+    status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name, "t");
+    lua_remove(L, -2);
+  }
+  lua_remove(L, -2);
+  if (status != LUA_OK) lua_error(L);
+}
+
+static int load_embedded(lua_State *L) {
+  const struct fl_embedded *e = find(fl_embedded_lua, luaL_checkstring(L, 1));
+  if (e == NULL) return luaL_error(L, "module '%s' is not embedded", lua_tostring(L, 1));
+  push_chunk(L, e);
+  lua_pushvalue(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+int fl_library_text(lua_State *L) {
+  const struct fl_embedded *e = find(fl_embedded_lua, luaL_checkstring(L, 1));
+  if (e == NULL) return 0;
+  push_text(L, e);
+  return 1;
+}
+
+static int is_core(const char *name) { return strncmp(name, "flame.core", 10) == 0; }
+
+void fl_library_preload(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++) {
+    if (is_core(e->name) || strncmp(e->name, "flame", 5) != 0) continue;
+    if (lua_getfield(L, -1, e->name) == LUA_TNIL) {
+      lua_pushcfunction(L, load_embedded);
+      lua_setfield(L, -3, e->name);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+static void run_core(lua_State *L, const struct fl_embedded *e, int arguments) {
+  push_chunk(L, e);
+  for (int i = 0; i < 3; i++) lua_pushvalue(L, arguments + i);
+  lua_call(L, 3, 0);
+}
+
+/* core.lua comes first: the others use what it adds. */
+void fl_library_core(lua_State *L) {
+  const int arguments = lua_gettop(L) - 2;
+  const struct fl_embedded *first = find(fl_embedded_lua, "flame.core");
+  run_core(L, first, arguments);
+  for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
+    if (is_core(e->name) && e != first) run_core(L, e, arguments);
+  lua_settop(L, arguments - 1);
+}
