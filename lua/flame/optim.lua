@@ -345,20 +345,16 @@ make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
     p:copy_(p - g * group.lr)
   end)
 
-local function moments(group, p, g, state)
-  if not state.exp_avg then
-    state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
-    if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
+-- Adam and AdamW; the ops are recorded in C (fl_adam_step).
+local function adam(decoupled)
+  return function(group, p, g, state)
+    if not state.exp_avg then
+      state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
+      if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
+    end
+    flame.internal.adam(p, g, state.exp_avg, state.exp_avg_sq, group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
+      group.betas[1], group.betas[2], group.eps, group.weight_decay, decoupled, state.step)
   end
-  local b1, b2 = group.betas[1], group.betas[2]
-  state.exp_avg:copy_(state.exp_avg * b1 + g * (1 - b1))
-  state.exp_avg_sq:copy_(state.exp_avg_sq * b2 + g * g * (1 - b2))
-  local square = state.exp_avg_sq
-  if group.amsgrad then
-    square = state.max_exp_avg_sq:copy_(flame.maximum(state.max_exp_avg_sq, square))
-  end
-  local denominator = square:sqrt() * (1 / math.sqrt(1 - b2 ^ state.step)) + group.eps
-  return state.exp_avg / denominator * (group.lr / (1 - b1 ^ state.step))
 end
 
 local adam_names = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
@@ -367,15 +363,10 @@ local function adam_defaults(decay)
 end
 
 --- Kingma and Ba 2015; weight_decay is added to the gradient.
-make_class("Adam", adam_names, adam_defaults(0), function(group, p, g, state)
-  if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
-  p:copy_(p - moments(group, p, g, state))
-end)
+make_class("Adam", adam_names, adam_defaults(0), adam(false))
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
-make_class("AdamW", adam_names, adam_defaults(0.01), function(group, p, g, state)
-  p:copy_(p * (1 - group.lr * group.weight_decay) - moments(group, p, g, state))
-end)
+make_class("AdamW", adam_names, adam_defaults(0.01), adam(true))
 
 --- Tieleman and Hinton 2012, PyTorch's form.
 make_class("RMSprop", { "lr", "alpha", "eps", "weight_decay", "momentum", "centered" },

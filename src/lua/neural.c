@@ -3,6 +3,7 @@
 ** norms, activations with a switch, embedding, cross entropy, dropout.
 */
 #include "lua/binding.h"
+#include "tensor/update.h"
 
 /* An optional tensor: fl_none where it was left out. */
 static fl_node *node_or_none(fl_lua *b, const fl_box *x) { return x ? node_of(b, x) : &fl_none; }
@@ -240,6 +241,24 @@ static int l_classes(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_add(at, n_int(b->c, 1)) : NULL);
 }
 
+/* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step). For optim.lua. */
+static int l_adam(lua_State *L) {
+  static const char op[] = "adam";
+  fl_lua *b = self_of(L);
+  fl_box *p = fl_arg_tensor(L, 1, op, "p"), *g = fl_arg_tensor(L, 2, op, "grad");
+  fl_box *m = fl_arg_tensor(L, 3, op, "exp_avg"), *v = fl_arg_tensor(L, 4, op, "exp_avg_sq");
+  fl_box *largest = fl_arg_tensor_or_nil(L, 5, op, "max_exp_avg_sq");
+  const fl_adam rule = { .lr = fl_arg_num(L, 6, op, "lr"), .beta1 = fl_arg_num(L, 7, op, "beta1"),
+      .beta2 = fl_arg_num(L, 8, op, "beta2"), .eps = fl_arg_num(L, 9, op, "eps"),
+      .decay = fl_arg_num(L, 10, op, "weight_decay"), .decoupled = lua_toboolean(L, 11),
+      .step = luaL_checkinteger(L, 12) };
+  const int64_t mark = fl_lua_enter(L, b);
+  fl_node *grad = node_of(b, g);
+  const int open = grad && node_of(b, p) && node_of(b, m) && node_of(b, v) && (!largest || node_of(b, largest));
+  return fl_lua_leave_status(L, b, mark, open ? fl_adam_step(p->t, grad, m->t, v->t,
+      largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
+}
+
 const fl_lua_reg fl_reg_neural[] = {
   { "matmul", l_matmul, FL_IN_BOTH }, { "mm", l_mm, FL_IN_BOTH }, { "bmm", l_bmm, FL_IN_BOTH },
   { "mv", l_mv, FL_IN_BOTH }, { "dot", l_dot, FL_IN_BOTH }, { "linear", l_linear, FL_IN_BOTH },
@@ -248,5 +267,6 @@ const fl_lua_reg fl_reg_neural[] = {
   { "gelu", l_gelu, FL_IN_BOTH }, { "silu", l_silu, FL_IN_BOTH }, { "dropout", l_dropout,
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
-  { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 }, { NULL, NULL, 0 }
+  { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
+  { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };

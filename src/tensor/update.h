@@ -1,0 +1,18 @@
+/*
+** Steps of optimisers: what an update of one parameter records, in one call.
+*/
+#ifndef FL_TENSOR_UPDATE_H
+#define FL_TENSOR_UPDATE_H
+#include "tensor/tensor.h"
+
+/* One step of Adam (Kingma and Ba 2015) or, with 'decoupled', AdamW (Loshchilov and Hutter 2019):
+** p, m, v and, for AMSGrad, the largest v so far (else NULL) are written. Grad mode is off. Recorded
+** here because an optimiser's step is 15 ops a parameter. */
+typedef struct fl_adam {
+  double lr, beta1, beta2, eps, decay;
+  int decoupled;
+  int64_t step;                    /* from 1: this one's number */
+} fl_adam;
+flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
+                          flame_tensor *largest, const fl_adam *rule);
+#endif
