@@ -470,16 +470,28 @@ local function adaptive(n)
     return { what = op, x = x.shape, y = with(lead, out),
       params = pool_params(planes, size, one, out, one, table.move(zero, 1, n, 1, {}), one, true) }
   end
+  --- One window a plane is a reduction, which is shared among threads.
+  local function whole(s)
+    for i = 1, n do if s.y[#s.y - n + i] ~= 1 then return false end end
+    return true
+  end
   def(max_name, 3, function(x, ...)
     local o = arguments(max_name, { "output_size", "return_indices" }, { output_size = false, return_indices = false }, ...)
-    local s = prepare(max_name, x, o.output_size)
-    return largest(x, s, flag(max_name, "return_indices", o.return_indices))
+    local s, positions = prepare(max_name, x, o.output_size), flag(max_name, "return_indices", o.return_indices)
+    if not whole(s) or x.dtype == "bool" then return largest(x, s, positions) end
+    local y, at = x:flatten(x.ndim - n + 1, x.ndim):max(-1)
+    y = y:reshape(s.y)
+    if positions then return y, at:reshape(s.y) end
+    return y
   end)
   def(avg_name, 2, function(x, ...)
     local o = arguments(avg_name, { "output_size" }, { output_size = false }, ...)
     local s = prepare(avg_name, x, o.output_size)
     need_float(avg_name, x)
-    return avg_pool(x, s)
+    if not whole(s) then return avg_pool(x, s) end
+    local axes = {}
+    for i = 1, n do axes[i] = i - n - 1 end
+    return x:mean(axes, { keepdim = true })
   end)
 end
 --- (x, output_size[, return_indices]): windows from floor(i in / out) to ceil((i + 1) in / out).

@@ -66,21 +66,30 @@ local function cubic_taps(r, n, out, scale, align)
 end
 
 -- ---- sums along an axis -----------------------------------------------------------------------------
---- A sparse matrix by rows from lists of terms { row, column, weight }, all 0-based but the lists.
-local function by_rows(terms, rows, dtype, device)
-  local start, at, w = {}, {}, {}
-  table.sort(terms, function(p, q) if p[1] ~= q[1] then return p[1] < q[1] end return p[4] < q[4] end)
-  local row = 0
-  for k, t in ipairs(terms) do
-    while row <= t[1] do
-      row = row + 1
-      start[row] = k - 1
+--- A sparse matrix by rows. taps[k].at[i] is the column (1-based) of row i's k-th term and taps[k].w[i]
+-- its weight; 'back' gives the transposed matrix, whose rows are as many as 'rows'.
+local function by_rows(taps, rows, back, x)
+  local start, at, w, n = {}, {}, {}, #taps[1].at
+  for r = 1, rows + 1 do start[r] = 0 end
+  for i = 1, n do
+    for k = 1, #taps do
+      local r = back and taps[k].at[i] or i
+      start[r + 1] = start[r + 1] + 1
     end
-    at[k], w[k] = t[2], t[3]
   end
-  for r = row + 1, rows + 1 do start[r] = #terms end
-  local ids = { dtype = "i64", device = device }
-  local matrix = { n = rows, flame.tensor(start, ids), flame.tensor(at, ids), flame.tensor(w, { dtype = dtype, device = device }) }
+  for r = 1, rows do start[r + 1] = start[r + 1] + start[r] end
+  local free = table.move(start, 1, rows, 1, {})
+  for i = 1, n do
+    for k = 1, #taps do
+      local r = back and taps[k].at[i] or i
+      free[r] = free[r] + 1
+      at[free[r]], w[free[r]] = (back and i or taps[k].at[i]) - 1, taps[k].w[i]
+    end
+  end
+  local ids = { dtype = "i64", device = x.device }
+  local matrix = { n = rows, flame.tensor(start, ids), flame.tensor(at, ids),
+    flame.tensor(w, { dtype = x.dtype, device = x.device }) }
+  internal.hold(matrix[1], matrix[2], matrix[3])            -- behind any scope
   return matrix
 end
 
@@ -99,25 +108,36 @@ local function make_resample()
   resample = flame.func { name = "interpolate",
     forward = function(ctx, x, d, matrix, back)
       ctx.d, ctx.matrix, ctx.back = d, matrix, back
-      internal.hold(matrix[1], matrix[2], matrix[3], back[1], back[2], back[3])     -- behind any scope
       return multiply(x, d, matrix)
     end,
     backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
 end
 
---- The sum of axis d's neighbours with their weights.
-local function weigh(x, d, taps)
-  local forth, back = {}, {}
-  for k, tap in ipairs(taps) do
-    for i = 1, #tap.at do
-      forth[#forth + 1] = { i - 1, tap.at[i] - 1, tap.w[i], k }
-      back[#back + 1] = { tap.at[i] - 1, i - 1, tap.w[i], i * #taps + k }
+-- The matrices of the last resamplings, newest first: a network asks for the same ones at each step.
+local MATRICES = 16
+local kept = {}
+
+local function matrices(key, x, make)
+  for i, entry in ipairs(kept) do
+    if entry.key == key then
+      table.insert(kept, 1, table.remove(kept, i))
+      return entry
     end
   end
-  local matrix = by_rows(forth, #taps[1].at, x.dtype, x.device)
-  if not internal.tracked(x) then return multiply(x, d, matrix) end
+  local taps = make()
+  local entry = { key = key, taps = taps, forth = by_rows(taps, #taps[1].at, false, x) }
+  table.insert(kept, 1, entry)
+  kept[MATRICES + 1] = nil
+  return entry
+end
+
+--- The sum of axis d's neighbours with their weights: make() gives them, 'key' names them.
+local function weigh(x, d, key, make)
+  local entry = matrices(("%s %s %s %d"):format(key, x.dtype, x.device, x.shape[d]), x, make)
+  if not internal.tracked(x) then return multiply(x, d, entry.forth) end
   if not resample then make_resample() end
-  return resample(x, d, matrix, by_rows(back, x.shape[d], x.dtype, x.device))
+  entry.back = entry.back or by_rows(entry.taps, x.shape[d], true, x)
+  return resample(x, d, entry.forth, entry.back)
 end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
@@ -163,16 +183,16 @@ def("interpolate", 7, function(x, ...)
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
     local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
     for i = n, 1, -1 do
-      local at, own = nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode), true
-      for k = 1, #at do own = own and at[k] == k end
-      if not (own and #at == x.shape[2 + i]) then
-        if direct then
-          local ones = {}
-          for k = 1, #at do ones[k] = 1 end
-          y = weigh(y, 2 + i, { { at = at, w = ones } })
-        else
-          y = y:index_select(2 + i, flame.tensor(at, { dtype = "i64", device = x.device }))
-        end
+      local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end
+      local same = out[i] == x.shape[2 + i] and (scale[i] or 1) == 1
+      if not same and direct then
+        y = weigh(y, 2 + i, ("%s %d %a"):format(mode, out[i], scale[i] or 0), function()
+          local positions, ones = at(), {}
+          for k = 1, #positions do ones[k] = 1 end
+          return { { at = positions, w = ones } }
+        end)
+      elseif not same then
+        y = y:index_select(2 + i, flame.tensor(at(), { dtype = "i64", device = x.device }))
       end
     end
     return y == x and x:clone() or y
@@ -187,7 +207,9 @@ def("interpolate", 7, function(x, ...)
   for i = n, 1, -1 do
     if out[i] ~= x.shape[2 + i] or scale[i] then
       local taps = mode == "bicubic" and cubic_taps or linear_taps
-      y = weigh(y, 2 + i, taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners))
+      y = weigh(y, 2 + i, ("%s %d %a %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners)), function()
+        return taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners)
+      end)
     end
   end
   return half and y:to(x.dtype) or y == x and x:clone() or y

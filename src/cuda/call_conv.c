@@ -105,6 +105,30 @@ static void pool_defines(const fl_call *c, char out[DEFINES]) {
   defines_of(c->in_dtype[0], wide ? 64 : 32, out);
 }
 
+/* n / d = (high half of n m + n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d < 2^31; larger
+** d come with wide positions, which divide as they are. */
+typedef struct divider { uint32_t d, m, s; } divider;
+static divider divider_of(int64_t d) {
+  if (d < 1 || d > INT32_MAX) return (divider){ 0, 0, 0 };
+  uint32_t s = 0;
+  while ((INT64_C(1) << s) < d) s++;
+  return (divider){ (uint32_t)d, (uint32_t)((((INT64_C(1) << s) - d) << 32) / d + 1), s };
+}
+
+/* As the kernels' struct of this name. */
+struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
+static struct pool_dividers dividers_of(const fl_pooling *v) {
+  struct pool_dividers by;
+  for (int a = 0; a < 3; a++) {
+    by.in[a] = divider_of(v->in[a]);
+    by.out[a] = divider_of(v->out[a]);
+    by.stride[a] = divider_of(v->stride[a]);
+  }
+  by.elements = divider_of(fl_volume3(v->in));
+  by.results = divider_of(fl_volume3(v->out));
+  return by;
+}
+
 static void want_pool(fl_cuda *s, const fl_call *c) {
   char defines[DEFINES];
   if (c->numel == 0) return;
@@ -127,9 +151,10 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
   pool_defines(r->call, defines);
   const flame_status e = fl_cuda_file_entry(s, "pool.cu", defines, 1, entry, &f);
   if (e != FLAME_OK) return e;
-  void *params[8] = { &v };
-  for (int i = 0; i < count; i++) params[1 + i] = middle[i];
-  params[1 + count] = &n;
+  struct pool_dividers by = dividers_of(&v);
+  void *params[8] = { &v, &by };
+  for (int i = 0; i < count; i++) params[2 + i] = middle[i];
+  params[2 + count] = &n;
   return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 },
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
@@ -164,10 +189,16 @@ POOL_KIND(avg_pool_back, &a, &out)
 
 int64_t fl_cuda_scratch_resample(fl_cuda *s, const fl_call *c) { return (void)s, (void)c, 0; }
 
+static void resample_defines(const fl_call *c, char out[DEFINES]) {
+  const int64_t least = INT32_MAX / 4;
+  const int wide = c->numel > least || c->in_numel[0] > least || c->in_numel[2] > least;
+  defines_of(c->dtype, wide ? 64 : 32, out);
+}
+
 void fl_cuda_modules_resample(fl_cuda *s, const fl_call *c) {
   char defines[DEFINES];
   if (c->numel == 0) return;
-  defines_of(c->dtype, 32, defines);
+  resample_defines(c, defines);
   fl_cuda_want_file(s, "pool.cu", defines, 1);
 }
 
@@ -176,16 +207,17 @@ flame_status fl_cuda_call_resample(fl_cuda *s, const fl_call_run *r) {
   struct {
     int64_t elements, results, inner, terms;
   } v = { p[1], p[2], p[3], r->call->in_numel[2] };
+  struct { divider results, inner; } by = { divider_of(p[2]), divider_of(p[3]) };
   char defines[DEFINES];
   fl_cu_function f;
   int64_t n = r->call->numel;
   void *in[4], *out = r->out;
   if (n == 0) return FLAME_OK;
-  defines_of(r->call->dtype, 32, defines);
+  resample_defines(r->call, defines);
   const flame_status e = fl_cuda_file_entry(s, "pool.cu", defines, 1, "resample", &f);
   if (e != FLAME_OK) return e;
   for (int i = 0; i < 4; i++) in[i] = r->in[i];
-  void *params[] = { &v, &in[0], &in[1], &in[2], &in[3], &out, &n };
+  void *params[] = { &v, &by, &in[0], &in[1], &in[2], &in[3], &out, &n };
   return fl_cuda_launch(s, f, (const unsigned[]){ blocks_of(s, n), 1, 1 },
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
