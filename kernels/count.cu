@@ -105,10 +105,31 @@ FN bool is_set(S b) {
 #endif
 }
 
-/* Number of the block's threads before this one, and of all, for which v is true. */
-FN u32 rank_in_block(bool v, u32 *words, u32 *all) {
-  const u32 mask = __ballot_sync(~0u, v), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  if (lane == 0) words[warp] = __popc(mask);
+/* A thread takes 16 bytes at a time: which of its elements i … are set, as bits. Chunks start at
+** multiples of 4096 elements, so where x is aligned to 16 bytes, all are. */
+enum { MANY = 16 / (BITS / 8), TILE = 256 * MANY };
+struct __align__(16) pack { S e[MANY]; };
+FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
+  u32 bits = 0;
+  if (aligned && i + MANY <= end) {
+    const pack p = *(const pack *)(x + i);
+    for (int k = 0; k < MANY; k++) bits |= (u32)is_set(p.e[k]) << k;
+  } else {
+    for (int k = 0; k < MANY; k++)
+      if (i + k < end && is_set(x[i + k])) bits |= 1u << k;
+  }
+  return bits;
+}
+
+/* Sum of v over the threads before this one; *all: over the block. */
+FN u32 sum_before(u32 v, u32 *words, u32 *all) {
+  const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  u32 run = v;
+  for (int d = 1; d < 32; d *= 2) {
+    const u32 y = __shfl_up_sync(~0u, run, d);
+    if (lane >= d) run += y;
+  }
+  if (lane == 31) words[warp] = run;
   __syncthreads();
   u32 sum = 0, whole = 0;
   for (u32 w = 0; w < 8; w++) {
@@ -116,20 +137,17 @@ FN u32 rank_in_block(bool v, u32 *words, u32 *all) {
     whole += words[w];
   }
   *all = whole;
-  return sum + __popc(mask & ((1u << lane) - 1));
+  return sum + run - v;
 }
 
 KERNEL nonzero_count(const S *x, long long *places, long long n, long long chunk) {
   __shared__ u32 words[8];
   const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
-  long long sum = 0;
-  for (long long i = first; i < end; i += 256) {
-    u32 all;
-    rank_in_block(i + threadIdx.x < end && is_set(x[i + threadIdx.x]), words, &all);
-    __syncthreads();
-    sum += all;
-  }
-  if (threadIdx.x == 0) places[blockIdx.x] = sum;
+  const bool aligned = (u64)x % 16 == 0;
+  u32 mine = 0, all;
+  for (long long i = first + threadIdx.x * MANY; i < end; i += TILE) mine += __popc(bits_of(x, i, end, aligned));
+  sum_before(mine, words, &all);
+  if (threadIdx.x == 0) places[blockIdx.x] = all;
 }
 
 /* One warp: sums of the chunks before. */
@@ -150,23 +168,30 @@ KERNEL nonzero_before(long long *places, long long chunks) {
 
 struct sides { long long rank, size[8]; };
 
+FN void put_place(long long *out, long long k, long long i, const sides &s) {
+  if (s.rank == 1) {
+    out[k] = i + 1;
+    return;
+  }
+  for (int d = (int)s.rank - 1; d >= 0; d--) {
+    const long long up = i < 0x80000000ll && s.size[d] < 0x80000000ll ? (long long)((u32)i / (u32)s.size[d]) : i / s.size[d];
+    out[k * s.rank + d] = i - up * s.size[d] + 1;
+    i = up;
+  }
+}
+
 KERNEL nonzero_write(const S *x, const long long *places, long long *out, long long n, long long chunk,
                      long long count, const __grid_constant__ sides s) {
   __shared__ u32 words[8];
   const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
+  const bool aligned = (u64)x % 16 == 0;
   long long base = places[blockIdx.x];
-  for (long long i0 = first; i0 < end; i0 += 256) {
-    const long long i = i0 + threadIdx.x;
-    const bool v = i < end && is_set(x[i]);
-    u32 all;
-    const long long k = base + rank_in_block(v, words, &all);
-    if (v && k < count) {
-      long long rest = i;
-      for (int d = (int)s.rank - 1; d >= 0; d--) {
-        out[k * s.rank + d] = rest % s.size[d] + 1;
-        rest /= s.size[d];
-      }
-    }
+  for (long long i0 = first; i0 < end; i0 += TILE) {
+    const long long i = i0 + threadIdx.x * MANY;
+    u32 bits = bits_of(x, i, end, aligned), all;
+    long long k = base + sum_before(__popc(bits), words, &all);
+    for (; bits; bits &= bits - 1, k++)
+      if (k < count) put_place(out, k, i + __ffs(bits) - 1, s);
     base += all;
     __syncthreads();
   }

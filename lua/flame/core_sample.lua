@@ -26,6 +26,7 @@ end
 local function check_weights(probs, rows)
   local bad = rows:ge(0):logical_and(rows:lt(math.huge)):logical_not()
   local none = rows:sum(2):eq(0)
+  if not bad:any():logical_or(none:any()):item() then return end
   if bad:any():item() then
     fail("multinomial", "probs has a value that is negative, infinite or NaN at position %d",
       bad:reshape(-1):long():argmax():item())
