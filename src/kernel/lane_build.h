@@ -43,6 +43,8 @@ int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, i
 void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int64_t start);
 int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to);
 int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t y);
+/* Registers to slots, once all code is there (lane_slots.c). 0: no memory. */
+int fl_lane_give_slots(fl_lane_builder *b);
 static inline int fl_lane_uniform(const fl_lane_builder *b, int32_t reg) {
   return b->code->regs.at[reg].uniform;
 }

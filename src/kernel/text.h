@@ -8,6 +8,8 @@
 
 /* What all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
+/* The exact sums (text_prelude.c): part of fl_ktext_exact. */
+void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 /* Gradient sums of pointer parameters that do not depend on the order of threads: slot[p] is

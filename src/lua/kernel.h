@@ -1,6 +1,6 @@
 /*
 ** User kernels in Lua: the userdata behind flame.kernel, shared by kernel.c (making and
-** looking) and kernel_call.c (calling). What is not on the way of a call is written in
+** looking), kernel_args.c and kernel_call.c (calling). What is not on the way of a call is written in
 ** lua/flame/core_kernel.lua.
 */
 #ifndef FL_LUA_KERNEL_H
@@ -27,6 +27,21 @@ typedef struct fl_kernel_box {
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
 } fl_kernel_box;
+
+/* A launch while it is put together. */
+typedef struct fl_kplan {
+  const char *name;                    /* of the kernel */
+  int64_t p[FL_CALL_PARAMS];
+  fl_scalar scalar[4 * FL_KP_MAX_ARGS];
+  int nscalar, nin, nout, device, tracked;
+  fl_box *in[FL_CALL_INPUTS];
+  struct { int dtype, input; int64_t at, bytes; fl_sizes shape; } out[FL_KP_MAX_ARGS];
+  int64_t bytes;                       /* of the packed result so far */
+} fl_kplan;
+
+/* The Lua value at i as argument 'arg' of the plan; what does not fit raises (kernel_args.c). */
+void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
+void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 /* The same or an error of op. */

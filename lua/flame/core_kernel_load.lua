@@ -1,0 +1,95 @@
+--- flame.cuda.load: kernels from PTX text or a cubin image. Their signatures are read from the
+-- binary: the declarations of PTX, the .nv.info sections of a cubin (sizes of parameters alone).
+local _, _, internal = ...
+local fail, options = internal.failf, internal.options
+
+local PTX_TYPES = { u64 = "void *", b64 = "void *", s64 = "long long", u32 = "unsigned int", b32 = "unsigned int",
+  s32 = "int", f32 = "float", f64 = "double", u16 = "unsigned short", b16 = "unsigned short", s16 = "short",
+  u8 = "unsigned char", b8 = "unsigned char", s8 = "signed char" }
+
+-- What a PTX text declares: entries in order, and the parameter types of each.
+local function ptx_entries(ptx)
+  local order, params = {}, {}
+  for name, list in ptx:gmatch("%.entry%s+([%w_$]+)%s*%(([^)]*)%)") do
+    order[#order + 1] = name
+    params[name] = {}
+    for one in list:gmatch("%.param([^,]*)") do
+      local kind, bytes = one:match("%.([usbf]%d+)"), one:match("%[(%d+)%]")
+      params[name][#params[name] + 1] = bytes and ("struct" .. bytes) or PTX_TYPES[kind] or "int"
+    end
+  end
+  for name in ptx:gmatch("%.entry%s+([%w_$]+)%s*{") do
+    if not params[name] then order[#order + 1], params[name] = name, {} end
+  end
+  return order, params
+end
+
+-- Sizes of the parameters that a cubin's .nv.info section of the entry names (EIATTR_KPARAM_INFO).
+local function cubin_entries(image)
+  local order, params = {}, {}
+  local shoff, shentsize = image:unpack("<I8", 41), image:unpack("<I2", 59)
+  local shnum, shstrndx = image:unpack("<I2", 61), image:unpack("<I2", 63)
+  local function section(i)
+    local at = shoff + i * shentsize + 1
+    local name = image:unpack("<I4", at)
+    local offset, size = image:unpack("<I8I8", at + 24)
+    return name, offset, size
+  end
+  local _, names_at = section(shstrndx)
+  for i = 0, shnum - 1 do
+    local name, offset, size = section(i)
+    local text = image:unpack("z", names_at + name + 1)
+    local entry = text:match("^%.nv%.info%.(.+)$")
+    if entry then
+      local list, at, stop = {}, offset + 1, offset + size
+      while at + 3 <= stop do
+        local format, attribute, n = image:unpack("<I1I1I2", at)
+        if format == 4 then
+          if attribute == 0x17 and n == 12 then
+            local _, ordinal, _, flags = image:unpack("<I4I2I2I4", at + 4)
+            list[ordinal + 1] = flags >> 18 & 0x3fff
+          end
+          at = at + 4 + n
+        else at = at + 4 end
+      end
+      order[#order + 1], params[entry] = entry, list
+    end
+  end
+  return order, params
+end
+
+local SIZED = { [8] = "void *", [4] = "int", [2] = "short", [1] = "signed char" }
+
+local function signature(entry, list)
+  local text = {}
+  for i, t in ipairs(list) do
+    local name = math.type(t) and (SIZED[t] or "struct" .. t) or t
+    if name:find("^struct") then
+      fail("cuda.load", "parameter %d of '%s' is a struct of %s bytes: compile it by flame.kernel", i, entry, name:sub(7))
+    end
+    text[i] = name .. " p" .. i
+  end
+  return ("extern \"C\" __global__ void %s(%s) {}"):format(entry, table.concat(text, ", "))
+end
+
+---A kernel from PTX text or a cubin image, for :launch. A parameter of 4 bytes of a cubin takes
+---an integer or, given as params = {"float", …}, what is named there.
+---@param image string
+---@param entry string
+---@param o? table  {params = {C types}}
+---@return flame.Kernel
+function internal.cuda_load(image, entry, o)
+  if type(image) ~= "string" then fail("cuda.load", "need PTX text or a cubin image as a string, got %s", type(image)) end
+  o = options("cuda.load", o, { params = false })
+  local order, params
+  if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)
+  elseif image:find("%.version%s") and image:find("%.target%s") then order, params = ptx_entries(image)
+  elseif image:find("__global__", 1, true) then fail("cuda.load", "this is CUDA C: use flame.kernel")
+  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then fail("cuda.load", "this is a fat binary: take the cubin out of it (cuobjdump -xelf)")
+  else fail("cuda.load", "this is neither PTX nor a cubin") end
+  if entry == nil and #order == 1 then entry = order[1] end
+  if type(entry) ~= "string" then fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", ")) end
+  if not params[entry] then fail("cuda.load", "there is no entry '%s', the binary has: %s", entry, table.concat(order, ", ")) end
+  local k = internal.kernel_load(image, signature(entry, o.params or params[entry]), entry)
+  return internal.kernel_with(k, { derived = {} })
+end

@@ -1,0 +1,123 @@
+/*
+** Scalars, vectors and structs among the arguments of a kernel: Lua's numbers and tables into
+** the scalar slots of a call, laid out as CUDA passes them.
+*/
+#include "lua/kernel.h"
+#include <stdio.h>
+
+#define bad(L, p, ...) fl_lua_fail((L), (p)->name, __VA_ARGS__)
+
+/* ---- scalars ---- */
+
+static int fits(int64_t v, int type) {
+  switch (type) {
+    case FL_KT_BOOL: return v == 0 || v == 1;
+    case FL_KT_I8: return v >= INT8_MIN && v <= INT8_MAX;
+    case FL_KT_U8: return v >= 0 && v <= UINT8_MAX;
+    case FL_KT_I16: return v >= INT16_MIN && v <= INT16_MAX;
+    case FL_KT_U16: return v >= 0 && v <= UINT16_MAX;
+    case FL_KT_I32: return v >= INT32_MIN && v <= INT32_MAX;
+    case FL_KT_U32: return v >= 0 && v <= UINT32_MAX;
+    default: return 1;
+  }
+}
+
+static void put_float(int type, double d, void *to) {
+  const float f = (float)d;
+  fl_scalar half = { .d = d };
+  switch (type) {
+    case FL_KT_F64: memcpy(to, &d, 8); return;
+    case FL_KT_F32: memcpy(to, &f, 4); return;
+    default: fl_scalar_store(to, fl_ktypes[type].dtype, half); return;
+  }
+}
+
+/* The Lua value on top as a scalar of 'type' at 'to'. */
+static void put_scalar(lua_State *L, const fl_kplan *p, const char *name, int type, void *to) {
+  const fl_ktype_info *t = &fl_ktypes[type];
+  int is = 0;
+  if (type == FL_KT_BOOL && lua_isboolean(L, -1)) {
+    *(uint8_t *)to = (uint8_t)lua_toboolean(L, -1);
+    return;
+  }
+  if (lua_type(L, -1) != LUA_TNUMBER) bad(L, p, "%s must be a number (%s), got %s", name, t->c, luaL_typename(L, -1));
+  if (t->is_float) {
+    put_float(type, lua_tonumber(L, -1), to);
+    return;
+  }
+  const int64_t v = lua_tointegerx(L, -1, &is);
+  if (!is) bad(L, p, "%s must be an integer (%s), got %s", name, t->c, lua_tostring(L, -1));
+  if (!fits(v, type)) bad(L, p, "%s = %s does not fit in %s", name, lua_tostring(L, -1), t->c);
+  memcpy(to, &v, (size_t)t->size);          /* little-endian, as every device here */
+}
+
+static fl_scalar *take_slots(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
+  const int64_t n = (bytes + 7) / 8;
+  if (n > 4 * FL_KP_MAX_ARGS - p->nscalar) fl_lua_fail(L, p->name, "its scalar arguments take too many bytes");
+  fl_scalar *s = p->scalar + p->nscalar;
+  memset(s, 0, (size_t)n * 8);
+  p->p[FL_KP_ARGS + 2 * arg] = FL_KARG_VALUE + 8 * (int64_t)p->nscalar;
+  p->p[FL_KP_ARGS + 2 * arg + 1] = bytes;
+  p->nscalar += (int)n;
+  return s;
+}
+
+/* Push the value at 'path' ("center.x") of the table at i; vectors and arrays also by position. */
+static void push_field(lua_State *L, int i, const char *path, int position) {
+  lua_pushvalue(L, i);
+  for (const char *s = path; *s;) {
+    const size_t n = strcspn(s, ".");
+    if (!lua_istable(L, -1)) break;
+    lua_pushlstring(L, s, n);
+    lua_gettable(L, -2);
+    lua_remove(L, -2);
+    s += n + (s[n] == '.');
+  }
+  if (!lua_isnil(L, -1) || strchr(path, '.')) return;
+  lua_pop(L, 1);
+  lua_geti(L, i, position);
+}
+
+static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const fl_kfield *f, int position, int i, char *to) {
+  char name[160];
+  snprintf(name, sizeof name, "%s.%s", q->name, f->path);
+  if (f->is_pointer) fl_lua_fail(L, p->name, "%s is a pointer in a struct: pass the array as an argument of its own", name);
+  push_field(L, i, f->path, position);
+  if (f->count == 1 && !lua_istable(L, -1)) put_scalar(L, p, name, f->type, to + f->offset);
+  else {
+    for (int64_t e = 0; e < f->count; e++) {
+      int64_t at = f->offset, rest = e;
+      for (int d = f->rank - 1; d >= 0; d--) {
+        at += rest % f->dims[d] * f->stride[d];
+        rest /= f->dims[d];
+      }
+      if (!lua_istable(L, -1)) fl_lua_fail(L, p->name, "%s must be a list of %lld numbers", name, (long long)f->count);
+      lua_geti(L, -1, e + 1);
+      put_scalar(L, p, name, f->type, to + at);
+      lua_pop(L, 1);
+    }
+  }
+  lua_pop(L, 1);
+}
+
+void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i) {
+  char *to = (char *)take_slots(L, p, arg, q->size);
+  if (!lua_istable(L, i)) bad(L, p, "%s must be a table for %s, got %s", q->name, q->type_name, luaL_typename(L, i));
+  for (int32_t k = 0; k < q->n_fields; k++) put_leaf(L, p, q, &q->fields[k], k + 1, i, to);
+}
+
+/* A 0-d tensor may stand for a number: its value is read now, its gradient goes back to it. */
+void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i) {
+  const fl_box *x = box_at(L, i);
+  if (x && x->t) {
+    const fl_node *n = x->t->node;
+    if (n->shape->numel != 1) fl_lua_fail(L, p->name, "%s must be a number (%s), got a tensor", q->name, fl_ktypes[q->type].c);
+    if (n->entry) p->tracked = 1;
+    lua_getfield(L, i, "item");
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    if (!fl_ktypes[q->type].is_float && lua_isnumber(L, -1) && !lua_isinteger(L, -1)) bad(L, p, "%s must be an integer (%s), got %s", q->name, fl_ktypes[q->type].c, lua_tostring(L, -1));
+  } else lua_pushvalue(L, i);
+  put_scalar(L, p, q->name, q->type, take_slots(L, p, arg, fl_ktypes[q->type].size));
+  lua_pop(L, 1);
+}
