@@ -166,6 +166,70 @@ describe("flame.kernel", function()
   end)
 end)
 
+describe("an output's zeros", function()
+  local n, bytes_of_x = 3000, 4 * 3000
+  local checked = os.getenv("FLAME_SIM") == "1" or (os.getenv("FLAME_CHECK") or ""):find("[bru][oan][uci]")   -- zeros stay
+  local HEAD = "__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
+  --- Bytes that a call moves; free memory is full of NaN before it.
+  local function moved(f, x)
+    for _ = 1, 4 do flame.eval(flame.full({ n }, 0 / 0)) end
+    collectgarbage()
+    flame.stats("reset")
+    local y = f(x)
+    flame.eval(y)
+    return flame.stats().bytes_moved, y
+  end
+  local x = flame.arange(1, n)
+  flame.eval(x)
+
+  it("are left out where the kernel is proven to write all", function()
+    local bytes, y = moved(flame.kernel(HEAD .. "if (i < n) y[i] = 2.f * x[i]; }"), x)
+    assert.equal((checked and 3 or 2) * bytes_of_x, bytes)
+    assert.equal(n * (n + 1), y:sum({ dtype = "f64" }):item())
+  end)
+  local near = {
+    ["under another condition"] = { "if (i < n && x[i] > 10.f) y[i] = x[i]; }", function(i) return i <= 10 and 0 or i end },
+    ["one element further"] = { "if (i + 1 < n) y[i + 1] = x[i]; }", function(i) return i - 1 end },
+    ["by a loop that ends early"] = { "if (i == 0) for (int j = 0; j < n; j++) { if (x[j] > 20.f) break; y[j] = x[j]; } }",
+      function(i) return i <= 20 and i or 0 end },
+    ["behind a return"] = { "if (i >= n || x[i] > 5.f) return; y[i] = x[i]; }", function(i) return i <= 5 and i or 0 end },
+    ["by adding"] = { "if (i < n) atomicAdd(&y[i / 2], x[i]); }", function(i) return i <= n // 2 and 4 * i - 1 or 0 end },
+  }
+  for what, q in pairs(near) do
+    it("are there for a kernel that writes " .. what, function()
+      local _, y = moved(flame.kernel(HEAD .. q[1]), x)
+      for i, v in ipairs(y:totable()) do assert.equal(q[2](i), v) end
+    end)
+  end
+  it("are there when the launch is too small", function()
+    local _, y = moved(flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }"):with { grid = { 3 } }, x)
+    for i, v in ipairs(y:totable()) do assert.equal(i <= 768 and i or 0, v) end
+    _, y = moved(function(v) return flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }")(v, 100) end, x)
+    for i, v in ipairs(y:totable()) do assert.equal(i <= 100 and i or 0, v) end
+  end)
+  it("and the old contents are not copied for a launch that writes all", function()
+    local k = flame.kernel(HEAD .. "if (i < n) y[i] = 3.f * x[i]; }")
+    local into = flame.full({ n }, 7)
+    flame.eval(into)
+    k:launch({ grid = { 12 }, block = { 256 } }, x, into, n)
+    assert.equal(3 * n, into[n]:item())
+    k:launch({ grid = { 1 }, block = { 256 } }, x * 2, into, n)
+    assert.equal(6 * 256, into[256]:item())
+    assert.equal(3 * 257, into[257]:item())
+  end)
+  it("are left out of gradients that are stored once", function()
+    local k = flame.kernel(HEAD .. "if (i < n) { float v = x[i]; y[i] = v * v; } }")
+    local w = flame.arange(1, n):requires_grad_()
+    local g = flame.arange(1, n)
+    flame.eval(w, g)
+    local y = k(w)
+    flame.eval(y)
+    local bytes, d = moved(function(seed) return y:gradients({ w }, { seed = seed })[w] end, g)
+    assert.equal((checked and 4 or 3) * bytes_of_x, bytes)
+    assert.equal(2 * n * n, d[n]:item())
+  end)
+end)
+
 describe("misuse of a kernel raises before the launch:", function()
   local saxpy = flame.kernel(SAXPY)
   local x = flame.ones(4)

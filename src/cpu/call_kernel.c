@@ -47,15 +47,16 @@ static void bind(const fl_call_run *r, launch *x) {
     int64_t a, b;
     void *data = NULL;
     int64_t bytes = 0;
-    switch (fl_karg_of(c, i, &a, &b)) {
+    const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
+    switch (kind) {
       case FL_KARG_IN:
         data = r->in[a];
         bytes = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
         break;
-      case FL_KARG_OUT:
+      case FL_KARG_OUT: case FL_KARG_RAW:
         data = (char *)r->out + b;
         bytes = a;
-        if (bytes) memset(data, 0, (size_t)bytes);
+        if (bytes && kind == FL_KARG_OUT) memset(data, 0, (size_t)bytes);
         break;
       case FL_KARG_COPY:
         data = (char *)r->out + b;

@@ -69,6 +69,7 @@ void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t siz
 static void free_function(fl_callee *self) {
   fl_kfunction *k = (fl_kfunction *)(void *)self;
   fl_lane_free(k->lanes);
+  fl_kcover_free(k->cover);
   if (k->text) fl_free(k->mem, k->text, k->text_bytes + 1);
   fl_kunit_release(k->unit);
   fl_free(k->mem, k, sizeof *k);
@@ -94,6 +95,7 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
                        .registers = -1, .spilled = -1 };
   if (u) u->refs++;
   k->text = copy_text(m, text, n);
+  if (f && f->n_params <= FL_KP_MAX_ARGS) k->cover = fl_kcover_new(m, f);
   if (k->text && set_digest(k)) return k;
   fl_kfunction_release(k);
   return NULL;

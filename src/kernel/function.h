@@ -9,6 +9,7 @@
 #ifndef FL_KERNEL_FUNCTION_H
 #define FL_KERNEL_FUNCTION_H
 #include "kernel/ad.h"
+#include "kernel/cover.h"
 #include "kernel/lane.h"
 #include "kernel/source.h"
 #include "tensor/call.h"
@@ -38,6 +39,7 @@ typedef struct fl_kfunction {
   uint8_t binary;            /* PTX or cubin given by the user */
   uint8_t digest[32];        /* of text and options */
   fl_lane_code *lanes;       /* NULL: not compiled yet */
+  fl_kcover *cover;          /* which outputs launches write whole; NULL: none */
   uint32_t ready;            /* bit d: device d has compiled it */
   uint8_t sums;              /* exact sums (kernel/text.h): two parameters more, two launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* 1 + number of the sum that a parameter is, or 0 */
@@ -63,9 +65,10 @@ typedef enum {
   FL_KARG_IN,                /* a = input */
   FL_KARG_OUT,               /* b = byte offset in the result: zeros before the launch */
   FL_KARG_COPY,              /* a = input whose bytes are at b in the result before the launch */
-  FL_KARG_VALUE              /* a = first scalar slot, b = bytes of the argument */
+  FL_KARG_VALUE,             /* a = first scalar slot, b = bytes of the argument */
+  FL_KARG_RAW                /* as OUT, of any contents: the launch is proven to write all of it */
 } fl_karg_kind;
-/* First integer: kind + 8 * a for IN, COPY, VALUE; kind + 8 * bytes for OUT. Second: b. */
+/* First integer: kind + 8 * a for IN, COPY, VALUE; kind + 8 * bytes for OUT, RAW. Second: b. */
 static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64_t *b) {
   const int64_t w = c->p[FL_KP_ARGS + 2 * i];
   *a = w >> 3;

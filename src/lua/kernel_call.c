@@ -132,9 +132,44 @@ static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
 
 /* ---- results ---- */
 
+static const void *argument_of(void *arg, int i) {
+  const plan *p = arg;
+  const int64_t w = p->p[FL_KP_ARGS + 2 * i];
+  return (w & 7) == FL_KARG_VALUE ? (const void *)(p->scalar + (w >> 3)) : NULL;
+}
+
+/* Bytes of a result that begins as zeros or as a copy which no other argument sees; else 0. */
+static int64_t own_result(const plan *p, int i) {
+  const int64_t *w = &p->p[FL_KP_ARGS + 2 * i], kind = w[0] & 7;
+  if (kind == FL_KARG_OUT) return w[0] >> 3;
+  if (kind != FL_KARG_COPY) return 0;
+  for (int j = 0; j < p->p[FL_KP_COUNT_ARGS]; j++) {
+    const int64_t *o = &p->p[FL_KP_ARGS + 2 * j];
+    if (j != i && (o[0] & 7) == FL_KARG_COPY && o[1] == w[1]) return 0;
+  }
+  const fl_node *n = p->in[w[0] >> 3]->t->node;
+  return n->shape->numel * fl_dtype_size(n->dtype);
+}
+
+/* Results that this launch is proven to write whole need neither. With checks they keep it. */
+static void find_whole(plan *p, const fl_kfunction *k) {
+  if (!k->cover || p->p[FL_KP_CHECKS]) return;
+  fl_kcover_launch l = { .argument = argument_of, .arg = p };
+  for (int i = 0; i < 3; i++) {
+    l.grid[i] = p->p[FL_KP_GRID + i];
+    l.block[i] = p->p[FL_KP_BLOCK + i];
+  }
+  for (int i = 0; i < p->p[FL_KP_COUNT_ARGS]; i++) {
+    const int64_t bytes = own_result(p, i), size = fl_kt_size(k->f->params[i].type);
+    if (bytes && size && fl_kcover_all(k->cover, i, bytes / size, &l))
+      p->p[FL_KP_ARGS + 2 * i] = FL_KARG_RAW + 8 * bytes;
+  }
+}
+
 static fl_node *record(fl_lua *b, plan *p, fl_kfunction *k) {
   /* snapshots of derived kernels copy local arrays before they are written */
   p->p[FL_KP_CHECKS] = k->ad ? b->c->kernel_checks & ~(unsigned)FL_LANE_UNINIT : b->c->kernel_checks;
+  find_whole(p, k);
   fl_node *in[FL_CALL_INPUTS];
   for (int i = 0; i < p->nin; i++) if (!(in[i] = node_of(b, p->in[i]))) return NULL;
   const int one = p->nout == 1, dtype = one ? p->out[0].dtype : FLAME_U8;

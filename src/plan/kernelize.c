@@ -356,6 +356,7 @@ int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s) {
     s->in_byte[i] = off * size;
     moved += n->in[i]->shape->numel * size;
   }
+  if (s->call.kind == FL_CALL_kernel) moved += fl_call_prepared_kernel(&s->call);
   s->out = P->cell.at[G->cell].place;
   s->fault = G->fault;
   s->scalar = (int32_t)(4 * P->p->nodes.n);

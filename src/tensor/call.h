@@ -71,4 +71,6 @@ void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
 
 /* For the functions of call_*.c: product of n sizes, -1 when it overflows or one is negative. */
 int64_t fl_call_product(int n, const int64_t *size);
+/* Bytes that a user kernel's result gets before the launch: zeros and copies (kind 'kernel'). */
+int64_t fl_call_prepared_kernel(const fl_call *c);
 #endif

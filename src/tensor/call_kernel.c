@@ -6,14 +6,14 @@
 #include "tensor/call.h"
 
 enum { ARGS = 9, COUNT = 7, SHARED = 6, LARGEST = (FL_CALL_PARAMS - ARGS) / 2 };
-enum { NOTHING, IN, OUT, COPY, VALUE };
+enum { NOTHING, IN, OUT, COPY, VALUE, RAW };
 
 static int arg_fits(const fl_call *c, int64_t bytes, int64_t w, int64_t b) {
   const int64_t a = w >> 3;
   switch (w & 7) {
     case NOTHING: return 1;
     case IN: return a >= 0 && a < c->nin;
-    case OUT: return a >= 0 && b >= 0 && a <= bytes && b <= bytes - a;
+    case OUT: case RAW: return a >= 0 && b >= 0 && a <= bytes && b <= bytes - a;
     case COPY: {
       if (a < 0 || a >= c->nin) return 0;
       const int64_t n = c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
@@ -31,4 +31,14 @@ int fl_call_fits_kernel(const fl_call *c) {
   for (int64_t i = 0; i < n; i++)
     if (!arg_fits(c, bytes, c->p[ARGS + 2 * i], c->p[ARGS + 2 * i + 1])) return 0;
   return 1;
+}
+
+int64_t fl_call_prepared_kernel(const fl_call *c) {
+  int64_t bytes = 0;
+  for (int i = 0; i < c->p[COUNT]; i++) {
+    const int64_t w = c->p[ARGS + 2 * i], a = w >> 3;
+    if ((w & 7) == OUT) bytes += a;
+    if ((w & 7) == COPY) bytes += c->in_numel[a] * fl_dtype_size(c->in_dtype[a]);
+  }
+  return bytes;
 }
