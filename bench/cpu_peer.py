@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """flame-lua against PyTorch on the CPU, interleaved in one run.
 
-usage: cpu_peer.py FLAME_LUA [-t THREADS] [-r ROUNDS] [-m] [names or beginnings of names...]
-Medians of alternating rounds, random data, THREADS (2) threads on both sides; -m: a table for
-the documentation. With -t 1 the time is the processor's, not the wall's: what a machine that is
-busy with other work can still tell; threads that wait for each other need a quiet one.
+usage: cpu_peer.py FLAME_LUA [-t THREADS] [-r ROUNDS] [-m] [-g] [names, beginnings or patterns...]
+Medians of alternating rounds (the ratio's own), random data, THREADS (2) threads on both sides;
+-m: a table for the documentation; -g: the grid instead, operation.layout.dtype.size. With -t 1 the
+time is the processor's, not the wall's: what a machine that is busy with other work can still
+tell; threads that wait for each other need a quiet one.
 "of limit": the time that the least bytes (each input read once, each result
 written once) take at the rate of PyTorch's copy of 40 MB, over our time. Above 100 %: the
 operands lie in caches that the copy's do not.
 """
+import fnmatch
 import os
 import statistics
 import subprocess
@@ -17,7 +19,7 @@ import time
 
 
 def arguments():
-    threads, rounds, table, names, rest = 2, 9, False, [], sys.argv[2:]
+    threads, rounds, table, grid, names, rest = 2, 9, False, False, [], sys.argv[2:]
     while rest:
         a = rest.pop(0)
         if a == "-t":
@@ -26,12 +28,14 @@ def arguments():
             rounds = int(rest.pop(0))
         elif a == "-m":
             table = True
+        elif a == "-g":
+            grid = True
         else:
             names.append(a)
-    return threads, rounds, table, names
+    return threads, rounds, table, grid, names
 
 
-THREADS, ROUNDS, TABLE, NAMES = arguments()
+THREADS, ROUNDS, TABLE, GRID, NAMES = arguments()
 os.environ["FLAME_THREADS"] = str(THREADS)
 
 import torch  # noqa: E402  (the environment first)
@@ -192,6 +196,106 @@ def copies():
     case("copy_1e7", randn(TEN), lambda x: x.clone(), 8 * TEN)
 
 
+# The grid: axis 0 is 'columns', the last 'rows' (of middling length), 'short' and 'long' (the same axis,
+# rows of 16 and few rows), the second of three 'middle'; sizes: in the first cache, about 1e6, 16e6 elements.
+SHAPES = {
+    "rows": {"s": (64, 128), "m": (1024, 1024), "l": (4096, 4096)},
+    "columns": {"s": (64, 128), "m": (1024, 1024), "l": (4096, 4096)},
+    "short": {"s": (512, 16), "m": (65536, 16), "l": (1 << 20, 16)},
+    "long": {"s": (2, 4096), "m": (8, 131072), "l": (8, 2097152)},
+    "middle": {"s": (8, 32, 32), "m": (32, 256, 128), "l": (64, 1024, 256)},
+    "all": {"s": (64, 128), "m": (1024, 1024), "l": (4096, 4096)},
+}
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}
+
+
+def over_axes():
+    """(name, f(x, axis), layouts); axis None: all elements."""
+    some, every = ("rows", "columns", "short", "long", "middle"), ("rows", "columns", "short", "long", "middle", "all")
+    for op in ("sum", "mean", "prod", "amax", "argmax", "argmin", "any", "all"):
+        f = getattr(torch, op)
+        layouts = tuple(a for a in every if a != "all") if op == "all" else every
+        yield op, (lambda x, d, f=f: f(x) if d is None else f(x, d)), layouts
+    yield "var", lambda x, d: x.var() if d is None else x.var(d), every
+    yield "std", lambda x, d: x.std() if d is None else x.std(d), every
+    yield "norm", lambda x, d: x.norm() if d is None else x.norm(2, d), every
+    for op in ("max", "min", "logsumexp", "softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"):
+        yield op, getattr(torch, op), some
+
+
+def norms(op, shape, dtype):
+    """A normalisation of 'shape' as f() and its differentiated inputs."""
+    x = torch.randn(*shape, dtype=dtype)
+    m, n = shape
+    w, b = torch.randn(n, dtype=dtype), torch.randn(n, dtype=dtype)
+    if op == "layer_norm":
+        return lambda: F.layer_norm(x, (n,), w, b), (x, w, b)
+    if op == "rms_norm":
+        return lambda: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w, (x, w)
+    if op == "batch_norm":
+        return lambda: F.batch_norm(x, None, None, w, b, True), (x, w, b)
+    if op == "group_norm":
+        z, v, c = x.reshape(m // 8, 32, n // 4), w[:32].clone(), b[:32].clone()
+        return lambda: F.group_norm(z, 8, v, c), (z, v, c)
+    if op == "softmax":
+        return lambda: torch.softmax(x, 1), (x,)
+    if op == "log_softmax":
+        return lambda: torch.log_softmax(x, 1), (x,)
+    t = torch.randint(0, n, (m,))
+    return lambda: F.cross_entropy(x, t), (x,)
+
+
+def forward_backward(op, shape, dtype, backward):
+    f, inputs = norms(op, shape, dtype)
+    if not backward:
+        return f
+    for t in inputs:
+        t.requires_grad_(True)
+    seed = torch.randn_like(f())
+    return lambda: torch.autograd.grad(f(), inputs, seed)
+
+
+def moving(op, shape, dtype):
+    """Operations that move elements, as f()."""
+    m, n = shape
+    x, y = torch.randn(m, n, dtype=dtype), torch.randn(m, n, dtype=dtype)
+    i, r, c = torch.randint(0, n, (m, n)), torch.randint(0, m, (m,)), torch.randint(0, n, (n,))
+    k = torch.randint(0, m, (m, n))
+    return {
+        "gather_rows": lambda: x.gather(1, i), "gather_columns": lambda: x.gather(0, k),
+        "scatter_add_rows": lambda: y.scatter_add(1, i, x), "scatter_add_columns": lambda: y.scatter_add(0, k, x),
+        "select_rows": lambda: x.index_select(0, r), "select_columns": lambda: x.index_select(1, c),
+        "index_add": lambda: y.index_add(0, r, x), "embedding": lambda: F.embedding(r, x),
+        "cat_rows": lambda: torch.cat((x, y), 0), "cat_columns": lambda: torch.cat((x, y), 1),
+        "transpose": lambda: x.t().contiguous(), "clone": lambda: x.clone(),
+    }[op]
+
+
+def grid():
+    def add(name, build):
+        cases[name] = (build, None, None)
+    for dtype, t in DTYPES.items():
+        for op, f, layouts in over_axes():
+            for layout in layouts:
+                for size, shape in SHAPES[layout].items():
+                    def build(f=f, shape=shape, t=t, layout=layout):
+                        x = torch.randn(*shape, dtype=t)
+                        d = {"columns": 0, "middle": 1, "all": None}.get(layout, -1)
+                        return lambda: f(x, d)
+                    add(f"{op}.{layout}.{dtype}.{size}", build)
+        for op in ("layer_norm", "rms_norm", "batch_norm", "group_norm", "softmax", "log_softmax", "cross_entropy"):
+            for layout in ("rows",) if op == "group_norm" else ("rows", "short", "long"):
+                for size, shape in SHAPES[layout].items():
+                    for backward in (False, True):
+                        if backward or "softmax" not in op:
+                            add(f"{op}{'_backward' if backward else ''}.{layout}.{dtype}.{size}",
+                                lambda op=op, shape=shape, t=t, backward=backward: forward_backward(op, shape, t, backward))
+        for op in ("gather_rows", "gather_columns", "scatter_add_rows", "scatter_add_columns", "select_rows", "select_columns",
+                   "index_add", "embedding", "cat_rows", "cat_columns", "transpose", "clone"):
+            for size, shape in SHAPES["rows"].items():
+                add(f"{op}.rows.{dtype}.{size}", lambda op=op, shape=shape, t=t: moving(op, shape, t))
+
+
 def clock(run, reps):
     now = time.process_time if THREADS == 1 else time.perf_counter
     t = now()
@@ -226,26 +330,31 @@ def copy_rate():
 def measure(worker, name, rate):
     make, nbytes, flops = cases[name]
     run = make()
-    for _ in range(3):
-        run()
-    reps = max(1, min(1000, int(0.015 / min(clock(run, 1) for _ in range(3)))))
+    try:
+        for _ in range(3):
+            run()
+    except RuntimeError as e:                           # what this PyTorch has no kernel for
+        print(f"{name}: torch: {str(e).splitlines()[0][:80]}", flush=True)
+        return
+    reps = max(1, min(1000, int((0.004 if GRID else 0.015) / min(clock(run, 1) for _ in range(3)))))
     mine, theirs = [], []
     for _ in range(ROUNDS):
         theirs.append(clock(run, reps))
         mine.append(worker.seconds(name, reps))
     m, t = statistics.median(mine), statistics.median(theirs)
+    ratio = statistics.median(b / a for a, b in zip(mine, theirs))
     note = f"{nbytes / m / rate:.0%}" if nbytes else f"{flops / m / 1e9:.0f} GFLOP/s" if flops else ""
-    form = "| {} | {:.1f} | {:.1f} | {:.2f} | {} |" if TABLE else "{:26}{:11.1f}{:11.1f}{:8.2f}{:>14}"
-    print(form.format(name, m * 1e6, t * 1e6, t / m, note), flush=True)
+    form = "| {} | {:.1f} | {:.1f} | {:.2f} | {} |" if TABLE else "{:36}{:11.1f}{:11.1f}{:8.2f}{:>14}"
+    print(form.format(name, m * 1e6, t * 1e6, ratio, note), flush=True)
 
 
 def main():
-    for part in (elementwise, small, matmul, rows, reductions, indexed, copies):
+    for part in (grid,) if GRID else (elementwise, small, matmul, rows, reductions, indexed, copies):
         part()
-    names = [n for n in cases if not NAMES or any(n.startswith(a) for a in NAMES)]
+    names = [n for n in cases if not NAMES or any(n.startswith(a) or fnmatch.fnmatchcase(n, a) for a in NAMES)]
     worker, rate = Worker(sys.argv[1]), copy_rate()
     print(f"torch {torch.__version__}, {THREADS} threads; copy {rate / 1e9:.1f} GB/s")
-    form = "| {} | {} | {} | {} | {} |\n|---|---|---|---|---|" if TABLE else "{:26}{:>11}{:>11}{:>8}{:>14}"
+    form = "| {} | {} | {} | {} | {} |\n|---|---|---|---|---|" if TABLE else "{:36}{:>11}{:>11}{:>8}{:>14}"
     print(form.format("benchmark", "flame us", "torch us", "x torch", "of limit"))
     for name in names:
         measure(worker, name, rate)

@@ -170,10 +170,86 @@ case("transpose_f64", function() return flame.randn(1024, 1024, { dtype = "f64" 
 case("permute", randn(32, 64, 32, 32), function(x) return x:permute(1, 3, 4, 2):contiguous() end)
 case("copy_1e7", randn(10000000), function(x) return x + 0 end)
 
+-- The grid of bench/cpu_peer.py, operation.layout.dtype.size: shapes and operands as there.
+local shapes = {
+  rows = { s = { 64, 128 }, m = { 1024, 1024 }, l = { 4096, 4096 } },
+  short = { s = { 512, 16 }, m = { 65536, 16 }, l = { 1 << 20, 16 } },
+  long = { s = { 2, 4096 }, m = { 8, 131072 }, l = { 8, 2097152 } },
+  middle = { s = { 8, 32, 32 }, m = { 32, 256, 128 }, l = { 64, 1024, 256 } },
+}
+shapes.columns, shapes.all = shapes.rows, shapes.rows
+local axis_of = { rows = -1, short = -1, long = -1, columns = 1, middle = 2 }
+
+local norms = {
+  layer_norm = function(x, w, b) return x:layer_norm({ w:size(1) }, w, b) end,
+  rms_norm = function(x, w) return x:rms_norm({ w:size(1) }, w) end,
+  batch_norm = function(x, w, b) return x:batch_norm(nil, nil, w, b, { training = true }) end,
+  group_norm = function(x, w, b) return x:group_norm(8, w, b) end,
+  softmax = function(x) return x:softmax(2) end,
+  log_softmax = function(x) return x:log_softmax(2) end,
+  cross_entropy = function(x, _, _, t) return flame.cross_entropy(x, t) end,
+}
+
+local function normalising(op, backward, m, n, o)
+  local f, x, c = norms[op], flame.randn(m, n, o), n
+  if op == "group_norm" then x, c = x:reshape(m // 8, 32, n // 4):clone(), 32 end
+  local w, b, t = flame.randn(c, o), flame.randn(c, o), flame.randint({ m }, 1, n)
+  if not backward then return function() flame.eval(f(x, w, b, t)) end end
+  local inputs = { x }
+  if op:find("norm") then inputs = op == "rms_norm" and { x, w } or { x, w, b } end
+  for _, p in ipairs(inputs) do p:requires_grad_(true) end
+  local seed = op == "cross_entropy" and flame.randn({}, o) or flame.randn(x.shape, o)
+  return function()
+    local y = f(x, w, b, t)
+    local d, all = y:gradients(inputs, { seed = seed }), { y }
+    for i, p in ipairs(inputs) do all[i + 1] = d[p] end
+    flame.eval(table.unpack(all))
+  end
+end
+
+local function moving(op, m, n, o)
+  local x, y = flame.randn(m, n, o), flame.randn(m, n, o)
+  local i, r = flame.randint({ m, n }, 1, n), flame.randint({ m }, 1, m)
+  local c, k = flame.randint({ n }, 1, n), flame.randint({ m, n }, 1, m)
+  return ({
+    gather_rows = function() return x:gather(2, i) end,
+    gather_columns = function() return x:gather(1, k) end,
+    scatter_add_rows = function() return y:scatter_add(2, i, x) end,
+    scatter_add_columns = function() return y:scatter_add(1, k, x) end,
+    select_rows = function() return x:index_select(1, r) end,
+    select_columns = function() return x:index_select(2, c) end,
+    index_add = function() return y:index_add(1, r, x) end,
+    embedding = function() return flame.embedding(r, x) end,
+    cat_rows = function() return flame.cat({ x, y }, 1) end,
+    cat_columns = function() return flame.cat({ x, y }, 2) end,
+    transpose = function() return x:t():contiguous() end,
+    clone = function() return x + 0 end,
+  })[op]
+end
+
+local function grid(name)
+  local op, layout, dtype, size = name:match("^([%w_]+)%.(%w+)%.(%w+)%.(%w)$")
+  if not op then return nil end
+  local shape, o = shapes[layout][size], { dtype = dtype }
+  local forward = op:gsub("_backward$", "")
+  if norms[forward] and (forward ~= op or not op:find("softmax")) then
+    return function() return normalising(forward, forward ~= op, shape[1], shape[2], o) end
+  end
+  return function()
+    local move = #shape == 2 and moving(op, shape[1], shape[2], o)
+    if move then return function() flame.eval(move()) end end
+    local x, d = flame.randn(shape, o), axis_of[layout]
+    local p = op == "norm" and 2 or nil
+    return function()
+      if p and d then flame.eval(x:norm(p, d)) else flame.eval(x[op](x, d)) end
+    end
+  end
+end
+
 local current = {}                            -- { name =, body = }
 for line in io.lines() do
   local name, reps = line:match("^(%S+)%s+(%d+)")
-  local make = cases[name]
+  local make = cases[name] or name and grid(name)
   if not make then
     print("error no benchmark " .. tostring(name))
   else

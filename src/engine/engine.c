@@ -180,6 +180,7 @@ void flame_close(flame_context *c) {
   if (e) {
     fl_profile_free(c);
     fl_plans_close(&e->plans);
+    fl_program_free(&e->spare);
     for (int i = FL_MAX_DEVICES - 1; i >= 0; i--) {
       if (!e->open[i]) continue;
       fl_engine_drop_arena(c, i);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FEW_HANDLES = 64, MIN_HANDLES = 1000 };
+enum { FEW_HANDLES = 64, MIN_HANDLES = 1000, SPARE_BYTES = 1 << 20 };
 static const int64_t MIN_BYTES = 64LL << 20;
 
 /* What a run binds. All arrays live in one block. */
@@ -23,11 +23,27 @@ typedef struct run {
   void *block; size_t bytes;
 } run;
 
+/* A program's memory serves the next evaluation: small ones would spend a third of their time
+** on asking for it. */
+static void keep_program(fl_engine *e, fl_program *p) {
+  if (e->spare.mem || p->key.cap > SPARE_BYTES) {
+    fl_program_free(p);
+    return;
+  }
+  fl_program_empty(p);
+  e->spare = *p;
+}
+
+static void take_program(fl_engine *e, fl_program *p) {
+  *p = e->spare;
+  memset(&e->spare, 0, sizeof e->spare);
+}
+
 static void close_run(flame_context *c, run *r) {
   for (int32_t i = 0; r->made && i < r->plan->nout; i++) fl_buffer_release(c, r->made[i]);
   for (int64_t i = 0; r->saved && i < r->program.homes.n; i++) fl_buffer_release(c, r->saved[i]);
   fl_free(&c->mem, r->block, r->bytes);
-  fl_program_free(&r->program);
+  keep_program(c->engine, &r->program);
   memset(r, 0, sizeof *r);
 }
 
@@ -299,6 +315,7 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
   fl_device *d = fl_engine_device(c, device);
   if (!d) return c->err.code;
   c->evaluating = 1;
+  take_program(c->engine, &r.program);
   flame_status s = fl_program_make(c, device, roots, nroots, &r.program);
   if (s != FLAME_OK) { c->evaluating = 0; return s; }
   if (r.program.nodes.n) {
@@ -330,6 +347,8 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   fl_engine_collect(c);                    /* may drop nodes: the program is made anew */
   fl_engine_drop_arena(c, device);
   fl_engine *e = c->engine;
+  fl_program_free(&e->spare);
+  memset(&e->spare, 0, sizeof e->spare);
   if (e->open[device]) e->device[device].table->trim(&e->device[device]);
   c->err = before;
   return run_roots(c, device, roots, nroots, effects);

@@ -101,11 +101,14 @@ typedef struct fl_program {
   struct { fl_scalar *at; int64_t n, cap; } scalars;
   struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */
   struct { uint8_t *at; int64_t n, cap; } key;         /* signature compared bytewise */
+  struct { fl_node **at; int64_t n, cap; } roots, todo;        /* while it is made */
   uint64_t hash;
 } fl_program;
 
-/* Collect what the roots need. roots NULL: all roots of the window on 'device'. */
+/* Collect what the roots need. roots NULL: all roots of the window on 'device'. p is zero, or
+** one that fl_program_empty left: its memory is used again. After an error it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots, fl_program *p);
+void fl_program_empty(fl_program *p);
 void fl_program_free(fl_program *p);
 /* Plan it; pure. NULL with the error in c. */
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p);

@@ -22,30 +22,28 @@ static int64_t slot_of(fl_program *p, fl_node *n) {     /* of a node already in 
 }
 
 /* Mark all PENDING nodes that 'roots' need, on an explicit stack. */
-static int mark_needed(flame_context *c, fl_program *p, fl_node *const *roots, int64_t nroots) {
-  struct { fl_node **at; int64_t n, cap; } todo = { NULL, 0, 0 };
+static int mark_needed(fl_program *p, fl_node *const *roots, int64_t nroots) {
   int ok = 1;
   for (int64_t r = 0; ok && r < nroots; r++) {
     fl_node *n = roots[r];
     if (!n || n->state != FL_PENDING || n->device != p->device || n->mark) continue;
     n->mark = 1;
-    fl_node **top = FL_PUSH(&c->mem, &todo);
+    fl_node **top = FL_PUSH(p->mem, &p->todo);
     ok = top != NULL;
     if (ok) *top = n;
-    while (ok && todo.n) {
-      fl_node *x = todo.at[--todo.n];
+    while (ok && p->todo.n) {
+      fl_node *x = p->todo.at[--p->todo.n];
       const int nin = x->base ? 1 : x->nin;
       for (int i = 0; ok && i < nin; i++) {
         fl_node *q = x->base ? x->base : x->in[i];
         if (!q || q->state != FL_PENDING || q->mark) continue;
         q->mark = 1;
-        top = FL_PUSH(&c->mem, &todo);
+        top = FL_PUSH(p->mem, &p->todo);
         ok = top != NULL;
         if (ok) *top = q;
       }
     }
   }
-  FL_DROP(&c->mem, &todo);
   return ok;
 }
 
@@ -183,24 +181,20 @@ static int collect(flame_context *c, fl_program *p) {
 
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
                              fl_program *p) {
-  memset(p, 0, sizeof *p);
   p->mem = &c->mem;
   p->device = (uint8_t)device;
-  int ok;
+  int ok = 1;
   if (roots) {
-    ok = mark_needed(c, p, roots, nroots);
+    ok = mark_needed(p, roots, nroots);
   } else {
-    struct { fl_node **at; int64_t n, cap; } all = { NULL, 0, 0 };
-    ok = 1;
     for (int64_t i = 0; ok && i < c->win.nodes.n; i++) {
       fl_node *n = c->win.nodes.at[i];
       if (!n || n->device != device || !(is_root(n) || n->home)) continue;
-      fl_node **e = FL_PUSH(&c->mem, &all);
+      fl_node **e = FL_PUSH(p->mem, &p->roots);
       ok = e != NULL;
       if (ok) *e = n;
     }
-    ok = ok && mark_needed(c, p, all.at, all.n);
-    FL_DROP(&c->mem, &all);
+    ok = ok && mark_needed(p, p->roots.at, p->roots.n);
   }
   ok = ok && collect(c, p);
   if (!ok) {
@@ -212,11 +206,19 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
   return FLAME_OK;
 }
 
+void fl_program_empty(fl_program *p) {
+  p->nodes.n = p->ext.n = p->homes.n = p->scalars.n = p->live.n = p->key.n = 0;
+  p->roots.n = p->todo.n = 0;
+}
+
 void fl_program_free(fl_program *p) {
+  if (!p->mem) return;
   FL_DROP(p->mem, &p->nodes);
   FL_DROP(p->mem, &p->ext);
   FL_DROP(p->mem, &p->homes);
   FL_DROP(p->mem, &p->scalars);
   FL_DROP(p->mem, &p->live);
   FL_DROP(p->mem, &p->key);
+  FL_DROP(p->mem, &p->roots);
+  FL_DROP(p->mem, &p->todo);
 }
