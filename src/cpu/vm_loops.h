@@ -129,9 +129,11 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   static __attribute__((noinline)) void FN(step_##name)(T *lane, const T *x, int64_t n) { \
     EACH lane[i] = FN(f_##name)(lane[i], x[i]); \
   } \
+  QUICK_LANES(name) \
   static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
     T lane[256]; \
     const int64_t w = n >= 256 ? 256 : n >= 64 ? 64 : 16; \
+    if (HAVE_QUICK && n >= QUICK && !FN(quick_##name)(out, x, n)) return; \
     for (int l = 0; l < FL_VM_LANES; l++) lane[l] = (T)(init); \
     if (n < w) memcpy(lane, x, (size_t)n * sizeof *x); \
     else memcpy(lane, x, (size_t)w * sizeof *x); \
@@ -139,6 +141,43 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     for (int64_t s = w / 2; s >= FL_VM_LANES; s /= 2) FN(step_##name)(lane, lane + s, s); \
     memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
   }
+/* Floats: extremes by the processor's own instruction, which knows neither NaN nor the sign of
+** zero. Returns 1 where that might show: then the loop above decides. */
+#if IS_FLOAT
+#define HAVE_QUICK 1
+#define QUICK_STEP(name, from) \
+  for (int l = 0; l < QUICK; l++) { \
+    const T v = (from)[l]; \
+    lane[l] = v BEATS_##name lane[l] ? v : lane[l]; \
+    odd[l] |= v != v; \
+  }
+#define QUICK_LANES(name) \
+  static __attribute__((noinline)) int FN(quick_##name)(T *out, const T *x, int64_t n) { \
+    T lane[QUICK]; \
+    int32_t odd[QUICK], any = 0; \
+    for (int l = 0; l < QUICK; l++) { \
+      lane[l] = x[l]; \
+      odd[l] = x[l] != x[l]; \
+    } \
+    for (int64_t i = QUICK; i + QUICK <= n; i += QUICK) QUICK_STEP(name, x + i) \
+    QUICK_STEP(name, x + n - QUICK) \
+    for (int s = QUICK / 2; s >= FL_VM_LANES; s /= 2) \
+      for (int l = 0; l < s; l++) { \
+        lane[l] = lane[l] BEATS_##name lane[l + s] ? lane[l] : lane[l + s]; \
+        odd[l] |= odd[l + s]; \
+      } \
+    for (int l = 0; l < FL_VM_LANES; l++) any |= odd[l] | (lane[l] == (T)0); \
+    memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
+    return any; \
+  }
+#else
+#define HAVE_QUICK 0
+#define QUICK_LANES(name) \
+  static inline int FN(quick_##name)(T *out, const T *x, int64_t n) { \
+    (void)out; (void)x; (void)n; \
+    return 1; \
+  }
+#endif
 #define BLOCK(name) \
   static inline T FN(block_##name)(const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
@@ -433,6 +472,9 @@ DRAWS
 #undef FIRST_WHERE
 #undef LANES_ORDERED
 #undef LANES_ANY
+#undef QUICK_LANES
+#undef QUICK_STEP
+#undef HAVE_QUICK
 #undef BLOCK
 #undef SHORT_ROWS
 #undef BLOCK_SUMS

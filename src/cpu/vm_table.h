@@ -26,6 +26,13 @@
 #define SECOND(...) SECOND_(__VA_ARGS__)
 #define SECOND_(a, b, ...) b
 
+/* Largest or smallest of QUICK lanes at a time (vm_loops.h). */
+enum { QUICK = 64 };
+#define BEATS_amax >
+#define BEATS_argmax >
+#define BEATS_amin <
+#define BEATS_argmin <
+
 #define T double
 #define SUFFIX f64
 #define IS_FLOAT 1
