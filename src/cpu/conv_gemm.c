@@ -1,27 +1,31 @@
 /*
 ** A pass as a product (conv.h): rows of packed weights times columns of packed pixels.
 **
-** A column is a pixel, a term of its sum a tap and a channel, channels innermost. Weights are
-** packed once, in parts of at most KC terms. A unit packs NC pixels of one part at a time and
-** multiplies them with its rows, panel by panel. Where results are neighbours in memory and
-** need no rounding the tiles write them there; else they are summed in the worker's scratch
-** and scattered or rounded once.
+** A column is a pixel, a term of its sum a channel and a tap: taps innermost, as weights lie, and
+** whole channels a part of at most KC terms; of kernels with many taps channels are innermost.
+** Weights are packed once, or where few pixels meet them panel by panel as they are needed. A unit
+** packs NC pixels of one part at a time and multiplies them with its rows, panel by panel. Where
+** results are neighbours in memory and need no rounding the tiles write them there; else they are
+** summed in the worker's scratch and scattered or rounded once.
 */
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20 };
+enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20, FEW_TAPS = 32, FEW_BLOCKS = 2 };
 
 typedef struct product {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, mr, nr, lanes;
-  int64_t terms, parts, kc; /* of a sum; blocks of terms and their length */
+  int64_t taps, terms, parts, kc; /* of a sum; blocks of terms and their length */
+  int64_t channels; /* of a part whose taps are innermost; 0: channels are */
+  int64_t index[FEW_TAPS]; /* kernel indices of the taps, if few */
   int64_t panels, panel_rows; /* of the weights of a group */
   int64_t group, groups; /* first and number of those now packed */
   int64_t width, blocks; /* pixels of a unit, units of all pixels */
   int64_t row_panels, row_blocks; /* panels of a unit */
   int direct; /* tiles write the result itself */
+  int fresh; /* weights are packed when they are needed */
   int64_t image; /* direct: pixels are cut within images of so many */
   char *a, *workers;
   int64_t worker_bytes;
@@ -81,8 +85,28 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
 
 /* ---- the plan ---- */
 
-static int64_t part_length(int64_t terms) {
-  return fl_conv_parts(terms, fl_conv_parts(terms, FL_CONV_KC));
+static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
+  tap[2] = i % p->ax[2].taps;
+  tap[1] = i / p->ax[2].taps % p->ax[1].taps;
+  tap[0] = i / p->ax[2].taps / p->ax[1].taps;
+}
+
+static int64_t kernel_index(const fl_conv_pass *p, const int64_t tap[3]) {
+  int64_t k = 0;
+  for (int a = 0; a < 3; a++) k = k * p->kernel[a] + p->ax[a].k0 + tap[a] * p->ax[a].dk;
+  return k;
+}
+
+/* How sums are cut. */
+static void plan_terms(product *q, const fl_conv_pass *p) {
+  q->taps = fl_conv_taps(p);
+  q->terms = q->taps * p->chans;
+  q->channels = q->taps <= FEW_TAPS ? FL_CONV_KC / q->taps : 0;
+  if (q->channels) {
+    q->channels = fl_conv_parts(p->chans, fl_conv_parts(p->chans, q->channels));
+    q->kc = q->channels * q->taps;
+  } else q->kc = fl_conv_parts(q->terms, fl_conv_parts(q->terms, FL_CONV_KC));
+  q->parts = fl_conv_parts(q->terms, q->kc);
 }
 
 static int64_t most_groups(const fl_conv_pass *p, int64_t group_bytes) {
@@ -92,16 +116,18 @@ static int64_t most_groups(const fl_conv_pass *p, int64_t group_bytes) {
 
 /* Bytes of packed weights of a group, for panels of any height up to MR. */
 static int64_t group_bytes(const fl_conv_pass *p) {
-  const int64_t terms = fl_conv_taps(p) * p->chans;
   const int64_t padded = p->rows + fl_conv_parts(p->rows, 4);
-  return padded * FL_CONV_LDA * fl_conv_parts(terms, FL_CONV_KC) * fl_conv_bytes(p->dtype);
+  product q;
+  plan_terms(&q, p);
+  return padded * FL_CONV_LDA * q.parts * fl_conv_bytes(p->dtype);
 }
 
+static int64_t panel_bytes(void) { return (int64_t)FL_CONV_MR * FL_CONV_LDA * 8; }
 static int64_t pixels_bytes(void) { return (int64_t)FL_CONV_KC * NC * 4; }
 static int64_t sums_bytes(void) { return (int64_t)(ROWS + FL_CONV_MR) * NC * 4; }
 static int64_t segs_bytes(void) { return (int64_t)(NC + 16) * (int64_t)sizeof(fl_conv_seg); }
 static int64_t worker_bytes(void) {
-  return fl_round64(pixels_bytes() + sums_bytes() + segs_bytes() +
+  return fl_round64(panel_bytes() + pixels_bytes() + sums_bytes() + segs_bytes() +
                     FL_CONV_NR * (int64_t)sizeof(fl_conv_run));
 }
 
@@ -144,9 +170,12 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
   *q = (product){ .job = job, .p = p, .wide = fl_conv_wide(p->dtype), .mr = l->mr };
   q->lanes = q->wide ? l->lanes64 : l->lanes32;
   q->nr = 2 * q->lanes;
-  q->terms = fl_conv_taps(p) * p->chans;
-  q->kc = part_length(q->terms);
-  q->parts = fl_conv_parts(q->terms, q->kc);
+  plan_terms(q, p);
+  for (int64_t i = 0; q->channels && i < q->taps; i++) {
+    int64_t tap[3];
+    tap_of(p, i, tap);
+    q->index[i] = kernel_index(p, tap);
+  }
   const int64_t count = fl_conv_count(p);
   q->direct =
       (p->dtype == FLAME_F32 || p->dtype == FLAME_F64) && (count % q->nr == 0 || count >= 16 * q->nr);
@@ -154,41 +183,89 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
     q->direct = q->direct && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   plan_rows(q);
   plan_units(q);
+  q->fresh = q->blocks <= FEW_BLOCKS;
   const int64_t one = group_bytes(p);
-  q->groups = most_groups(p, one);
+  q->groups = q->fresh ? p->groups : most_groups(p, one);
   q->a = job->scratch;
-  q->workers = job->scratch + fl_round64(one * q->groups);
+  q->workers = job->scratch + fl_round64(one * most_groups(p, one));
   q->worker_bytes = worker_bytes();
 }
 
 /* ---- packing ---- */
 
-static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
-  tap[2] = i % p->ax[2].taps;
-  tap[1] = i / p->ax[2].taps % p->ax[1].taps;
-  tap[0] = i / p->ax[2].taps / p->ax[1].taps;
-}
+/* 'channels' channels of 'rows' rows, w at the first: rows LDA apart, taps innermost. Where a row's
+** channels lie far apart (of a transposed weight) all its rows are read channel by channel. */
+#define GATHER(name, S, T, FROM) \
+  static void name(const product *q, T *to, const S *w, int64_t rows, int64_t channels) { \
+    const int64_t wr = q->p->wr, wc = q->p->wc, taps = q->taps; \
+    if (wc == taps) { \
+      for (int64_t r = 0; r < rows; r++) \
+        for (int64_t k = 0; k < channels * taps; k++) to[r * FL_CONV_LDA + k] = FROM(w[r * wr + k]); \
+      return; \
+    } \
+    for (int64_t c = 0; c < channels; c++) \
+      for (int64_t r = 0; r < rows; r++) { \
+        const S *from = w + c * wc + r * wr; \
+        T *out = to + r * FL_CONV_LDA + c * taps; \
+        for (int64_t t = 0; t < taps; t++) out[t] = FROM(from[q->index[t]]); \
+      } \
+  }
+#define AS_IS(v) (v)
+GATHER(gather_f64, double, double, AS_IS)
+GATHER(gather_f32, float, float, AS_IS)
+GATHER(gather_f16, uint16_t, float, fl_f16_to_f32)
+GATHER(gather_bf16, uint16_t, float, fl_bf16_to_f32)
+#undef GATHER
+#undef AS_IS
 
-static int64_t kernel_index(const fl_conv_pass *p, const int64_t tap[3]) {
-  int64_t k = 0;
-  for (int a = 0; a < 3; a++) k = k * p->kernel[a] + p->ax[a].k0 + tap[a] * p->ax[a].dk;
-  return k;
+static void gather(const product *q, char *to, const char *w, int64_t rows, int64_t channels) {
+  void *out = to;
+  const void *from = w;
+  switch (q->p->dtype) {
+  case FLAME_F64: gather_f64(q, out, from, rows, channels); break;
+  case FLAME_F32: gather_f32(q, out, from, rows, channels); break;
+  case FLAME_F16: gather_f16(q, out, from, rows, channels); break;
+  default: gather_bf16(q, out, from, rows, channels);
+  }
 }
 
 /* n values 'step' apart, widened. */
 static void widen(int dtype, void *to, const char *w, int64_t at, int64_t step, int64_t n) {
-  const void *from = w;
-  if (dtype == FLAME_F64) {
-    const double *x = (const double *)from + at;
-    for (int64_t i = 0; i < n; i++) ((double *)to)[i] = x[i * step];
-  } else if (dtype == FLAME_F32) {
-    const float *x = (const float *)from + at;
-    for (int64_t i = 0; i < n; i++) ((float *)to)[i] = x[i * step];
-  } else {
-    const uint16_t *x = (const uint16_t *)from + at;
-    for (int64_t i = 0; i < n; i++)
-      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step]) : fl_bf16_to_f32(x[i * step]);
+  const int64_t size = fl_dtype_size(dtype);
+  for (int64_t i = 0; i < n; i++) {
+    const double v = fl_scalar_load(w + (at + i * step) * size, dtype).d;
+    if (fl_conv_wide(dtype)) ((double *)to)[i] = v;
+    else ((float *)to)[i] = (float)v;
   }
+}
+
+/* Terms k … end - 1 of a row whose channels are innermost. */
+static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t end) {
+  const fl_conv_pass *p = q->p;
+  while (k < end) {
+    int64_t tap[3];
+    tap_of(p, k / p->chans, tap);
+    const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, end - k);
+    widen(p->dtype, to, p->w, row + c * p->wc + kernel_index(p, tap), p->wc, n);
+    to += n * fl_conv_bytes(p->dtype);
+    k += n;
+  }
+}
+
+/* One part of a panel's weights. */
+static void pack_panel(const product *q, int64_t g, int64_t part, int64_t panel, char *to) {
+  const fl_conv_pass *p = q->p;
+  const int64_t row0 = panel * q->panel_rows, rows = fl_conv_least(q->panel_rows, p->rows - row0);
+  const int64_t base = (q->group + g) * p->wg + row0 * p->wr, size = fl_conv_bytes(p->dtype);
+  if (q->channels) {
+    const int64_t c = part * q->channels;
+    gather(q, to, p->w + (base + c * p->wc) * fl_dtype_size(p->dtype), rows,
+           fl_conv_least(q->channels, p->chans - c));
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++)
+    pack_row(q, to + r * FL_CONV_LDA * size, base + r * p->wr, part * q->kc,
+             fl_conv_least((part + 1) * q->kc, q->terms));
 }
 
 static char *panel_at(const product *q, int64_t g, int64_t part, int64_t panel) {
@@ -199,45 +276,47 @@ static char *panel_at(const product *q, int64_t g, int64_t part, int64_t panel) 
 /* Unit: one panel of one group, all parts. */
 static void weights_unit(void *arg, int64_t unit, int worker) {
   const product *q = arg;
-  const fl_conv_pass *p = q->p;
-  const int64_t g = unit / q->panels, panel = unit % q->panels, size = fl_conv_bytes(p->dtype);
-  const int64_t row0 = panel * q->panel_rows, rows = fl_conv_least(q->panel_rows, p->rows - row0);
+  const int64_t g = unit / q->panels, panel = unit % q->panels;
   (void)worker;
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t k = 0, part = 0; k < q->terms; part++) {
-      const int64_t end = fl_conv_least(k + q->kc, q->terms);
-      char *to = panel_at(q, g, part, panel) + r * FL_CONV_LDA * size;
-      while (k < end) {
-        int64_t tap[3];
-        tap_of(p, k / p->chans, tap);
-        const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, end - k);
-        widen(p->dtype, to, p->w,
-              (q->group + g) * p->wg + (row0 + r) * p->wr + c * p->wc + kernel_index(p, tap), p->wc, n);
-        to += n * size;
-        k += n;
-      }
-    }
+  for (int64_t part = 0; part < q->parts; part++) pack_panel(q, g, part, panel, panel_at(q, g, part, panel));
 }
 
-/* Pixels of one part of the terms: panels of 'nr' columns, the last of 'lanes' if that is enough. */
+/* n channels of one tap for a panel of pixels, 'step' values from one to the next. */
+static void pack_channels(const product *q, int64_t g, const int64_t tap[3], int64_t c, int64_t n,
+                          const fl_conv_seg *seg, int nseg, int64_t width, int64_t step, char *to) {
+  const fl_conv_pass *p = q->p;
+  const int64_t plane = fl_conv_source(p);
+  fl_conv_run run[FL_CONV_NR + 1];
+  const int runs = fl_conv_runs(p, seg, nseg, tap, run);
+  q->job->loops->pack[p->dtype](to, step, width, n,
+                                p->src + (g * p->chans + c) * plane * fl_dtype_size(p->dtype), plane,
+                                p->ax[2].step, runs, run);
+}
+
+/* Pixels of terms k0 … k1 - 1 (of a part): panels of 'nr' columns, the last of 'lanes' if that is
+** enough. */
 static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, const fl_conv_seg *seg,
                         const int *start, int64_t count, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_source(p),
-                element = fl_dtype_size(p->dtype);
-  fl_conv_run run[FL_CONV_NR + 1];
+  const int64_t size = fl_conv_bytes(p->dtype), inner = q->channels ? q->taps : p->chans;
   for (int64_t j = 0, panel = 0; j < count; j += q->nr, panel++) {
     const int64_t width = count - j <= q->lanes ? q->lanes : q->nr;
-    for (int64_t k = k0; k < k1;) {
-      int64_t tap[3];
-      tap_of(p, k / p->chans, tap);
-      const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, k1 - k);
-      const int runs = fl_conv_runs(p, seg + start[panel], start[panel + 1] - start[panel], tap, run);
-      q->job->loops->pack[p->dtype](to, width, width, n, p->src + (g * p->chans + c) * plane * element,
-                                    plane, p->ax[2].step, runs, run);
-      to += n * width * size;
-      k += n;
-    }
+    const fl_conv_seg *s = seg + start[panel];
+    const int nseg = start[panel + 1] - start[panel];
+    int64_t tap[3];
+    if (q->channels)
+      for (int64_t t = 0; t < inner; t++) {
+        tap_of(p, t, tap);
+        pack_channels(q, g, tap, k0 / inner, (k1 - k0) / inner, s, nseg, width, inner * width,
+                      to + t * width * size);
+      }
+    else
+      for (int64_t k = k0, n; k < k1; k += n) {
+        tap_of(p, k / inner, tap);
+        n = fl_conv_least(inner - k % inner, k1 - k);
+        pack_channels(q, g, tap, k % inner, n, s, nseg, width, width, to + (k - k0) * width * size);
+      }
+    to += (k1 - k0) * width * size;
   }
 }
 
@@ -266,23 +345,32 @@ static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, con
     }
 }
 
-/* One part of the terms for the unit's panels and pixels. c: row 'row0', ldc apart; whole: tiles
-** may write past 'count'. */
-static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, int64_t panels,
-                     int64_t k, const char *b, int64_t count, char *c, int64_t ldc, int whole) {
+/* A panel of weights times all pixels: one part of the terms, k of them. c: row 'rows' of results,
+** ldc apart; whole: tiles may write past 'count'. */
+static void multiply_panel(const product *q, int64_t rows, int64_t k, const char *a, const char *b,
+                           int64_t first, int64_t count, char *c, int64_t ldc, int whole, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
-  for (int64_t j = 0; j < count; j += q->nr) {
+  for (int64_t j = first; j < count; j += q->nr) {
     const int64_t cols = fl_conv_least(q->nr, count - j), nv = cols <= q->lanes ? 1 : 2;
+    if (whole || cols == nv * q->lanes) tile(q, rows, nv, k, a, b, c + j * size, ldc, add);
+    else edge_tile(q, rows, nv, k, a, b, c + j * size, ldc, cols, add);
+    b += k * nv * q->lanes * size;
+  }
+}
+
+/* One part of the terms for the unit's panels and pixels. */
+static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, int64_t panels,
+                     int64_t k, const char *b, int64_t count, char *c, int64_t ldc, char *room) {
+  const int64_t size = fl_conv_bytes(q->p->dtype), most = q->fresh ? count : q->nr;
+  for (int64_t j = 0; j < count; j += most)
     for (int64_t i = 0; i < panels; i++) {
       const int64_t row = i * q->panel_rows;
       const int64_t rows = fl_conv_least(q->panel_rows, q->p->rows - panel0 * q->panel_rows - row);
-      const char *a = panel_at(q, g, part, panel0 + i);
-      char *out = c + (row * ldc + j) * size;
-      if (whole || cols == nv * q->lanes) tile(q, rows, nv, k, a, b, out, ldc, part > 0);
-      else edge_tile(q, rows, nv, k, a, b, out, ldc, cols, part > 0);
+      const char *a = q->fresh ? room : panel_at(q, g, part, panel0 + i);
+      if (q->fresh) pack_panel(q, g, part, panel0 + i, room);
+      multiply_panel(q, rows, k, a, b + j * k * size, j, fl_conv_least(count, j + most),
+                     c + row * ldc * size, ldc, !q->direct, part > 0);
     }
-    b += k * nv * q->lanes * size;
-  }
 }
 
 /* Sums of the worker to where they belong: rows 'row0' … of group g. */
@@ -307,7 +395,7 @@ static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, con
 static void unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  char *b = q->workers + worker * q->worker_bytes, *sums = b + pixels_bytes();
+  char *room = q->workers + worker * q->worker_bytes, *b = room + panel_bytes(), *sums = b + pixels_bytes();
   fl_conv_seg *seg = (fl_conv_seg *)(void *)(sums + sums_bytes());
   int start[NC / 2 + 2];
   const int64_t panel0 = index % q->row_blocks * q->row_panels,
@@ -327,7 +415,7 @@ static void unit(void *arg, int64_t index, int worker) {
   for (int64_t k = 0, part = 0; k < q->terms; k += q->kc, part++) {
     const int64_t end = fl_conv_least(k + q->kc, q->terms);
     pack_pixels(q, group, k, end, seg, start, count, b);
-    multiply(q, g, part, panel0, panels, end - k, b, count, c, ldc, !q->direct);
+    multiply(q, g, part, panel0, panels, end - k, b, count, c, ldc, room);
   }
   if (!q->direct) scatter(q, group, row0, rows, seg, start, fl_conv_parts(count, q->nr), sums, ldc);
 }
@@ -340,7 +428,7 @@ void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p) {
   const int64_t most = q.groups;
   for (q.group = 0; q.group < p->groups && !fl_stopped(job->dev); q.group += most) {
     q.groups = fl_conv_least(most, p->groups - q.group);
-    fl_threads_run(cpu->pool, q.groups * q.panels, weights_unit, &q, cpu->stop);
+    if (!q.fresh) fl_threads_run(cpu->pool, q.groups * q.panels, weights_unit, &q, cpu->stop);
     fl_threads_run(cpu->pool, q.groups * q.blocks * q.row_blocks, unit, &q, cpu->stop);
   }
 }

@@ -10,7 +10,7 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { ROWS = 288, COLS = 256, COLS64 = 128, SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20 };
+enum { ROWS = 288, COLS = 256, COLS64 = 128, SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20, OUTS = 16, RUN = 74 };
 
 typedef struct product {
   const fl_conv_job *job;
@@ -190,24 +190,50 @@ static void unit(void *arg, int64_t index, int worker) {
   }
 }
 
-/* Unit: one output channel of the weight: sums of all splits, in order, to its place. */
+/* Sums of all splits, in order, of n neighbouring outputs; to values RUN apart. */
+static void add_splits(const product *q, int64_t at, int64_t n, double *to) {
+  const int64_t stride = q->p->groups * q->terms * q->padded;
+  const void *sums = q->sums;
+  const double *wide = (const double *)sums + at;
+  const float *x = (const float *)sums + at;
+  if (q->wide)
+    for (int64_t j = 0; j < n; j++) to[j * RUN] = wide[j];
+  else
+    for (int64_t j = 0; j < n; j++) to[j * RUN] = (double)x[j];
+  for (int64_t s = 1; s < q->splits; s++)
+    for (int64_t j = 0; j < n; j++) to[j * RUN] += q->wide ? wide[s * stride + j] : (double)x[s * stride + j];
+}
+
+static void put(int dtype, char *to, const double *v, int64_t n) {
+  void *out = to;
+  if (dtype == FLAME_F64) memcpy(out, v, (size_t)n * sizeof *v);
+  else if (dtype == FLAME_F32)
+    for (int64_t j = 0; j < n; j++) ((float *)out)[j] = (float)v[j];
+  else
+    for (int64_t j = 0; j < n; j++)
+      fl_scalar_store(to + j * fl_dtype_size(dtype), dtype, (fl_scalar){ .d = v[j] });
+}
+
+/* Unit: OUTS neighbouring outputs of a group. Sums are read as they lie and written in runs, by way
+** of a buffer: rows of the weight are often a power of two apart, and would share cache sets. */
 static void collect_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t g = index / q->outs, o = index % q->outs, taps = fl_conv_taps(p),
-                stride = p->groups * q->terms * q->padded;
+  const int64_t blocks = fl_conv_parts(q->outs, OUTS), g = index / blocks, o = index % blocks * OUTS;
+  const int64_t n = fl_conv_least(OUTS, q->outs - o), taps = fl_conv_taps(p), all = taps * p->chans;
+  double buffer[OUTS * RUN];
+  int64_t c = 0, i = 0;
   (void)worker;
-  for (int64_t c = 0; c < p->chans; c++)
-    for (int64_t i = 0; i < taps; i++) {
-      const int64_t at = (g * q->terms + i * p->chans + c) * q->padded + o;
-      const void *sums = q->sums;
-      fl_scalar v = { .d = 0 };
-      for (int64_t s = 0; s < q->splits; s++)
-        v.d += q->wide ? ((const double *)sums)[at + s * stride]
-                       : (double)((const float *)sums)[at + s * stride];
-      fl_scalar_store(p->dst + (g * p->wg + o * p->wr + c * p->wc + i) * fl_dtype_size(p->dtype),
-                      p->dtype, v);
+  for (int64_t first = 0; first < all; first += RUN) {
+    const int64_t m = fl_conv_least(RUN, all - first);
+    for (int64_t k = 0; k < m; k++) {
+      add_splits(q, (g * q->terms + i * p->chans + c) * q->padded + o, n, buffer + k);
+      if (++i == taps) i = 0, c++;
     }
+    for (int64_t j = 0; j < n; j++)
+      put(p->dtype, p->dst + (g * p->wg + (o + j) * p->wr + first) * fl_dtype_size(p->dtype),
+          buffer + j * RUN, m);
+  }
 }
 
 /* Of a forward pass (its kernel indices are its taps); src: x, dst: the weight's gradient. */
@@ -218,5 +244,6 @@ void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *g
   q.grad = grad;
   plan_units(&q, job);
   fl_threads_run(cpu->pool, p->groups * q.splits * q.row_blocks * q.col_blocks, unit, &q, cpu->stop);
-  if (!fl_stopped(job->dev)) fl_threads_run(cpu->pool, p->groups * q.outs, collect_unit, &q, cpu->stop);
+  if (!fl_stopped(job->dev)) 
+    fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.outs, OUTS), collect_unit, &q, cpu->stop);
 }
