@@ -8,16 +8,12 @@ local P = dofile("spec/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
 
 -- ---- running ----------------------------------------------------------------------------------------
-local R = {}
+local R = dofile("spec/program_steps.lua")(flame)
 local function take(vars, k)
   local x = vars[k]
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
   return x
 end
-local ARITH = { add = function(a, b) return a + b end, sub = function(a, b) return a - b end, mul = function(a, b) return a * b end,
-  div = function(a, b) return a / b end, mod = function(a, b) return a % b end, floordiv = function(a, b) return a // b end,
-  bitwise_and = function(a, b) return a & b end, bitwise_or = function(a, b) return a | b end,
-  bitwise_xor = function(a, b) return a ~ b end }
 function R.leaf(s)
   local data = s.data
   if s.dtype == "bool" then
@@ -34,79 +30,6 @@ function R.leaf(s)
   if s.grad then x:requires_grad_(true) end
   return x
 end
-function R.un(s, x)
-  if s.op == "neg" and s.o % 2 == 0 then return -x end
-  return x[s.op](x)
-end
-function R.bin(s, x, vars)
-  local y = s.b and take(vars, s.b) or s.n
-  if s.rev then x, y = y, x end
-  if ARITH[s.op] then return ARITH[s.op](x, y) end
-  return flame[s.op](x, y)
-end
-function R.where(s, x, vars) return flame.where(x, take(vars, s.b), s.c and take(vars, s.c) or s.n) end
-function R.clamp(s, x) return x:clamp(s.lo, s.hi) end
-function R.red(s, x)
-  if s.op:find "^arg" and s.axes then return x[s.op](x, s.axes[1], { keepdim = s.keep }) end
-  if s.axes then return x[s.op](x, s.axes, { keepdim = s.keep }) end
-  return x[s.op](x, { keepdim = s.keep })
-end
-function R.maxd(s, x, vars)
-  local v, i = x[s.op](x, s.d, { keepdim = s.keep })
-  vars[s.o2] = i
-  return v
-end
-function R.view(s, x)
-  if s.op == "slice" then return x[s.arg] end
-  if s.op == "select" or s.op == "narrow" then return x[s.op](x, table.unpack(s.arg)) end
-  if s.arg == nil then return x[s.op](x) end
-  return x[s.op](x, s.arg)
-end
-function R.join(s, _, vars)
-  local list = {}
-  for i, k in ipairs(s.list) do list[i] = take(vars, k) end
-  return flame[s.op](list, s.d)
-end
-function R.pad(s, x)
-  local pairs_ = {}
-  for d = #s.before, 1, -1 do pairs_[#pairs_ + 1] = s.before[d]; pairs_[#pairs_ + 1] = s.after[d] end
-  return x:pad(pairs_, { value = s.value })
-end
-function R.gather(s, x, vars) return x:gather(s.d, take(vars, s.i)) end
-function R.index_select(s, x, vars) return x:index_select(s.d, take(vars, s.i)) end
-function R.embedding(s, x, vars) return flame.embedding(take(vars, s.i), x) end
-function R.scatter(s, x, vars)
-  return x[s.add and "scatter_add" or "scatter"](x, s.d, take(vars, s.i), take(vars, s.b))
-end
-function R.index_add(s, x, vars) return x:index_add(s.d, take(vars, s.i), take(vars, s.b)) end
-function R.mm(s, x, vars) return x:matmul(take(vars, s.b)) end
-function R.softmax(s, x) return s.log and x:log_softmax(s.d) or x:softmax(s.d) end
-function R.layer_norm(s, x, vars) return x:layer_norm({ x.shape[#x.shape] }, s.w and take(vars, s.w), s.b and take(vars, s.b)) end
-function R.cross_entropy(s, x, vars) return flame.cross_entropy(x, take(vars, s.i), { reduction = s.how }) end
-function R.silu(_, x) return x:silu() end
-function R.cast(s, x) return x:to(s.dtype) end
-local function draw(s)
-  if s.kind == "randint" then return flame.randint(s.shape, 1, 6) end
-  return flame[s.kind](s.shape, { dtype = s.dtype })
-end
-R.rand = draw
-function R.dead(s) draw(s) end
-function R.branch(s, x, vars)
-  if x:item() > s.thr then return take(vars, s.b) + take(vars, s.c) end
-  return take(vars, s.b) - take(vars, s.c)
-end
-function R.set(s, x, vars)
-  local v = s.n
-  if s.b then v = take(vars, s.b) elseif x.dtype == "bool" then v = v ~= 0 end
-  x[s.key] = v
-end
-function R.inplace(s, x, vars)
-  local f = x[s.op .. "_"]
-  local y
-  if s.b then y = f(x, take(vars, s.b)) elseif s.n then y = f(x, s.n) else y = f(x) end
-  if y ~= x then error(s.op .. "_ did not return its handle", 0) end
-end
-function R.del(s, _, vars) vars[s.a] = nil end
 function R.gc(s, _, _, mode)
   if mode.collector == "stop" then return end
   if s.how == 1 then collectgarbage() elseif s.how == 2 then collectgarbage("step") else collectgarbage(); collectgarbage() end
@@ -225,15 +148,15 @@ end
 
 --- The oracle's values in the order of run's log.
 function P.expect(program)
-  local vars, log, rng = {}, {}, { seed = program.seed, counter = 0 }
+  local vars, log = {}, {}
+  O.seed(program.seed)
   for _, s in ipairs(program.steps) do
-    if s.f == "read" then log[#log + 1] = vars[s.a].x
-    else O.step(vars, s, rng) end
+    if s.f == "read" then log[#log + 1] = vars[s.a]:clone() else P.step(vars, s) end
   end
   local order = {}
   for k in pairs(vars) do order[#order + 1] = k end
   table.sort(order)
-  for _, k in ipairs(order) do log[#log + 1] = vars[k].x end
+  for _, k in ipairs(order) do log[#log + 1] = vars[k] end
   return log
 end
 
@@ -251,24 +174,20 @@ end
 
 --- Losses of the program with element (k-th) of leaf o moved by h, in unrounded arithmetic.
 local function loss_at(program, o, k, h)
-  local vars, rng, sum = {}, { seed = program.seed, counter = 0 }, 0
-  O.wide = true
+  local vars, sum = {}, 0
+  O.scalars.wide = true
+  O.seed(program.seed)
   for _, s in ipairs(program.steps) do
-    if s.f == "backward" then sum = sum + vars[s.a].x.v
+    if s.f == "backward" then sum = sum + vars[s.a]:item()
     elseif s.f ~= "read" then
-      O.step(vars, s, rng)
+      P.step(vars, s)
       if s.o == o and s.f == "leaf" then
-        local t, n = vars[o].x, 0
-        local function walk(v, d)
-          for i = 1, #v do
-            if d == #t.shape then n = n + 1; if n == k then v[i] = v[i] + h end else walk(v[i], d + 1) end
-          end
-        end
-        if #t.shape == 0 then t.v = t.v + h else walk(t.v, 1) end
+        local moved = O.flat(vars[o])[k]
+        moved[1] = moved[1] + h
       end
     end
   end
-  O.wide = false
+  O.scalars.wide = false
   return sum
 end
 --- Gradients against central differences at two widths; where these disagree nothing is asked.

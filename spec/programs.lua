@@ -4,8 +4,19 @@
 -- is done, o which variable gets the result, a b c i list which it reads. make(seed) draws one,
 -- running the oracle along the way, so that every step is legal and its result well conditioned.
 -- program_run.lua runs and compares them.
-local O = dofile("spec/oracle_steps.lua")
+local O = dofile("spec/composites.lua")
+local is_float = O.scalars.is_float
+local run = dofile("spec/program_steps.lua")(O)
+run.leaf = O.leaf
 local P = { oracle = O }
+
+--- Takes one step on the oracle; steps that only the library can take change nothing.
+function P.step(vars, s)
+  -- a write is not seen through other handles, and an oracle's function may return its operand
+  if s.f == "set" or s.f == "inplace" then vars[s.a] = vars[s.a]:clone() end
+  local y = run[s.f] and run[s.f](s, s.a and vars[s.a], vars)
+  if y ~= nil then vars[s.o] = y end
+end
 
 -- ---- chance ----------------------------------------------------------------------------------
 --- splitmix64: independent of the host's math.random.
@@ -51,9 +62,9 @@ local function nested(shape, f, d)
 end
 
 local function random_element(r, dtype, wild)
-  if O.is_float(dtype) then
+  if is_float(dtype) then
     if wild and r.chance(0.1) then return r.pick { 0 / 0, math.huge, -math.huge, -0.0, 1e30, 65504.0 } end
-    return r.chance(0.5) and r.int(-16, 16) / 4 or O.round("bf16", (r.real() - 0.5) * 6)
+    return r.chance(0.5) and r.int(-16, 16) / 4 or O.scalars.round("bf16", (r.real() - 0.5) * 6)
   end
   if dtype == "bool" then return r.int(0, 1) end
   if wild and r.chance(0.2) then return r.pick(LIMITS[dtype]) end
@@ -76,19 +87,19 @@ end
 --- A live variable that 'ok' likes, or nil.
 local function pick(g, ok)
   local list = {}
-  for k, v in pairs(g.vars) do if not ok or ok(v.x, v, k) then list[#list + 1] = k end end
+  for k, x in pairs(g.vars) do if not ok or ok(x, k) then list[#list + 1] = k end end
   table.sort(list)
   if #list == 0 then return nil end
   -- newer ones more often
   return list[math.max(g.r.int(1, #list), g.r.int(1, #list))]
 end
-local function x_of(g, k) return g.vars[k].x end
-local function float(x) return O.is_float(x.dtype) end
+local function x_of(g, k) return g.vars[k] end
+local function float(x) return is_float(x.dtype) end
 local function values(x) local t = {}; for i, p in ipairs(O.flat(x)) do t[i] = p[1] end return t end
 local function all(x, ok) for _, v in ipairs(values(x)) do if not ok(v) then return false end end return true end
 
 local function fits(kind, dtype)
-  return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool" or kind == "I" and not O.is_float(dtype)
+  return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool" or kind == "I" and not is_float(dtype)
 end
 --- Far from where the derivative jumps or the function ends; asked of gradient programs alone.
 local SMOOTH = {
@@ -98,22 +109,34 @@ local SMOOTH = {
   square = function(v) return math.abs(v) < 10 end,
   neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
 }
-local UNARY, UNARY_SMOOTH, BINARY = {}, {}, {}
-for k in pairs(O.unary) do UNARY[#UNARY + 1] = k end
+--- The ops that programs are made of; kinds as in the op table: S any dtype, N no bool, F gives
+-- floats, T gives bool, I integers.
+local UNARY_KINDS, BINARY_KINDS, UNARY_SMOOTH = {}, {}, {}
+local function ops_of(kinds, names)
+  local list = {}
+  for kind, text in pairs(names) do
+    for name in text:gmatch "[%w_]+" do kinds[name], list[#list + 1] = kind, name end
+  end
+  table.sort(list)
+  return list
+end
+local UNARY = ops_of(UNARY_KINDS, { N = "neg abs sign square relu floor ceil trunc round",
+  F = "sqrt rsqrt reciprocal exp log sin cos tanh sigmoid", T = "isnan isfinite logical_not", I = "bitwise_not" })
+local BINARY = ops_of(BINARY_KINDS, { S = "add mul maximum minimum", N = "sub mod floordiv", F = "div pow atan2",
+  T = "eq ne lt gt le ge logical_and logical_or", I = "bitwise_and bitwise_or bitwise_xor" })
 for k in pairs(SMOOTH) do UNARY_SMOOTH[#UNARY_SMOOTH + 1] = k end
-for k in pairs(O.binary) do BINARY[#BINARY + 1] = k end
-table.sort(UNARY) table.sort(UNARY_SMOOTH) table.sort(BINARY)
+table.sort(UNARY_SMOOTH)
 
 function M.un(g)
   local a, op = pick(g), g.r.pick(g.float and UNARY_SMOOTH or UNARY)
-  if not a or not fits(O.unary[op][3], x_of(g, a).dtype) then return nil end
+  if not a or not fits(UNARY_KINDS[op], x_of(g, a).dtype) then return nil end
   local smooth = g.float and SMOOTH[op]
   if type(smooth) == "function" and not all(x_of(g, a), smooth) then return nil end
   return { f = "un", op = op, a = a }
 end
 
 local function random_number(g, dtype)
-  if O.is_float(dtype) then return g.r.chance(0.3) and g.r.int(-3, 5) or g.r.int(-12, 12) / 8 + 0.1 end
+  if is_float(dtype) then return g.r.chance(0.3) and g.r.int(-3, 5) or g.r.int(-12, 12) / 8 + 0.1 end
   return g.r.int(dtype == "bool" and 0 or dtype == "u8" and 0 or -3, dtype == "bool" and 1 or 5)
 end
 function M.bin(g)
@@ -125,17 +148,17 @@ function M.bin(g)
   local s = { f = "bin", op = op, a = a }
   if r.chance(0.4) then
     s.n, s.rev = random_number(g, x.dtype), r.chance(0.3) or nil
-    if not fits(O.binary[op][3], x.dtype) or op == "pow" then return nil end
+    if not fits(BINARY_KINDS[op], x.dtype) or op == "pow" then return nil end
     if g.float and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then return nil end
     return s
   end
   s.b = pick(g, function(y) local t = O.joint(x.shape, y.shape); return t and O.numel(t) <= 2 * MOST end)
   if not s.b then return nil end
   local y = x_of(g, s.b)
-  local dtype = O.promote(x.dtype, y.dtype)
-  if not fits(O.binary[op][3], dtype) then return nil end
+  local dtype = O.promote(x, y)
+  if not fits(BINARY_KINDS[op], dtype) then return nil end
   local function low(v) return math.abs(v) < 4 end
-  if op == "pow" and not (O.is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, low)) then return nil end
+  if op == "pow" and not (is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, low)) then return nil end
   if g.float and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
   return s
 end
@@ -404,7 +427,7 @@ function M.dead(g)
   return s
 end
 function M.branch(g)
-  local a = pick(g, function(x) return #x.shape == 0 and x.e == 0 and x.dtype ~= "bool" and x.v == x.v end)
+  local a = pick(g, function(x) return #x.shape == 0 and x.v[2] == 0 and x.dtype ~= "bool" and x.v[1] == x.v[1] end)
   local b = pick(g, function(x) return x.dtype ~= "bool" end)
   if not a or not b then return nil end
   local x = x_of(g, b)
@@ -414,14 +437,14 @@ end
 
 --- Something that may be written: no view; in a gradient program no leaf.
 local function target(g, ok)
-  return pick(g, function(x, v) return not v.view and not v.tracked_leaf and (not ok or ok(x)) end)
+  return pick(g, function(x, k) return not g.view[k] and not g.tracked_leaf[k] and (not ok or ok(x)) end)
 end
 function M.set(g)
   local a = target(g, function(x) return #x.shape > 0 end)
   if not a then return nil end
   local x = x_of(g, a)
   local s = { f = "set", a = a, key = random_key(g, x) }
-  local _, out = O.boxes(s.key, x.shape)
+  local _, out = O.region(s.key, x.shape)
   if g.r.chance(0.5) then
     s.b = pick(g, function(y)
       if not float(x) and float(y) or #y.shape > #out then return false end
@@ -441,7 +464,7 @@ function M.inplace(g)
     { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
   if x.dtype == "bool" and op ~= "copy" then return nil end
   local s = { f = "inplace", op = op, a = a }
-  if O.unary[op] then return s end
+  if UNARY_KINDS[op] then return s end
   if op == "fill" or (op ~= "copy" and r.chance(0.4)) then
     s.n = random_number(g, x.dtype)
     if not float(x) then s.n = math.tointeger(s.n) or 1 end
@@ -450,12 +473,12 @@ function M.inplace(g)
   s.b = pick(g, function(y)
     local t = O.joint(y.shape, x.shape)
     if not t or table.concat(t, ",") ~= table.concat(x.shape, ",") then return false end
-    return op == "copy" or O.promote(x.dtype, y.dtype) == x.dtype
+    return op == "copy" or O.promote(x, y) == x.dtype
   end)
   return s.b and s
 end
 function M.refuse(g)
-  local a = pick(g, function(x, v) return v.view and x.dtype ~= "bool" end)
+  local a = pick(g, function(x, k) return g.view[k] and x.dtype ~= "bool" end)
   return a and { f = "refuse", a = a }
 end
 M["error"] = function(g)
@@ -472,7 +495,7 @@ function M.late(g)
 end
 function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
 function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
-function M.del(g) local a = pick(g, function(_, v) return not v.tracked_leaf end); return a and { f = "del", a = a } end
+function M.del(g) local a = pick(g, function(_, k) return not g.tracked_leaf[k] end); return a and { f = "del", a = a } end
 
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
   gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
@@ -483,9 +506,8 @@ table.sort(NAMES)
 
 --- Is the result known well enough to be worth comparing?
 local function sound(y)
-  if y.e == 0 then return true end
   for _, p in ipairs(O.flat(y)) do
-    if O.is_float(y.dtype) then
+    if is_float(y.dtype) then
       if not (p[2] <= 1e-2 * math.abs(p[1]) + 1e-3) and p[1] == p[1] and math.abs(p[1]) ~= math.huge then return false end
     elseif p[2] ~= 0 then return false end
   end
@@ -498,19 +520,22 @@ local function append(g, s)
   s.o = s.o or g.next
   if s.f == "maxd" then s.o2 = g.next + 1 end
   local keep = {}
-  for k, v in pairs(g.vars) do keep[k] = v end
-  local counter = g.rng.counter
-  O.step(g.vars, s, g.rng)
-  local y = g.vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
-  if y and y ~= keep[s.o] and (not sound(y.x) or s.o2 and not sound(g.vars[s.o2].x)) then
+  for k, x in pairs(g.vars) do keep[k] = x end
+  local counter, result = O.state.counter, (s.f == "set" or s.f == "inplace") and s.a or s.o
+  P.step(g.vars, s)
+  local y = g.vars[result]
+  if y and y ~= keep[s.o] and (not sound(y) or s.o2 and not sound(g.vars[s.o2])) then
     for k in pairs(g.vars) do g.vars[k] = nil end
-    for k, v in pairs(keep) do g.vars[k] = v end
-    g.rng.counter = counter
+    for k, x in pairs(keep) do g.vars[k] = x end
+    O.state.counter = counter
     return nil
   end
-  if y and s.f == "leaf" then y.tracked_leaf = s.grad end
-  if y and #y.x.shape == 0 then g.program.scalar = true end
-  if y and O.numel(y.x.shape) == 0 then g.program.empty = true end
+  if y then
+    g.view[result] = result == s.o and s.isview
+    g.tracked_leaf[result] = s.f == "leaf" and s.grad or nil
+    if #y.shape == 0 then g.program.scalar = true end
+    if O.numel(y.shape) == 0 then g.program.empty = true end
+  end
   g.next = g.next + 2
   g.program.steps[n + 1] = s
   return s.o
@@ -519,9 +544,10 @@ end
 --- The program of a seed. what: nil, or the float dtype of a program that ends in backward.
 function P.make(seed, what)
   local r = generator(seed)
-  local g = { r = r, vars = {}, next = 1, rng = { seed = seed, counter = 0 }, float = what, wild = not what and r.chance(0.1),
+  local g = { r = r, vars = {}, view = {}, tracked_leaf = {}, next = 1, float = what, wild = not what and r.chance(0.1),
     program = { seed = seed, float = what, steps = {} } }
   function g.emit(s) return append(g, s) end
+  O.seed(seed)
   local length = r.int(8, 26)
   for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
   if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) g.anchor = g.next - 2 end
@@ -553,7 +579,7 @@ function P.finish(g)
   for _ = 1, g.r.chance(0.3) and 2 or 1 do
     local sum
     local order = {}
-    for k, v in pairs(g.vars) do if v.x.dtype == g.float then order[#order + 1] = k end end
+    for k, x in pairs(g.vars) do if x.dtype == g.float then order[#order + 1] = k end end
     table.sort(order)
     for _, k in ipairs(order) do
       if (k == g.anchor or g.r.chance(0.6)) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then

@@ -3,18 +3,9 @@
 require "spec.helper"
 local flame = require "flame"
 
+local scalars = require "spec.scalars"
+local philox, block = scalars.philox, scalars.words
 local M = 0xffffffff
---- Ten rounds over a counter of four words with a key of two.
-local function philox(c, k)
-  local a, b, x, y, k0, k1 = c[1], c[2], c[3], c[4], k[1], k[2]
-  for _ = 1, 10 do
-    local p, q = 0xD2511F53 * a, 0xCD9E8D57 * x                       -- 64 bits, wrapping is exact here
-    a, b, x, y = (q >> 32) ~ b ~ k0, q & M, (p >> 32) ~ y ~ k1, p & M
-    k0, k1 = (k0 + 0x9E3779B9) & M, (k1 + 0xBB67AE85) & M
-  end
-  return { a, b, x, y }
-end
-local function block(counter, seed) return philox({ counter & M, counter >> 32 & M, 0, 0 }, { seed & M, seed >> 32 & M }) end
 --- Words of n draws of 32 bits from a counter on, as the docs say: word i % 4 of block c + i / 4.
 local function words(n, counter, seed)
   local out = {}
@@ -80,8 +71,7 @@ end)
 --- The normal distribution function, by the series and continued fraction of the oracle of the walk.
 local erfc
 do
-  local oracle = require "spec.walk.oracle"
-  erfc = oracle.unary.erfc[1]
+  erfc = scalars.unary.erfc[1]
 end
 local function normal(x) return erfc(-x / math.sqrt(2)) / 2 end
 --- sqrt(n) times the largest distance between the empirical and the true distribution function.

@@ -1,16 +1,15 @@
 --- Every op of the table (src/tensor/ops.def), over shapes, dtypes and views, against the oracle of
--- spec/walk/oracle.lua: values and dtypes; first and second derivatives and forward products in f64.
+-- spec/scalars.lua: values and dtypes; first and second derivatives and forward products in f64.
 -- A new line of the table is walked as soon as it has its entry in the oracle, and fails without.
 -- With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
 require "spec.helper"
 local flame = require "flame"
-local oracle, views = require "spec.walk.oracle", require "spec.walk.views"
+local oracle, views = require "spec.scalars", require "spec.walk.views"
 local special = require "spec.walk.special"
 
 local FLOATS, INTS = { "f64", "f32", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
-local EPS = { f64 = 2 ^ -53, f32 = 2 ^ -24, f16 = 2 ^ -11, bf16 = 2 ^ -8 }
-local TINY = { f64 = 2 ^ -1074, f32 = 2 ^ -149, f16 = 2 ^ -24, bf16 = 2 ^ -133 }
-local BITS = { i64 = 64, i32 = 32, i16 = 16, i8 = 8, u8 = 8 }
+local EPS, TINY, BITS = {}, {}, {}
+for dtype, t in pairs(oracle.types) do EPS[dtype], TINY[dtype], BITS[dtype] = t.eps, t.tiny, t.high end
 local SHAPES = { {}, { 0 }, { 1 }, { 7 }, { 3, 5 }, { 2, 0, 3 }, { 2, 3, 5 } }
 local on_cuda = flame.default_device() ~= "cpu"
 
@@ -20,26 +19,7 @@ local function uniform(a, b)
   state = (state * 1103515245 + 12345) % 2147483648
   return a + (b - a) * (state / 2147483648)
 end
---- To the nearest value of the dtype: what the tensor really holds.
-local function round(dtype, v)
-  if BITS[dtype] then
-    local n = BITS[dtype]
-    if n == 64 then return v end
-    v = v & (1 << n) - 1
-    return dtype ~= "u8" and v >= 1 << n - 1 and v - (1 << n) or v
-  end
-  if dtype == "bool" then return v ~= 0 and 1 or 0 end
-  if dtype == "f64" or v ~= v or v == 0 or math.abs(v) == math.huge then return v * 1.0 end
-  v = string.unpack("<f", string.pack("<f", v))
-  if dtype == "f32" then return v end
-  local _, e = 0, math.floor(math.log(math.abs(v), 2))
-  local step = 2.0 ^ (dtype == "bf16" and math.max(e, -126) - 7 or math.max(e, -14) - 10)
-  local q = v / step
-  local r = math.floor(q)
-  if q - r > 0.5 or q - r == 0.5 and r % 2 == 1 then r = r + 1 end
-  if dtype == "f16" and math.abs(r * step) > 65504 then return v > 0 and math.huge or -math.huge end
-  return r * step
-end
+local round = oracle.round          -- to what the tensor really holds
 local function between(a, b) return function() return uniform(a, b) end end
 local function apart(a, b) return function() return uniform(-1, 1) < 0 and -uniform(a, b) or uniform(a, b) end end
 local DRAW = {
@@ -338,7 +318,7 @@ describe("every op of the table", function()
     else
       local entry = oracle[op.form][op.name]
       it(op.name .. " agrees with the oracle for all shapes, dtypes and views", function()
-        assert(entry, "spec/walk/oracle.lua has no entry for the " .. op.form .. " op " .. op.name)
+        assert(entry, "spec/scalars.lua has no entry for the " .. op.form .. " op " .. op.name)
         walk[op.form](op, entry)
       end)
       if op.tracked then
