@@ -92,12 +92,13 @@ local function adjoint_argument(q, p, call, seeds, shared)
   error("no such role: " .. q.role)
 end
 
-local function doubled(geometry, roles)
+-- A geometry whose dynamic shared memory has room for the copies that the derived kernel keeps there.
+local function enlarged(geometry, roles)
   for _, q in ipairs(roles) do
     if q.role == "shared" then
       local g = table.move(geometry, 1, 7, 1, {})
       local bytes = (geometry[7] + 15) // 16 * 16
-      g[7] = 2 * bytes
+      g[7] = q.count * bytes
       return g, bytes
     end
   end
@@ -111,7 +112,7 @@ local function run_adjoint(p, call, active, seeds)
     wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
   local d = derive(p, "adjoint", wants, call.geometry)
-  local geometry, shared = doubled(call.geometry, d.roles)
+  local geometry, shared = enlarged(call.geometry, d.roles)
   local kinds, values, made = {}, {}, {}
   for k, q in ipairs(d.roles) do
     kinds[k], values[k] = adjoint_argument(q, p, call, seeds, shared)
@@ -218,7 +219,7 @@ local function tangent_of(p, call, tangents)
     wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
   local d = derive(p, "tangent", wants, call.geometry)
-  local geometry, shared = doubled(call.geometry, d.roles)
+  local geometry, shared = enlarged(call.geometry, d.roles)
   local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
     call = { values = {}, results = {}, geometry = geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }
   for k, q in ipairs(d.roles) do

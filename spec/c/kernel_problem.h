@@ -204,7 +204,7 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
 
 static inline int64_t derived_shared(const problem *p, const fl_kad *k) {
   for (int i = 0; i < k->n_params; ++i)
-    if (k->params[i].role == FL_KAD_SHARED) return 2 * ((p->shared + 15) / 16 * 16);
+    if (k->params[i].role == FL_KAD_SHARED) return k->params[i].count * ((p->shared + 15) / 16 * 16);
   return p->shared;
 }
 

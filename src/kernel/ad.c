@@ -152,6 +152,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1;
+  d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
@@ -282,13 +283,26 @@ static fl_kexpr *thread_count(fl_kad_state *d) {
                kx_op(d, FL_KO_MUL, special(d, FL_KP_BDIM_Y), special(d, FL_KP_BDIM_Z)));
 }
 
+int fl_kad_shared_bytes(fl_kad_state *d) {
+  if (d->shared_offset < 0)
+    d->shared_offset = fl_kad_param_new(d, FL_KAD_SHARED, -1, "shared_bytes", FL_KT_I64, 0, 0);
+  return d->shared_offset;
+}
+
+fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
+  const fl_kvar x = d->f->vars[var];
+  if (!x.dynamic) return kx_int(d, x.count);
+  const int bytes = fl_kad_shared_bytes(d);
+  return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
+}
+
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                        fl_kexpr *from_at, int64_t count) {
+                        fl_kexpr *from_at, fl_kexpr *count) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   if (e < 0) return;
   barrier(d, b);
   kx_set(d, b, e, thread_number(d));
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), kx_int(d, count)));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
   if (!s) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
   fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
@@ -298,12 +312,9 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
 
 static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
   const fl_kvar x = d->f->vars[v];
-  fl_kexpr *count = kx_int(d, x.count);
+  fl_kexpr *count = fl_kad_shared_count(d, v);
   if (x.dynamic) {
-    if (d->shared_offset < 0)
-      d->shared_offset = fl_kad_param_new(d, FL_KAD_SHARED, -1, "shared_bytes", FL_KT_I64, 0, 0);
     d->shadow[v] = v;
-    count = kx_op(d, FL_KO_DIV, kx_var(d, d->shared_offset), kx_int(d, fl_kt_size(x.type)));
   } else {
     const char *name = fl_kad_name(d, "d_", v);
     d->shadow[v] = name ? fl_kvar_add(d->f, FL_KV_SHARED, fl_kad_type(x.type), name, x.count) : -1;
@@ -407,6 +418,8 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   }
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
+  for (int i = 0; i < d->res->n_params; ++i)
+    if (d->res->params[i].role == FL_KAD_SHARED) d->res->params[i].count = d->regions;
   return d->res;
 }
 

@@ -58,7 +58,8 @@ typedef enum {
   FL_KAD_TANGENT_RESULT,/* tangent: before: tangents of the contents before the launch (zeros for
                         ** FRESH or not INPUT); after: of the contents after it */
   FL_KAD_SHARED         /* I64 scalar: bytes of dynamic shared memory of the original launch,
-                        ** rounded up to 16; the derived kernel is launched with twice that */
+                        ** rounded up to 16; the derived kernel is launched with 'count' times
+                        ** that */
 } fl_kad_role;
 
 /* Parameter k of the derived kernel (fl_kad.func->params[k]). */
@@ -73,7 +74,8 @@ typedef struct fl_kad_param {
                         ** analysis finds all written, the zeros need not be filled in */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index in that parameter's fields (fl_kfield); -1: not a leaf */
-  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; else 0: as the array */
+  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED: see there; else 0: as
+                        ** the array */
 } fl_kad_param;
 
 typedef struct fl_kad {

@@ -90,7 +90,9 @@ static int begin(fl_kloop *l) {
   fl_kad_state *d = l->d;
   l->pre = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->pre + 1);
   l->snap = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->snap + 1);
-  if (!l->pre || !l->snap || !(l->before = assigned_by(l))) return 0;
+  l->pre_region = fl_karena_new(d->a, 2 * (size_t)d->n0 * sizeof *l->pre_region + 1);
+  if (!l->pre || !l->snap || !l->pre_region || !(l->before = assigned_by(l))) return 0;
+  l->snap_region = l->pre_region + d->n0;
   for (int i = 0; i < d->n0; ++i) l->pre[i] = l->snap[i] = -1;
   for (const fl_kstmt *s = l->s->other.first; s; s = s->next)
     l->returns_step |= fl_kad_marks(s) & FL_KN_REVERSE;
@@ -130,12 +132,26 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
 /* Can the block keep a copy of shared array x? A barrier in the loop says that all its threads
 ** come by. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
-  return x->kind == FL_KV_SHARED && !x->dynamic && l->barrier == FL_KBAR_BLOCK + 1
-      && x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4;
+  return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
+      && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
 }
 
 int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count) {
   return name ? fl_kvar_add(d->f, FL_KV_SHARED, type, name, count) : -1;
+}
+
+fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
+  return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
+}
+
+/* The shared array v as it was before the loop: kept, or put back. */
+static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
+  fl_kad_state *d = l->d;
+  const int dynamic = d->f->vars[v].dynamic;
+  fl_kexpr *kept = fl_kloop_region(d, v, dynamic ? kx_int(d, l->pre_region[v]) : NULL);
+  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
+  if (back) fl_kad_copy_shared(d, b, v, zero, l->pre[v], kept, count);
+  else fl_kad_copy_shared(d, b, l->pre[v], kept, v, zero, count);
 }
 
 /* Keep the values before the loop of all in 'set' that it assigns. */
@@ -151,8 +167,9 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
       l->pre[v] = fl_kad_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
       fl_kloop_copy_array(d, b, l->pre[v], kx_int(d, 0), v, kx_int(d, 0), x.count);
     } else if (fl_kloop_can_copy_shared(l, &x)) {
-      l->pre[v] = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
-      fl_kad_copy_shared(d, b, l->pre[v], kx_int(d, 0), v, kx_int(d, 0), x.count);
+      if (x.dynamic) l->pre[v] = v, l->pre_region[v] = d->regions++;
+      else l->pre[v] = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "before_", v), x.count);
+      move_shared(l, b, v, 0);
     } else {
       fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
                     "(write to a second array),", x.source);
@@ -168,7 +185,7 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
     if (x.kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
     else if (x.kind == FL_KV_ARRAY)
       fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->pre[v], kx_int(d, 0), x.count);
-    else fl_kad_copy_shared(d, b, v, kx_int(d, 0), l->pre[v], kx_int(d, 0), x.count);
+    else move_shared(l, b, v, 1);
   }
 }
 

@@ -4,7 +4,7 @@
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad_state.h"
 
-enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10 };
+enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6 };
 
 /* The marks in the loop, so that they can be put back. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
@@ -23,6 +23,7 @@ typedef struct fl_kloop {
   int n_counters;
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */
+  int32_t *pre_region, *snap_region;   /* of dynamic shared memory: (first) region with them */
   int32_t pos, trips, k, p, m, sp;
   int64_t slots;                 /* 0: no state */
   int barrier;                   /* fl_kbarrier + 1 inside the loop that matters; 0: none */
@@ -53,6 +54,8 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
 ** come by. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count);
+/* Where region k (NULL: none) of an array in shared memory begins, in elements. */
+fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_pass.c */
 int fl_kloop_is_one_pass(fl_kloop *l);
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r);

@@ -95,12 +95,13 @@ static int written_anew(const fl_kloop *l, int v) {
 }
 
 /* Bytes of a snapshot in registers or local memory, and in shared memory. */
-static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared) {
+static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dynamic) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; ++v) {
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
+    else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
     else if (x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER)
       fl_kad_refuse(d, l->s->line, "a loop in which '%s' is read and rewritten (write to a second "
@@ -112,12 +113,14 @@ static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared) {
 static void make_slots(fl_kloop *l) {
   fl_kad_state *d = l->d;
   int64_t bytes = 0, shared = 0;
-  measure_state(l, &bytes, &shared);
-  if (!bytes && !shared) return;
+  int dynamic = 0;
+  measure_state(l, &bytes, &shared, &dynamic);
+  if (!bytes && !shared && !dynamic) return;
   const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 256;
   l->slots = bytes ? room / bytes : 16;
   if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
   if (shared && l->slots > 16) l->slots = 16;
+  if (dynamic && l->slots > FL_KLOOP_DYNAMIC) l->slots = FL_KLOOP_DYNAMIC;
   if (l->slots < 4) l->slots = 4;
   if (l->slots * shared > FL_KLOOP_SHARED) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
@@ -128,10 +131,28 @@ static void make_slots(fl_kloop *l) {
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
     const char *name = fl_kad_name(d, "slots_", v);
+    if (x.dynamic) {
+      l->snap[v] = v;
+      l->snap_region[v] = d->regions;
+      d->regions += (int32_t)l->slots;
+      continue;
+    }
     l->snap[v] = x.kind == FL_KV_SHARED ? fl_kloop_shared_array(d, x.type, name, l->slots * x.count)
                                         : fl_kad_array(d, x.type, name, l->slots * x.count);
   }
   l->pos = fl_kad_array(d, FL_KT_I64, "slot_of", l->slots);
+}
+
+/* The shared array v, by the whole block. */
+static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back) {
+  fl_kad_state *d = l->d;
+  const fl_kvar x = d->f->vars[v];
+  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
+  fl_kexpr *slot = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+  if (x.dynamic)
+    slot = fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->snap_region[v])));
+  if (back) fl_kad_copy_shared(d, b, v, zero, l->snap[v], slot, count);
+  else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
 }
 
 /* Copy the state into slot 'at' (an I64 expression) or back. */
@@ -144,10 +165,7 @@ static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
     fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
     if (x.kind == FL_KV_LOCAL && back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
     else if (x.kind == FL_KV_LOCAL) fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
-    else if (x.kind == FL_KV_SHARED && back)
-      fl_kad_copy_shared(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
-    else if (x.kind == FL_KV_SHARED)
-      fl_kad_copy_shared(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
+    else if (x.kind == FL_KV_SHARED) move_shared(l, b, v, at, back);
     else if (back) fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
     else fl_kloop_copy_array(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
   }

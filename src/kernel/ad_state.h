@@ -41,6 +41,7 @@ typedef struct fl_kad_state {
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
+  int32_t regions;               /* of dynamic shared memory: the source's, the shadows', copies */
   uint8_t returns;               /* threads may be gone at the end: no sums over the block there */
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
@@ -81,7 +82,9 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 fl_kad *fl_kad_finish(fl_kad_state *d);
 /* count elements of shared memory, by all threads of the block, between barriers */
 void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                        fl_kexpr *from_at, int64_t count);
+                        fl_kexpr *from_at, fl_kexpr *count);
+int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
+fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */

@@ -189,8 +189,7 @@ static void of_local(fl_kad_state *d, int v) {
   const fl_kvar x = d->f->vars[v];
   const int type = fl_kad_type(x.type);
   if (x.kind == FL_KV_SHARED && x.dynamic) {
-    if (d->shared_offset < 0)
-      d->shared_offset = fl_kad_param_new(d, FL_KAD_SHARED, -1, "shared_bytes", FL_KT_I64, 0, 0);
+    fl_kad_shared_bytes(d);
     d->shadow[v] = v;
     return;
   }
