@@ -166,6 +166,30 @@ local function output_sizes(op, x, n, o)
   return out, scale
 end
 
+--- How many outputs each input element gives along an axis where all give as many; else nil.
+local function whole_factor(x, n, out, scale, mode)
+  if out % n ~= 0 or scale and scale ~= out // n then return nil end
+  local factor = out // n
+  if factor & (factor - 1) == 0 then return factor end           -- its reciprocal is exact
+  for i, at in ipairs(nearest_positions(x, n, out, scale, mode)) do
+    if at ~= (i - 1) // factor + 1 then return nil end
+  end
+  return factor
+end
+
+--- x with each element repeated along its last #out axes, in one pass; nil where factors are not whole.
+local function repeated(x, out, scale, mode)
+  local n, shape, wide = #out, {}, {}
+  for i = 1, 2 do shape[i], wide[i] = x.shape[i], x.shape[i] end
+  for i = 1, n do
+    local size = x.shape[2 + i]
+    local factor = whole_factor(x, size, out[i], scale[i], mode)
+    if not factor then return nil end
+    shape[2 * i + 1], shape[2 * i + 2], wide[2 * i + 1], wide[2 * i + 2] = size, 1, size, factor
+  end
+  return x:reshape(shape):expand(wide):reshape(x.shape[1], x.shape[2], table.unpack(out)):clone()
+end
+
 --- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
 -- bicubic, trilinear, area.
 def("interpolate", 7, function(x, ...)
@@ -181,6 +205,8 @@ def("interpolate", 7, function(x, ...)
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
+    local all = repeated(x, out, scale, mode)
+    if all then return all end
     local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
     for i = n, 1, -1 do
       local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end

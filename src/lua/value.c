@@ -309,7 +309,7 @@ static fl_node *packed(fl_node *n) {
   fl_node *y = n_contiguous(n);
   return y == n ? n_alias(n) : y;
 }
-ONE_NODE(clone, n_copy(n))
+ONE_NODE(clone, n_clone(n))
 ONE_NODE(detach, n_detach(n))
 ONE_NODE(contiguous, packed(n))
 

@@ -150,6 +150,19 @@ fl_node *n_copy(fl_node *x) {
                    &x);
 }
 
+/* Does a view lie row-major over all of the memory that it keeps? */
+static int fills(const fl_node *x) {
+  if (!x->layout->contiguous) return 0;
+  if (x->state == FL_STORED) return x->buffer && x->shape->numel * fl_dtype_size(x->dtype) == x->buffer->bytes;
+  return x->nin > 0 && x->in[0]->shape->numel == x->shape->numel;
+}
+
+fl_node *n_clone(fl_node *x) {
+  if (!x || !fl_usable(x, "clone")) return NULL;
+  const int part = fl_ops[x->op].fuse == FL_FUSE_V && !fills(x);
+  return part ? n_copy(x) : n_alias(x);
+}
+
 fl_node *n_contiguous(fl_node *x) {
   if (!x || !fl_usable(x, "contiguous")) return NULL;
   return x->layout->contiguous ? x : n_copy(x);

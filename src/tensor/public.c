@@ -251,13 +251,10 @@ flame_tensor *flame_cast(flame_tensor *x, flame_dtype t) {
   return result(x->ctx, fl_mark_, n_cast(x->node, (int)t));
 }
 
-/* A value that fills its memory is shared until one of both is written; a part of a
-** larger one is copied, so that a clone of one row does not keep the whole. */
 flame_tensor *flame_clone(flame_tensor *x) {
   if (!ready("clone", 1, &x)) return NULL;
   FL_ENTER(x->ctx);
-  const int part = fl_ops[x->node->op].fuse == FL_FUSE_V;
-  return result(x->ctx, fl_mark_, part ? n_copy(x->node) : n_alias(x->node));
+  return result(x->ctx, fl_mark_, n_clone(x->node));
 }
 
 flame_tensor *flame_detach(flame_tensor *x) {
