@@ -95,7 +95,7 @@ KERNEL histogram_add(const long long *id, u64 *count, long long n, long long bin
     if (h[b]) atomicAdd(&count[b], (u64)h[b]);
 }
 
-/* ---- nonzero: blocks of 256 threads, a chunk each ---- */
+/* ---- nonzero: a warp a chunk, blocks of 8 warps ---- */
 
 FN bool is_set(S b) {
 #if KIND == 0
@@ -106,8 +106,8 @@ FN bool is_set(S b) {
 }
 
 /* A thread takes 16 bytes at a time: which of its elements i … are set, as bits. Chunks start at
-** multiples of 4096 elements, so where x is aligned to 16 bytes, all are. */
-enum { MANY = 16 / (BITS / 8), TILE = 256 * MANY };
+** multiples of 512 elements, so where x is aligned to 16 bytes, all are. */
+enum { MANY = 16 / (BITS / 8), STEP = 32 * MANY };
 struct __align__(16) pack { S e[MANY]; };
 FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
   u32 bits = 0;
@@ -121,48 +121,42 @@ FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
   return bits;
 }
 
-/* Sum of v over the threads before this one; *all: over the block. */
-FN u32 sum_before(u32 v, u32 *words, u32 *all) {
-  const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  u32 run = v;
+/* Sum of v over the warp's lanes up to and with this one. */
+FN long long sum_to(long long v) {
   for (int d = 1; d < 32; d *= 2) {
-    const u32 y = __shfl_up_sync(~0u, run, d);
-    if (lane >= d) run += y;
+    const long long y = __shfl_up_sync(~0u, v, d);
+    if ((threadIdx.x & 31) >= d) v += y;
   }
-  if (lane == 31) words[warp] = run;
-  __syncthreads();
-  u32 sum = 0, whole = 0;
-  for (u32 w = 0; w < 8; w++) {
-    if (w < warp) sum += words[w];
-    whole += words[w];
-  }
-  *all = whole;
-  return sum + run - v;
+  return v;
 }
 
 KERNEL nonzero_count(const S *x, long long *places, long long n, long long chunk) {
-  __shared__ u32 words[8];
-  const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
+  const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
+  const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
-  u32 mine = 0, all;
-  for (long long i = first + threadIdx.x * MANY; i < end; i += TILE) mine += __popc(bits_of(x, i, end, aligned));
-  sum_before(mine, words, &all);
-  if (threadIdx.x == 0) places[blockIdx.x] = all;
+  u32 mine = 0;
+  for (long long i = first + (threadIdx.x & 31) * MANY; i < end; i += STEP) mine += __popc(bits_of(x, i, end, aligned));
+  const long long all = sum_to(mine);
+  if ((threadIdx.x & 31) == 31) places[w] = all;
 }
 
-/* One warp: sums of the chunks before. */
+/* One block of 32 warps: sums of the chunks before. */
 KERNEL nonzero_before(long long *places, long long chunks) {
-  const int lane = threadIdx.x;
+  __shared__ long long words[32];
+  const int warp = threadIdx.x / 32;
   long long sum = 0;
-  for (long long c0 = 0; c0 < chunks; c0 += 32) {
-    const long long v = c0 + lane < chunks ? places[c0 + lane] : 0;
-    long long run = v;
-    for (int d = 1; d < 32; d *= 2) {
-      const long long y = __shfl_up_sync(~0u, run, d);
-      if (lane >= d) run += y;
+  for (long long c0 = 0; c0 < chunks; c0 += 1024) {
+    const long long c = c0 + threadIdx.x, v = c < chunks ? places[c] : 0, run = sum_to(v);
+    if (threadIdx.x % 32 == 31) words[warp] = run;
+    __syncthreads();
+    long long before = 0, all = 0;
+    for (int w = 0; w < 32; w++) {
+      if (w < warp) before += words[w];
+      all += words[w];
     }
-    if (c0 + lane < chunks) places[c0 + lane] = sum + run - v;
-    sum += __shfl_sync(~0u, run, 31);
+    if (c < chunks) places[c] = sum + before + run - v;
+    sum += all;
+    __syncthreads();
   }
 }
 
@@ -182,17 +176,17 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
 
 KERNEL nonzero_write(const S *x, const long long *places, long long *out, long long n, long long chunk,
                      long long count, const __grid_constant__ sides s) {
-  __shared__ u32 words[8];
-  const long long first = blockIdx.x * chunk, end = first + chunk < n ? first + chunk : n;
+  const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
+  const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
-  long long base = places[blockIdx.x];
-  for (long long i0 = first; i0 < end; i0 += TILE) {
-    const long long i = i0 + threadIdx.x * MANY;
-    u32 bits = bits_of(x, i, end, aligned), all;
-    long long k = base + sum_before(__popc(bits), words, &all);
+  long long base = places[w];
+  for (long long i0 = first; i0 < end; i0 += STEP) {
+    const long long i = i0 + (threadIdx.x & 31) * MANY;
+    u32 bits = bits_of(x, i, end, aligned);
+    const int mine = __popc(bits), run = (int)sum_to(mine);
+    long long k = base + run - mine;
     for (; bits; bits &= bits - 1, k++)
       if (k < count) put_place(out, k, i + __ffs(bits) - 1, s);
-    base += all;
-    __syncthreads();
+    base += __shfl_sync(~0u, run, 31);
   }
 }

@@ -67,12 +67,18 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
 
 typedef struct sides { int64_t rank, size[8]; } sides;     /* as in count.cu */
 
+/* Blocks of 8 warps, and the elements of a warp. */
+static int64_t cut(int64_t n, int64_t *chunk) {
+  int64_t block, blocks;
+  fl_sort_cut(1, n, 4096, &block, &blocks);
+  *chunk = block / 8;
+  return blocks;
+}
+
 int64_t fl_cuda_scratch_nonzero(fl_cuda *s, const fl_call *c) {
-  int64_t chunk, chunks;
+  int64_t chunk;
   (void)s;
-  if (c->numel == 0) return 0;
-  fl_sort_cut(1, c->in_numel[0], 4096, &chunk, &chunks);
-  return chunks * 8;
+  return c->numel == 0 ? 0 : cut(c->in_numel[0], &chunk) * 8 * 8;
 }
 void fl_cuda_modules_nonzero(fl_cuda *s, const fl_call *c) { modules_of(s, c); }
 
@@ -80,15 +86,16 @@ flame_status fl_cuda_call_nonzero(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const void *x = r->in[0];
   void *out = r->out, *places = r->scratch;
-  int64_t n = c->in_numel[0], count = c->p[0], chunk, chunks;
+  int64_t n = c->in_numel[0], count = c->p[0], chunk;
   const int dtype = c->in_dtype[0];
   if (c->numel == 0) return FLAME_OK;
-  fl_sort_cut(1, n, 4096, &chunk, &chunks);
+  const int64_t blocks = cut(n, &chunk);
+  int64_t chunks = blocks * 8;
   sides side = { .rank = c->p[1] };
   memcpy(side.size, c->p + 2, sizeof side.size);
   void *counting[] = { &x, &places, &n, &chunk }, *summing[] = { &places, &chunks };
   void *writing[] = { &x, &places, &out, &n, &chunk, &count, &side };
-  flame_status e = start(s, dtype, "nonzero_count", chunks, 256, counting);
-  if (e == FLAME_OK) e = start(s, dtype, "nonzero_before", 1, 32, summing);
-  return e != FLAME_OK ? e : start(s, dtype, "nonzero_write", chunks, 256, writing);
+  flame_status e = start(s, dtype, "nonzero_count", blocks, 256, counting);
+  if (e == FLAME_OK) e = start(s, dtype, "nonzero_before", 1, 1024, summing);
+  return e != FLAME_OK ? e : start(s, dtype, "nonzero_write", blocks, 256, writing);
 }
