@@ -28,9 +28,17 @@ static void defines_of(int dtype, int index, char out[DEFINES]) {
 
 /* ---- convolution ---- */
 
+/* Nothing to add up: the result is empty or zeros. */
+static int is_idle(const fl_call *c) { return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0; }
+
 static void want_conv(fl_cuda *s, const fl_call *c) {
   char defines[DEFINES];
-  if (c->numel == 0 || fl_dnn_find(s, c)) return;
+  if (is_idle(c)) return;
+  const fl_dnn_plan *p = fl_dnn_find(s, c);
+  if (p) {
+    if (fl_dnn_turns(p)) fl_cuda_want_file(s, "turn.cu", "", 0);
+    return;
+  }
   defines_of(c->dtype, 0, defines);
   fl_cuda_want_file(s, "conv.cu", defines, 1);
 }
@@ -70,7 +78,7 @@ static flame_status clear(fl_cuda *s, const fl_call_run *r) {
 static flame_status run_conv(fl_cuda *s, const fl_call_run *r, int kind) {
   const fl_call *c = r->call;
   if (c->numel == 0) return FLAME_OK;
-  if (c->in_numel[0] == 0 || c->in_numel[1] == 0) return clear(s, r);
+  if (is_idle(c)) return clear(s, r);
   const fl_dnn_plan *p = fl_dnn_find(s, c);
   if (p) return fl_dnn_run(s, p, r);
   return kind == 2 ? own_conv(s, r, kind, r->in[0], r->in[1])
@@ -78,8 +86,7 @@ static flame_status run_conv(fl_cuda *s, const fl_call_run *r, int kind) {
 }
 
 static int64_t conv_scratch(fl_cuda *s, const fl_call *c) {
-  const int idle = c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0;
-  const fl_dnn_plan *p = idle ? NULL : fl_dnn_find(s, c);
+  const fl_dnn_plan *p = is_idle(c) ? NULL : fl_dnn_find(s, c);
   return p ? fl_dnn_space(p) : 0;
 }
 

@@ -1,15 +1,19 @@
 /*
-** Convolutions by cuDNN (cudnn.h). The table of entry points is the process', filled once; the
-** handle and the kept plans are the device's. A failure to make a plan is no error: the call
-** then goes to our own kernel.
+** Convolutions by cuDNN's graph API (cudnn.h). The table of entry points is the process', filled
+** once; the handle and the kept plans are the device's. A plan is the first engine, in the order
+** of cuDNN's heuristics, that is exact and deterministic enough and can be made. That none can be
+** made is no error: the call then goes to our own kernel.
 */
 #include "cuda/cudnn.h"
+#include "cuda/call.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { KEPT_MAX = 1024, BINS = 64, MOST = 12 };
-static const int64_t SPACE_MAX = 256ll << 20;
+enum { KEPT_MAX = 1024, BINS = 64, CONFIGS = 64, NOTES = 16, ITEMS = 8, ALIGNMENT = 16, THIN = 8 };
+enum { X, W, Y, TENSORS };
+static const int64_t SPACE_MAX = 1ll << 30;
+static const int64_t IDS[TENSORS] = { 'x', 'w', 'y' };
 
 typedef struct library {
 #define DNN(name, params) fl_dnn_status(*name) params;
@@ -42,12 +46,12 @@ static void load(void) {
 struct fl_dnn_plan {
   struct fl_dnn_plan *next;
   int64_t key[24]; /* kind, dtype, the call's integers */
-  fl_dnn_tensor x, y;
-  fl_dnn_filter w;
-  fl_dnn_conv conv;
-  unsigned algo;
-  int64_t space;
-  uint8_t ok;
+  fl_dnn_item item[ITEMS]; /* what the plan was made of, and may refer to */
+  int items;
+  fl_dnn_item plan; /* NULL: there is none */
+  int64_t space; /* cuDNN's own workspace */
+  int last; /* tensors are turned to channels last */
+  int64_t bytes[TENSORS]; /* of each, turned; 0: has no order to turn */
 };
 
 typedef struct fl_dnn {
@@ -56,7 +60,28 @@ typedef struct fl_dnn {
   int64_t n;
 } fl_dnn;
 
-/* ---- descriptors ---- */
+/* ---- descriptors: each step does nothing once one has failed ---- */
+
+typedef struct maker {
+  fl_dnn_plan *p;
+  fl_dnn_status error;
+} maker;
+
+static fl_dnn_item new_item(maker *m, int kind) {
+  fl_dnn_item d = NULL;
+  if (m->error == FL_DNN_OK) m->error = table.cudnnBackendCreateDescriptor((fl_dnn_kind)kind, &d);
+  if (m->error != FL_DNN_OK) return NULL;
+  m->p->item[m->p->items++] = d;
+  return d;
+}
+
+static void set(maker *m, fl_dnn_item d, int name, int type, int64_t n, const void *values) {
+  if (m->error == FL_DNN_OK)
+    m->error = table.cudnnBackendSetAttribute(d, (fl_dnn_name)name, (fl_dnn_type)type, n, values);
+}
+static void finish(maker *m, fl_dnn_item d) {
+  if (m->error == FL_DNN_OK) m->error = table.cudnnBackendFinalize(d);
+}
 
 static int type_of(int dtype) {
   switch (dtype) {
@@ -68,115 +93,178 @@ static int type_of(int dtype) {
   }
 }
 
-/* cuDNN derives 'out' from padding on both sides: does it come to ours? */
-static int expressible(const fl_conv *v) {
-  for (int a = 0; a < 3; a++) {
-    const int64_t room = v->in[a] + 2 * v->pad[a] - (v->dil[a] * (v->k[a] - 1) + 1);
-    if (v->pad[a] < 0 || room < 0 || room / v->stride[a] + 1 != v->out[a]) return 0;
-    if (v->in[a] > INT32_MAX || v->out[a] > INT32_MAX) return 0;
+/* A packed tensor (n, c, the last 'axes' of size), in this order or with channels last. */
+static fl_dnn_item new_tensor(maker *m, int which, unsigned type, int64_t n, int64_t c, const int64_t *size,
+                              int axes) {
+  int64_t s[5] = { n, c }, stride[5], step = m->p->last ? c : 1;
+  const int64_t alignment = ALIGNMENT;
+  fl_dnn_item d = new_item(m, FL_DNN_TENSOR);
+  memcpy(s + 2, size + 3 - axes, (size_t)axes * sizeof *s);
+  for (int i = axes + 1; i >= (m->p->last ? 2 : 0); i--) {
+    stride[i] = step;
+    step *= s[i];
   }
-  return v->n <= INT32_MAX && v->c <= INT32_MAX && v->o <= INT32_MAX;
+  if (m->p->last) stride[1] = 1, stride[0] = step;
+  set(m, d, FL_DNN_TENSOR_TYPE, FL_DNN_IS_DTYPE, 1, &type);
+  set(m, d, FL_DNN_TENSOR_SIZES, FL_DNN_IS_I64, axes + 2, s);
+  set(m, d, FL_DNN_TENSOR_STRIDES, FL_DNN_IS_I64, axes + 2, stride);
+  set(m, d, FL_DNN_TENSOR_ID, FL_DNN_IS_I64, 1, &IDS[which]);
+  set(m, d, FL_DNN_TENSOR_ALIGNMENT, FL_DNN_IS_I64, 1, &alignment);
+  finish(m, d);
+  return d;
 }
 
-/* A packed tensor (n, c, the last 'axes' of size). */
-static void sizes_of(int64_t n, int64_t c, const int64_t size[3], int axes, int out[5], int stride[5]) {
-  out[0] = (int)n;
-  out[1] = (int)c;
-  for (int i = 0; i < axes; i++) out[2 + i] = (int)size[3 - axes + i];
-  int64_t step = 1;
-  for (int i = axes + 1; i >= 0; i--) {
-    stride[i] = (int)step;
-    step *= out[i];
-  }
+/* Padding behind an axis that makes cuDNN's size of the result ours: the same as before it, or
+** what is needed; -1: there is none. */
+static int64_t padding_behind(const fl_conv *v, int a) {
+  const int64_t span = v->dil[a] * (v->k[a] - 1) + 1, needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];
+  const int64_t most = needed + v->stride[a] - 1;
+  if (v->pad[a] < 0 || most < 0) return -1;
+  if (v->pad[a] >= needed && v->pad[a] <= most) return v->pad[a];
+  return needed > 0 ? needed : 0;
 }
 
-static fl_dnn_status set_tensor(fl_dnn_tensor *d, int type, int64_t n, int64_t c, const int64_t size[3],
-                                int axes) {
-  int s[5], t[5];
-  sizes_of(n, c, size, axes, s, t);
-  fl_dnn_status r = table.cudnnCreateTensorDescriptor(d);
-  if (r != FL_DNN_OK) *d = NULL;
-  return r == FL_DNN_OK ? table.cudnnSetTensorNdDescriptor(*d, (unsigned)type, axes + 2, s, t) : r;
+static fl_dnn_item new_convolution(maker *m, const fl_conv *v, int dtype, int axes) {
+  const unsigned type = dtype == FLAME_F64 ? FL_DNN_F64 : FL_DNN_F32, mode = FL_DNN_CROSS_CORRELATION;
+  const int64_t n = axes;
+  const int first = 3 - axes;
+  int64_t behind[3];
+  fl_dnn_item d = new_item(m, FL_DNN_CONVOLUTION);
+  for (int a = 0; a < 3; a++) behind[a] = padding_behind(v, a);
+  set(m, d, FL_DNN_CONV_TYPE, FL_DNN_IS_DTYPE, 1, &type);
+  set(m, d, FL_DNN_CONV_MODE, FL_DNN_IS_CONV_MODE, 1, &mode);
+  set(m, d, FL_DNN_CONV_AXES, FL_DNN_IS_I64, 1, &n);
+  set(m, d, FL_DNN_CONV_PRE, FL_DNN_IS_I64, n, v->pad + first);
+  set(m, d, FL_DNN_CONV_POST, FL_DNN_IS_I64, n, behind + first);
+  set(m, d, FL_DNN_CONV_STRIDES, FL_DNN_IS_I64, n, v->stride + first);
+  set(m, d, FL_DNN_CONV_DILATIONS, FL_DNN_IS_I64, n, v->dil + first);
+  finish(m, d);
+  return d;
 }
 
-static fl_dnn_status set_filter(fl_dnn_plan *p, int type, const fl_conv *v, int axes) {
-  int s[5], t[5];
-  sizes_of(v->o, v->c / v->groups, v->k, axes, s, t);
-  fl_dnn_status r = table.cudnnCreateFilterDescriptor(&p->w);
-  if (r != FL_DNN_OK) p->w = NULL;
-  return r == FL_DNN_OK
-             ? table.cudnnSetFilterNdDescriptor(p->w, (unsigned)type, FL_DNN_NCHW, axes + 2, s)
-             : r;
+/* The graph of one operation. */
+static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv *v, int dtype, int axes) {
+  const int forward = kind == FL_CALL_conv, data = kind == FL_CALL_conv_data;
+  const int alpha = forward ? FL_DNN_FORWARD_ALPHA : data ? FL_DNN_DATA_ALPHA : FL_DNN_FILTER_ALPHA;
+  const unsigned type = (unsigned)type_of(dtype);
+  const double one = 1, zero = 0;
+  fl_dnn_item conv = new_convolution(m, v, dtype, axes), x = new_tensor(m, X, type, v->n, v->c, v->in, axes);
+  fl_dnn_item w = new_tensor(m, W, type, v->o, v->c / v->groups, v->k, axes);
+  fl_dnn_item y = new_tensor(m, Y, type, v->n, v->o, v->out, axes);
+  fl_dnn_item op = new_item(m, forward ? FL_DNN_FORWARD : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
+  set(m, op, alpha, FL_DNN_IS_F64, 1, &one);               /* the attributes of all three follow each other */
+  set(m, op, alpha + 1, FL_DNN_IS_F64, 1, &zero);
+  set(m, op, alpha + 2, FL_DNN_IS_ITEM, 1, &conv);
+  set(m, op, alpha + 3, FL_DNN_IS_ITEM, 1, &w);
+  set(m, op, alpha + 4, FL_DNN_IS_ITEM, 1, &x);
+  set(m, op, alpha + 5, FL_DNN_IS_ITEM, 1, &y);
+  finish(m, op);
+  fl_dnn_item graph = new_item(m, FL_DNN_GRAPH);
+  set(m, graph, FL_DNN_GRAPH_HANDLE, FL_DNN_IS_HANDLE, 1, &h);
+  set(m, graph, FL_DNN_GRAPH_OPS, FL_DNN_IS_ITEM, 1, &op);
+  finish(m, graph);
+  return graph;
 }
 
-static fl_dnn_status set_conv(fl_dnn_plan *p, int dtype, const fl_conv *v, int axes) {
-  int pad[3], stride[3], dil[3];
-  for (int i = 0; i < axes; i++) {
-    const int a = 3 - axes + i;
-    pad[i] = (int)v->pad[a], stride[i] = (int)v->stride[a], dil[i] = (int)v->dil[a];
-  }
-  fl_dnn_status r = table.cudnnCreateConvolutionDescriptor(&p->conv);
-  if (r != FL_DNN_OK) p->conv = NULL;
+/* ---- engines ---- */
+
+/* May results of this engine be ours? The same each time, f32 in f32, sums of halves in f32. */
+static int is_exact(fl_dnn_item config, int dtype) {
+  fl_dnn_item engine = NULL;
+  unsigned note[NOTES];
+  int64_t n = 0;
+  if (table.cudnnBackendCreateDescriptor(FL_DNN_ENGINE, &engine) != FL_DNN_OK) return 0;
+  fl_dnn_status r =
+      table.cudnnBackendGetAttribute(config, FL_DNN_CONFIG_ENGINE, FL_DNN_IS_ITEM, 1, &n, &engine);
   if (r == FL_DNN_OK)
-    r = table.cudnnSetConvolutionNdDescriptor(p->conv, axes, pad, stride, dil, FL_DNN_CROSS_CORRELATION,
-                                              dtype == FLAME_F64 ? FL_DNN_F64 : FL_DNN_F32);
-  if (r == FL_DNN_OK) r = table.cudnnSetConvolutionGroupCount(p->conv, (int)v->groups);
-  if (r == FL_DNN_OK)
-    r = table.cudnnSetConvolutionMathType(p->conv,
-                                          fl_dtype_size(dtype) == 2 ? FL_DNN_TENSOR_OP : FL_DNN_FMA);
-  return r;
+    r = table.cudnnBackendGetAttribute(engine, FL_DNN_ENGINE_NOTES, FL_DNN_IS_NOTE, NOTES, &n, note);
+  int exact = r == FL_DNN_OK && n <= NOTES;
+  for (int64_t i = 0; i < n && exact; i++)
+    exact = note[i] != FL_DNN_NOTE_NONDETERMINISTIC && note[i] != FL_DNN_NOTE_REDUCED &&
+            note[i] != FL_DNN_NOTE_DOWN_CONVERT && !(dtype == FLAME_F32 && note[i] == FL_DNN_NOTE_TENSOR_CORE);
+  table.cudnnBackendDestroyDescriptor(engine);
+  return exact;
 }
 
-static void plan_free(fl_cuda *s, fl_dnn_plan *p, int host_only) {
-  if (!host_only) {
-    if (p->x) table.cudnnDestroyTensorDescriptor(p->x);
-    if (p->y) table.cudnnDestroyTensorDescriptor(p->y);
-    if (p->w) table.cudnnDestroyFilterDescriptor(p->w);
-    if (p->conv) table.cudnnDestroyConvolutionDescriptor(p->conv);
+/* Makes the plan of an engine's configuration, if it can be made within bounds. */
+static int try_plan(fl_dnn_plan *p, fl_dnn_handle h, fl_dnn_item config) {
+  fl_dnn_item plan = NULL;
+  int64_t n = 0, space = 0;
+  if (table.cudnnBackendCreateDescriptor(FL_DNN_PLAN, &plan) != FL_DNN_OK) return 0;
+  fl_dnn_status r = table.cudnnBackendSetAttribute(plan, FL_DNN_PLAN_HANDLE, FL_DNN_IS_HANDLE, 1, &h);
+  if (r == FL_DNN_OK) r = table.cudnnBackendSetAttribute(plan, FL_DNN_PLAN_CONFIG, FL_DNN_IS_ITEM, 1, &config);
+  if (r == FL_DNN_OK) r = table.cudnnBackendFinalize(plan);
+  if (r == FL_DNN_OK)
+    r = table.cudnnBackendGetAttribute(plan, FL_DNN_PLAN_SPACE, FL_DNN_IS_I64, 1, &n, &space);
+  if (r == FL_DNN_OK && space >= 0 && space <= SPACE_MAX) {
+    p->plan = plan;
+    p->space = space;
+    return 1;
   }
-  fl_free(s->mem, p, sizeof *p);
+  table.cudnnBackendDestroyDescriptor(plan);
+  return 0;
+}
+
+/* Goes through the configurations of one mode of the heuristics until a plan is made. */
+static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, int dtype) {
+  fl_dnn_item config[CONFIGS], results = NULL;
+  int64_t n = 0, made = 0;
+  fl_dnn_status r = table.cudnnBackendCreateDescriptor(FL_DNN_HEURISTIC, &results);
+  if (r != FL_DNN_OK) return;
+  r = table.cudnnBackendSetAttribute(results, FL_DNN_HEUR_GRAPH, FL_DNN_IS_ITEM, 1, &graph);
+  if (r == FL_DNN_OK) r = table.cudnnBackendSetAttribute(results, FL_DNN_HEUR_MODE, FL_DNN_IS_HEUR_MODE, 1, &mode);
+  if (r == FL_DNN_OK) r = table.cudnnBackendFinalize(results);
+  while (r == FL_DNN_OK && made < CONFIGS && table.cudnnBackendCreateDescriptor(FL_DNN_CONFIG, &config[made]) == FL_DNN_OK)
+    made++;
+  if (r == FL_DNN_OK)
+    r = table.cudnnBackendGetAttribute(results, FL_DNN_HEUR_RESULTS, FL_DNN_IS_ITEM, made, &n, config);
+  int taken = -1;
+  for (int64_t i = 0; r == FL_DNN_OK && i < n && i < made && taken < 0; i++)
+    if (is_exact(config[i], dtype) && try_plan(m->p, h, config[i])) taken = (int)i;
+  for (int64_t i = 0; i < made; i++)
+    if (i == taken) m->p->item[m->p->items++] = config[i];
+    else table.cudnnBackendDestroyDescriptor(config[i]);
+  table.cudnnBackendDestroyDescriptor(results);
 }
 
 /* ---- plans ---- */
 
-/* The heuristic's first deterministic answer within bounds. */
-static void choose(fl_dnn *q, fl_dnn_plan *p, int kind, int dtype) {
-  fl_dnn_perf found[MOST];
-  int n = 0;
-  fl_dnn_status r;
-  memset(found, 0, sizeof found);
-  if (kind == FL_CALL_conv)
-    r = table.cudnnGetConvolutionForwardAlgorithm_v7(q->handle, p->x, p->w, p->conv, p->y, MOST, &n,
-                                                     found);
-  else if (kind == FL_CALL_conv_data)
-    r = table.cudnnGetConvolutionBackwardDataAlgorithm_v7(q->handle, p->w, p->y, p->conv, p->x, MOST,
-                                                          &n, found);
-  else
-    r = table.cudnnGetConvolutionBackwardFilterAlgorithm_v7(q->handle, p->x, p->y, p->conv, p->w, MOST,
-                                                            &n, found);
-  for (int any = fl_dtype_size(dtype) == 2; any < 2 && !p->ok;
-       any++) /* f32: first those without tensor cores */
-    for (int i = 0; r == FL_DNN_OK && i < n && !p->ok; i++) {
-      if (found[i].status != FL_DNN_OK || found[i].deterministic != FL_DNN_DETERMINISTIC) continue;
-      if (found[i].memory > (uint64_t)SPACE_MAX || (!any && found[i].math != FL_DNN_FMA)) continue;
-      p->algo = found[i].algo;
-      p->space = (int64_t)found[i].memory;
-      p->ok = 1;
-    }
+/* Later ones first: an item may refer to those before it. */
+static void drop_items(fl_dnn_plan *p) {
+  if (p->plan) table.cudnnBackendDestroyDescriptor(p->plan);
+  p->plan = NULL;
+  while (p->items > 0) table.cudnnBackendDestroyDescriptor(p->item[--p->items]);
 }
 
+static void plan_free(fl_cuda *s, fl_dnn_plan *p, int host_only) {
+  if (!host_only) drop_items(p);
+  fl_free(s->mem, p, sizeof *p);
+}
+
+static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v, int last) {
+  const int flat = v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
+  maker m = { p, FL_DNN_OK };
+  p->last = last;
+  fl_dnn_item graph = new_graph(&m, q->handle, c->kind, v, c->dtype, flat ? 2 : 3);
+  if (m.error == FL_DNN_OK) choose(&m, q->handle, graph, FL_DNN_MODE_A, c->dtype);
+  if (m.error == FL_DNN_OK && !p->plan) choose(&m, q->handle, graph, FL_DNN_MODE_FALLBACK, c->dtype);
+  if (!p->plan) drop_items(p);
+}
+
+static int64_t rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v) {
-  const int type = type_of(c->dtype),
-            flat = v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
-  const int axes = flat ? 2 : 3;
-  if (type < 0 || !expressible(v)) return;
-  for (int i = 0; i <= 2; i++)
-    if ((i < 2 ? c->in_numel[i] : c->numel) > INT32_MAX) return;
-  fl_dnn_status r = set_tensor(&p->x, type, v->n, v->c, v->in, axes);
-  if (r == FL_DNN_OK) r = set_tensor(&p->y, type, v->n, v->o, v->out, axes);
-  if (r == FL_DNN_OK) r = set_filter(p, type, v, axes);
-  if (r == FL_DNN_OK) r = set_conv(p, c->dtype, v, axes);
-  if (r == FL_DNN_OK) choose(q, p, c->kind, c->dtype);
+  const int64_t size = fl_dtype_size(c->dtype);
+  if (type_of(c->dtype) < 0) return;
+  for (int a = 0; a < 3; a++)
+    if (padding_behind(v, a) < 0) return;
+  if (size == 2 && v->c / v->groups >= THIN && v->o / v->groups >= THIN) make_in_order(q, p, c, v, 1);
+  if (!p->plan) make_in_order(q, p, c, v, 0);
+  if (!p->plan || !p->last) return;
+  const int64_t in = fl_volume3(v->in), k = fl_volume3(v->k), out = fl_volume3(v->out);
+  if (in > 1 && v->c > 1) p->bytes[X] = rounded(v->n * v->c * in * size);
+  if (k > 1 && v->c > v->groups) p->bytes[W] = rounded(v->o * (v->c / v->groups) * k * size);
+  if (out > 1 && v->o > 1) p->bytes[Y] = rounded(v->n * v->o * out * size);
 }
 
 static void forget_all(fl_cuda *s, fl_dnn *q, int host_only) {
@@ -215,7 +303,7 @@ const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c) {
   memcpy(key + 2, c->p, 22 * sizeof *key);
   fl_dnn_plan **b = &q->bin[fl_hash64(key, sizeof key, 9) % BINS];
   for (fl_dnn_plan *p = *b; p; p = p->next)
-    if (memcmp(p->key, key, sizeof key) == 0) return p->ok ? p : NULL;
+    if (memcmp(p->key, key, sizeof key) == 0) return p->plan ? p : NULL;
   if (q->n >= KEPT_MAX) forget_all(s, q, 0);
   fl_dnn_plan *p = fl_zalloc(s->mem, sizeof *p);
   if (!p) return NULL;
@@ -224,34 +312,99 @@ const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c) {
   p->next = *b;
   *b = p;
   q->n++;
-  return p->ok ? p : NULL;
+  return p->plan ? p : NULL;
 }
 
-int64_t fl_dnn_space(const fl_dnn_plan *p) { return p->space; }
+int fl_dnn_turns(const fl_dnn_plan *p) { return p->last; }
+int64_t fl_dnn_space(const fl_dnn_plan *p) {
+  return rounded(p->space) + p->bytes[X] + p->bytes[W] + p->bytes[Y];
+}
+
+/* ---- running ---- */
+
+/* Matrices of rows x cols of 16 bits, 'count' of them, to their transposes. */
+static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, int64_t rows, int64_t cols) {
+  const int64_t tiles = count * ((rows + 63) / 64) * ((cols + 63) / 64);
+  fl_cu_function f;
+  const flame_status e = fl_cuda_file_entry(s, "turn.cu", "", 0, "turn", &f);
+  if (e != FLAME_OK) return e;
+  void *params[] = { &from, &to, &count, &rows, &cols };
+  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)(tiles < INT32_MAX ? tiles : INT32_MAX), 1, 1 },
+                        (const unsigned[]){ 256, 1, 1 }, 0, params);
+}
+
+/* Tensor 'which' turned, with channels last, or back. */
+static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const void *from, void *to, int back) {
+  const int64_t count = which == W ? v->o : v->n, channels = which == X ? v->c : which == W ? v->c / v->groups : v->o;
+  const int64_t places = fl_volume3(which == X ? v->in : which == W ? v->k : v->out);
+  return back ? turn(s, from, to, count, places, channels) : turn(s, from, to, count, channels, places);
+}
+
+static fl_dnn_status execute(fl_cuda *s, const fl_dnn_plan *p, void *at[TENSORS], void *space) {
+  fl_dnn_item d = NULL;
+  fl_dnn_status r = table.cudnnBackendCreateDescriptor(FL_DNN_VALUES, &d);
+  if (r != FL_DNN_OK) return r;
+  r = table.cudnnBackendSetAttribute(d, FL_DNN_VALUES_IDS, FL_DNN_IS_I64, TENSORS, IDS);
+  if (r == FL_DNN_OK)
+    r = table.cudnnBackendSetAttribute(d, FL_DNN_VALUES_POINTERS, FL_DNN_IS_POINTER, TENSORS, at);
+  if (r == FL_DNN_OK) r = table.cudnnBackendSetAttribute(d, FL_DNN_VALUES_SPACE, FL_DNN_IS_POINTER, 1, &space);
+  if (r == FL_DNN_OK) r = table.cudnnBackendFinalize(d);
+  if (r == FL_DNN_OK) r = table.cudnnBackendExecute(s->dnn->handle, p->plan, d);
+  table.cudnnBackendDestroyDescriptor(d);
+  return r;
+}
+
+/* A copy of an input that begins between two multiples of ALIGNMENT, as slices may. */
+static flame_status copy_aligned(fl_cuda *s, void **at, int64_t bytes, void **copy) {
+  const flame_status e = fl_cuda_reserve(s, copy, bytes, "conv");
+  if (e != FLAME_OK) return e;
+  const void *from = *at;
+  *at = *copy;
+  return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)*copy, (fl_cu_ptr)(uintptr_t)from, (size_t)bytes, s->stream),
+                       "cuMemcpyDtoDAsync");
+}
+
+/* Inputs in the order that the plan has them. copy: what is to be released. */
+static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r, int result, void *at[TENSORS],
+                            void *copy[TENSORS]) {
+  char *room = (char *)r->scratch + rounded(p->space);
+  fl_conv v;
+  flame_status e = FLAME_OK;
+  if (!fl_conv_read(r->call, &v)) return FLAME_OK;
+  const int64_t size = fl_dtype_size(r->call->dtype), numel[TENSORS] = {
+    [X] = v.n * v.c * fl_volume3(v.in), [W] = v.o * (v.c / v.groups) * fl_volume3(v.k), [Y] = v.n * v.o * fl_volume3(v.out)
+  };
+  for (int i = 0; i < TENSORS && e == FLAME_OK; i++) {
+    if (p->bytes[i]) {
+      if (i != result) e = turn_tensor(s, &v, i, at[i], room, 0);
+      at[i] = room;
+      room += p->bytes[i];
+    } else if (i != result && (uintptr_t)at[i] % ALIGNMENT != 0) {
+      e = copy_aligned(s, &at[i], numel[i] * size, &copy[i]);
+    }
+  }
+  return e;
+}
 
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r) {
-  static const double one_d = 1, zero_d = 0;
-  static const float one_f = 1, zero_f = 0;
-  const int wide = r->call->dtype == FLAME_F64;
-  const void *one = wide ? (const void *)&one_d : &one_f,
-             *zero = wide ? (const void *)&zero_d : &zero_f;
-  const fl_dnn_handle h = s->dnn->handle;
-  const size_t bytes = (size_t)p->space;
-  fl_dnn_status e;
-  if (r->call->kind == FL_CALL_conv)
-    e = table.cudnnConvolutionForward(h, one, p->x, r->in[0], p->w, r->in[1], p->conv, p->algo,
-                                      r->scratch, bytes, zero, p->y, r->out);
-  else if (r->call->kind == FL_CALL_conv_data)
-    e = table.cudnnConvolutionBackwardData(h, one, p->w, r->in[1], p->y, r->in[0], p->conv, p->algo,
-                                           r->scratch, bytes, zero, p->x, r->out);
-  else
-    e = table.cudnnConvolutionBackwardFilter(h, one, p->x, r->in[1], p->y, r->in[0], p->conv, p->algo,
-                                             r->scratch, bytes, zero, p->w, r->out);
-  if (e == FL_DNN_OK) return FLAME_OK;
-  const flame_status w = fl_cuda_wait_all(s); /* a lost device says so itself */
-  return w != FLAME_OK
-             ? w
-             : FL_FAIL(s->ctx, FLAME_INTERNAL, r->call->what, "cuDNN failed with status %u", e);
+  const int kind = r->call->kind, result = kind == FL_CALL_conv ? Y : kind == FL_CALL_conv_data ? X : W;
+  void *at[TENSORS] = { [X] = kind == FL_CALL_conv ? r->in[0] : kind == FL_CALL_conv_data ? r->out : r->in[1],
+                        [W] = kind == FL_CALL_conv_weight ? r->out : r->in[1],
+                        [Y] = kind == FL_CALL_conv ? r->out : r->in[0] };
+  void *copy[TENSORS] = { NULL };
+  fl_conv v;
+  fl_dnn_status done = FL_DNN_OK;
+  if (!fl_conv_read(r->call, &v)) return FLAME_OK;
+  flame_status e = arrange(s, p, r, result, at, copy);
+  if (e == FLAME_OK) done = execute(s, p, at, r->scratch);
+  for (int i = 0; i < TENSORS; i++)
+    if (copy[i]) fl_cuda_release(s, copy[i]);
+  if (e != FLAME_OK) return e;
+  if (done == FL_DNN_OK) return p->bytes[result] ? turn_tensor(s, &v, result, at[result], r->out, 1) : FLAME_OK;
+  e = fl_cuda_wait_all(s); /* a lost device says so itself */
+  return e != FLAME_OK
+             ? e
+             : FL_FAIL(s->ctx, FLAME_INTERNAL, r->call->what, "cuDNN failed with status %u", done);
 }
 
 void fl_dnn_close(fl_cuda *s, int host_only) {

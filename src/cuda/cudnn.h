@@ -1,35 +1,47 @@
 /*
 ** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu.
-** Algorithms are deterministic ones, f32 without TF32. Descriptors and the algorithm of a
-** call are kept by its integers.
+** Engines are deterministic ones, f32 without TF32, half types with sums in f32. What is planned
+** for a call is kept by its integers.
+**
+** Hopper's tensor cores want channels last: half types are turned by kernels/turn.cu on the way in
+** and out, unless groups are thin. cuDNN would do so itself, in twice the time.
 */
 #ifndef FL_CUDA_CUDNN_H
 #define FL_CUDA_CUDNN_H
 #include "cuda/state.h"
 #include "tensor/call_conv.h"
 
-typedef void *fl_dnn_handle, *fl_dnn_tensor, *fl_dnn_filter, *fl_dnn_conv;
+typedef void *fl_dnn_handle, *fl_dnn_item;
 typedef fl_cu_stream fl_dnn_stream;
-typedef unsigned fl_dnn_status, fl_dnn_type, fl_dnn_format, fl_dnn_mode, fl_dnn_math;
-typedef unsigned fl_dnn_algo_y, fl_dnn_algo_x, fl_dnn_algo_w;
-typedef struct fl_dnn_perf {            /* one answer of the heuristic; the same for all three */
-  unsigned algo, status;
-  float time;
-  size_t memory;
-  unsigned deterministic, math;
-  int reserved[3];
-} fl_dnn_perf;
-typedef fl_dnn_perf fl_dnn_perf_y, fl_dnn_perf_x, fl_dnn_perf_w;
+typedef unsigned fl_dnn_status, fl_dnn_kind, fl_dnn_name, fl_dnn_type;
 
-enum {
-  FL_DNN_OK = 0, FL_DNN_F32 = 0, FL_DNN_F64 = 1, FL_DNN_F16 = 2, FL_DNN_BF16 = 9,
-  FL_DNN_NCHW = 0, FL_DNN_CROSS_CORRELATION = 1, FL_DNN_TENSOR_OP = 1, FL_DNN_FMA = 3, FL_DNN_DETERMINISTIC = 1
+enum {                                          /* values of cuDNN's enumerations */
+  FL_DNN_OK = 0, FL_DNN_F32 = 0, FL_DNN_F64 = 1, FL_DNN_F16 = 2, FL_DNN_BF16 = 9, FL_DNN_CROSS_CORRELATION = 1,
+  FL_DNN_MODE_A = 3, FL_DNN_MODE_FALLBACK = 2,
+  /* kinds of descriptors */
+  FL_DNN_CONVOLUTION = 1, FL_DNN_ENGINE = 2, FL_DNN_CONFIG = 3, FL_DNN_HEURISTIC = 4, FL_DNN_PLAN = 5,
+  FL_DNN_FORWARD = 10, FL_DNN_BACKWARD_FILTER = 11, FL_DNN_BACKWARD_DATA = 12, FL_DNN_GRAPH = 15,
+  FL_DNN_VALUES = 16, FL_DNN_TENSOR = 17,
+  /* types of attributes */
+  FL_DNN_IS_HANDLE = 0, FL_DNN_IS_DTYPE = 1, FL_DNN_IS_I64 = 3, FL_DNN_IS_F64 = 5, FL_DNN_IS_POINTER = 6,
+  FL_DNN_IS_CONV_MODE = 7, FL_DNN_IS_HEUR_MODE = 8, FL_DNN_IS_NOTE = 11, FL_DNN_IS_ITEM = 15,
+  /* attributes */
+  FL_DNN_CONV_TYPE = 100, FL_DNN_CONV_MODE = 101, FL_DNN_CONV_DILATIONS = 102, FL_DNN_CONV_STRIDES = 103,
+  FL_DNN_CONV_POST = 104, FL_DNN_CONV_PRE = 105, FL_DNN_CONV_AXES = 106, FL_DNN_HEUR_MODE = 200,
+  FL_DNN_HEUR_GRAPH = 201, FL_DNN_HEUR_RESULTS = 202, FL_DNN_CONFIG_ENGINE = 300, FL_DNN_PLAN_HANDLE = 400,
+  FL_DNN_PLAN_CONFIG = 401, FL_DNN_PLAN_SPACE = 402, FL_DNN_FORWARD_ALPHA = 700, FL_DNN_DATA_ALPHA = 706,
+  FL_DNN_FILTER_ALPHA = 712, FL_DNN_GRAPH_HANDLE = 800, FL_DNN_GRAPH_OPS = 801, FL_DNN_TENSOR_ALIGNMENT = 900,
+  FL_DNN_TENSOR_TYPE = 901, FL_DNN_TENSOR_SIZES = 902, FL_DNN_TENSOR_STRIDES = 903, FL_DNN_TENSOR_ID = 906,
+  FL_DNN_VALUES_IDS = 1000, FL_DNN_VALUES_POINTERS = 1001, FL_DNN_VALUES_SPACE = 1003, FL_DNN_ENGINE_NOTES = 1303,
+  /* notes of an engine */
+  FL_DNN_NOTE_TENSOR_CORE = 0, FL_DNN_NOTE_DOWN_CONVERT = 1, FL_DNN_NOTE_REDUCED = 2, FL_DNN_NOTE_NONDETERMINISTIC = 4
 };
 
 typedef struct fl_dnn_plan fl_dnn_plan;
-/* How cuDNN does this call; NULL: it does not (not there, no algorithm, a shape it has no words for). */
+/* How cuDNN does this call; NULL: it does not (not there, no engine, a shape it has no words for). */
 const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c);
-int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of workspace */
+int64_t fl_dnn_space(const fl_dnn_plan *p);             /* bytes of scratch */
+int fl_dnn_turns(const fl_dnn_plan *p);                 /* does it need kernels/turn.cu? */
 flame_status fl_dnn_run(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r);
 void fl_dnn_close(fl_cuda *s, int host_only);
 #endif
