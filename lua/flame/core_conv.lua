@@ -89,7 +89,7 @@ local function is_pointwise(a, s)
 end
 
 local function record(kind, s, a, b, shape)
-  if kind ~= "conv_weight" and is_pointwise(a, s) and a.numel > 0 and b.numel > 0 then
+  if kind ~= "conv_weight" and is_pointwise(a, s) and a:numel() > 0 and b:numel() > 0 then
     local w = b:reshape(b.shape[1], b.shape[2])
     if kind == "conv_data" then w = w:transpose(1, 2) end
     return w:matmul(a:reshape(a.shape[1], a.shape[2], -1)):reshape(shape)
