@@ -7,6 +7,9 @@
 **   fft_columns, fft_lines   a long power of two as a matrix of rows x columns: down the columns,
 **                times roots of unity, into 'middle'; then along the rows. Signals or columns side
 **                by side in memory go to one block, so that reads and writes are whole lines.
+**   fft_rows, fft_back, fft_scale   around a library's transforms: signals cut or filled, scaled
+**                and laid one behind the other; the way back; a factor alone. Tiles of 32 x 32
+**                where signals lie side by side, so that both sides move whole lines
 ** Passes are of radix 2 in place, on a signal read in bit-reversed order; roots come from sincospi,
 ** whose arguments are exact for powers of two. An inverse transform is a forward one with real and
 ** imaginary parts exchanged at both ends. Bytes: one reading and one writing, at least that; long
@@ -234,4 +237,80 @@ extern "C" __global__ void fft_lines(job q, const pair *middle, real *y) {
     const i64 p = e % q.pack, k = e / q.pack, r = r0 + p;
     if (r < all) put(q, y, r / q.rows, r % q.rows + q.rows * k, room[p * m + k]);
   }
+}
+
+/* ---- around a library's transforms ---- */
+
+FN pair zero(pair) { pair v; v.re = v.im = 0; return v; }
+FN real zero(real) { return 0; }
+FN pair scaled(pair v, real f) { v.re *= f; v.im *= f; return v; }
+FN real scaled(real v, real f) { return v * f; }
+FN pair without_imaginary(pair v) { v.im = 0; return v; }
+FN real without_imaginary(real v) { return v; }
+
+/* Element k of signal t, for a library: nothing beyond size_in, real ends of a half spectrum. */
+template <class E> FN E taken(const job &q, const E *x, i64 o, i64 i, i64 k) {
+  if (k >= q.size_in) return zero(E());
+  const E v = scaled(x[(o * q.size_in + k) * q.inner + i], (real)q.scale);
+  return q.mode == FROM_HALF && (k == 0 || 2 * k == q.n) ? without_imaginary(v) : v;
+}
+
+/* x (outer, size_in, inner) to rows (outer, inner, length). */
+template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length) {
+  if (q.inner == 1) {
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * length; e += gridDim.x * (i64)blockDim.x)
+      rows[e] = taken(q, x, e / length, 0, e % length);
+    return;
+  }
+  __shared__ E tile[32][33];
+  const i64 down = (length + 31) / 32, across = (q.inner + 31) / 32;
+  const int a = threadIdx.x % 32, b0 = threadIdx.x / 32;
+  for (i64 w = blockIdx.x; w < q.outer * down * across; w += gridDim.x) {
+    const i64 o = w / (down * across), k0 = w / across % down * 32, i0 = w % across * 32;
+    for (int b = b0; b < 32; b += 8)
+      if (k0 + b < length && i0 + a < q.inner) tile[b][a] = taken(q, x, o, i0 + a, k0 + b);
+    __syncthreads();
+    for (int b = b0; b < 32; b += 8)
+      if (i0 + b < q.inner && k0 + a < length) rows[(o * q.inner + i0 + b) * length + k0 + a] = tile[a][b];
+    __syncthreads();
+  }
+}
+
+/* rows (outer, inner, length) to y (outer, size_out, inner), zeros behind the last. */
+template <class E> FN void from_rows(const job &q, const E *rows, E *y, i64 length) {
+  if (q.inner == 1) {
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * q.size_out; e += gridDim.x * (i64)blockDim.x) {
+      const i64 k = e % q.size_out;
+      y[e] = k < length ? scaled(rows[e / q.size_out * length + k], (real)q.scale) : zero(E());
+    }
+    return;
+  }
+  __shared__ E tile[32][33];
+  const i64 down = (q.size_out + 31) / 32, across = (q.inner + 31) / 32;
+  const int a = threadIdx.x % 32, b0 = threadIdx.x / 32;
+  for (i64 w = blockIdx.x; w < q.outer * down * across; w += gridDim.x) {
+    const i64 o = w / (down * across), k0 = w / across % down * 32, i0 = w % across * 32;
+    for (int b = b0; b < 32; b += 8) {
+      if (i0 + b >= q.inner || k0 + a >= q.size_out) continue;
+      tile[b][a] = k0 + a < length ? scaled(rows[(o * q.inner + i0 + b) * length + k0 + a], (real)q.scale) : zero(E());
+    }
+    __syncthreads();
+    for (int b = b0; b < 32; b += 8)
+      if (k0 + b < q.size_out && i0 + a < q.inner) y[(o * q.size_out + k0 + b) * q.inner + i0 + a] = tile[a][b];
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void fft_rows(job q, const real *x, real *rows, i64 length) {
+  if (q.mode == TO_HALF) to_rows(q, x, rows, length);
+  else to_rows(q, (const pair *)x, (pair *)rows, length);
+}
+
+extern "C" __global__ void fft_back(job q, const real *rows, real *y, i64 length) {
+  if (q.mode == FROM_HALF) from_rows(q, rows, y, length);
+  else from_rows(q, (const pair *)rows, (pair *)y, length);
+}
+
+extern "C" __global__ void fft_scale(real *y, i64 n, double factor) {
+  for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < n; e += gridDim.x * (i64)blockDim.x) y[e] *= (real)factor;
 }

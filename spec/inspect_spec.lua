@@ -151,7 +151,7 @@ describe("the block of facts", function()
 
   it("the doctor looks at everything and ends with 0 where nothing is wrong", function()
     local text, status = run("", "--doctor")
-    for _, word in ipairs { "driver", "nvrtc", "cublaslt", "blas", "cudnn", "nccl", "cache", "self-test cpu" } do
+    for _, word in ipairs { "driver", "nvrtc", "cublaslt", "blas", "cufft", "cusolver", "cudnn", "nccl", "cache", "self-test cpu" } do
       assert.truthy(text:find("\n%a+ +" .. word:gsub("%-", "%%-") .. " "), word .. " in " .. text)
     end
     if flame.cuda.available() then return end

@@ -40,6 +40,10 @@ local function devices()
   return list
 end
 
+-- What is looked at that a machine without a GPU does not need.
+local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true, cudnn = true, nccl = true, cache = true }
+local optional = { blas = true, cufft = true, cusolver = true, cudnn = true, nccl = true }
+
 --- Versions, devices with a self-test, memory and the settings in force, as text.
 function internal.info()
   local settings, lua = internal.settings()
@@ -48,7 +52,8 @@ function internal.info()
   lines[#lines + 1] = available and ("cuda: %d device%s"):format(flame.cuda.count(), flame.cuda.count() == 1 and "" or "s")
     or ("cuda: none (%s)"):format(why)
   for _, fact in ipairs(internal.facts(false)) do
-    if fact.ok then lines[#lines + 1] = fact.name .. ": " .. fact.text end
+    if fact.ok then lines[#lines + 1] = fact.name .. ": " .. fact.text
+    elseif available and optional[fact.name] then lines[#lines + 1] = fact.name .. ": missing, " .. fact.text end
   end
   local live = flame.memory().live_tensors
   for _, device in ipairs(devices()) do
@@ -63,10 +68,6 @@ function internal.info()
   for _, name in ipairs(names) do lines[#lines + 1] = name .. "=" .. settings[name] end
   return table.concat(lines, "\n") .. "\n"
 end
-
--- What is looked at that a machine without a GPU does not need.
-local for_cuda = { nvrtc = true, cublaslt = true, cudnn = true, nccl = true, cache = true }
-local optional = { blas = true, cudnn = true, nccl = true }
 
 --- Prints what is there and what is wrong, with what to do. Returns true when nothing that is
 --- needed is missing.

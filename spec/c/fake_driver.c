@@ -18,14 +18,15 @@ void fake_reset(void) {
   fake_state f = { .capacity = 1ll << 30, .devices = 1, .contexts = fake.contexts,
                    .pushed = fake.pushed, .streams = fake.streams, .events = fake.events,
                    .blocks = fake.blocks, .bytes = fake.bytes, .pinned = fake.pinned,
-                   .modules = fake.modules, .programs = fake.programs, .lt = fake.lt };
+                   .modules = fake.modules, .programs = fake.programs, .lt = fake.lt,
+                   .plans = fake.plans, .solver = fake.solver };
   fake = f;
 }
 
 int64_t fake_leaks(void) {
   return llabs(fake.contexts) + llabs(fake.pushed) + llabs(fake.streams) + llabs(fake.events) +
          llabs(fake.blocks) + llabs(fake.pinned) + llabs(fake.modules) + llabs(fake.programs) +
-         llabs(fake.lt);
+         llabs(fake.lt) + llabs(fake.plans) + llabs(fake.solver);
 }
 
 static int fake_is_sticky(fl_cu_result r) { return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES; }
@@ -82,7 +83,7 @@ static fl_cu_result fake_DeviceGetName(char *name, int size, fl_cu_device d) {
 }
 static fl_cu_result fake_DeviceGetAttribute(int *v, unsigned which, fl_cu_device d) {
   (void)d;
-  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : 132;
+  *v = which == FL_CU_MAJOR ? 9 : which == FL_CU_MINOR ? 0 : which == FL_CU_SHARED_OPTIN ? 232448 : 132;
   return FL_CU_OK;
 }
 static fl_cu_result fake_PrimaryRetain(fl_cu_context *c, fl_cu_device d) {
@@ -223,7 +224,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
                                       unsigned gz,
                                       unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                       fl_cu_stream s, void **params, void **extra) {
-  (void)shared; (void)s; (void)extra;
+  (void)shared; (void)s; (void)extra; (void)params;
   const uint64_t threads = (uint64_t)bx * by * bz;
   if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
   if (fake.nlaunch < FAKE_LAUNCHES) {
@@ -231,7 +232,6 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
     snprintf(l->name, sizeof l->name, "%s", ((fake_function *)(void *)f)->name);
     l->grid = gx;
     l->block = bx;
-    memcpy(l->word, params[0], 3 * sizeof *l->word);     /* the smallest parameter there is */
   }
   fake.nlaunch++;
   if (fake.launch_size) memcpy(fake.launch_writes, fake.launch_bytes, fake.launch_size);
@@ -448,4 +448,5 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
   if (reason) *reason = "libcublasLt.so.13 not found (fake)";
   return NULL;
 }
-const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt };
+#include "fake_math.c"
+const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver };

@@ -1,5 +1,6 @@
 /*
-** A CUDA driver, NVRTC and cuBLASLt that need no GPU, behind the tables of src/cuda/api.def.
+** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
+** src/cuda/api.def, cufft.def and cusolver.def.
 ** Device memory is host memory, copies are memcpy, launches are written down, the matrix
 ** product is computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call
 ** can be made to fail, once or for ever, with any result; everything created is counted
@@ -11,7 +12,7 @@
 #include "cuda/api.h"
 
 enum { FAKE_LAUNCHES = 64 };
-typedef struct fake_launch { char name[64]; unsigned grid, block; int64_t word[4]; } fake_launch;
+typedef struct fake_launch { char name[64]; unsigned grid, block; } fake_launch;
 
 typedef struct fake_state {
   /* what to do */
@@ -21,7 +22,8 @@ typedef struct fake_state {
   const char *only;               /* fail_at counts and fails calls of this name alone */
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
-  int missing_nvrtc, missing_blaslt;   /* the library can not be opened */
+  int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;   /* the library can not be opened */
+  int info;                       /* what factorisations say of each matrix */
   int devices;
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
@@ -29,11 +31,11 @@ typedef struct fake_state {
   /* what happened */
   int64_t calls;                  /* that could have failed */
   const char *failed;             /* name of the first call that was made to fail */
-  int64_t allocs, compiles, loads, products;
+  int64_t allocs, compiles, loads, products, transforms;
   int64_t nlaunch;
   fake_launch launch[FAKE_LAUNCHES];   /* the first ones */
   /* what lives */
-  int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt;
+  int64_t contexts, pushed, streams, events, blocks, bytes, pinned, modules, programs, lt, plans, solver;
 } fake_state;
 
 extern fake_state fake;

@@ -634,7 +634,7 @@ static void products_of_every_layout_are_right(void) {
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
 
 static void real_nvrtc_takes_the_texts(void) {
-  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt };
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver };
   static sample p;
   static fl_scatter scatter;
   flame_context c = { 0 };

@@ -9,8 +9,6 @@
 #include "cpu/cpu.h"
 #include "cpu/linalg_one.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { LIBRARY_THREADS = 256, UNIT_WORK = 32768 };
 static const int64_t much_space = 32 << 20;
@@ -58,18 +56,6 @@ static void unit(void *arg, int64_t u, int worker) {
   for (int64_t i = u * j->each; i < end; i++) run_one(j, i, (char *)j->run->scratch + worker * j->space);
 }
 
-static void describe(const job *j, char *fault) {
-  static const char *const text[] = { "", "singular", "not positive definite" };
-  const long long at = atomic_load(&j->bad) / 8;
-  const int why = (int)(atomic_load(&j->bad) % 8);
-  char who[64];
-  if (j->f.batched) snprintf(who, sizeof who, "matrix %lld of the batch", at + 1);
-  else snprintf(who, sizeof who, "the matrix");
-  if (why == FL_LINALG_NOT_FINITE) snprintf(fault, 200, "%s holds NaN or Inf", who);
-  else if (why == FL_LINALG_NO_CONVERGENCE) snprintf(fault, 200, "the iteration for %s did not converge", who);
-  else snprintf(fault, 200, "%s is %s", who, text[why]);
-}
-
 static flame_status run(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   job j = { .run = r, .width = r->call->dtype == FLAME_F64 ? 8 : 4 };
@@ -88,7 +74,8 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   if (!large && units > 1 && j.space <= much_space) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
   else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
   if (rest) fl_lapack_shared(0);
-  if (atomic_load(&j.bad) != INT64_MAX) describe(&j, r->fault);
+  const long long bad = atomic_load(&j.bad);
+  if (bad != INT64_MAX) fl_linalg_fault(&j.f, bad / 8, (int)(bad % 8), r->fault);
   return FLAME_OK;
 }
 

@@ -13,6 +13,5 @@ typedef struct fl_linalg_one {
 /* Bytes of working memory that one matrix of this kind needs at most. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f);
 /* 0, or why the matrix has no result: FL_LINALG_… */
-enum { FL_LINALG_OK, FL_LINALG_SINGULAR, FL_LINALG_INDEFINITE, FL_LINALG_NOT_FINITE, FL_LINALG_NO_CONVERGENCE };
 int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3], void *space);
 #endif

@@ -1,30 +1,50 @@
 /*
-** The loader: opens the CUDA driver, NVRTC and cuBLASLt with dlopen at first use and looks up
-** every entry point of api.def. This is the only process-wide state of the library: tables
-** filled once under pthread_once, then only read. Handles are never closed: other contexts,
-** and threads of the driver itself, may still be using them.
+** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS with dlopen at
+** first use and looks up every entry point of api.def, cufft.def and cusolver.def. This is the
+** only process-wide state of the library: tables filled once under pthread_once, then only read.
+** Handles are never closed: other contexts, and threads of the driver itself, may still be using
+** them.
 */
-#include "cuda/api.h"
+#include "cuda/cufft.h"
+#include "cuda/cusolver.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct symbol { const char *name; size_t at; } symbol;   /* at: offset in the table */
+typedef struct symbol {
+  const char *name;
+  size_t at;                      /* offset in the table */
+  int maybe;                      /* NULL in the table where the library has none */
+} symbol;
 
 static const symbol driver_symbols[] = {
-#define DRIVER(name, symbol, params, args) { symbol, offsetof(fl_driver, name) },
+#define DRIVER(name, symbol, params, args) { symbol, offsetof(fl_driver, name), 0 },
 #include "cuda/api.def"
 };
 static const symbol nvrtc_symbols[] = {
-#define NVRTC(name, params, args) { #name, offsetof(fl_nvrtc, name) },
-#define NVRTC_VALUE(type, name, params, args) { #name, offsetof(fl_nvrtc, name) },
+#define NVRTC(name, params, args) { #name, offsetof(fl_nvrtc, name), 0 },
+#define NVRTC_VALUE(type, name, params, args) { #name, offsetof(fl_nvrtc, name), 0 },
 #include "cuda/api.def"
 };
 static const symbol blaslt_symbols[] = {
-#define BLASLT(name, params, args) { #name, offsetof(fl_blaslt, name) },
-#define BLASLT_VALUE(type, name, params, args) { #name, offsetof(fl_blaslt, name) },
+#define BLASLT(name, params, args) { #name, offsetof(fl_blaslt, name), 0 },
+#define BLASLT_VALUE(type, name, params, args) { #name, offsetof(fl_blaslt, name), 0 },
 #include "cuda/api.def"
+};
+
+static const symbol fft_symbols[] = {
+#define CUFFT(name, params, args) { #name, offsetof(fl_cufft, name), 0 },
+#include "cuda/cufft.def"
+};
+static const symbol solver_symbols[] = {
+#define CUSOLVER(name, params, args) { #name, offsetof(fl_cusolver, name), 0 },
+#define CUSOLVER_MAYBE(name, params, args) { #name, offsetof(fl_cusolver, name), 1 },
+#include "cuda/cusolver.def"
+};
+static const symbol blas_symbols[] = {
+#define CUBLAS(name, params, args) { #name, offsetof(fl_cusolver, name), 0 },
+#include "cuda/cusolver.def"
 };
 
 /* File names to try: by the loader's search path first, then where the toolkit installs. */
@@ -35,6 +55,16 @@ static const char *const nvrtc_files[] = {
 static const char *const blaslt_files[] = {
   "libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so.13",
   "/usr/local/cuda/lib64/libcublasLt.so.12", "libcublasLt.so", NULL };
+
+static const char *const fft_files[] = {
+  "libcufft.so.12", "libcufft.so.11", "/usr/local/cuda/lib64/libcufft.so.12",
+  "/usr/local/cuda/lib64/libcufft.so.11", "libcufft.so", NULL };
+static const char *const solver_files[] = {
+  "libcusolver.so.12", "libcusolver.so.11", "/usr/local/cuda/lib64/libcusolver.so.12",
+  "/usr/local/cuda/lib64/libcusolver.so.11", "libcusolver.so", NULL };
+static const char *const blas_files[] = {
+  "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
+  "/usr/local/cuda/lib64/libcublas.so.12", "libcublas.so", NULL };
 
 typedef struct library {
   const char *const *files;
@@ -49,6 +79,8 @@ typedef struct library {
 static fl_driver driver_table;
 static fl_nvrtc nvrtc_table;
 static fl_blaslt blaslt_table;
+static fl_cufft fft_table;
+static fl_cusolver solver_table;
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 static library driver_library = { driver_files, "no NVIDIA driver: install one",
   driver_symbols, COUNT(driver_symbols), &driver_table, 0, "" };
@@ -58,6 +90,15 @@ static library nvrtc_library = { nvrtc_files,
 static library blaslt_library = { blaslt_files,
   "install cuBLAS (package libcublas), version 12 or 13",
   blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, 0, "" };
+
+static library fft_library = { fft_files, "install cuFFT (package libcufft); our own kernels serve",
+  fft_symbols, COUNT(fft_symbols), &fft_table, 0, "" };
+static library solver_library = { solver_files,
+  "install cuSOLVER (package libcusolver); matrix calls go over the host",
+  solver_symbols, COUNT(solver_symbols), &solver_table, 0, "" };
+static library blas_library = { blas_files,
+  "install cuBLAS (package libcublas); matrix calls go over the host",
+  blas_symbols, COUNT(blas_symbols), &solver_table, 0, "" };
 
 static void load(library *l) {
   void *h = NULL;
@@ -72,6 +113,7 @@ static void load(library *l) {
   }
   for (size_t i = 0; i < l->n; i++) {
     void *p = dlsym(h, l->symbols[i].name);
+    if (!p && l->symbols[i].maybe) continue;
     if (!p) {
       snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", file,
                l->symbols[i].name, l->advice);
@@ -85,6 +127,11 @@ static void load(library *l) {
 static void load_driver(void) { load(&driver_library); }
 static void load_nvrtc(void) { load(&nvrtc_library); }
 static void load_blaslt(void) { load(&blaslt_library); }
+static void load_fft(void) { load(&fft_library); }
+static void load_solver(void) {
+  load(&blas_library);
+  if (blas_library.ok) load(&solver_library);
+}
 
 /* The library's table, or NULL and the reason. */
 static const void *opened(const library *l, const char **reason) {
@@ -111,4 +158,17 @@ static const fl_blaslt *get_blaslt(const char **reason) {
   return opened(&blaslt_library, reason);
 }
 
-const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt };
+static const fl_cufft *get_fft(const char **reason) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_fft);
+  return opened(&fft_library, reason);
+}
+
+/* Both libraries, or neither. */
+static const fl_cusolver *get_solver(const char **reason) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, load_solver);
+  return opened(blas_library.ok ? &solver_library : &blas_library, reason);
+}
+
+const fl_cuda_lib fl_cuda_libraries = { get_driver, get_nvrtc, get_blaslt, get_fft, get_solver };

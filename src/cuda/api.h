@@ -82,6 +82,8 @@ typedef struct fl_cuda_lib {
   const fl_driver *(*driver)(const char **reason);
   const fl_nvrtc *(*nvrtc)(const char **reason);
   const fl_blaslt *(*blaslt)(const char **reason);
+  const struct fl_cufft *(*fft)(const char **reason);           /* cufft.h */
+  const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver.h, with cuBLAS */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
 #endif

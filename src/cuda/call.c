@@ -71,7 +71,7 @@ static flame_status host_run(fl_cuda *s, const fl_call_run *r, char *memory) {
   return e;
 }
 
-static flame_status over_host(fl_cuda *s, const fl_call_run *r) {
+flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   int64_t bytes = padded(c->numel * fl_dtype_size(c->dtype)) + 64;
   for (int i = 0; i < c->nin; i++) bytes += padded(in_bytes(c, i));
@@ -90,7 +90,12 @@ flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_bindin
                     .scratch = s->scratch, .fault = text };
   text[0] = 0;
   for (int i = 0; i < t->call.nin; i++) r.in[i] = (char *)fl_place_address(b, &t->in[i]) + t->in_byte[i];
-  return k->run && k->scratch(s, &t->call) >= 0 ? k->run(s, &r) : over_host(s, &r);
+  const flame_status before = s->ctx->err.code;
+  const int64_t bytes = k->run ? k->scratch(s, &t->call) : -1;
+  if (s->ctx->err.code != before) return s->ctx->err.code;
+  if (bytes > s->scratch_bytes)
+    return FL_FAIL(s->ctx, FLAME_INTERNAL, t->call.what, "it takes more memory than when it was prepared");
+  return bytes >= 0 ? k->run(s, &r) : fl_cuda_call_host(s, &r);
 }
 
 /* ---- part ---- */

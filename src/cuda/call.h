@@ -19,6 +19,9 @@ flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *define
 flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
                             unsigned shared, void **params);
 
+/* The call over the host, for a function that finds at run time that it can not. */
+flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
+
 /* User kernels: the same two. The function's errors name its script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);

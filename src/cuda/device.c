@@ -8,6 +8,8 @@
 ** driver but for the releases of close. A forked child may not use the device at all.
 */
 #include "cuda/cudnn.h"
+#include "cuda/cufft.h"
+#include "cuda/cusolver.h"
 #include "cuda/state.h"
 #include "base/env.h"
 #include <stdio.h>
@@ -225,6 +227,8 @@ static void close_state(fl_cuda *s) {
   fl_cuda_let_go(s);
   fl_blas_close(s, host_only);
   fl_dnn_close(s, host_only);
+  fl_cufft_close(s, host_only);
+  fl_solver_close(s, host_only);
   fl_modules_close(s, host_only);
   fl_disk_close(&s->disk);
   if (!host_only) {

@@ -66,6 +66,8 @@ typedef struct fl_cuda {
   fl_modules modules;
   fl_blas blas;
   struct fl_dnn *dnn;                   /* cudnn.c; NULL: not used yet */
+  struct fl_cufft_state *fft;           /* cufft.c; the same */
+  struct fl_solver *solver;             /* cusolver.c; the same */
   fl_prepared *prepared;                /* of all plans, so that close can let go of them */
   void *scratch;                        /* shared by all launches: one stream */
   int64_t scratch_bytes;

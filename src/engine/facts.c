@@ -1,5 +1,5 @@
 /*
-** What the machine has: the CUDA driver and its devices, NVRTC, cuBLASLt, cuDNN, NCCL,
+** What the machine has: the CUDA driver and its devices, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuDNN, NCCL,
 ** OpenBLAS, the folder of compiled kernels. Libraries that were opened stay so: closing and
 ** opening them again, as cuDNN, leaves memory behind each time.
 */
@@ -7,6 +7,8 @@
 #include "base/env.h"
 #include "cuda/api.h"
 #include "cuda/cache.h"
+#include "cuda/cufft.h"
+#include "cuda/cusolver.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +63,25 @@ static void tell_compilers(const teller *t) {
   const fl_blaslt *lt = fl_cuda_libraries.blaslt(&why);
   if (lt) snprintf(text, sizeof text, "%zu", lt->cublasLtGetVersion());
   tell(t, "cublaslt", lt != NULL, lt ? text : why);
+}
+
+static void tell_version(const teller *t, const char *name, int v) {
+  char text[40];
+  snprintf(text, sizeof text, "%d.%d.%d", v / 1000, v % 1000 / 100, v % 100);
+  tell(t, name, 1, text);
+}
+
+static void tell_math(const teller *t) {
+  const char *why = "";
+  int version = 0;
+  const fl_cufft *fft = fl_cuda_libraries.fft(&why);
+  if (fft) fft->cufftGetVersion(&version);
+  if (fft) tell_version(t, "cufft", version);
+  else tell(t, "cufft", 0, why);
+  const fl_cusolver *solver = fl_cuda_libraries.solver(&why);
+  if (solver) solver->cusolverGetVersion(&version);
+  if (solver) tell_version(t, "cusolver", version);
+  else tell(t, "cusolver", 0, why);
 }
 
 /* ---- others ---------------------------------------------------------------------------------- */
@@ -136,9 +157,11 @@ static void tell_cache(const teller *t, flame_context *c) {
 
 void fl_facts(flame_context *c, int deep, void (*say)(void *, const char *, int, const char *), void *arg) {
   const teller t = { say, arg };
+  char text[240];
   tell_driver(&t);
   tell_compilers(&t);
   tell_blas(&t);
+  if (deep || fl_cuda_count(text, sizeof text) > 0) tell_math(&t);
   if (!deep) return;
   tell_dnn(&t);
   tell_cache(&t, c);

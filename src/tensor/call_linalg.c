@@ -5,6 +5,7 @@
 */
 #include "tensor/call_linalg.h"
 #include <limits.h>
+#include <stdio.h>
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -119,3 +120,14 @@ int fl_call_fits_qr(const fl_call *k) { return fits(k); }
 int fl_call_fits_svd(const fl_call *k) { return fits(k); }
 int fl_call_fits_eigh(const fl_call *k) { return fits(k); }
 int fl_call_fits_matrix_exp(const fl_call *k) { return fits(k); }
+
+void fl_linalg_fault(const fl_linalg_form *f, int64_t at, int why, char *fault) {
+  char who[64];
+  if (f->batched) snprintf(who, sizeof who, "matrix %lld of the batch", (long long)at + 1);
+  else snprintf(who, sizeof who, "the matrix");
+  if (why == FL_LINALG_NOT_FINITE) snprintf(fault, FL_CALL_FAULT, "%s holds NaN or Inf", who);
+  else if (why == FL_LINALG_NO_CONVERGENCE)
+    snprintf(fault, FL_CALL_FAULT, "the iteration for %s did not converge", who);
+  else
+    snprintf(fault, FL_CALL_FAULT, "%s is %s", who, why == FL_LINALG_SINGULAR ? "singular" : "not positive definite");
+}

@@ -1,0 +1,385 @@
+/*
+** What stands between our matrices, row-major and packed in batches, and cuSOLVER's, column-major:
+** turned copies, triangles, values of pivots and statuses; and two factorisations of matrices that
+** fit shared memory, of which the library does one after another. Header-free; compiled with TYPE
+** 0 (f64) or 1 (f32) before it.
+**   turn, triangle, identities, infinite, pointers   elementwise, threads stride over all
+**   not_finite, statuses   the lowest matrix without a result and why, as position * 8 + reason, by
+**                      atomic minimum (so the same whatever the order)
+**   permutations, determinants   a block a matrix
+**   qr_small    a block a matrix, a warp a column: Householder's steps, then Q column by column
+**   svd_small   a block a matrix, a warp a pair of columns: one-sided Jacobi rotations
+** Bytes: one reading and one writing each.
+*/
+#if TYPE == 0
+typedef double real;
+#define EPSILON 2.220446049250313e-16
+#define TINY 1e-150
+#define REACH 1000
+#else
+typedef float real;
+#define EPSILON 1.1920929e-07f
+#define TINY 1e-17f
+#define REACH 120
+#endif
+/* TINY: lengths below it (the largest element being 1) count as 0, as their squares are not exact. */
+typedef long long i64;
+typedef unsigned long long u64;
+#define FN __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+enum { SINGULAR = 1, INDEFINITE = 2, NOT_FINITE = 3, NO_CONVERGENCE = 4 };
+
+FN i64 first() { return blockIdx.x * (i64)blockDim.x + threadIdx.x; }
+FN i64 step() { return gridDim.x * (i64)blockDim.x; }
+FN void report(u64 *status, i64 at, int why) { atomicMin(status, (u64)(at * 8 + why)); }
+
+/* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, whose first elements are
+** 'across' and 'over' apart; upper: 0 where c > r. */
+KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over, i64 batch, int upper) {
+  __shared__ real tile[32][33];
+  const i64 down = (rows + 31) / 32, side = (columns + 31) / 32;
+  const int a = threadIdx.x % 32, b0 = threadIdx.x / 32;
+  for (i64 w = blockIdx.x; w < batch * down * side; w += gridDim.x) {
+    const i64 m = w / (down * side), r0 = w / side % down * 32, c0 = w % side * 32;
+    for (int b = b0; b < 32; b += 8)
+      if (r0 + b < rows && c0 + a < columns) tile[b][a] = x[m * across + (r0 + b) * ldx + c0 + a];
+    __syncthreads();
+    for (int b = b0; b < 32; b += 8)
+      if (c0 + b < columns && r0 + a < rows)
+        y[m * over + (c0 + b) * ldy + r0 + a] = upper && c0 + b > r0 + a ? (real)0 : tile[a][b];
+    __syncthreads();
+  }
+}
+
+/* Zeros on the other side of a Cholesky factor's triangle; a factor that is none is told. */
+KERNEL triangle(real *y, i64 n, i64 batch, int upper, const int *info, u64 *status) {
+  for (i64 e = first(); e < batch * n * n; e += step()) {
+    const i64 m = e / (n * n), i = e / n % n, j = e % n;
+    if (upper ? j < i : j > i) y[e] = 0;
+    if ((i == j && isnan(y[e])) || (i == 0 && j == 0 && info[m] != 0)) report(status, m, INDEFINITE);
+  }
+}
+
+KERNEL identities(real *y, i64 n, i64 batch) {
+  for (i64 e = first(); e < batch * n * n; e += step()) y[e] = e / n % n == e % n ? 1 : 0;
+}
+
+/* Inf where a matrix was singular. */
+KERNEL infinite(real *y, i64 each, const int *info, i64 batch) {
+  for (i64 e = first(); e < batch * each; e += step())
+    if (info[e / each] > 0) y[e] = (real)__longlong_as_double(0x7ff0000000000000ll);
+}
+
+KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
+  for (i64 m = first(); m < batch; m += step()) p[m] = base + m * bytes;
+}
+
+/* part: 0 all, 1 the lower triangle, 2 the upper one. */
+KERNEL not_finite(const real *x, i64 rows, i64 columns, i64 batch, int part, u64 *status) {
+  for (i64 e = first(); e < batch * rows * columns; e += step()) {
+    const i64 i = e / columns % rows, j = e % columns;
+    if (part == 1 ? j > i : part == 2 ? j < i : 0) continue;
+    if (!isfinite(x[e])) report(status, e / (rows * columns), NOT_FINITE);
+  }
+}
+
+KERNEL statuses(const int *info, i64 batch, int why, u64 *status) {
+  for (i64 m = first(); m < batch; m += step())
+    if (info[m] != 0) report(status, m, why);
+}
+
+FN i64 pivot_at(const void *pivot, int wide, i64 k) { return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k]; }
+
+/* For each row of P A the row of A it was, from 1. room: m numbers a matrix. */
+KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 k) {
+  const i64 at = blockIdx.x;
+  int *p = room + at * m;
+  for (i64 i = threadIdx.x; i < m; i += blockDim.x) p[i] = (int)i;
+  __syncthreads();
+  for (i64 i = 0; threadIdx.x == 0 && i < k; i++) {
+    const i64 o = pivot_at(pivot, wide, at * k + i) - 1;
+    const int t = p[i];
+    p[i] = p[o];
+    p[o] = t;
+  }
+  __syncthreads();
+  for (i64 i = threadIdx.x; i < m; i += blockDim.x) y[at * m + i] = (real)(p[i] + 1);
+}
+
+/* A warp a matrix: the determinant, its sign, the log of its absolute value, from its LU. */
+KERNEL determinants(const real *lu, i64 n, const void *pivot, int wide, real *det, real *sign, real *log_abs) {
+  const i64 at = blockIdx.x;
+  double product = 1, side = 1, sum = 0;
+  for (i64 i = threadIdx.x; i < n; i += 32) {
+    const double u = lu[(at * n + i) * n + i];
+    if (pivot_at(pivot, wide, at * n + i) != i + 1) side = -side;
+    product *= u;
+    side *= u > 0 ? 1 : u < 0 ? -1 : u;
+    sum += log(fabs(u));
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    product *= __shfl_xor_sync(~0u, product, d);
+    side *= __shfl_xor_sync(~0u, side, d);
+    sum += __shfl_xor_sync(~0u, sum, d);
+  }
+  if (threadIdx.x) return;
+  sign[at] = (real)side;
+  det[at] = (real)((side < 0) == (product < 0) ? product : -product);
+  log_abs[at] = (real)sum;
+}
+
+/* ---- in shared memory ---- */
+
+FN real warp_sum(real v) {
+  for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+  return v;
+}
+
+/* The power of two that brings the largest of n elements between 1/2 and 1; 1 for zeros and for
+** what is not finite. All threads get it. */
+FN real factor_of(const real *x, i64 n, real *room) {
+  real top = 0;
+  for (i64 e = threadIdx.x; e < n; e += blockDim.x) {
+    const real v = fabs(x[e]);
+    if (!(v <= top)) top = v;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    const real v = __shfl_xor_sync(~0u, top, d);
+    if (!(v <= top)) top = v;
+  }
+  if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = top;
+  __syncthreads();
+  for (int i = 0; i < (int)blockDim.x / 32; i++)
+    if (!(room[i] <= top)) top = room[i];
+  __syncthreads();
+  int exponent = 0;
+  if (top > 0 && isfinite(top)) frexp(top, &exponent);
+  return ldexp((real)1, exponent > REACH ? -REACH : exponent < -REACH ? REACH : -exponent);
+}
+
+/* The length of the vector of n elements, times f, but at least TINY. All threads get it. */
+FN real length_of(const real *x, i64 n, real f, real *room) {
+  real sum = 0;
+  for (i64 e = threadIdx.x; e < n; e += blockDim.x) sum += x[e] * f * (x[e] * f);
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int i = 0; i < (int)blockDim.x / 32; i++) sum += room[i];
+  __syncthreads();
+  return sum > TINY * TINY ? sqrt(sum) : (real)TINY;
+}
+
+/* a (m, n) = q (m, kq) r (kq, n), in shared memory as n columns w, one of a warp's own, and beta,
+** tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns are an odd
+** number of elements apart: so are the banks of a row's. */
+KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, int n, int kq) {
+  extern __shared__ double memory[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, k = m < n ? m : n, ld = m | 1;
+  real *w = (real *)memory, *own = w + ld * n + warp * m, *beta = w + ld * n + warps * m, *tau = beta + k;
+  real *room = tau + k;
+  const i64 at = blockIdx.x;
+  a += at * m * n;
+  r += at * kq * n;
+  const real f = factor_of(a, (i64)m * n, room);
+  for (int e = threadIdx.x; e < m * n; e += blockDim.x) w[e % n * ld + e / n] = a[e] * f;
+  __syncthreads();
+  for (int j = 0; j < k; j++) {
+    const real *v = w + j * ld, x = v[j];
+    real tail = 0;
+    for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
+    tail = warp_sum(tail);
+    const int flat = !(tail > TINY * TINY);              /* nothing below the diagonal */
+    const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b, t = flat ? (real)0 : 1 / (-b * head);
+    for (int c = j + 1 + warp; c < n && t != 0; c += warps) {
+      real *y = w + c * ld, s = lane == 0 ? head * y[j] : (real)0;
+      for (int i = j + 1 + lane; i < m; i += 32) s += v[i] * y[i];
+      s = warp_sum(s) * t;
+      if (lane == 0) y[j] -= head * s;
+      for (int i = j + 1 + lane; i < m; i += 32) y[i] -= v[i] * s;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {                              /* read again only after the last step */
+      w[j * ld + j] = head;
+      beta[j] = b;
+      tau[j] = t;
+    }
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < kq * n; e += blockDim.x) {
+    const int i = e / n, j = e % n;
+    r[e] = (j > i ? w[j * ld + i] : j == i ? beta[j] : (real)0) / f;
+  }
+  for (int c = warp; q && c < kq; c += warps) {
+    for (int i = lane; i < m; i += 32) own[i] = i == c ? 1 : 0;
+    __syncwarp();
+    for (int j = k - 1; j >= 0; j--) {
+      const real *v = w + j * ld;
+      real s = 0;
+      for (int i = j + lane; i < m; i += 32) s += v[i] * own[i];
+      s = warp_sum(s) * tau[j];
+      for (int i = j + lane; i < m; i += 32) own[i] -= v[i] * s;
+      __syncwarp();
+    }
+    for (int i = lane; i < m; i += 32) q[at * m * kq + (i64)i * kq + c] = own[i];
+    __syncwarp();
+  }
+}
+
+/* Columns x and y of length p, and of z of length q, turned so that x and y are orthogonal. 1: they
+** were not, and are both longer than 'noise': what is shorter is rounding, and never gets so. */
+FN int rotate(real *x, real *y, int p, real *zx, real *zy, int q, real limit, real noise, int lane) {
+  real a = 0, b = 0, g = 0;
+  for (int i = lane; i < p; i += 32) {
+    a += x[i] * x[i];
+    b += y[i] * y[i];
+    g += x[i] * y[i];
+  }
+  a = warp_sum(a);
+  b = warp_sum(b);
+  g = warp_sum(g);
+  const int swap = a < b;                                /* the longer one first */
+  if (!(fabs(g) > limit * sqrt(a) * sqrt(b)) || g == 0) g = 0;
+  if (g == 0 && !swap) return 0;
+  const real zeta = g != 0 ? (b - a) / (2 * g) : (real)0;
+  const real t = g == 0 ? (real)0 : fabs(zeta) > (real)1e9 ? (real)0.5 / zeta     /* its square may overflow */
+                       : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
+  const real c = 1 / sqrt(1 + t * t), s = c * t;
+  for (int i = lane; i < p; i += 32) {
+    const real u = x[i], v = y[i];
+    x[i] = swap ? s * u + c * v : c * u - s * v;
+    y[i] = swap ? c * u - s * v : s * u + c * v;
+  }
+  for (int i = lane; zx && i < q; i += 32) {
+    const real u = zx[i], v = zy[i];
+    zx[i] = swap ? s * u + c * v : c * u - s * v;
+    zy[i] = swap ? c * u - s * v : s * u + c * v;
+  }
+  return g != 0 && sqrt(a) > noise && sqrt(b) > noise;
+}
+
+/* One column more that is orthogonal to the first 'have' of w: what those leave of the unit vector
+** of which they leave most, twice. */
+FN void complete(real *w, int ld, int p, int have, real *room) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  real *y = w + have * ld;
+  for (int i = threadIdx.x; i < p; i += blockDim.x) {
+    real s = 0;
+    for (int c = 0; c < have; c++) s += w[c * ld + i] * w[c * ld + i];
+    room[i] = s;
+  }
+  __syncthreads();
+  int best = 0;
+  for (int i = 1; i < p; i++) if (room[i] < room[best]) best = i;
+  for (int i = threadIdx.x; i < p; i += blockDim.x) y[i] = i == best ? 1 : 0;
+  __syncthreads();
+  for (int turn = 0; turn < 2; turn++) {
+    for (int c = warp; c < have; c += warps) {
+      real s = 0;
+      for (int i = lane; i < p; i += 32) s += w[c * ld + i] * y[i];
+      s = warp_sum(s);
+      if (lane == 0) room[c] = s;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < p; i += blockDim.x) {
+      real v = y[i];
+      for (int c = 0; c < have; c++) v -= w[c * ld + i] * room[c];
+      y[i] = v;
+    }
+    __syncthreads();
+  }
+  real s = 0;
+  for (int i = lane; i < p; i += 32) s += y[i] * y[i];
+  s = sqrt(warp_sum(s));
+  __syncthreads();
+  for (int i = threadIdx.x; i < p; i += blockDim.x) y[i] /= s;
+  __syncthreads();
+}
+
+/* The q-th round's partners among n (even) players: 0 stays, the others walk in a circle. */
+FN void partners(int n, int round, int k, int *x, int *y) {
+  const int a = k == 0 ? 0 : 1 + (k - 1 + round) % (n - 1), b = 1 + (n - 2 - k + round) % (n - 1);
+  *x = a < b ? a : b;
+  *y = a < b ? b : a;
+}
+
+/* a (m, n) = u s vh. Shared memory: w, columns of a or, for a wide one, its rows (q of length p,
+** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with odd
+** steps; values, room for p, order of values. vectors 0: u and vh stay. */
+KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n, int full, int vectors, u64 *status) {
+  extern __shared__ double memory[];
+  __shared__ int turned;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const int tall = m >= n, p = tall ? m : n, q = tall ? n : m, wide = vectors ? (full ? p : q) : q, even = q + q % 2;
+  const int ld = p | 1, lz = q | 1;
+  real *w = (real *)memory, *z = w + wide * ld, *value = z + (vectors ? q * lz : 0), *room = value + q;
+  int *order = (int *)(room + (p > 32 ? p : 32)), sweep, r;
+  const i64 at = blockIdx.x;
+  a += at * m * n;
+  const real f = factor_of(a, (i64)m * n, room), limit = EPSILON * sqrt((real)p), noise = EPSILON * length_of(a, (i64)m * n, f, room);
+  for (int e = threadIdx.x; e < m * n; e += blockDim.x) w[tall ? e % n * ld + e / n : e / n * ld + e % n] = a[e] * f;
+  for (int e = threadIdx.x; vectors && e < q * q; e += blockDim.x) z[e / q * lz + e % q] = e / q == e % q ? 1 : 0;
+  __syncthreads();
+  for (sweep = 0, r = q > 1; r && sweep < 60; sweep++) {
+    if (threadIdx.x == 0) turned = 0;
+    __syncthreads();
+    for (int round = 0; round < even - 1; round++) {
+      for (int k = warp; k < even / 2; k += warps) {
+        int x, y;
+        partners(even, round, k, &x, &y);
+        if (y < q && rotate(w + x * ld, w + y * ld, p, vectors ? z + x * lz : 0, vectors ? z + y * lz : 0, q, limit, noise, lane) &&
+            lane == 0)
+          turned = 1;
+      }
+      __syncthreads();
+    }
+    r = turned;
+    __syncthreads();
+  }
+  if (r && threadIdx.x == 0) report(status, at, NO_CONVERGENCE);
+  for (int j = warp; j < q; j += warps) {
+    real v = 0;
+    for (int i = lane; i < p; i += 32) v += w[j * ld + i] * w[j * ld + i];
+    v = sqrt(warp_sum(v));
+    if (lane == 0) value[j] = v;
+  }
+  __syncthreads();
+  for (int j = threadIdx.x; j < q; j += blockDim.x) {     /* falling, of equals the first first */
+    int rank = 0;
+    for (int k = 0; k < q; k++) rank += value[k] > value[j] || (value[k] == value[j] && k < j);
+    order[rank] = j;
+  }
+  __syncthreads();
+  for (int j = threadIdx.x; j < q; j += blockDim.x) s[at * q + j] = value[order[j]] / f;
+  if (!vectors) return;
+  /* The turned columns, z, go where they belong; those of w are put in order in place below. */
+  real *turns = tall ? vh + at * (i64)(full ? n : q) * n : u + at * (i64)m * (full ? m : q);
+  for (int e = threadIdx.x; e < q * q; e += blockDim.x) {
+    const int j = e / q, i = e % q;                       /* column j in order, element i */
+    turns[tall ? e : i * q + j] = z[order[j] * lz + i];
+  }
+  int rank = 0;
+  while (rank < q && value[order[rank]] > noise) rank++;
+  __syncthreads();
+  real *others = tall ? u + at * (i64)m * wide : vh + at * (i64)wide * n;
+  if (rank == q && wide == q) {
+    for (int e = threadIdx.x; e < p * q; e += blockDim.x) {
+      const int j = tall ? e % q : e / p, i = tall ? e / q : e % p;
+      others[e] = w[order[j] * ld + i] / value[order[j]];
+    }
+    return;
+  }
+  /* Columns are missing: through global memory back in order, then completed. */
+  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) {
+    const int j = e / p, i = e % p;
+    others[e] = w[order[j] * ld + i] / value[order[j]];
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < p * rank; e += blockDim.x) w[e / p * ld + e % p] = others[e];
+  __syncthreads();
+  for (int j = rank; j < wide; j++) complete(w, ld, p, j, room);
+  for (int e = threadIdx.x; e < p * wide; e += blockDim.x) {
+    const int j = tall ? e % wide : e / p, i = tall ? e / wide : e % p;
+    others[e] = w[j * ld + i];
+  }
+}
