@@ -23,7 +23,6 @@ typedef struct fake_state {
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* event queries that say "not ready"; -1: all of them */
   int missing_nvrtc, missing_blaslt, missing_fft, missing_solver;   /* the library can not be opened */
-  int info;                       /* what factorisations say of each matrix */
   int devices;
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;

@@ -1,5 +1,5 @@
 /*
-** A whole engine on the fake driver: each call of the driver, NVRTC and cuBLASLt fails in turn,
+** A whole engine on the fake driver: each call of the driver, NVRTC and the libraries fails in turn,
 ** once and from then on, out of memory or lost for good, and so does each host allocation.
 ** After each failure: an error or the right shape of success; what the device and the host hold
 ** returns to nothing at the close; a context whose device lives does the same work again; the
@@ -168,10 +168,74 @@ static int transfers(flame_context *c) {
   return read_all(d);
 }
 
+/* One call of a kind on x (and y), with a flat result of n numbers; reads it. */
+static int call(flame_context *c, int kind, flame_tensor *x, flame_tensor *y, int64_t n, int np, const int64_t *p) {
+  flame_tensor *out = NULL;
+  if (x) {
+    FL_ENTER(c);
+    fl_node *in[2] = { x->node, y ? y->node : NULL };
+    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, y ? 2 : 1, in, 1, FLAME_F32, 1, &n, np, p, NULL, 0, NULL));
+    FL_LEAVE(c);
+  }
+  const int good = out && flame_eval(c) == FLAME_OK;
+  flame_free(out);
+  return good;
+}
+
+static flame_tensor *full(flame_context *c, int64_t n) { return flame_full(c, FLAME_F32, 1, &n, 0.5); }
+
+/* Complex, to a half spectrum and back; along an inner axis; from rows in scratch. */
+static int transforms(flame_context *c) {
+  flame_tensor *x = full(c, 48), *h = full(c, 8);
+  const int good = call(c, FL_CALL_fft, x, NULL, 48, 8, (int64_t[]){ 4, 6, 1, 6, 6, 0, 0, 0 }) &&
+                   call(c, FL_CALL_fft, x, NULL, 48, 8, (int64_t[]){ 1, 6, 4, 6, 6, 0, 1, 1 }) &&
+                   call(c, FL_CALL_fft, x, NULL, 64, 8, (int64_t[]){ 2, 6, 4, 8, 4, 1, 0, 0 }) &&
+                   call(c, FL_CALL_fft, h, NULL, 6, 8, (int64_t[]){ 1, 4, 1, 6, 6, 2, 1, 2 });
+  flame_free(x);
+  flame_free(h);
+  return good;
+}
+
+/* One matrix, and a batch of two. */
+static int equations(flame_context *c) {
+  flame_tensor *a = full(c, 9), *b = full(c, 6), *aa = full(c, 18), *bb = full(c, 12);
+  int good = a && b && aa && bb;
+  for (int64_t n = 1; n <= 2 && good; n++) {
+    flame_tensor *x = n == 1 ? a : aa, *y = n == 1 ? b : bb;
+    good = call(c, FL_CALL_inverse, x, NULL, 9 * n, 4, (int64_t[]){ n, n > 1, 3, 0 }) &&
+           call(c, FL_CALL_solve, x, y, 6 * n, 4, (int64_t[]){ n, n > 1, 3, 2 }) &&
+           call(c, FL_CALL_triangular, x, y, 6 * n, 6, (int64_t[]){ n, n > 1, 3, 2, 1, 0 }) &&
+           call(c, FL_CALL_cholesky, x, NULL, 9 * n, 4, (int64_t[]){ n, n > 1, 3, 0 }) &&
+           call(c, FL_CALL_determinant, x, NULL, 3 * n, 3, (int64_t[]){ n, n > 1, 3 }) &&
+           call(c, FL_CALL_lu, x, NULL, 12 * n, 4, (int64_t[]){ n, n > 1, 3, 3 });
+  }
+  flame_free(a);
+  flame_free(b);
+  flame_free(aa);
+  flame_free(bb);
+  return good;
+}
+
+/* In shared memory, by the library, and in batches. */
+static int spectra(flame_context *c) {
+  enum { N = 260 };
+  flame_tensor *a = full(c, 18), *big = full(c, N * N);
+  const int good = call(c, FL_CALL_qr, a, NULL, 2 * (9 + 9), 6, (int64_t[]){ 2, 1, 3, 3, 0, 1 }) &&
+                   call(c, FL_CALL_svd, a, NULL, 2 * (9 + 3 + 9), 6, (int64_t[]){ 2, 1, 3, 3, 0, 1 }) &&
+                   call(c, FL_CALL_eigh, a, NULL, 2 * (3 + 9), 5, (int64_t[]){ 2, 1, 3, 0, 1 }) &&
+                   call(c, FL_CALL_qr, big, NULL, 2 * N * N, 6, (int64_t[]){ 1, 0, N, N, 0, 1 }) &&
+                   call(c, FL_CALL_svd, big, NULL, 2 * N * N + N, 6, (int64_t[]){ 1, 0, N, N, 0, 1 }) &&
+                   call(c, FL_CALL_svd, big, NULL, N, 6, (int64_t[]){ 1, 0, N, N, 0, 0 }) &&
+                   call(c, FL_CALL_eigh, big, NULL, N + N * N, 5, (int64_t[]){ 1, 0, N, 1, 1 });
+  flame_free(a);
+  flame_free(big);
+  return good;
+}
+
 static const struct { const char *name; int (*run)(flame_context *c); } families[] = {
   { "elementwise", elementwise }, { "reductions", reductions }, { "products", products }, { "views", views },
   { "writes", writes }, { "indexing", indexing }, { "numbers", numbers }, { "gradients", gradients },
-  { "transfers", transfers },
+  { "transfers", transfers }, { "transforms", transforms }, { "equations", equations }, { "spectra", spectra },
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -201,7 +265,7 @@ static void one_call(int f, int64_t k, fl_cu_result code, int forever) {
   } else if (!good && c->dead) {
     const flame_status first = flame_error_code(c);
     flame_clear_error(c);
-    const int by_driver = which && strncmp(which, "nvrtc", 5) != 0 && strncmp(which, "cublas", 6) != 0;
+    const int by_driver = which && strncmp(which, "nvrtc", 5) != 0 && strncmp(which, "cu", 2) != 0;
     CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);            /* else the compiler failed first */
     CHECK(flame_error_code(c) != FLAME_OK, name, k);
   }
