@@ -530,8 +530,32 @@ describe("looking inside:", function()
     assert.equal(3, #r.parameters)
     assert.is_nil(r.refusal)
     assert.is_true(r.adjoint.saved_bytes >= 256 and r.adjoint.saved_bytes <= 1024, r.adjoint.saved_bytes)
-    for _, name in ipairs { "registers", "spills", "plain", "block_sums", "atomics" } do
+    for _, name in ipairs { "registers", "spills", "plain", "block_sums", "atomics", "slot_bytes" } do
       assert.equal("integer", math.type(r.adjoint[name]), name)
     end
+    assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)      -- by NVRTC, where there is no device
+    assert.same({ "x" }, r.adjoint.keeps)
+  end)
+  it("k:report names the lines of what is added to memory", function()
+    local here = debug.getinfo(1, "l").currentline
+    local q = flame.kernel [=[
+      __global__ void q(const float *x, const int *at, const float *w, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        float v = x[at[i]] * w[i];
+        atomicAdd(&y[at[i]], v);
+      }]=]
+    local r = q:report()
+    assert.same({ { line = 5, where = ("kernel_gradient_spec.lua:%d"):format(here + 6), array = "y", plain = 0, block_sums = 0,
+      atomics = 1 } }, { { line = r.lines[1].line, where = r.lines[1].where:match("[^/]+$"), array = r.lines[1].array,
+      plain = r.lines[1].plain, block_sums = r.lines[1].block_sums, atomics = r.lines[1].atomics } })
+    local by = {}
+    for _, l in ipairs(r.adjoint.lines) do by[l.array] = l end
+    assert.equal(4, by.x.line)
+    assert.equal(1, by.x.atomics)
+    assert.equal(4, by.w.line)
+    assert.equal(1, by.w.plain)
+    assert.equal(0, by.w.atomics)
+    assert.same({ "x", "at", "w" }, r.adjoint.keeps)
   end)
 end)

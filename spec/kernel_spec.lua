@@ -312,3 +312,40 @@ describe("flame.map", function()
     assert.same({ 3 }, x.grad.shape)
   end)
 end)
+
+describe("a cubin", function()
+  --- An ELF file with a name table and one .nv.info section a kernel: bytes of its parameters.
+  local function cubin(kernels)
+    local names, parts, sections = "\0.shstrtab\0", {}, {}
+    local at = 64
+    for _, k in ipairs(kernels) do
+      local info = ""
+      for i, bytes in ipairs(k[2]) do
+        info = info .. string.pack("<I1I1I2I4I2I2I4", 4, 0x17, 12, 0, i - 1, 0, bytes << 18)
+      end
+      sections[#sections + 1] = { #names, at, #info }
+      names, at, parts[#parts + 1] = names .. ".nv.info." .. k[1] .. "\0", at + #info, info
+    end
+    local body = table.concat(parts) .. names
+    sections[#sections + 1] = { 1, at, #names }
+    local headers = ""
+    for _, s in ipairs(sections) do headers = headers .. string.pack("<I4I4I8I8I8I8I4I4I8I8", s[1], 1, 0, 0, s[2], s[3], 0, 0, 1, 0) end
+    return string.pack("<c4I4I8I2I2I4I8I8I8I4I2I2I2I2I2I2", "\127ELF", 0x10102, 0, 2, 190, 1, 0, 0, 64 + #body, 0, 64, 0, 0, 64,
+      #sections, #sections - 1) .. body .. headers
+  end
+  local image = cubin { { "scale", { 8, 8, 4 } }, { "other", { 8, 12 } } }
+  it("tells its entries and their parameters", function()
+    assert.equal("flame.kernel scale", tostring(flame.cuda.load(image, "scale", { params = { "float *", "float *", "int" } })))
+    local k = flame.cuda.load(image, "scale")
+    assert.equal(3, #k:report().parameters)
+    assert.truthy(k:report().parameters[3]:find("^int "))
+  end)
+  it("with an unknown entry or a struct is refused", function()
+    local ok, e = pcall(flame.cuda.load, image, "third")
+    assert.is_false(ok)
+    assert.truthy(e:find("there is no entry 'third', the binary has: scale, other", 1, true), e)
+    ok, e = pcall(flame.cuda.load, image, "other")
+    assert.is_false(ok)
+    assert.truthy(e:find("parameter 2 of 'other' is a struct of 12 bytes", 1, true), e)
+  end)
+end)

@@ -522,12 +522,38 @@ function Kernel:source(which)
   return internal.kernel_info(derive(p, which, wants).kernel).text
 end
 
----What is known of the kernel and its derived backward: {name, parameters, adjoint = {…}}.
----registers and spills are -1 until a CUDA device has compiled it.
+-- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
+local function put_usage(r, kernel, name)
+  local info = internal.kernel_info(kernel)
+  r.registers, r.spills, r.compiled = info.registers, info.spilled, info.registers >= 0 and "device" or nil
+  if r.compiled then return end
+  local image = internal.kernel_image(kernel)
+  if not image then return end
+  local registers, bytes = internal.cubin_usage(image, name)
+  if registers then r.registers, r.spills, r.compiled = registers, bytes or -1, "sm_90" end
+end
+
+--- What the backward of this program keeps until it runs: names of arguments and results.
+local function kept_by(p, roles)
+  local list, seen = {}, {}
+  for _, q in ipairs(roles) do
+    local of = p.params[q.param]
+    if of and not seen[q.param] and (q.role == "original" or q.role == "final" or q.role == "scratch") and
+      of.role ~= "scalar" and of.role ~= "struct" and not (q.role == "scratch" and of.role == "out") then
+      seen[q.param] = true
+      list[#list + 1] = of.name
+    end
+  end
+  return list
+end
+
+---What is known of the kernel and its derived backward: {name, parameters, registers, spills, lines,
+---adjoint = {…}}. registers and spills are -1 where neither a device nor NVRTC has compiled it.
 ---@return table
 function Kernel:report()
   local info = internal.kernel_info(self)
-  local r = { name = info.name, registers = info.registers, spills = info.spilled, refusal = info.refusal, parameters = {} }
+  local r = { name = info.name, refusal = info.refusal, parameters = {}, lines = internal.kernel_lines(self, self) }
+  put_usage(r, self, info.name)
   for i, q in ipairs(info.params) do
     local form = q.role == "in" and "const %s *%s: %s" or is_output(q) and "%s *%s: %s" or "%s %s: %s"
     r.parameters[i] = form:format(q.type, q.name, q.role)
@@ -540,8 +566,9 @@ function Kernel:report()
     return r
   end
   local a = internal.kernel_info(d.kernel)
-  r.adjoint = { registers = a.registers, spills = a.spilled, saved_bytes = a.slot_bytes, plain = a.plain,
-    block_sums = a.block_sums, atomics = a.atomics }
+  r.adjoint = { slot_bytes = a.slot_bytes, saved_bytes = a.slot_bytes, plain = a.plain, block_sums = a.block_sums,
+    atomics = a.atomics, lines = internal.kernel_lines(d.kernel, self), keeps = kept_by(p, d.roles) }
+  put_usage(r.adjoint, d.kernel, a.name)
   return r
 end
 

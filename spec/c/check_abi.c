@@ -116,6 +116,7 @@ SYMBOL(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
 SYMBOL(cuMemsetD8Async, "cuMemsetD8Async");
 SYMBOL(cuModuleLoadData, "cuModuleLoadData");
 SYMBOL(cuModuleGetFunction, "cuModuleGetFunction");
+SYMBOL(cuFuncGetAttribute, "cuFuncGetAttribute");
 SYMBOL(cuFuncSetAttribute, "cuFuncSetAttribute");
 SYMBOL(cuLaunchKernel, "cuLaunchKernel");
 
@@ -153,7 +154,7 @@ const struct driver_signatures driver_signatures = {
   .MemGetInfo = cuMemGetInfo, .HostAlloc = cuMemHostAlloc, .HostFree = cuMemFreeHost,
   .CopyIn = cuMemcpyHtoDAsync, .CopyOut = cuMemcpyDtoHAsync, .CopyOn = cuMemcpyDtoDAsync,
   .Memset8 = cuMemsetD8Async, .ModuleLoadData = cuModuleLoadData, .ModuleUnload = cuModuleUnload,
-  .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute,
+  .ModuleGetFunction = cuModuleGetFunction, .FuncSetAttribute = cuFuncSetAttribute, .FuncGetAttribute = cuFuncGetAttribute,
   .LaunchKernel = cuLaunchKernel
 };
 #define NVRTC(name, params, args) nvrtcResult (*const check_##name) params = name;

@@ -216,6 +216,11 @@ static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
   *f = (fl_cu_function)(void *)g;
   return FL_CU_OK;
 }
+static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_function f) {
+  (void)f;
+  *value = which == 4 ? 32 : 0;
+  return FL_CU_OK;
+}
 static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int v) {
   (void)f; (void)which; (void)v;
   return FL_CU_OK;

@@ -4,8 +4,6 @@
 ** the launch on the same stream.
 */
 #include "cuda/ordered.h"
-#include "base/env.h"
-#include "cuda/headers.h"
 
 static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
 
@@ -71,6 +69,17 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
 }
 
+/* What a thread needs: registers, and local memory (spills, and arrays that are indexed). */
+static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
+  enum { LOCAL_SIZE_BYTES = 3, NUM_REGS = 4 };
+  int registers = -1, local = -1;
+  flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&registers, NUM_REGS, f), "cuFuncGetAttribute");
+  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->FuncGetAttribute(&local, LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute");
+  k->registers = registers;
+  k->spilled = local;
+  return e;
+}
+
 flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
@@ -81,41 +90,9 @@ flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_cu_function f;
     e = fl_cuda_user_entry(s, k[i], &f);
+    if (e == FLAME_OK) e = measure(s, k[i], f);
     if (e == FLAME_OK) k[i]->ready |= 1u << d->index;
   }
   fl_cuda_leave(s);
-  return e;
-}
-
-/* ---- without a device ---- */
-
-void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes) {
-  fl_disk d;
-  fl_disk_open(&d, &c->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
-  fl_disk_usage(&d, clear, entries, bytes);
-  fl_disk_close(&d);
-}
-
-
-/* Does NVRTC accept the text? Where it can not be opened nothing is known: FLAME_OK. */
-flame_status fl_cuda_check_source(flame_context *c, const fl_kfunction *k) {
-  const char *reason = "";
-  const fl_nvrtc *rtc = fl_cuda_libraries.nvrtc(&reason);
-  const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
-  char path[512];
-  int n = 2;
-  n += fl_include_options(option + n, path);
-  fl_rtc_program p;
-  if (!rtc || rtc->nvrtcCreateProgram(&p, k->text, k->unit->label, FL_HEADERS, fl_header_texts, fl_header_names) != FL_RTC_OK) return FLAME_OK;
-  for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
-  flame_status e = FLAME_OK;
-  if (rtc->nvrtcCompileProgram(p, n, option) == FL_RTC_COMPILATION) {
-    size_t bytes = 0;
-    char *log = rtc->nvrtcGetProgramLogSize(p, &bytes) == FL_RTC_OK ? fl_zalloc(&c->mem, bytes + 1) : NULL;
-    if (log && rtc->nvrtcGetProgramLog(p, log) != FL_RTC_OK) *log = 0;
-    e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel", "%.470s", log ? log : "it does not compile");
-    if (log) fl_free(&c->mem, log, bytes + 1);
-  }
-  rtc->nvrtcDestroyProgram(&p);
   return e;
 }

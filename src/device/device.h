@@ -71,4 +71,6 @@ int fl_cuda_count(char *reason, size_t size);
 void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t *bytes);
 /* Does NVRTC, where there is one, accept a user kernel's text? Needs no device. */
 flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);
+/* Its cubin for sm_90 in counted memory; NULL: no NVRTC, or it does not compile. */
+void *fl_cuda_image(flame_context *c, const struct fl_kfunction *k, size_t *bytes);
 #endif

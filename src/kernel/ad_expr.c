@@ -108,6 +108,11 @@ fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
                                           kx_int(d, size)));
 }
 
+/* Reports and messages name the line of the access that the sum belongs to. */
+static void at_line(fl_kstmt *s, const fl_kexpr *x) {
+  if (s && x->line) s->line = x->line;
+}
+
 static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *index,
                         fl_kexpr *seed) {
   const int v = x->var, to = d->shadow[v], kind = d->f->vars[v].kind;
@@ -127,9 +132,9 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     const int p = d->f->vars[to].param;
     if (how == FL_KAD_ADD_STORE && p >= 0 && d->res->params[p].role == FL_KAD_GRAD) {
       d->res->params[p].stores = 1;
-      fl_kstmt_store(d->f, b, to, index, seed);
+      at_line(fl_kstmt_store(d->f, b, to, index, seed), x);
     } else {
-      fl_kstmt_accumulate(d->f, b, to, index, seed);
+      at_line(fl_kstmt_accumulate(d->f, b, to, index, seed), x);
     }
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
@@ -142,7 +147,7 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
   if (how == FL_KAD_ADD_BLOCK) mode = FL_KM_BLOCK;
   d->res->n_block += mode == FL_KM_BLOCK;
   d->res->n_atomic += mode != FL_KM_BLOCK;
-  fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, index, seed, -1);
+  at_line(fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, index, seed, -1), x);
 }
 
 static void add_variable(fl_kad_state *d, fl_kblock *b, int var, fl_kexpr *seed) {

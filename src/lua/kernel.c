@@ -247,65 +247,6 @@ static int kernel_with(lua_State *L) {
   return 1;
 }
 
-/* ---- what it is ---- */
-
-static const char *const role_names[] = { "scalar", "struct", "in", "out", "inout" };
-
-static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
-  const fl_kparam *q = &k->k->f->params[i];
-  const int dtype = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
-  lua_createtable(L, 0, 8);
-  lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
-  lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c); lua_setfield(L, -2, "type");
-  if (dtype >= 0) { lua_pushstring(L, fl_dtype_name(dtype)); lua_setfield(L, -2, "dtype"); }
-  lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float); lua_setfield(L, -2, "float");
-  lua_pushstring(L, role_names[k->role[i]]); lua_setfield(L, -2, "role");
-  lua_pushinteger(L, q->width); lua_setfield(L, -2, "width");
-  lua_pushboolean(L, q->is_pointer); lua_setfield(L, -2, "pointer");
-  if (!q->n_fields) return;
-  lua_createtable(L, q->n_fields, 0);
-  for (int j = 0; j < q->n_fields; j++) {
-    lua_createtable(L, 0, 3);
-    lua_pushstring(L, q->fields[j].path); lua_setfield(L, -2, "path");
-    lua_pushboolean(L, fl_ktypes[q->fields[j].type].is_float); lua_setfield(L, -2, "float");
-    lua_pushinteger(L, q->fields[j].count); lua_setfield(L, -2, "count");
-    lua_rawseti(L, -2, j + 1);
-  }
-  lua_setfield(L, -2, "fields");
-}
-
-/* kernel -> {name, params, text, omit, refusal, registers, spilled, config, …} */
-static int kernel_info(lua_State *L) {
-  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
-  lua_createtable(L, 0, 12);
-  lua_pushstring(L, k->k->f->name); lua_setfield(L, -2, "name");
-  if (k->k->ad || k->k->binary) lua_pushlstring(L, k->k->text, k->k->text_bytes);
-  else lua_pushstring(L, k->k->unit->source->text);
-  lua_setfield(L, -2, "text");
-  lua_createtable(L, k->nparam, 0);
-  for (int i = 0; i < k->nparam; i++) {
-    push_param(L, k, i);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "params");
-  if (k->omit >= 0) { lua_pushinteger(L, k->omit + 1); lua_setfield(L, -2, "omit"); }
-  if (!k->k->f->has_body && !k->k->binary) {
-    char text[480];
-    fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
-    lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
-  }
-  if (k->k->ad) {
-    lua_pushinteger(L, k->k->ad->n_plain); lua_setfield(L, -2, "plain");
-    lua_pushinteger(L, k->k->ad->n_block); lua_setfield(L, -2, "block_sums");
-    lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
-    lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
-  }
-  lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
-  lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
-  lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
-  return 1;
-}
-
 /* ---- derived kernels ---- */
 
 static void push_roles(lua_State *L, const fl_kad *ad) {
@@ -452,7 +393,8 @@ static int kernel_methods(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_kernel[] = {
-  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", kernel_info, 0 },
+  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", fl_kernel_info, 0 },
+  { "kernel_lines", fl_kernel_lines, 0 }, { "kernel_image", fl_kernel_image, 0 },
   { "kernel_derive", kernel_derive, 0 }, { "kernel_ready", kernel_ready, 0 }, { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },

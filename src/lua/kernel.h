@@ -52,5 +52,8 @@ int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 int fl_kernel_map(lua_State *L);           /* internal.map_text */
 int fl_kernel_map_arity(lua_State *L);
+int fl_kernel_info(lua_State *L);          /* internal.kernel_info, _lines, _image (kernel_report.c) */
+int fl_kernel_lines(lua_State *L);
+int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
 #endif

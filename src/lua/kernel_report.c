@@ -1,0 +1,142 @@
+/*
+** What kernels say about themselves: signature, text, what their derivatives cost, and where in
+** the script each addition to memory comes from.
+*/
+#include "lua/kernel.h"
+#include <stdio.h>
+
+/* ---- what it is ---- */
+
+static const char *const role_names[] = { "scalar", "struct", "in", "out", "inout" };
+
+static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const int dtype = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
+  lua_createtable(L, 0, 8);
+  lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
+  lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c); lua_setfield(L, -2, "type");
+  if (dtype >= 0) { lua_pushstring(L, fl_dtype_name(dtype)); lua_setfield(L, -2, "dtype"); }
+  lua_pushboolean(L, q->type < FL_KT_COUNT && fl_ktypes[q->type].is_float); lua_setfield(L, -2, "float");
+  lua_pushstring(L, role_names[k->role[i]]); lua_setfield(L, -2, "role");
+  lua_pushinteger(L, q->width); lua_setfield(L, -2, "width");
+  lua_pushboolean(L, q->is_pointer); lua_setfield(L, -2, "pointer");
+  if (!q->n_fields) return;
+  lua_createtable(L, q->n_fields, 0);
+  for (int j = 0; j < q->n_fields; j++) {
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, q->fields[j].path); lua_setfield(L, -2, "path");
+    lua_pushboolean(L, fl_ktypes[q->fields[j].type].is_float); lua_setfield(L, -2, "float");
+    lua_pushinteger(L, q->fields[j].count); lua_setfield(L, -2, "count");
+    lua_rawseti(L, -2, j + 1);
+  }
+  lua_setfield(L, -2, "fields");
+}
+
+/* kernel -> {name, params, text, omit, refusal, registers, spilled, config, …} */
+int fl_kernel_info(lua_State *L) {
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  lua_createtable(L, 0, 12);
+  lua_pushstring(L, k->k->f->name); lua_setfield(L, -2, "name");
+  if (k->k->ad || k->k->binary) lua_pushlstring(L, k->k->text, k->k->text_bytes);
+  else lua_pushstring(L, k->k->unit->source->text);
+  lua_setfield(L, -2, "text");
+  lua_createtable(L, k->nparam, 0);
+  for (int i = 0; i < k->nparam; i++) {
+    push_param(L, k, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "params");
+  if (k->omit >= 0) { lua_pushinteger(L, k->omit + 1); lua_setfield(L, -2, "omit"); }
+  if (!k->k->f->has_body && !k->k->binary) {
+    char text[480];
+    fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
+    lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
+  }
+  if (k->k->ad) {
+    lua_pushinteger(L, k->k->ad->n_plain); lua_setfield(L, -2, "plain");
+    lua_pushinteger(L, k->k->ad->n_block); lua_setfield(L, -2, "block_sums");
+    lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
+    lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
+  }
+  lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
+  lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
+  lua_getiuservalue(L, 1, 1); lua_setfield(L, -2, "config");
+  return 1;
+}
+
+/* ---- additions by line ---- */
+
+enum { MOST_LINES = 256 };
+typedef struct line_count { int32_t line, param; int count[3]; } line_count;   /* stores, block sums, atomics */
+typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
+
+/* The parameter of the source that a variable of the kernel stands for; -1: none that counts. */
+static int source_param(const fl_kfunction *k, int32_t var) {
+  const fl_kvar *v = &k->f->vars[var];
+  if (!k->ad) return v->kind == FL_KV_SHARED ? -2 - var : v->param;
+  if (v->kind != FL_KV_POINTER || v->param < 0) return -1;
+  const fl_kad_param *q = &k->ad->params[v->param];
+  return q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR || q->role == FL_KAD_WORK ? q->param : -1;
+}
+
+static int count_one(void *arg, fl_kstmt *s) {
+  counts *c = arg;
+  const int atomic = s->kind == FL_KS_ATOMIC, store = s->kind == FL_KS_STORE && c->k->ad != NULL;
+  const int param = atomic || store ? source_param(c->k, s->var) : -1;
+  if (param == -1) return 1;
+  int i = 0;
+  while (i < c->n && (c->at[i].line != s->line || c->at[i].param != param)) i++;
+  if (i == MOST_LINES) return 1;
+  if (i == c->n) c->at[c->n++] = (line_count){ .line = s->line, .param = param };
+  c->at[i].count[store ? 0 : s->mode == FL_KM_BLOCK ? 1 : 2]++;
+  return 1;
+}
+
+static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *of, const line_count *x) {
+  static const char *const names[3] = { "plain", "block_sums", "atomics" };
+  const fl_kunit *u = k->unit;
+  const fl_kparam *q = x->param >= 0 ? &of->k->f->params[x->param] : NULL;
+  const int line = x->line ? x->line : q ? q->line : 0;
+  lua_createtable(L, 0, 6);
+  if (line) { lua_pushinteger(L, line); lua_setfield(L, -2, "line"); }
+  if (line && u->first_line > 0) {
+    lua_pushfstring(L, "%s:%d", u->label, u->first_line + line - 1);
+    lua_setfield(L, -2, "where");
+  }
+  lua_pushstring(L, q ? q->name : k->f->vars[-2 - x->param].source);
+  lua_setfield(L, -2, "array");
+  for (int i = 0; i < 3; i++) { lua_pushinteger(L, x->count[i]); lua_setfield(L, -2, names[i]); }
+}
+
+/* (kernel, the kernel it was derived from) -> list of {line, where, array, plain, block_sums, atomics} */
+int fl_kernel_lines(lua_State *L) {
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), *of = fl_arg_kernel(L, 2, "kernel");
+  counts *c = (counts *)lua_newuserdatauv(L, sizeof *c, 0);
+  const fl_kvisitor v = { count_one, NULL, c };
+  c->k = k->k;
+  c->n = 0;
+  if (k->k->f->has_body) fl_kwalk_block(&v, k->k->f->body);
+  lua_createtable(L, c->n, 0);
+  for (int i = 0; i < c->n; i++) {
+    push_line(L, k->k, of, &c->at[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* (kernel) -> its cubin for sm_90, made without a device; nil where there is no NVRTC. */
+int fl_kernel_image(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  size_t bytes = 0;
+  if (k->k->binary || b->c == NULL) return 0;
+  const int64_t m = fl_lua_enter(L, b);
+  char *image = fl_cuda_image(b->c, k->k, &bytes);
+  fl_scope_end(b->c, m);
+  if (!image) return 0;
+  char *copy = (char *)lua_newuserdatauv(L, bytes, 0);       /* a string may raise: ours is given back first */
+  memcpy(copy, image, bytes);
+  fl_free(&b->c->mem, image, bytes);
+  lua_pushlstring(L, copy, bytes);
+  return 1;
+}
