@@ -404,7 +404,8 @@ describe("no gradient but a message with kernel, line and reason:", function()
     atomicCAS(&y[0], 0.f, x[i]);]] , nil, "cuda refuses it itself" },
     { "the old value of an atomic sum", 2, "the result of an atomic operation on 'y'",
       "  float old = atomicAdd(&y[0], x[i]);\n  y[1 + i] = old;" },
-    { "a shuffle of part of a warp", 2, "a shuffle whose mask is not ~0u", "  y[i] = __shfl_down_sync(0xffu, x[i], 1);" },
+    { "a shuffle of varying width", 2, "a shuffle whose width is not constant",
+      "  y[i] = __shfl_down_sync(0xffu, x[i], 1, n & 8);" },
     { "an array rewritten across a loop", 2, "a loop in which 'y' is read and rewritten",
       "  for (int t = 0; t < 4; t++)\n    for (int j = 1; j < 8; j++) y[i * 8 + j] = y[i * 8 + j - 1] * y[i * 8 + j] * x[i];" },
   }

@@ -108,10 +108,16 @@ void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *see
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
 /* ad_sweep.c: forward and reverse code of a block */
+/* A copy of one statement without its parts. */
+fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+/* The old value of v is kept in *f and put back at the begin of *r, where it will be read. */
+void fl_kad_save(fl_kad_state *d, int v, int read, fl_kset keep, fl_kblock *f, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
+/* ad_warp.c: a shuffle or vote */
+void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_loop.c */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);

@@ -196,6 +196,18 @@ static fl_value result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   return fl_decl_object(p, d->result, d->name, line);
 }
 
+/* What a function of the library does is done by the line that calls it. */
+static void blame(fl_front *p, int64_t body, int32_t line) {
+  int depth = 0;
+  for (int64_t i = body; i < p->toks.n; i++) {
+    fl_ktok *t = &p->toks.at[i];
+    t->line = line;
+    if (t->kind != FL_TOK_PUNCT) continue;
+    depth += (t->punct == '{') - (t->punct == '}');
+    if (depth == 0) return;
+  }
+}
+
 fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n,
                    int32_t line) {
   (void)n;
@@ -209,6 +221,7 @@ fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n,
   else if (p->inlined >= FL_K_MAX_INLINE || ++p->nodes > FL_K_MAX_NODES)
     fl_refuse(p, line, "calls of functions are nested too deeply or too many");
   if (p->failed) return fl_val_none();
+  if (!d->line) blame(p, d->body, line);
   const fl_front saved = *p;
   const int64_t frame = p->syms.n;
   fl_value r = result_object(p, d, line);
@@ -281,7 +294,7 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
   return 0;
 }
 
-/* sincosf(x, &s, &c) and modff: two assignments. */
+/* sincosf(x, &s, &c): two assignments. */
 static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
                       fl_value *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");

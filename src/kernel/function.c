@@ -3,6 +3,7 @@
 */
 #include "kernel/function.h"
 #include "base/hash.h"
+#include "kernel/builtins.h"
 #include "kernel/text.h"
 #include <stdio.h>
 #include <string.h>
@@ -129,12 +130,27 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   return k;
 }
 
+extern const char fl_polygamma_text[];      /* kernel/polygamma.h, embedded */
+
+static int see_polygamma(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_CALL && x->op == FL_KB_POLYGAMMA) *(int *)arg = 1;
+  return 1;
+}
+
+static void put_prelude(fl_text *t, const fl_kfunc *f) {
+  int asked = 0;
+  const fl_kvisitor see = { NULL, see_polygamma, &asked };
+  fl_ktext_prelude(t);
+  fl_kwalk_block(&see, f->body);
+  if (asked) fl_text_puts(t, fl_polygamma_text);
+}
+
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   fl_text t;
   uint8_t slot[FL_KP_MAX_ARGS] = { 0 };
   const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS ? fl_ktext_sums(ad->func, slot) : 0;
   fl_text_init(&t, u->mem);
-  fl_ktext_prelude(&t);
+  put_prelude(&t, ad->func);
   if (sums) fl_ktext_exact(&t, ad->func, slot);
   else fl_ktext_kernel(&t, ad->func);
   const char *s = fl_text_str(&t);

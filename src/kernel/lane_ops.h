@@ -29,6 +29,17 @@ static inline float ops_round_f32(float x) { return roundf(x); }
 static inline double ops_round_f64(double x) { return round(x); }
 #define ops_fma_f32 fmaf
 #define ops_fma_f64 fma
+#define ops_nextafter_f32 nextafterf
+#define ops_nextafter_f64 nextafter
+#include "kernel/polygamma.h"
+
+/* exp(x x) erfc(x): from 5 on a continued fraction, which does not overflow. */
+static inline double ops_erfcx(double x) {
+  if (x < 5.0) return exp(x * x) * erfc(x);
+  double r = x;
+  for (int k = 40; k > 0; k--) r = x + 0.5 * k / r;
+  return 0.56418958354775628695 / r;
+}
 
 /* ---- operators ----------------------------------------------------------------------- */
 
@@ -176,6 +187,8 @@ UNARY(round_to_bf16, float, float, fl_round_bf16(x))
 #define fl_fma_f64 ops_fma_f64
 #define fl_round_f32 ops_round_f32
 #define fl_round_f64 ops_round_f64
+#define fl_nextafter_f32 ops_nextafter_f32
+#define fl_nextafter_f64 ops_nextafter_f64
 #define M(f) JOIN(fl_##f, S)
 
 #define FLOAT1(id, name32, name64, value, d0) UNARY(JOIN(call_##id, S), T, T, value)

@@ -4,6 +4,7 @@
 ** wrong in a body refuses that kernel; the rest goes on.
 */
 #include "kernel/front.h"
+#include "kernel/library.h"
 #include <string.h>
 
 typedef struct pending {         /* a kernel whose body is to be read */
@@ -561,7 +562,8 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
   r.p.src = s;
   r.p.end.kind = FL_TOK_END;
   r.p.statement_call = -1;
-  if (s->text && fl_kpreprocess(&s->arena, s->text, n, &r.p.toks)) read_all(&r);
+  if (s->text && fl_kpreprocess(&s->arena, s->text, n, &r.p.toks)
+      && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
   FL_DROP(m, &r.p.toks);
   FL_DROP(m, &r.p.syms);
   if (!s->arena.failed) return s;

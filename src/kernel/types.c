@@ -68,7 +68,7 @@ int fl_ctype_same(const fl_ctype *a, const fl_ctype *b) {
   for (; a != b; a = a->of, b = b->of) {
     if (a->kind != b->kind) return 0;
     if (a->kind == FL_C_STRUCT) return a->s == b->s || (a->s->width && a->s->width == b->s->width &&
-                                                        !strcmp(a->s->name, b->s->name));
+                                                        a->s->element == b->s->element);
     if (a->kind == FL_C_ARRAY && a->count != b->count) return 0;
     if (a->kind != FL_C_ARRAY && a->kind != FL_C_POINTER) return a->scalar == b->scalar;
   }
@@ -153,7 +153,7 @@ static const struct { const char *name; uint8_t type; } families[] = {
   { "char", FL_KT_I8 }, { "uchar", FL_KT_U8 }, { "short", FL_KT_I16 }, { "ushort", FL_KT_U16 },
   { "long", FL_KT_I64 }, { "ulong", FL_KT_U64 }, { "longlong", FL_KT_I64 },
   { "ulonglong", FL_KT_U64 }, { "__half", FL_KT_F16 }, { "half", FL_KT_F16 },
-  { "__nv_bfloat16", FL_KT_BF16 }, { "__nv_bfloat16", FL_KT_BF16 },
+  { "__nv_bfloat16", FL_KT_BF16 }, { "nv_bfloat16", FL_KT_BF16 },
 };
 
 static const fl_ctype *vector(fl_karena *a, const char *name, int type, int width) {
@@ -175,7 +175,6 @@ const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n) {
     if (strlen(words[i].name) == (size_t)n && !memcmp(words[i].name, name, (size_t)n))
       return fl_ctype_scalar(words[i].type);
   if (n == 4 && !memcmp(name, "dim3", 4)) return vector(a, "dim3", FL_KT_U32, 3);
-  if (n == 11 && !memcmp(name, "nv_bfloat162", 11)) return NULL;
   const int width = name[n - 1] - '0';
   if (width < 1 || width > 4) return NULL;
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {

@@ -152,7 +152,6 @@ static fl_value vote(fl_front *p, const fl_ktok *t, int op) {
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-/* __reduce_add_sync and kin are left out: sm_80 integers only. */
 static void print(fl_front *p, const fl_ktok *t) {
   fl_kexpr *x[32];
   int n = 0;

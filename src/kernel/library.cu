@@ -1,0 +1,175 @@
+/*
+** Functions of CUDA in the language itself (library.h). Embedded as text, read before a source
+** that names one of them. Names that begin with "fl_" are the library's own.
+*/
+__device__ float modff(float x, float *whole) {
+  *whole = truncf(x);
+  return copysignf(isinf(x) ? 0.f : x - truncf(x), x);
+}
+__device__ double modf(double x, double *whole) {
+  *whole = trunc(x);
+  return copysign(isinf(x) ? 0. : x - trunc(x), x);
+}
+__device__ float frexpf(float x, int *e) {
+  const int k = x == 0.f || !isfinite(x) ? 0 : (int)logbf(x) + 1;
+  *e = k;
+  return k < -100 ? ldexpf(ldexpf(x, 100), -k - 100) : ldexpf(x, -k);
+}
+__device__ double frexp(double x, int *e) {
+  const int k = x == 0. || !isfinite(x) ? 0 : (int)logb(x) + 1;
+  *e = k;
+  return k < -1000 ? ldexp(ldexp(x, 100), -k - 100) : ldexp(x, -k);
+}
+__device__ int ilogbf(float x) {
+  if (x == 0.f || isnan(x)) return (int)0x80000000;
+  return isinf(x) ? 0x7fffffff : (int)logbf(x);
+}
+__device__ int ilogb(double x) {
+  if (x == 0. || isnan(x)) return (int)0x80000000;
+  return isinf(x) ? 0x7fffffff : (int)logb(x);
+}
+__device__ float norm4df(float a, float b, float c, float d) { return hypotf(hypotf(a, b), hypotf(c, d)); }
+__device__ double norm4d(double a, double b, double c, double d) { return hypot(hypot(a, b), hypot(c, d)); }
+__device__ float rnorm4df(float a, float b, float c, float d) { return 1.f / norm4df(a, b, c, d); }
+__device__ double rnorm4d(double a, double b, double c, double d) { return 1. / norm4d(a, b, c, d); }
+__device__ float __frcp_rn(float x) { return 1.f / x; }
+__device__ double __drcp_rn(double x) { return 1. / x; }
+
+/* ---- integers ---- */
+__device__ int __mul24(int x, int y) { return (x << 8 >> 8) * (y << 8 >> 8); }
+__device__ unsigned __umul24(unsigned x, unsigned y) { return (x & 0xffffffu) * (y & 0xffffffu); }
+__device__ unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x > y ? x - y : y - x); }
+__device__ unsigned __sad(int x, int y, unsigned z) {
+  return z + (x > y ? (unsigned)x - (unsigned)y : (unsigned)y - (unsigned)x);
+}
+__device__ unsigned __brev(unsigned x) {
+  x = (x & 0x55555555u) << 1 | (x >> 1 & 0x55555555u);
+  x = (x & 0x33333333u) << 2 | (x >> 2 & 0x33333333u);
+  x = (x & 0x0f0f0f0fu) << 4 | (x >> 4 & 0x0f0f0f0fu);
+  x = (x & 0x00ff00ffu) << 8 | (x >> 8 & 0x00ff00ffu);
+  return x << 16 | x >> 16;
+}
+__device__ unsigned long long __brevll(unsigned long long x) {
+  return (unsigned long long)__brev((unsigned)x) << 32 | __brev((unsigned)(x >> 32));
+}
+__device__ unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
+  const unsigned long long b = (unsigned long long)y << 32 | x;
+  unsigned r = 0u;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned k = s >> (4 * i), byte = (unsigned)(b >> (8 * (k & 7u))) & 255u;
+    r |= (k & 8u ? (byte & 128u ? 255u : 0u) : byte) << (8 * i);
+  }
+  return r;
+}
+__device__ unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
+  return (unsigned)(((unsigned long long)high << 32 | low) << (n & 31u) >> 32);
+}
+__device__ unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
+  return (unsigned)(((unsigned long long)high << 32 | low) >> (n & 31u));
+}
+
+/* ---- the block ---- */
+__device__ unsigned fl_thread() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+__device__ int __syncthreads_count(int p) {
+  __shared__ int n;
+  __syncthreads();
+  if (fl_thread() == 0u) n = 0;
+  __syncthreads();
+  if (p) atomicAdd(&n, 1);
+  __syncthreads();
+  return n;
+}
+__device__ int __syncthreads_or(int p) { return __syncthreads_count(p != 0) > 0 ? 1 : 0; }
+__device__ int __syncthreads_and(int p) { return __syncthreads_count(p == 0) > 0 ? 0 : 1; }
+
+/* ---- the warp: lanes that are not in the mask are not asked ---- */
+#define EACH_LANE(T, STEP) \
+  for (int j = 0; j < 32; ++j) { \
+    const T x = __shfl_sync(mask, v, mask >> j & 1u ? j : __ffs((int)mask) - 1); \
+    if (mask >> j & 1u) { STEP; } \
+  }
+#define REDUCE(NAME, T, FIRST, STEP) \
+  __device__ T NAME(unsigned mask, T v) { T r = FIRST; EACH_LANE(T, r = STEP) return r; }
+REDUCE(__reduce_add_sync, unsigned, 0u, r + x)
+REDUCE(__reduce_add_sync, int, 0, r + x)
+REDUCE(__reduce_min_sync, unsigned, ~0u, min(r, x))
+REDUCE(__reduce_min_sync, int, 0x7fffffff, min(r, x))
+REDUCE(__reduce_max_sync, unsigned, 0u, max(r, x))
+REDUCE(__reduce_max_sync, int, (int)0x80000000, max(r, x))
+REDUCE(__reduce_and_sync, unsigned, ~0u, r & x)
+REDUCE(__reduce_or_sync, unsigned, 0u, r | x)
+REDUCE(__reduce_xor_sync, unsigned, 0u, r ^ x)
+#define MATCH(T) \
+  __device__ unsigned __match_any_sync(unsigned mask, T v) { \
+    unsigned r = 0u; \
+    EACH_LANE(T, if (x == v) r |= 1u << j) \
+    return r; \
+  }
+MATCH(unsigned)
+MATCH(int)
+MATCH(unsigned long long)
+MATCH(long long)
+MATCH(float)
+MATCH(double)
+
+/* ---- pairs of halves ---- */
+#define PAIR1(P, NAME, X, Y) __device__ P NAME(P a) { P r; r.x = X; r.y = Y; return r; }
+#define PAIR2(P, NAME, X, Y) __device__ P NAME(P a, P b) { P r; r.x = X; r.y = Y; return r; }
+#define PAIRS(H, P) \
+  __device__ P fl_pair(H a, H b) { P r; r.x = a; r.y = b; return r; } \
+  PAIR2(P, __hadd2, a.x + b.x, a.y + b.y) \
+  PAIR2(P, __hsub2, a.x - b.x, a.y - b.y) \
+  PAIR2(P, __hmul2, a.x * b.x, a.y * b.y) \
+  PAIR2(P, __h2div, a.x / b.x, a.y / b.y) \
+  PAIR2(P, operator+, a.x + b.x, a.y + b.y) \
+  PAIR2(P, operator-, a.x - b.x, a.y - b.y) \
+  PAIR2(P, operator*, a.x * b.x, a.y * b.y) \
+  PAIR2(P, operator/, a.x / b.x, a.y / b.y) \
+  PAIR2(P, __hmin2, __hmin(a.x, b.x), __hmin(a.y, b.y)) \
+  PAIR2(P, __hmax2, __hmax(a.x, b.x), __hmax(a.y, b.y)) \
+  PAIR1(P, __hneg2, __hneg(a.x), __hneg(a.y)) \
+  PAIR1(P, __habs2, __habs(a.x), __habs(a.y)) \
+  PAIR1(P, h2exp, hexp(a.x), hexp(a.y)) \
+  PAIR1(P, h2exp2, hexp2(a.x), hexp2(a.y)) \
+  PAIR1(P, h2log, hlog(a.x), hlog(a.y)) \
+  PAIR1(P, h2sqrt, hsqrt(a.x), hsqrt(a.y)) \
+  PAIR1(P, h2rsqrt, hrsqrt(a.x), hrsqrt(a.y)) \
+  PAIR1(P, h2sin, hsin(a.x), hsin(a.y)) \
+  PAIR1(P, h2cos, hcos(a.x), hcos(a.y)) \
+  PAIR1(P, __low2half2, a.x, a.x) \
+  PAIR1(P, __high2half2, a.y, a.y) \
+  PAIR1(P, __lowhigh2highlow, a.y, a.x) \
+  __device__ P __hfma2(P a, P b, P c) { \
+    P r; \
+    r.x = __hfma(a.x, b.x, c.x); \
+    r.y = __hfma(a.y, b.y, c.y); \
+    return r; \
+  }
+PAIRS(__half, __half2)
+PAIRS(__nv_bfloat16, __nv_bfloat162)
+__device__ __half2 __halves2half2(__half a, __half b) { return fl_pair(a, b); }
+__device__ __half2 __half2half2(__half a) { return fl_pair(a, a); }
+__device__ __half2 __float2half2_rn(float a) { return fl_pair((__half)a, (__half)a); }
+__device__ __half2 __floats2half2_rn(float a, float b) { return fl_pair((__half)a, (__half)b); }
+__device__ __half2 __float22half2_rn(float2 a) { return fl_pair((__half)a.x, (__half)a.y); }
+__device__ float2 __half22float2(__half2 a) { return make_float2((float)a.x, (float)a.y); }
+__device__ float __low2float(__half2 a) { return (float)a.x; }
+__device__ float __high2float(__half2 a) { return (float)a.y; }
+__device__ __half __low2half(__half2 a) { return a.x; }
+__device__ __half __high2half(__half2 a) { return a.y; }
+__device__ __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return fl_pair(a, b); }
+__device__ __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return fl_pair(a, a); }
+__device__ __nv_bfloat162 __float2bfloat162_rn(float a) { return fl_pair((__nv_bfloat16)a, (__nv_bfloat16)a); }
+__device__ __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
+  return fl_pair((__nv_bfloat16)a, (__nv_bfloat16)b);
+}
+__device__ __nv_bfloat162 __float22bfloat162_rn(float2 a) {
+  return fl_pair((__nv_bfloat16)a.x, (__nv_bfloat16)a.y);
+}
+__device__ float2 __bfloat1622float2(__nv_bfloat162 a) { return make_float2((float)a.x, (float)a.y); }
+__device__ float __low2float(__nv_bfloat162 a) { return (float)a.x; }
+__device__ float __high2float(__nv_bfloat162 a) { return (float)a.y; }
+__device__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
+__device__ __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
