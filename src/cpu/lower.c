@@ -21,6 +21,7 @@ typedef struct lower {
 /* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
+       LIGHT_TILE = 4 * FL_VM_BLOCK,
        COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
@@ -74,12 +75,22 @@ static void classify(lower *b, int i) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
+/* Reductions of what is read, or nearly so: several rows a tile, whose sums do not wait for
+** each other. */
+static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
+  int work = 0;
+  for (int i = 0; i < k->ninstr; i++)
+    work += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_LOAD;
+  return trips == 1 && g->rounds == 1 && work <= 1;
+}
+
 /* trips: rounds of reductions, and one more if values of each point are stored. */
-static void choose_rows(fl_prog *g, const fl_kernel *k, int trips) {
+static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
   if (k->n <= (trips > 1 ? WHOLE_ROW : WHOLE_ONCE) ||
       (trips > 1 && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
+    if (is_light(g, k, kind, trips) && k->n) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
@@ -160,7 +171,7 @@ static void choose_mode(fl_prog *g, const uint8_t *kind) {
     choose_map(g, k);
     return;
   }
-  if (k->kind == FL_K_ROW) choose_rows(g, k, g->rounds + full);
+  if (k->kind == FL_K_ROW) choose_rows(g, k, kind, g->rounds + full);
   else choose_cols(g, k);
   if (g->mode == FL_MODE_WHOLE) return;
   g->groups = k->n ? parts(k->n, g->group) : 1;
