@@ -9,13 +9,17 @@
 **   scatter.c  scatter
 **   pool.c     worker threads           vm*.c, vm*.h   the loops themselves
 **
-** Values. Every instruction of a kernel becomes a register of one of three kinds:
+** Values. Every instruction of a kernel becomes a register of one of four kinds:
 **   UNI   one element for the whole kernel, computed when the run begins
 **   ROW   one element for each kept index (level 0)
+**   LINE  one element for each reduced index. WHOLE: a FULL register computed once a unit, for
+**         tiles are alike; COL: computed once a chunk (level 2); LONG: FULL
 **   FULL  one element for each point (level 1; in a MAP the only level)
 ** The kind follows from the strides and operands, not from the planner's level, so work on
-** broadcast operands is done once a row. Registers beyond the instructions are copies of
-** these made full ('fill' of UNI, 'spread' of ROW) and converted inputs of reductions.
+** broadcast operands is done once a row or once a line. Where that saves work, a MAP is lowered
+** as a ROW kernel without reductions, its last dim the row. Registers beyond the instructions are
+** copies of these made full ('fill' of UNI, 'spread' of ROW and LINE) and converted inputs of
+** reductions.
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
 **   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
@@ -35,7 +39,9 @@
 
 enum { FL_BOX_TILES = 8 };
 typedef enum { FL_MODE_MAP, FL_MODE_WHOLE, FL_MODE_LONG, FL_MODE_COL } fl_mode;
-typedef enum { FL_KIND_UNI, FL_KIND_ROW, FL_KIND_FULL } fl_value_kind;
+typedef enum {                            /* of two operands: the bits of both */
+  FL_KIND_UNI, FL_KIND_ROW, FL_KIND_LINE, FL_KIND_FULL
+} fl_value_kind;
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
@@ -43,7 +49,7 @@ typedef enum {
   FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
   FL_V_FILL,      /* v = element a for all */
-  FL_V_SPREAD,    /* FULL v = ROW a */
+  FL_V_SPREAD,    /* FULL v = ROW or LINE a */
   FL_V_REDUCE,    /* reduction arg over FULL a: WHOLE gives ROW v, else into the state */
   FL_V_STORE      /* store arg of a, unless a was made in its memory */
 } fl_vcode;
@@ -66,10 +72,10 @@ typedef struct fl_vop {
 } fl_vop;
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
-/* Sections: BIND (UNI values), UNIT (fills, at the start of a unit), then for round r the
-** level-0 work before it and the level-1 work of it, and at the end the level-0 stores.
-** MAP and WHOLE have all their work in FULL(0). */
-enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_STORE, FL_SEC_ROUND };
+/* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE
+** (COL's, at the start of a chunk), then for round r the level-0 work before it and the level-1
+** work of it, and at the end the level-0 stores. MAP and WHOLE have all else in FULL(0). */
+enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
 #define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
 #define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
 
@@ -82,7 +88,7 @@ typedef struct fl_red {
 } fl_red;
 
 typedef struct fl_access_info {
-  fl_walk w1, w0;                     /* over points in tile order; over kept indices */
+  fl_walk w1, w0, w2;                 /* over points in tile order; over kept, over reduced indices */
   int64_t low, high;                  /* elements reached, from the operand's first */
   uint8_t used;                       /* 1 read, 2 written, 0 without memory (an IOTA's map) */
 } fl_access_info;
@@ -91,7 +97,8 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 
 typedef struct fl_prog {
   const fl_vm *vm;
-  const fl_kernel *k;
+  const fl_kernel *k;                 /* the planner's, or 'own' */
+  fl_kernel own;                      /* a MAP as a ROW kernel: its arrays are the planner's */
   fl_mem *mem;
   uint8_t mode;
   int rounds;                         /* of reductions; the last section round has the stores */
@@ -113,7 +120,7 @@ typedef struct fl_prog {
   int box_dim, box_last;
   int64_t blocks, groups, group;      /* LONG, COL: blocks, groups a block, reduced indices a group */
   int64_t unit, units;                /* points or rows of a unit (MAP, WHOLE); units */
-  int64_t full_bytes, row_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
+  int64_t full_bytes, row_bytes, line_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
   int64_t slots;                      /* states on a worker's counter */
 } fl_prog;
 

@@ -12,11 +12,11 @@
 
 typedef struct tile {
   const fl_prog *g;
-  void **reg;
-  char *full, *row, *state;       /* areas */
+  void **reg, **line_at;          /* line_at: COL, of LINE registers at the chunk's start */
+  char *full, *row, *line, *state;       /* areas */
   int64_t *pos;
-  int64_t n1, n0;                 /* elements of FULL and ROW registers now */
-  int64_t pt1, pt0;               /* first point in tile order, first kept index */
+  int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers now */
+  int64_t pt1, pt0, pt2;          /* first point in tile order, first kept, first reduced index */
   int64_t rows, cols;             /* of a tile: FULL = rows x cols */
   int64_t first;                  /* position in the row of its first element */
   char *into;                     /* LONG, COL: the state being made */
@@ -30,6 +30,7 @@ typedef struct tile {
 static void *own(const tile *t, uint16_t v) {
   const fl_vreg *r = &t->g->reg.at[v];
   if (r->kind == FL_KIND_FULL) return t->full + r->off;
+  if (r->kind == FL_KIND_LINE) return t->line + r->off;
   return r->kind == FL_KIND_ROW ? t->row + r->off : t->g->uni + r->off;
 }
 
@@ -50,6 +51,7 @@ static view view_of(tile *t, int operand, int level) {
   const fl_prog *g = t->g;
   const fl_operand *o = &g->k->operand[operand];
   if (!level) return (view){ &g->access[operand].w0, t->pt0, 0 };
+  if (level == 2) return (view){ &g->access[operand].w2, t->pt2, 0 };
   if (!g->boxes) return (view){ &g->access[operand].w1, t->pt1, 0 };
   int64_t shift = 0;
   for (int d = 0; d < g->k->nkept; d++) shift += t->corner[d] * o->stride[d];
@@ -75,9 +77,11 @@ static void ask_ahead(const tile *t, const void *p, int64_t elements, int size) 
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(ahead * size + 64 * i)));
 }
 
+static int64_t count_at(const tile *t, int level) { return level == 1 ? t->n1 : level ? t->n2 : t->n0; }
+
 static void load(tile *t, const fl_vop *x) {
   const view v = view_of(t, x->arg, x->level);
-  const int64_t n = x->level ? t->n1 : t->n0;
+  const int64_t n = count_at(t, x->level);
   void *base = origin(t, x->arg, &v);
   if (x->flags) {
     void *p = unit_run(base, v.w, v.at, n, fl_dtype_size(x->reg));
@@ -178,7 +182,7 @@ static void run(tile *t, const fl_section *s) {
   const fl_prog *g = t->g;
   void **r = t->reg;
   for (const fl_vop *x = s->at, *end = x + s->n; x < end; x++) {
-    const int64_t n = x->level ? t->n1 : t->n0;
+    const int64_t n = count_at(t, x->level);
     if (x->target) aim(t, x);
     switch (x->code) {
       case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
@@ -207,7 +211,7 @@ static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (i
 int64_t fl_prog_worker_bytes(const fl_prog *g) {
   const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
   const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
-  return pointer_bytes(g) + fl_round64(g->full_bytes) + g->row_bytes + fl_round64(8 * g->row) +
+  return 2 * pointer_bytes(g) + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes + fl_round64(8 * g->row) +
          fl_round64(slots * state + 64);
 }
 
@@ -224,13 +228,16 @@ static void set_up(tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fault)
   t->g = g;
   t->fault = fault;
   t->reg = (void **)(void *)scratch;
-  t->full = scratch + pointer_bytes(g);
+  t->line_at = (void **)(void *)(scratch + pointer_bytes(g));
+  t->full = scratch + 2 * pointer_bytes(g);
   t->row = t->full + fl_round64(g->full_bytes);
-  t->pos = (int64_t *)(void *)(t->row + g->row_bytes);
+  t->line = t->row + g->row_bytes;
+  t->pos = (int64_t *)(void *)(t->line + g->line_bytes);
   t->state = (char *)t->pos + fl_round64(8 * g->row);
   for (int64_t i = 0; i < g->reg.n; i++) t->reg[i] = own(t, (uint16_t)i);
   t->n1 = g->full;
   t->n0 = g->row;
+  t->n2 = FL_VM_CHUNK;
 }
 
 void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault) {
@@ -376,12 +383,32 @@ static void long_tile(tile *t, int round, int64_t block, int64_t i) {
   run(t, &t->g->sec[FL_SEC_FULL(round)]);
 }
 
+/* LINE values of the n reduced indices from i on; then the tile's first is the r-th of them. */
+static void start_lines(tile *t, int64_t i, int64_t n) {
+  const fl_prog *g = t->g;
+  if (!g->line_bytes) return;
+  t->pt2 = i;
+  t->n2 = n;
+  for (int64_t v = 0; v < g->reg.n; v++)
+    if (g->reg.at[v].kind == FL_KIND_LINE) t->reg[v] = own(t, (uint16_t)v);
+  run(t, &g->sec[FL_SEC_LINE]);
+  memcpy(t->line_at, t->reg, (size_t)g->reg.n * sizeof *t->reg);
+}
+
+static void move_lines(tile *t, int64_t r) {
+  const fl_prog *g = t->g;
+  for (int64_t v = 0; g->line_bytes && v < g->reg.n; v++)
+    if (g->reg.at[v].kind == FL_KIND_LINE) t->reg[v] = (char *)t->line_at[v] + r * fl_reg_size(g->reg.at[v].reg);
+}
+
 static void col_chunk(tile *t, int round, int64_t block, int64_t i) {
   const fl_prog *g = t->g;
   const int64_t end = least(i + FL_VM_CHUNK, g->k->n), outer = block / g->col_blocks;
   const int64_t c0 = block % g->col_blocks * g->width;
   start_state(g, t->into, round, t->n0);
+  start_lines(t, i, end - i);
   for (int64_t r = i; r < end; r += t->rows) {
+    move_lines(t, r - i);
     t->rows = least(g->batch, end - r);
     t->n1 = t->rows * t->cols;
     t->pt1 = (outer * g->k->n + r) * g->columns + c0;

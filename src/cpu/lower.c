@@ -14,7 +14,7 @@ typedef struct lower {
   uint8_t *kind;                /* per instruction */
   uint8_t *pass;                /* reduction rounds before the value is known */
   uint8_t *need;                /* marks of the section under way */
-  uint16_t *fill[2];            /* UNI value -> its register filled at a level, 0: none */
+  uint16_t *fill[3];            /* UNI value -> its register filled at a level, 0: none */
   uint16_t *spread;             /* ROW value -> its full copy in the section under way */
 } lower;
 
@@ -22,7 +22,7 @@ typedef struct lower {
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK,
-       COL_BLOCK = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
+       COL_BLOCK = 512, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
 /* ---- kinds and rounds --------------------- */
@@ -32,8 +32,7 @@ static int kind_of_strides(const fl_kernel *k, const fl_operand *o, int level) {
   int kind = FL_KIND_UNI;
   for (int d = 0; d < k->nkept + k->nred; d++) {
     if (k->size[d] == 1 || o->stride[d] == 0) continue;
-    const int here = d < k->nkept && k->kind != FL_K_MAP ? FL_KIND_ROW : FL_KIND_FULL;
-    if (here > kind) kind = here;
+    kind |= k->kind == FL_K_MAP ? FL_KIND_FULL : d < k->nkept ? FL_KIND_ROW : FL_KIND_LINE;
   }
   return k->points == 0 && level ? FL_KIND_FULL : kind;
 }
@@ -56,11 +55,11 @@ static void classify(lower *b, int i) {
   const uint16_t in[3] = { x->a, x->b, x->c };
   int kind = FL_KIND_UNI, pass = 0;
   for (int j = 0; j < operand_count(x); j++) {
-    kind = max2(kind, b->kind[in[j]]);
+    kind |= b->kind[in[j]];
     pass = max2(pass, b->pass[in[j]]);
   }
   if (x->code == FL_I_LOAD || x->code == FL_I_GATHER || x->code == FL_I_IOTA)
-    kind = max2(kind, kind_of_strides(k, &k->operand[x->arg], x->level));
+    kind |= kind_of_strides(k, &k->operand[x->arg], x->level);
   if (x->code == FL_I_REDUCE) {
     kind = FL_KIND_ROW;
     pass++;
@@ -84,17 +83,23 @@ static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, i
   return trips == 1 && g->rounds == 1 && work <= 1;
 }
 
+static int has_line(const fl_kernel *k, const uint8_t *kind) {
+  for (int i = 0; i < k->ninstr; i++) if (kind[i] == FL_KIND_LINE && k->instr[i].code != FL_I_LOAD) return 1;
+  return 0;
+}
+
 /* trips: rounds of reductions, and one more if values of each point are stored. */
 static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
-  if (k->n <= (trips > 1 ? WHOLE_ROW : WHOLE_ONCE) ||
-      (trips > 1 && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
+  const int line = has_line(k, kind), whole = trips > 1 || line;
+  if (k->n <= (whole ? WHOLE_ROW : WHOLE_ONCE) ||
+      (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
-    if (is_light(g, k, kind, trips) && k->n) g->batch = LIGHT_TILE / k->n;
+    if (k->n && k->n <= WHOLE_ONCE && is_light(g, k, kind, trips)) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
-    g->unit = UNIT_POINTS / (g->full ? g->full : UNIT_POINTS) * g->batch;
+    g->unit = (line ? LINE_UNIT : UNIT_POINTS) / (g->full ? g->full : UNIT_POINTS) * g->batch;
     if (g->unit < g->batch) g->unit = g->batch;
     g->units = parts(k->rows, g->unit);
     return;
@@ -165,7 +170,7 @@ static void choose_map(fl_prog *g, const fl_kernel *k) {
 static void choose_mode(fl_prog *g, const uint8_t *kind) {
   const fl_kernel *k = g->k;
   int full = 0;
-  for (int s = 0; s < k->nstore; s++) full |= kind[k->store[s].value] == FL_KIND_FULL;
+  for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
   g->width = g->batch = g->row = g->columns = 1;
   if (k->kind == FL_K_MAP) {
     choose_map(g, k);
@@ -215,6 +220,8 @@ static void make_access(fl_prog *g, int i) {
   make_walk(&a->w1, n, order, k->size, o->stride);
   for (int d = 0; d < k->nkept; d++) order[d] = d;
   make_walk(&a->w0, k->nkept, order, k->size, o->stride);
+  for (int d = 0; d < k->nred; d++) order[d] = k->nkept + d;
+  make_walk(&a->w2, k->nred, order, k->size, o->stride);
   a->low = a->high = 0;
   for (int d = 0; d < k->nkept + k->nred; d++) {
     const int64_t reach = o->stride[d] * (k->size[d] - 1);
@@ -244,7 +251,8 @@ static fl_vop *push(lower *b, int sec, fl_vop x) {
 static uint16_t filled(lower *b, uint16_t v, int level) {
   if (b->fill[level][v]) return b->fill[level][v];
   const int reg = b->g->reg.at[v].reg;
-  const uint16_t f = new_reg(b, level ? FL_KIND_FULL : FL_KIND_ROW, reg);
+  static const uint8_t kinds[] = { FL_KIND_ROW, FL_KIND_FULL, FL_KIND_LINE };
+  const uint16_t f = new_reg(b, kinds[level], reg);
   if (b->failed) return 0;
   b->g->reg.at[f].lives = 1;                   /* through the whole unit */
   push(b, FL_SEC_UNIT, (fl_vop){ .code = FL_V_FILL, .level = (uint8_t)level, .reg = (uint8_t)reg,
@@ -257,7 +265,8 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
   const int reg = b->g->reg.at[v].reg;
   const uint16_t f = new_reg(b, FL_KIND_FULL, reg);
   fl_vop x = { .code = FL_V_SPREAD, .level = 1, .reg = (uint8_t)reg, .v = f, .a = v };
-  x.fn.spread = b->k->kind == FL_K_COL ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
+  const int across = b->k->kind == FL_K_COL && b->g->reg.at[v].kind == FL_KIND_ROW;
+  x.fn.spread = across ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
   push(b, sec, x);
   return b->spread[v] = f;
 }
@@ -266,9 +275,11 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
 ** all: then that bit is set. */
 static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
   const int kind = b->g->reg.at[v].kind;
-  const int single = b->g->mode == FL_MODE_LONG ||
-                     (b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && b->g->batch == 1);
+  const int col = b->g->mode == FL_MODE_COL;
+  const int row = b->g->mode != FL_MODE_WHOLE || (b->k->kind == FL_K_ROW && b->g->batch == 1);
+  const int single = b->g->batch == 1 && row && kind != (col ? FL_KIND_ROW : FL_KIND_LINE);
   if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
+  if ((kind == FL_KIND_LINE && level == 2) || (kind == FL_KIND_ROW && col && b->g->batch == 1)) return v;
   if (uni && (kind == FL_KIND_UNI || single)) {
     *uni |= (uint8_t)(1 << bit);
     return v;
@@ -388,7 +399,7 @@ static void emit_reduce(lower *b, int sec, int i) {
 
 static void emit(lower *b, int sec, int i) {
   const fl_instr *x = &b->k->instr[i];
-  const int level = b->kind[i] == FL_KIND_FULL;
+  const int level = b->kind[i] == FL_KIND_FULL ? 1 : b->kind[i] != FL_KIND_LINE ? 0 : sec == FL_SEC_LINE ? 2 : 1;
   switch (x->code) {
     case FL_I_LOAD: case FL_I_GATHER: case FL_I_IOTA: emit_load(b, sec, level, i); break;
     case FL_I_OP: emit_op(b, sec, level, i); break;
@@ -409,7 +420,7 @@ static void emit(lower *b, int sec, int i) {
 static int store_level(const lower *b, int s) {
   const fl_kernel *k = b->k;
   const fl_operand *o = &k->operand[k->store[s].operand];
-  if (k->kind == FL_K_MAP || b->kind[k->store[s].value] == FL_KIND_FULL) return 1;
+  if (k->kind == FL_K_MAP || (b->kind[k->store[s].value] & FL_KIND_LINE)) return 1;
   for (int d = k->nkept; d < k->nkept + k->nred; d++)
     if (k->size[d] != 1 && o->stride[d] != 0) return 1;
   return 0;
@@ -434,7 +445,7 @@ static void emit_stores(lower *b, int sec, int level) {
 static void lower_tile(lower *b) {
   const int sec = FL_SEC_FULL(0);
   for (int i = 0; i < b->k->ninstr; i++)
-    if (b->kind[i] != FL_KIND_UNI) emit(b, sec, i);
+    if (b->kind[i] != FL_KIND_UNI) emit(b, b->kind[i] == FL_KIND_LINE ? FL_SEC_UNIT : sec, i);
   emit_stores(b, sec, 1);
   emit_stores(b, sec, 0);
 }
@@ -460,6 +471,7 @@ static void mark_round(lower *b, int round) {
 
 static void lower_rounds(lower *b) {
   const fl_kernel *k = b->k;
+  for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_LINE) emit(b, FL_SEC_LINE, i);
   for (int r = 0; r <= b->g->rounds; r++) {
     for (int i = 0; i < k->ninstr; i++)
       if (b->kind[i] == FL_KIND_ROW && k->instr[i].code != FL_I_REDUCE && b->pass[i] == r)
@@ -478,7 +490,11 @@ static void lower_rounds(lower *b) {
 
 static int start(lower *b, size_t n) {
   fl_prog *g = b->g;
-  for (size_t i = 0; i < n; i++) new_reg(b, b->kind[i], fl_dtype_reg(b->k->instr[i].dtype));
+  for (size_t i = 0; i < n; i++) {
+    const int line = b->kind[i] == FL_KIND_LINE && g->mode == FL_MODE_WHOLE;
+    new_reg(b, line ? FL_KIND_FULL : b->kind[i], fl_dtype_reg(b->k->instr[i].dtype));
+    if (line && !b->failed) g->reg.at[i].lives = 1;
+  }
   g->nsec = FL_SEC_FULL(g->rounds) + 1;
   g->sec = fl_zalloc(g->mem, sizeof *g->sec * (size_t)g->nsec);
   g->access = fl_zalloc(g->mem, sizeof *g->access * (g->k->noperand + 1u));
@@ -504,11 +520,46 @@ static void drop_pointless(lower *b) {
   }
 }
 
+/* Work of a MAP that is the same along its last dim, or for all that comes before: even a load,
+** unless rows are so long that it is one of a block, or (a value a row) so short that blocks of
+** one row are small. */
+static int is_shared(const lower *b, int i) {
+  const int load = b->k->instr[i].code == FL_I_LOAD;
+  if (b->kind[i] == FL_KIND_LINE) return !load || b->k->n < FL_VM_BLOCK;
+  return b->kind[i] == FL_KIND_ROW && b->k->n >= (load ? LOAD_ROW : LINE_ROW);
+}
+
+/* A MAP as a ROW kernel without reductions, if that saves work. */
+static void map_as_rows(lower *b) {
+  fl_prog *g = b->g;
+  const fl_kernel *k = b->k;
+  const int last = k->nkept - 1;
+  if (k->kind != FL_K_MAP || last < 1 || k->size[last] < 2 || k->points < 4 * FL_VM_BLOCK) return;
+  if (jumping_dim(k, last) >= 0) return;
+  g->own = *k;
+  g->own.kind = FL_K_ROW;
+  g->own.nkept = (uint8_t)last;
+  g->own.nred = 1;
+  g->own.n = k->size[last];
+  g->own.rows = k->points / g->own.n;
+  b->k = &g->own;
+  int shared = 0;
+  for (int i = 0; i < k->ninstr; i++) {
+    classify(b, i);
+    shared += is_shared(b, i);
+  }
+  if (shared) g->k = b->k;
+  else b->k = k;
+}
+
 static int lower_all(lower *b) {
+  map_as_rows(b);
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
   if (k->points == 0) drop_pointless(b);
   choose_mode(b->g, b->kind);
+  for (int i = 0; i < k->ninstr; i++)
+    if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
   for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_UNI) emit(b, FL_SEC_BIND, i);
@@ -518,7 +569,7 @@ static int lower_all(lower *b) {
 }
 
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k) {
-  const size_t n = k->ninstr, bytes = n * 3 + (n + 1) * 3 * sizeof(uint16_t);
+  const size_t n = k->ninstr, bytes = n * 3 + (n + 1) * 4 * sizeof(uint16_t);
   fl_prog *g = fl_zalloc(m, sizeof *g);
   char *work = fl_zalloc(m, bytes + 64);
   lower b = { .g = g, .k = k };
@@ -531,7 +582,8 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
   if (ok) {
     b.fill[0] = (uint16_t *)(void *)work;
     b.fill[1] = b.fill[0] + n;
-    b.spread = b.fill[1] + n;
+    b.fill[2] = b.fill[1] + n;
+    b.spread = b.fill[2] + n;
     b.kind = (uint8_t *)(b.spread + n);
     b.pass = b.kind + n;
     b.need = b.pass + n;

@@ -116,6 +116,10 @@ static void place_fixed(fl_prog *g) {
       r->off = g->row_bytes;
       g->row_bytes += fl_round64(g->row * size);
     }
+    if (r->kind == FL_KIND_LINE) {
+      r->off = g->line_bytes;
+      g->line_bytes += fl_round64(FL_VM_CHUNK * size);
+    }
     if (r->kind == FL_KIND_FULL && r->lives) {
       r->off = g->full_bytes;
       g->full_bytes += buffer_bytes(g, size);
