@@ -7,7 +7,6 @@
 -- 1), and how far the library may be off; 0 where every bit is determined. Ops that IEEE rounds
 -- correctly keep 0, others add units in the last place; an op of uncertain operands is tried at
 -- the ends of their intervals.
---
 -- Values are made position by position. A view says where in its source a position lies; a
 -- reduction or a scattered write collects cells into rows and folds these.
 local scalars = dofile("spec/scalars.lua")

@@ -2,7 +2,8 @@
 --
 -- run(program, mode) runs one on the library under a budget and a collector mode, and gives the
 -- values read. check(program, modes) runs all modes, wants the same bits from each, and values
--- within the oracle's bounds. shrink(program, fails) drops steps while it fails.
+-- within the oracle's bounds; where the default device is not the CPU, it compares with the CPU as
+-- well. shrink(program, fails) drops steps while it fails.
 local flame = require "flame"
 local P = dofile("spec/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
@@ -146,18 +147,41 @@ local function outside(got, want)
   end
 end
 
---- The oracle's values in the order of run's log.
+-- What may have other bits on another device: sums and products of floats, since the devices add
+-- in different orders; matrix products; f64's elementary functions, which are the platform's; and
+-- all that is made of these. Everything else has the same bits (docs/accuracy.md): functions of the
+-- other floats, integers, views, random numbers, scattered sums (in the order of the positions).
+local ORDERS = { sum = true, prod = true, mean = true, var = true }
+local ELEMENTARY = { exp = true, log = true, sin = true, cos = true, tanh = true, sigmoid = true, pow = true, atan2 = true }
+local COMPOSITES = { softmax = true, layer_norm = true, cross_entropy = true, mm = true }
+local function may_differ(s, vars, loose)
+  local made = vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
+  local dtype = made and made.dtype
+  if COMPOSITES[s.f] or s.f == "red" and ORDERS[s.op] and O.scalars.is_float(dtype) then return true end
+  if dtype == "f64" and (ELEMENTARY[s.op] or s.f == "silu") then return true end
+  for _, name in ipairs { "a", "b", "c", "w" } do if loose[s[name]] then return true end end
+  for _, k in ipairs(s.list or {}) do if loose[k] then return true end end
+  return false
+end
+--- The oracle's values in the order of run's log; and for each whether devices may differ in it.
 function P.expect(program)
-  local vars, log = {}, {}
+  local vars, loose, log, differs = {}, {}, {}, {}
+  local function note(k) log[#log + 1], differs[#log + 1] = vars[k]:clone(), loose[k] or false end
   O.seed(program.seed)
   for _, s in ipairs(program.steps) do
-    if s.f == "read" then log[#log + 1] = vars[s.a]:clone() else P.step(vars, s) end
+    if s.f == "read" then note(s.a)
+    else
+      P.step(vars, s)
+      local any = may_differ(s, vars, loose)
+      loose[(s.f == "set" or s.f == "inplace") and s.a or s.o] = any
+      if s.o2 then loose[s.o2] = any end
+    end
   end
   local order = {}
   for k in pairs(vars) do order[#order + 1] = k end
   table.sort(order)
-  for _, k in ipairs(order) do log[#log + 1] = vars[k] end
-  return log
+  for _, k in ipairs(order) do note(k) end
+  return log, differs
 end
 
 local function compare_logs(a, b, name)
@@ -213,6 +237,50 @@ function P.check_gradients(program, log, r)
   end
 end
 
+--- The flat numbers of a snapshot, bools as 0 and 1.
+local function numbers(x)
+  local list = {}
+  local function walk(t)
+    if type(t) == "table" then for i = 1, #t do walk(t[i]) end return end
+    list[#list + 1] = t == true and 1 or t or 0
+  end
+  walk(x.v)
+  return list
+end
+local function near(a, b, bound) return a == b or a ~= a and b ~= b or math.abs(a - b) <= bound end
+--- nil, or where two devices' values differ: in a bit, or where bits may differ by more than the
+-- oracle's bound; gradients by more than their dtype allows.
+local function compare_devices(here, there, want, differs, dtype)
+  if here.n ~= there.n then return ("cpu: %d values read, %d here"):format(there.n, here.n) end
+  for i = 1, here.n do
+    local name = ("cpu: variable %d (read %d of %d): "):format(here[i].k, i, here.n)
+    local why = not differs[i] and same_bits(here[i].x, there[i].x)
+    if why then return name .. why end
+    if differs[i] then
+      local p, q = numbers(here[i].x), numbers(there[i].x)
+      for j, c in ipairs(O.flat(want[i])) do
+        if c[2] ~= math.huge and not near(p[j], q[j], c[2]) then
+          return ("%selement %d: %.17g, there %.17g within %.3g"):format(name, j, p[j], q[j], c[2])
+        end
+      end
+      P.counts.near = (P.counts.near or 0) + 1
+    else P.counts.same = (P.counts.same or 0) + 1 end
+  end
+  for k, x in pairs(here.grads) do
+    if not there.grads[k] then return ("cpu: no gradient of %d"):format(k) end
+    local p, q, largest = numbers(x), numbers(there.grads[k]), 1
+    for _, v in ipairs(q) do largest = math.max(largest, math.abs(v)) end
+    local bound = (dtype == "f64" and 1e-9 or 2e-3) * largest
+    for j = 1, #q do
+      if not near(p[j], q[j], bound) then
+        return ("cpu: gradient of %d, element %d: %.9g, there %.9g within %.3g"):format(k, j, p[j], q[j], bound)
+      end
+    end
+  end
+end
+
+--- The device that programs are run on as well, to compare; nil: none.
+P.second = flame.default_device() ~= "cpu" and "cpu" or nil
 P.counts = {}
 --- nil, or why the program fails. modes: list of { budget =, collector = }.
 function P.check(program, modes, no_oracle)
@@ -226,7 +294,17 @@ function P.check(program, modes, no_oracle)
     if bad then return bad end
   end
   if no_oracle then return nil end
-  for i, want in ipairs(P.expect(program)) do
+  local expected, differs = P.expect(program)
+  if P.second then
+    local device = flame.default_device()
+    flame.default_device(P.second)
+    local there, message = P.run(program, modes[1], true)
+    flame.default_device(device)
+    if not there then return "cpu: " .. message end
+    local bad = compare_devices(first, there, expected, differs, program.float)
+    if bad then return bad end
+  end
+  for i, want in ipairs(expected) do
     local bad = outside(first[i].x, want)
     if bad then return ("oracle: variable %d (read %d): %s"):format(first[i].k, i, bad) end
   end
