@@ -174,19 +174,24 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
   }
 }
 
+/* A warp gathers the places of its next STEP elements in shared memory, so that neighbouring
+** lanes write neighbours. */
 KERNEL nonzero_write(const S *x, const long long *places, long long *out, long long n, long long chunk,
                      long long count, const __grid_constant__ sides s) {
+  __shared__ u16 places_of[8][STEP];
+  u16 *const at = places_of[threadIdx.x / 32];
+  const int lane = threadIdx.x & 31;
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
   long long base = places[w];
   for (long long i0 = first; i0 < end; i0 += STEP) {
-    const long long i = i0 + (threadIdx.x & 31) * MANY;
-    u32 bits = bits_of(x, i, end, aligned);
-    const int mine = __popc(bits), run = (int)sum_to(mine);
-    long long k = base + run - mine;
-    for (; bits; bits &= bits - 1, k++)
-      if (k < count) put_place(out, k, i + __ffs(bits) - 1, s);
-    base += __shfl_sync(~0u, run, 31);
+    u32 bits = bits_of(x, i0 + lane * MANY, end, aligned);
+    const int mine = __popc(bits), run = (int)sum_to(mine), all = __shfl_sync(~0u, run, 31);
+    for (int j = run - mine; bits; bits &= bits - 1) at[j++] = (u16)(lane * MANY + __ffs(bits) - 1);
+    __syncwarp();
+    for (int j = lane; j < all && base + j < count; j += 32) put_place(out, base + j, i0 + at[j], s);
+    __syncwarp();
+    base += all;
   }
 }

@@ -268,6 +268,8 @@ static void one_call(int f, int64_t k, fl_cu_result code, int forever) {
     const int by_driver = which && strncmp(which, "nvrtc", 5) != 0 && strncmp(which, "cu", 2) != 0;
     CHECK(first == FLAME_DEVICE_LOST || !by_driver, name, k);            /* else the compiler failed first */
     CHECK(flame_error_code(c) != FLAME_OK, name, k);
+    fl_error_clear(&c->err);                       /* as a wrong argument does before it says so */
+    CHECK(flame_full(c, FLAME_F32, 0, NULL, 1) == NULL && flame_error_code(c) == FLAME_DEVICE_LOST, name, k);
   }
   close_context(c, name, k);
 }

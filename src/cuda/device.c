@@ -57,11 +57,11 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
              s->ordinal, name, text, call);
     s->dead = 1;
     s->ctx->dead = 1;
-    const flame_status lost = fl_cuda_lost(s);
-    if (!s->sync_each)
-      fl_hint(&s->ctx->err,
-              "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
-    return lost;
+    fl_error *lost = &s->ctx->lost;
+    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    if (!s->sync_each) fl_hint(lost, "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
+    if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
+    return FLAME_DEVICE_LOST;
   }
   const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
     : r == FL_CU_NO_DEVICE || r == FL_CU_INVALID_DEVICE || r == FL_CU_DRIVER_MISMATCH ||

@@ -72,7 +72,8 @@ typedef struct flame_context {
   int64_t cut;                   /* nodes that an interrupted run left in it: values are read alone then */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
-  uint8_t dead;                  /* a device was lost: err is the first cause, for ever */
+  uint8_t dead;                  /* a device was lost: 'lost' says how, for ever */
+  fl_error lost;
   uint8_t evaluating;            /* no recording now: a bug if violated */
   uint8_t anomaly, deterministic;
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */

@@ -49,6 +49,7 @@ static void *no_memory(flame_context *c) {
 ** A layout that could not be made is the caller's way to run out of memory. */
 static int may_record(flame_context *c, const fl_layout *shape) {
   assert(!c->evaluating);
+  if (c->dead && c->err.code == FLAME_OK) c->err = c->lost;
   if (c->dead || c->err.code == FLAME_INTERRUPTED) return 0;
   if (!shape) {
     no_memory(c);
