@@ -4,14 +4,17 @@
 ** for one kind of keys, with these lines before it:
 **   BITS 8, 16, 32 or 64 of an element; KIND 0 float, 1 signed, 2 unsigned, 3 truth; INF the
 **   bits of a float's infinity.
-** Rows of at most 2048 elements: sort_rows, a bitonic network in shared memory over pairs of
-** key and position, which are all different; several short rows share a block.
-** Longer rows: one digit of 8 bits a pass, lowest first. A row is cut into 'chunks' chunks of
-** 'chunk' elements, one a block of 256 threads: sort_count counts digits of each chunk,
-** sort_starts sums them over the chunks before and over all, sort_part moves
-** the elements, a tile at a time, sorted by the digit within the tile so that stores are
-** coalesced. The first pass reads the row itself, the last one writes positions only: with
-** 32-bit keys 12, 20, 20 and 20 bytes an element are moved, besides 4 a pass for counting.
+** Rows of at most 256 elements: sort_rows, a bitonic network in shared memory over pairs of
+** key and position, which are all different; several short rows share a block. Rows of at most
+** 2048: sort_tile, the passes of long rows within one block.
+** Longer rows: one digit of 8 bits a pass, lowest first. sort_tally counts all digits of a row in
+** one reading, sort_starts makes them the places where digits begin, and each pass is one sweep
+** over tiles of TILE elements: a block counts the digits of its tile, publishes the counts, adds up
+** those of the tiles before (which publish their running sums as soon as they have them), and
+** moves its elements, sorted by the digit within the tile so that stores are coalesced. Blocks
+** take tiles in the order in which they start, so whom a block waits for is running. The first
+** pass reads the row itself, the last writes positions (and values): with 32-bit keys 4, 12, 16, 16
+** and 16 (20) bytes an element are moved.
 ** Selecting: the k-th key is found digit by digit from the highest (select_count,
 ** select_pick); then either its first place is looked up (kth_*), or what is below it and the
 ** first of its equals are collected in the order of positions and sorted as short rows.
@@ -89,8 +92,8 @@ FN u32 before_of(u32 v, u32 *words, u32 *all) {
 ** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
 ** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
 ** same, but of a NaN if the row has one. */
-WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long long rows, int n, int pad,
-                 int elements, int k, u64 flip, int mode) {
+WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *values, long long rows, int n, int pad,
+               int elements, int k, u64 flip, int mode) {
   __shared__ K key[ROW];
   __shared__ u32 at[ROW];
   const int t = threadIdx.x;
@@ -127,6 +130,7 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long lo
     if (r >= rows) continue;
     if (mode == 0) {
       if (c < k) out[r * k + c] = (long long)at[e] + 1;
+      if (c < k && values) values[r * k + c] = x[r * n + at[e]];
       continue;
     }
     const int row = e - c;
@@ -135,22 +139,126 @@ WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, long lo
   }
 }
 
-/* ---- long rows ---------------------------------------------------------------------------- */
+/* Lanes whose digit is this one's. By votes: match.any takes a time for each different value. */
+FN u32 same_digit(u32 d) {
+  u32 peers = ~0u;
+#pragma unroll
+  for (int b = 0; b < 8; b++) {
+    const bool set = d >> b & 1;
+    const u32 vote = __ballot_sync(~0u, set);
+    peers &= set ? vote : ~vote;
+  }
+  return peers;
+}
 
-/* Blocks: rows * chunks of 256. count: [row][digit][chunk]. keys NULL: the first pass. */
-KERNEL sort_count(const S *x, const K *keys, u32 *count, long long n, long long chunk, long long chunks,
-                  int shift, u64 flip) {
-  __shared__ u32 h[256];
-  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
-  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
-  h[threadIdx.x] = 0;
+/* Places within a tile of 8 * 32 * n elements by one digit: digit[i] of element warp * 32 n + 32 i + lane,
+** place[i]. Warps rank their own elements, 32 at a time, so that ranks follow positions; then counts
+** are summed over warps and digits. *sum, start: elements of digit threadIdx.x, and of lower ones. */
+template <int MOST> FN void place_of(const u32 *digit, u32 *place, int n, u32 (*ranks)[256], u32 *start, u32 *words,
+                                     u32 *sum) {
+  const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
+  for (int w = 0; w < 8; w++) ranks[w][t] = 0;
   __syncthreads();
-  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
-    const K k = keys ? keys[row * n + i] : key_of(x[row * n + i], (K)flip);
-    atomicAdd(&h[(u32)(k >> shift) & 255], 1u);
+#pragma unroll
+  for (int i = 0; i < MOST; i++) {
+    if (i >= n) break;                               /* the same for all */
+    const u32 d = digit[i], peers = same_digit(d), low = peers & ((1u << lane) - 1), seen = ranks[warp][d];
+    __syncwarp();
+    if (low == 0) ranks[warp][d] = seen + __popc(peers);
+    __syncwarp();
+    place[i] = seen + __popc(low);
   }
   __syncthreads();
-  count[(row * 256 + threadIdx.x) * chunks + c] = h[threadIdx.x];
+  u32 run = 0, all;
+  for (int w = 0; w < 8; w++) {
+    const u32 v = ranks[w][t];
+    ranks[w][t] = run;
+    run += v;
+  }
+  *sum = run;
+  start[t] = before_of(run, words, &all);
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < MOST; i++)
+    if (i < n) place[i] += start[digit[i]] + ranks[warp][digit[i]];
+}
+
+/* A block of 256 a row; 'items' a thread, at most 8. Otherwise as sort_rows. */
+THREE sort_tile(const S *x, const K *kin, const u32 *pin, long long *out, S *values, int n, int items, int k, u64 flip,
+                int mode) {
+  __shared__ K key[ROW];
+  __shared__ u32 at[ROW];
+  __shared__ u32 ranks[8][256], start[256], words[8];
+  const int t = threadIdx.x, first = (t >> 5) * 32 * items + (t & 31);
+  const long long row = (long long)blockIdx.x * n;
+  K mine[8];
+  u32 from[8], digit[8], place[8], sum;
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    const int e = first + 32 * i;
+    const bool in = i < items && e < n;              /* those behind the end have the highest digits, and stay behind */
+    mine[i] = !in ? ALL : kin ? kin[row + e] : key_of(x[row + e], (K)flip);
+    from[i] = in && kin ? pin[row + e] : (u32)e;
+  }
+  for (int shift = 0; shift < BITS; shift += 8) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) digit[i] = (u32)(mine[i] >> shift) & 255;
+    place_of<8>(digit, place, items, ranks, start, words, &sum);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      if (i < items) {
+        key[place[i]] = mine[i];
+        at[place[i]] = from[i];
+      }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      if (i < items) {
+        mine[i] = key[first + 32 * i];
+        from[i] = at[first + 32 * i];
+      }
+  }
+  if (mode == 0) {
+    for (int e = t; e < k; e += 256) {
+      out[(long long)blockIdx.x * k + e] = (long long)at[e] + 1;
+      if (values) values[(long long)blockIdx.x * k + e] = x[row + at[e]];
+    }
+    return;
+  }
+  const K wanted = mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
+  for (int e = t; e < n; e += 256)
+    if (key[e] == wanted && (e == 0 || key[e - 1] != wanted)) out[blockIdx.x] = (long long)at[e] + 1;
+}
+
+/* ---- long rows ---------------------------------------------------------------------------- */
+
+#define PASSES (BITS / 8)
+
+/* Blocks: rows * chunks of 256. total: [row][pass][digit], zero before. keys: not NULL, of them. */
+KERNEL sort_tally(const S *x, const K *keys, u32 *total, long long n, long long chunk, long long chunks, u64 flip) {
+  __shared__ u32 h[PASSES][256];
+  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks;
+  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+  for (int p = 0; p < PASSES; p++) h[p][threadIdx.x] = 0;
+  __syncthreads();
+#pragma unroll 4
+  for (long long i = c * chunk + threadIdx.x; i < end; i += 256) {
+    const K k = keys ? keys[row * n + i] : key_of(x[row * n + i], (K)flip);
+#pragma unroll
+    for (int p = 0; p < PASSES; p++) atomicAdd(&h[p][(u32)(k >> (8 * p)) & 255], 1u);
+  }
+  __syncthreads();
+  for (int p = 0; p < PASSES; p++) {
+    const u32 v = h[p][threadIdx.x];
+    if (v) atomicAdd(&total[(row * PASSES + p) * 256 + threadIdx.x], v);
+  }
+}
+
+/* A block of 256 a row and pass: counts become the places where digits begin. */
+KERNEL sort_starts(u32 *total) {
+  __shared__ u32 words[8];
+  u32 all, *mine = total + blockIdx.x * 256ll + threadIdx.x;
+  *mine = before_of(*mine, words, &all);
 }
 
 /* Sum of v over the lanes before this one; *all: over the warp. */
@@ -165,90 +273,85 @@ FN u32 before_lane(u32 v, u32 *all) {
   return run - v;
 }
 
-/* A warp for a digit of a row, 8 a block: counts become those of the chunks before; total: of
-** all chunks. */
-KERNEL sort_starts(u32 *counts, u32 *total, long long rows, long long chunks) {
-  const long long item = blockIdx.x * 8ll + threadIdx.x / 32;
-  if (item >= rows * 256) return;                  /* whole warps */
-  u32 *count = counts + item * chunks, sum = 0;
-  for (long long c0 = 0; c0 < chunks; c0 += 32) {
-    const long long c = c0 + (threadIdx.x & 31);
-    u32 all;
-    const u32 before = before_lane(c < chunks ? count[c] : 0, &all);
-    if (c < chunks) count[c] = sum + before;
-    sum += all;
-  }
-  if ((threadIdx.x & 31) == 0) total[item] = sum;
+/* The element of a key; 'place' is where it stands in its row: zeros and NaN share keys. */
+FN S value_of(K key, const S *row, u32 place, K flip) {
+#if KIND == 0
+  const K k = key ^ flip;
+  return k == ALL || k == SIGN ? row[place] : (S)(k & SIGN ? k ^ SIGN : ~k & ALL);
+#elif KIND == 1
+  return (S)(key ^ flip ^ SIGN);
+#elif KIND == 2
+  return (S)(key ^ flip);
+#else
+  return row[place];
+#endif
 }
 
-/* Each warp ranks its own 32 * ITEMS elements of the tile, 32 at a time, so that ranks follow
-** positions; elements behind the end count as the highest digit, and come last. The last pass
-** has out, the others keys_out and at_out. */
-THREE sort_part(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
-                 const u32 *count, const u32 *total, long long n, long long chunk, long long chunks, int shift,
-                 u64 flip) {
+/* What a tile says of a digit: nothing yet, its own count, or that of all tiles so far; counts
+** have 30 bits. One word, so it is never seen half. */
+#define OWN (1u << 30)
+#define SO_FAR (2u << 30)
+#define COUNT (OWN - 1)
+
+/* Counts of digit threadIdx.x in the tiles before 'tile' of a row. state: of the row. */
+FN u32 tiles_before(volatile u32 *state, long long tile) {
+  u32 sum = 0;
+  for (long long i = tile - 1; i >= 0; i--) {
+    u32 v;
+    do v = state[i * 256 + threadIdx.x];
+    while (v == 0);
+    sum += v & COUNT;
+    if (v & SO_FAR) break;
+  }
+  return sum;
+}
+
+/* Elements behind the end count as the highest digit, and come last. One tile a block: rows * tiles
+** blocks. ticket, state: zero before. The last pass has out (values: may be NULL), the
+** others keys_out and at_out. */
+THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out, S *values,
+                 u32 *ticket, u32 *state, const u32 *starts, long long n, long long tiles, int pass, u64 flip) {
   __shared__ K tile_key[TILE];
   __shared__ u32 tile_at[TILE];
-  __shared__ u32 ranks[8][256], start[256], base[256], words[8];
-  const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
-  const long long row = blockIdx.x / chunks, c = blockIdx.x % chunks, from = row * n;
-  const long long end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
-  u32 all;
-  base[t] = count[(row * 256 + t) * chunks + c] + before_of(total[row * 256 + t], words, &all);
-  for (long long tile = c * chunk; tile < end; tile += TILE) {
-    K k[ITEMS];
-    u32 rank[ITEMS];
-    for (int w = 0; w < 8; w++) ranks[w][t] = 0;
-    __syncthreads();
+  __shared__ u32 ranks[8][256], start[256], moved[256], words[8];
+  const int t = threadIdx.x, lane = t & 31, warp = t >> 5, shift = 8 * pass;
+  if (t == 0) words[0] = atomicAdd(ticket, 1u);
+  __syncthreads();
+  const long long block = words[0], row = block / tiles, tile = block % tiles, from = row * n, first = tile * TILE;
+  volatile u32 *said = state + row * tiles * 256;
+  K k[ITEMS];
+  u32 digit[ITEMS], place[ITEMS], sum;
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-      const long long e = tile + warp * (32 * ITEMS) + i * 32 + lane;
-      k[i] = e >= end ? ALL : keys ? keys[from + e] : key_of(x[from + e], (K)flip);
-      const u32 d = e >= end ? 255 : (u32)(k[i] >> shift) & 255;
-      const u32 peers = __match_any_sync(~0u, d), low = peers & ((1u << lane) - 1);
-      const u32 seen = ranks[warp][d];
-      __syncwarp();
-      if (low == 0) ranks[warp][d] = seen + __popc(peers);
-      __syncwarp();
-      rank[i] = (seen + __popc(low)) << 8 | d;
-    }
-    __syncthreads();
-    u32 sum = 0;
-    for (int w = 0; w < 8; w++) {
-      const u32 v = ranks[w][t];
-      ranks[w][t] = sum;
-      sum += v;
-    }
-    start[t] = before_of(sum, words, &all);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-      const long long e = tile + warp * (32 * ITEMS) + i * 32 + lane;
-      const u32 d = rank[i] & 255, p = start[d] + ranks[warp][d] + (rank[i] >> 8);
-      tile_key[p] = k[i];
-      tile_at[p] = at && e < end ? at[from + e] : (u32)e;
-    }
-    __syncthreads();
-    const int m = end - tile < TILE ? (int)(end - tile) : TILE;
-    for (int j = t; j < m; j += 256) {
-      const K key = tile_key[j];
-      const u32 d = (u32)(key >> shift) & 255;
-      const long long to = from + (base[d] + ((u32)j - start[d]));
-      if (out) out[to] = (long long)tile_at[j] + 1;
-      else {
-        keys_out[to] = key;
-        at_out[to] = tile_at[j];
-      }
-    }
-    __syncthreads();
-    base[t] += sum;
+  for (int i = 0; i < ITEMS; i++) {
+    const long long e = first + warp * (32 * ITEMS) + i * 32 + lane;
+    k[i] = e >= n ? ALL : keys ? keys[from + e] : key_of(x[from + e], (K)flip);
+    digit[i] = e >= n ? 255 : (u32)(k[i] >> shift) & 255;
   }
-}
-
-/* The first k of each row of n. */
-KERNEL sort_head(const long long *sorted, long long *out, long long rows, long long n, long long k) {
-  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < rows * k; i += gridDim.x * (long long)blockDim.x)
-    out[i] = sorted[i / k * n + i % k];
+  place_of<ITEMS>(digit, place, ITEMS, ranks, start, words, &sum);
+  said[tile * 256 + t] = (tile ? OWN : SO_FAR) | sum;      /* of the last tile nobody asks: its surplus is no harm */
+#pragma unroll
+  for (int i = 0; i < ITEMS; i++) {
+    const long long e = first + warp * (32 * ITEMS) + i * 32 + lane;
+    tile_key[place[i]] = k[i];
+    tile_at[place[i]] = at && e < n ? at[from + e] : (u32)e;
+  }
+  const u32 before = tiles_before(said, tile);
+  if (tile) said[tile * 256 + t] = SO_FAR | (before + sum);
+  moved[t] = starts[(row * PASSES + pass) * 256 + t] + before - start[t];
+  __syncthreads();
+  const int m = n - first < TILE ? (int)(n - first) : TILE;
+  for (int j = t; j < m; j += 256) {
+    const K key = tile_key[j];
+    const u32 place = tile_at[j];
+    const long long to = from + (u32)(moved[(u32)(key >> shift) & 255] + (u32)j);
+    if (out) {
+      out[to] = (long long)place + 1;
+      if (values) values[to] = value_of(key, x + from, place, (K)flip);
+    } else {
+      keys_out[to] = key;
+      at_out[to] = place;
+    }
+  }
 }
 
 /* ---- selecting ------------------------------------------------------------------------------ */

@@ -78,11 +78,40 @@ def("argsort", 4, function(x, ...)
   return positions("argsort", x, d, descending)
 end)
 
+--- Values of rows by their positions, that a call gave together with them: the gradient is gather's.
+local arranged = flame.func {
+  name = "sort",
+  forward = function(ctx, x, d, at, values)
+    ctx:save(at)
+    ctx.d, ctx.shape = d, x.shape
+    return values:clone()
+  end,
+  backward = function(ctx, g)
+    return flame.zeros(ctx.shape, like(g)):scatter(ctx.d, ctx:saved(), g)
+  end,
+}
+
+local bytes_of = { f64 = 8, f32 = 4, f16 = 2, bf16 = 2, i64 = 8, i32 = 4, i16 = 2, i8 = 1, u8 = 1, bool = 1 }
+
+--- Sorted values and positions of one call: a GPU moves the values along with their positions in less
+-- time than it takes to gather them.
+local function sorted_together(op, x, d, descending)
+  local rows, count, n = rows_of(x, d)
+  local numel, shape = x:numel(), rows.shape
+  local bytes = numel * (8 + bytes_of[x.dtype])
+  local packed = call("argsort", op, { rows }, { count, n, descending and 1 or 0, 1 }, { bytes }, "u8")
+  local at = call("part", op, { packed }, { 0 }, shape, "i64")
+  local values = call("part", op, { packed }, { 8 * numel }, shape, x.dtype)
+  if d < x.ndim then at, values = at:movedim(-1, d):contiguous(), values:movedim(-1, d):contiguous() end
+  return internal.tracked(x) and arranged(x, d, at, values) or values, at
+end
+
 --- Sorted values along axis d (the last) and their positions; always stable.
 ---@param o table?  {descending = false}
 def("sort", 4, function(x, ...)
   need_tensor("sort", "x", x)
   local d, descending = sort_arguments("sort", x, ...)
+  if x.device ~= "cpu" and x.ndim > 0 and x:numel() > 0 then return sorted_together("sort", x, d, descending) end
   local at = positions("sort", x, d, descending)
   return gather(x, d, at), at
 end)

@@ -157,12 +157,20 @@ static void sort_long(fl_cpu *cpu, job *j) {
   fl_threads_run(cpu->pool, BUCKETS, sort_part, j, stop);
 }
 
-flame_status fl_cpu_call_argsort(fl_device *d, const fl_call_run *r) {
+/* Values behind the positions of rows. */
+static void put_values(const fl_call_run *r, int64_t rows, int64_t n) {
+  const int64_t size = fl_dtype_size(r->call->in_dtype[0]), *at = r->out;
+  char *to = (char *)r->out + rows * n * (int64_t)sizeof *at;
+  for (int64_t row = 0; row < rows; row++)
+    for (int64_t i = row * n; i < (row + 1) * n; i++)
+      memcpy(to + i * size, (const char *)r->in[0] + (row * n + at[i] - 1) * size, (size_t)size);
+}
+
+static void positions(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   const fl_call *c = r->call;
   const int dtype = c->in_dtype[0];
   const int64_t rows = c->p[0], n = c->p[1];
-  if (rows == 0 || n == 0) return FLAME_OK;
   job *j = r->scratch;
   *j = (job){ .x = r->in[0], .out = r->out, .rows = rows, .n = n, .dtype = dtype, .flip = (int)c->p[2],
               .bits = fl_key_bits(dtype), .slim = fl_key_slim(dtype, n), .stop = cpu->stop,
@@ -170,7 +178,7 @@ flame_status fl_cpu_call_argsort(fl_device *d, const fl_call_run *r) {
   if (n <= LONG) {
     j->group = UNIT / n + 1;
     fl_threads_run(cpu->pool, (rows + j->group - 1) / j->group, sort_rows, j, cpu->stop);
-    return FLAME_OK;
+    return;
   }
   j->stretches = stretch_count(cpu->width);
   j->a = j->room + cpu->width * j->each;
@@ -181,5 +189,12 @@ flame_status fl_cpu_call_argsort(fl_device *d, const fl_call_run *r) {
     j->out = (int64_t *)r->out + row * n;
     sort_long(cpu, j);
   }
+}
+
+flame_status fl_cpu_call_argsort(fl_device *d, const fl_call_run *r) {
+  const int64_t rows = r->call->p[0], n = r->call->p[1];
+  if (rows == 0 || n == 0) return FLAME_OK;
+  positions(d, r);
+  if (r->call->p[3] && !fl_stopped(d)) put_values(r, rows, n);
   return FLAME_OK;
 }

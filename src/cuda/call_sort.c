@@ -1,11 +1,11 @@
 /*
 ** Sorting and selecting on a CUDA device by kernels/sort.cu: rows of at most ROW elements in
-** shared memory, longer ones by radix passes. Rows of 2^31 elements or more stay on the host.
+** shared memory, longer ones by radix passes. Rows of 2^30 elements or more stay on the host.
 */
 #include "cuda/sort.h"
 #include <stdio.h>
 
-enum { ROW = 2048, LIMIT = INT32_MAX };
+enum { ROW = 2048, NETWORK = 256, LIMIT = 1 << 30 };
 static const char file[] = "sort.cu";
 
 /* ---- shared with call_count.c and call_scan.c ---- */
@@ -43,7 +43,7 @@ void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t 
 typedef struct plan {
   fl_cuda *s;
   char defines[FL_SORT_DEFINES];
-  int64_t rows, n, chunk, chunks, key_bytes, passes;
+  int64_t rows, n, chunk, chunks, tiles, key_bytes, passes;
   int bits;
   uint64_t flip;
 } plan;
@@ -54,7 +54,9 @@ static plan plan_of(fl_cuda *s, int dtype, int64_t rows, int64_t n, int descendi
   p.key_bytes = p.bits == 64 ? 8 : 4;
   p.passes = p.bits / 8;
   p.flip = descending ? ~(uint64_t)0 >> (64 - p.bits) : 0;
-  if (rows > 0 && n > 0) fl_sort_cut(rows, n, p.bits == 64 ? 2048 : 4096, &p.chunk, &p.chunks);
+  const int64_t tile = p.bits == 64 ? 2048 : 4096;                   /* TILE of sort.cu */
+  p.tiles = fl_sort_blocks(n, tile);
+  if (rows > 0 && n > 0) fl_sort_cut(rows, n, tile, &p.chunk, &p.chunks);
   return p;
 }
 
@@ -62,52 +64,67 @@ static flame_status start(const plan *p, const char *entry, int64_t blocks, unsi
   return fl_sort_launch(p->s, file, p->defines, entry, blocks, threads, params);
 }
 
-/* Rows in shared memory: the first k positions of each (mode 0), or one (sort.cu). keys and at
-** NULL: of x. */
-static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out, int64_t n,
-                               int64_t k, int mode) {
-  int count = (int)n, pad = 1, first = (int)k;
+/* Rows in shared memory: the first k positions of each (mode 0) and, where asked for, their values,
+** or one position (sort.cu). keys and at NULL: of x. */
+static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out, void *values,
+                               int64_t n, int64_t k, int mode) {
+  int count = (int)n, pad = 1, first = (int)k, items = (count + 255) / 256;
   while (pad < count) pad *= 2;
   int elements = pad < 512 ? 512 : pad;
   int64_t rows = p->rows;
   uint64_t flip = p->flip;
-  void *params[] = { &x, &keys, &at, &out, &rows, &count, &pad, &elements, &first, &flip, &mode };
+  void *tiling[] = { &x, &keys, &at, &out, &values, &count, &items, &first, &flip, &mode };
+  if (n > NETWORK) return start(p, "sort_tile", rows, 256, tiling);
+  void *params[] = { &x, &keys, &at, &out, &values, &rows, &count, &pad, &elements, &first, &flip, &mode };
   return start(p, "sort_rows", fl_sort_blocks(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
-/* Counts of chunks and their sums, then keys and positions twice. */
-static int64_t counts_bytes(const plan *p) { return fl_sort_room(p->rows * 256 * (p->chunks + 1) * 4); }
+/* Where digits begin, tickets of passes; what tiles say. */
+static int64_t starts_bytes(const plan *p) { return fl_sort_room(p->rows * p->passes * 256 * 4) + 256; }
+static int64_t tiles_bytes(const plan *p) { return fl_sort_room(p->rows * p->tiles * 256 * 4); }
 
 static int64_t long_bytes(const plan *p) {
   const int64_t numel = p->rows * p->n, buffers = p->passes > 2 ? 2 : p->passes - 1;
-  return counts_bytes(p) +
+  return starts_bytes(p) + tiles_bytes(p) +
          buffers * (fl_sort_room(numel * p->key_bytes) + fl_sort_room(numel * 4));
 }
 
-/* Positions of long rows into out; scratch: long_bytes. */
-static flame_status long_rows(const plan *p, const void *x, void *out, char *scratch) {
+static flame_status zero(const plan *p, void *at, int64_t bytes) {
+  return fl_cuda_check(p->s, p->s->cu->Memset8((fl_cu_ptr)(uintptr_t)at, 0, (size_t)bytes, p->s->stream),
+                       "cuMemsetD8Async");
+}
+
+/* Places where the digits of each row and pass begin. */
+static flame_status find_starts(const plan *p, const void *x, void *keys, void *starts) {
+  int64_t n = p->n, chunk = p->chunk, chunks = p->chunks;
+  uint64_t flip = p->flip;
+  void *tallying[] = { &x, &keys, &starts, &n, &chunk, &chunks, &flip }, *summing[] = { &starts };
+  flame_status e = zero(p, starts, starts_bytes(p));
+  if (e == FLAME_OK) e = start(p, "sort_tally", p->rows * chunks, 256, tallying);
+  return e == FLAME_OK ? start(p, "sort_starts", p->rows * p->passes, 256, summing) : e;
+}
+
+/* Positions of long rows into out, values (NULL: none); scratch: long_bytes. keys0 and at0 NULL: of x. */
+static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out, void *values,
+                              char *scratch) {
   const int64_t numel = p->rows * p->n;
-  void *count = scratch, *total = scratch + p->rows * 256 * p->chunks * 4, *keys[2], *at[2], *none = NULL;
-  char *room = scratch + counts_bytes(p);
+  char *room = scratch + starts_bytes(p) + tiles_bytes(p), *ticket = scratch + starts_bytes(p) - 256;
+  void *starts = scratch, *said = scratch + starts_bytes(p), *keys[2], *at[2], *none = NULL;
   for (int b = 0; b < 2; b++) {
     keys[b] = room;
     at[b] = room + fl_sort_room(numel * p->key_bytes);
     room += fl_sort_room(numel * p->key_bytes) + fl_sort_room(numel * 4);
   }
-  int64_t rows = p->rows, n = p->n, chunk = p->chunk, chunks = p->chunks;
+  int64_t n = p->n, tiles = p->tiles;
   uint64_t flip = p->flip;
-  flame_status e = FLAME_OK;
-  for (int pass = 0; pass < p->passes && e == FLAME_OK; pass++) {
+  flame_status e = find_starts(p, x, keys0, starts);
+  for (int pass = 0; pass < p->passes && e == FLAME_OK; pass++, ticket += 4) {
     const int from = (pass + 1) % 2, to = pass % 2, last = pass == p->passes - 1;
-    int shift = 8 * pass;
-    void **in_keys = pass ? &keys[from] : &none, **in_at = pass ? &at[from] : &none;
-    void *counting[] = { &x, in_keys, &count, &n, &chunk, &chunks, &shift, &flip };
-    void *starting[] = { &count, &total, &rows, &chunks };
-    void *parting[] = { &x, in_keys, in_at, &keys[to], &at[to], last ? &out : &none, &count, &total, &n, &chunk,
-                        &chunks, &shift, &flip };
-    e = start(p, "sort_count", rows * chunks, 256, counting);
-    if (e == FLAME_OK) e = start(p, "sort_starts", rows * 32, 256, starting);
-    if (e == FLAME_OK) e = start(p, "sort_part", rows * chunks, 256, parting);
+    void *sweeping[] = { &x, pass ? &keys[from] : &keys0, pass ? &at[from] : &at0, &keys[to], &at[to],
+                         last ? &out : &none, last ? &values : &none, &ticket, &said, &starts, &n, &tiles, &pass,
+                         &flip };
+    e = zero(p, said, tiles_bytes(p));
+    if (e == FLAME_OK) e = start(p, "sort_sweep", p->rows * tiles, 256, sweeping);
   }
   return e;
 }
@@ -132,8 +149,9 @@ flame_status fl_cuda_call_argsort(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const plan p = plan_of(s, c->in_dtype[0], c->p[0], c->p[1], (int)c->p[2]);
   if (c->numel == 0) return FLAME_OK;
-  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, p.n, p.n, 0);
-  return long_rows(&p, r->in[0], r->out, r->scratch);
+  void *values = c->p[3] ? (char *)r->out + p.rows * p.n * 8 : NULL;
+  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, values, p.n, p.n, 0);
+  return long_rows(&p, r->in[0], NULL, NULL, r->out, values, r->scratch);
 }
 
 /* ---- selecting in long rows ---- */
@@ -196,30 +214,24 @@ int64_t fl_cuda_scratch_topk(fl_cuda *s, const fl_call *c) {
   const plan p = plan_of(s, c->in_dtype[0], c->p[0], c->p[1], 0);
   if (p.n >= LIMIT) return -1;
   if (c->numel == 0 || p.n <= ROW) return 0;
-  if (c->p[2] <= ROW) return choice_of(&p, NULL, c->p[2]).bytes;
-  return long_bytes(&p) + fl_sort_room(p.rows * p.n * 8);            /* many: the head of a sort */
+  const plan chosen = plan_of(s, c->in_dtype[0], c->p[0], c->p[2], 0);
+  return choice_of(&p, NULL, c->p[2]).bytes + (c->p[2] > ROW ? long_bytes(&chosen) : 0);
 }
 void fl_cuda_modules_topk(fl_cuda *s, const fl_call *c) { modules_of(s, c); }
-
-static flame_status head_of_sort(const plan *p, const fl_call_run *r, int64_t k) {
-  void *sorted = (char *)r->scratch + long_bytes(p), *out = r->out;
-  int64_t rows = p->rows, n = p->n;
-  void *params[] = { &sorted, &out, &rows, &n, &k };
-  const flame_status e = long_rows(p, r->in[0], sorted, r->scratch);
-  return e != FLAME_OK ? e : start(p, "sort_head", fl_sort_strided(rows * k, 256), 256, params);
-}
 
 flame_status fl_cuda_call_topk(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const int64_t k = c->p[2];
   const plan p = plan_of(s, c->in_dtype[0], c->p[0], c->p[1], (int)c->p[3]);
   if (c->numel == 0) return FLAME_OK;
-  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, p.n, k, 0);
-  if (k > ROW) return head_of_sort(&p, r, k);
+  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, NULL, p.n, k, 0);
   choice l = choice_of(&p, r->scratch, k);
   flame_status e = find_kth(&p, &l, r->in[0], k);
   if (e == FLAME_OK) e = collect(&p, &l, r->in[0], k);
-  return e != FLAME_OK ? e : short_rows(&p, r->in[0], l.keys, l.at, r->out, k, k, 0);
+  if (e != FLAME_OK) return e;
+  if (k <= ROW) return short_rows(&p, r->in[0], l.keys, l.at, r->out, NULL, k, k, 0);
+  const plan chosen = plan_of(s, c->in_dtype[0], c->p[0], k, (int)c->p[3]);
+  return long_rows(&chosen, r->in[0], l.keys, l.at, r->out, NULL, (char *)r->scratch + l.bytes);
 }
 
 /* ---- kth ---- */
@@ -235,7 +247,7 @@ flame_status fl_cuda_call_kth(fl_cuda *s, const fl_call_run *r) {
   const plan p = plan_of(s, c->in_dtype[0], c->p[0], c->p[1], 0);
   int with_nan = c->p[3] && fl_is_float(c->in_dtype[0]);
   if (c->numel == 0) return FLAME_OK;
-  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, p.n, c->p[2], with_nan ? 2 : 1);
+  if (p.n <= ROW) return short_rows(&p, r->in[0], NULL, NULL, r->out, NULL, p.n, c->p[2], with_nan ? 2 : 1);
   choice l = choice_of(&p, r->scratch, 0);
   const void *x = r->in[0];
   void *out = r->out;

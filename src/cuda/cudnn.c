@@ -147,13 +147,15 @@ static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv 
   const int forward = kind == FL_CALL_conv, data = kind == FL_CALL_conv_data;
   const int alpha = forward ? FL_DNN_FORWARD_ALPHA : data ? FL_DNN_DATA_ALPHA : FL_DNN_FILTER_ALPHA;
   const unsigned type = (unsigned)type_of(dtype);
-  const double one = 1, zero = 0;
+  static const double one_d = 1, zero_d = 0;
+  static const float one_f = 1, zero_f = 0;
+  const int wide = dtype == FLAME_F64, real = wide ? FL_DNN_IS_F64 : FL_DNN_IS_F32;     /* read as they are */
   fl_dnn_item conv = new_convolution(m, v, dtype, axes), x = new_tensor(m, X, type, v->n, v->c, v->in, axes);
   fl_dnn_item w = new_tensor(m, W, type, v->o, v->c / v->groups, v->k, axes);
   fl_dnn_item y = new_tensor(m, Y, type, v->n, v->o, v->out, axes);
   fl_dnn_item op = new_item(m, forward ? FL_DNN_FORWARD : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
-  set(m, op, alpha, FL_DNN_IS_F64, 1, &one);               /* the attributes of all three follow each other */
-  set(m, op, alpha + 1, FL_DNN_IS_F64, 1, &zero);
+  set(m, op, alpha, real, 1, wide ? (const void *)&one_d : &one_f);   /* attributes of all three follow each other */
+  set(m, op, alpha + 1, real, 1, wide ? (const void *)&zero_d : &zero_f);
   set(m, op, alpha + 2, FL_DNN_IS_ITEM, 1, &conv);
   set(m, op, alpha + 3, FL_DNN_IS_ITEM, 1, &w);
   set(m, op, alpha + 4, FL_DNN_IS_ITEM, 1, &x);

@@ -14,11 +14,13 @@ static int64_t rows_of(const fl_call *call, int input, int64_t rows, int64_t n) 
 
 static int flag(int64_t v) { return v == 0 || v == 1; }
 
-/* [rows n descending] */
+/* [rows n descending values]: positions, or with values bytes: positions, then values */
 int fl_call_fits_argsort(const fl_call *call) {
-  const int64_t numel = rows_of(call, 0, call->p[0], call->p[1]);
-  return call->nin == 1 && numel >= 0 && call->numel == numel && call->dtype == FLAME_I64 &&
-         flag(call->p[2]);
+  const int64_t numel = call->nin == 1 ? rows_of(call, 0, call->p[0], call->p[1]) : -1;
+  if (numel < 0 || !flag(call->p[2]) || !flag(call->p[3])) return 0;
+  if (!call->p[3]) return call->dtype == FLAME_I64 && call->numel == numel;
+  return call->dtype == FLAME_U8 &&
+         call->numel == fl_call_product(2, (int64_t[]){ numel, 8 + fl_dtype_size(call->in_dtype[0]) });
 }
 
 /* [rows n k largest] */
