@@ -171,13 +171,16 @@ do
   script = table.concat(script, "\n") .. "\n"
 end
 
+-- Where the machine's default device is a GPU, its kernels have the checks compiled in.
+local device = require("flame").default_device():match("^%a+")
+
 --- What the script says, by plant.
-local function run(environment, option)
+local function run(environment, option, where)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))
   f:write(script)
   f:close()
-  local pipe = assert(io.popen(("env FLAME_DEVICE=cpu %s '%s' %s %s 2>&1"):format(environment, interpreter, option, path)))
+  local pipe = assert(io.popen(("env FLAME_DEVICE=%s %s '%s' %s %s 2>&1"):format(where or "cpu", environment, interpreter, option, path)))
   local text = pipe:read("a")
   pipe:close()
   os.remove(path)
@@ -201,14 +204,14 @@ local function lines_of(source)
 end
 
 local ways = {
-  { "FLAME_CHECK", "FLAME_CHECK=bounds,race,uninit", "" },
+  { "FLAME_CHECK", "FLAME_CHECK=bounds,race,uninit", "", device },
   { "FLAME_SIM=1", "FLAME_SIM=1", "" },
   { "--sim", "", "--sim" },
 }
 for _, way in ipairs(ways) do
   describe("under " .. way[1], function()
     local said
-    setup(function() said = run(way[2], way[3]) end)
+    setup(function() said = run(way[2], way[3], way[4]) end)
 
     for _, p in ipairs(plants) do
       it(p[1] .. " is found", function()
@@ -300,6 +303,33 @@ io.write("begun\n") io.flush()
     assert.truthy(text:find("^begun\n"), text)
     assert.truthy(text:find("interrupted!", 1, true), text)
     assert.truthy(text:find(":12: in main chunk", 1, true), text)
+  end)
+  it("is stopped by the limit of its steps", function()
+    local path = os.tmpname()
+    local f = assert(io.open(path, "w"))
+    f:write([=[
+local flame = require "flame"
+local k = flame.kernel [[
+__global__ void k(const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float v = i < n ? x[i] : 3.f;
+  while (v < 2.f)
+    v = 0.5f * v;
+  __syncthreads();
+  if (i < n) y[i] = v;
+}]]
+print(pcall(function() return k(flame.ones(100)):sum():item() end))
+print((flame.ones(3) * 2):sum():item())
+]=])
+    f:close()
+    local pipe = assert(io.popen(("env FLAME_DEVICE=%s FLAME_CHECK=bounds FLAME_KERNEL_STEPS=20000 timeout 60 '%s' %s 2>&1"):format(
+      device, interpreter, path)))
+    local text = pipe:read("a")
+    pipe:close()
+    os.remove(path)
+    assert.truthy(text:find("the step limit is reached in a loop by thread (0, 0, 0) of block (0, 0, 0)", 1, true), text)
+    assert.truthy(text:find("line [45] %("), text)
+    assert.truthy(text:find("6.0", 1, true), text)
   end)
   it("is stopped in its gradient too", function()
     local text = session("k(x):sum():backward() print(x.grad:sum():item())")

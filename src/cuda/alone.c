@@ -18,7 +18,14 @@ static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p
   char path[512];
   int n = 2;
   n += fl_include_options(option + n, path);
-  if (!rtc || rtc->nvrtcCreateProgram(p, k->text, k->unit->label, FL_HEADERS, fl_header_texts, fl_header_names) != FL_RTC_OK) return 0;
+  if (!rtc) return 0;
+  fl_text t;
+  fl_text_init(&t, k->mem);
+  fl_cuda_put_user(k, &t);
+  const char *text = fl_text_str(&t);
+  const int made = text && rtc->nvrtcCreateProgram(p, text, k->unit->label, FL_HEADERS, fl_header_texts, fl_header_names) == FL_RTC_OK;
+  fl_text_free(&t);
+  if (!made) return 0;
   for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
   *result = rtc->nvrtcCompileProgram(*p, n, option);
   return 1;

@@ -24,7 +24,13 @@ flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
 /* User kernels: the same two. The function's errors name its script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
+void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);      /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
+
+/* Arguments as cuLaunchKernel has them; results get the contents that they have before. */
+flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param);
+/* call_checked.c: k->checked instead of k, to its end. */
+flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 
 /* ---- for run.c ---- */
 /* Make ready: queue modules and see that there is scratch. *scratch: bytes; -1: on the host. */

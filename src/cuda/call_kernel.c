@@ -4,6 +4,7 @@
 ** the launch on the same stream.
 */
 #include "cuda/ordered.h"
+#include <stdio.h>
 
 static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
 
@@ -13,6 +14,11 @@ int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
 }
 
 void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
+  const fl_kfunction *k = function_of(c);
+  if (c->p[FL_KP_CHECKS] && k->checked) {
+    fl_cuda_want_user(s, k->checked);
+    return;
+  }
   if (fl_cuda_want_user(s, function_of(c))) fl_ordered_want(s, function_of(c));
 }
 
@@ -28,8 +34,8 @@ static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, in
                        "cuMemcpyDtoDAsync");
 }
 
-/* Arguments as cuLaunchKernel has them; results get their contents. */
-static flame_status bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param) {
+
+flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param) {
   const fl_call *c = r->call;
   flame_status e = FLAME_OK;
   for (int i = 0; i < c->p[FL_KP_COUNT_ARGS] && e == FLAME_OK; i++) {
@@ -54,6 +60,7 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
   void *param[FL_KP_MAX_ARGS + 2];
   unsigned grid[3], block[3];
   fl_cu_function f;
+  if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
   for (int i = 0; i < 3; i++) {
     grid[i] = (unsigned)c->p[FL_KP_GRID + i];
     block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
@@ -63,7 +70,7 @@ flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
   for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
     param[n] = &pass;
     param[n + 1] = &table;
-    e = bind(s, r, pointer, param);
+    e = fl_cuda_bind(s, r, pointer, param);
     if (e == FLAME_OK) e = fl_cuda_launch(s, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
   }
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
@@ -80,11 +87,28 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
   return e;
 }
 
+/* What no check can be compiled into runs as it is; the user asked for checks, so it is said. */
+static void say_unchecked(const fl_kfunction *k) {
+  char text[480] = "it is a binary";
+  if (!k->binary) fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
+  fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n", k->f->name, text);
+}
+
+/* With checks on, the checked form as well. */
+static flame_status want(fl_cuda *s, fl_kfunction *k) {
+  unsigned checks = s->ctx->kernel_checks;
+  if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;
+  if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
+  if (checks && !fl_kfunction_check(k, checks)) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
+  if (!fl_cuda_want_user(s, k) || !fl_ordered_want(s, k)) return s->ctx->err.code;
+  return k->checked && !fl_cuda_want_user(s, k->checked) ? s->ctx->err.code : FLAME_OK;
+}
+
 flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  for (int i = 0; i < n && e == FLAME_OK; i++) if (!fl_cuda_want_user(s, k[i]) || !fl_ordered_want(s, k[i])) e = s->ctx->err.code;
+  for (int i = 0; i < n && e == FLAME_OK; i++) e = want(s, k[i]);
   if (e == FLAME_OK) e = fl_modules_build(s);
   else fl_modules_forget(s);
   for (int i = 0; i < n && e == FLAME_OK; i++) {

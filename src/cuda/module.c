@@ -7,6 +7,7 @@
 #include "cuda/call.h"
 #include "cuda/embedded.h"
 #include "cuda/headers.h"
+#include "kernel/text.h"
 #include <string.h>
 
 #define ENTRY "fl_kernel"               /* name of every generated kernel */
@@ -249,6 +250,14 @@ static fl_module *user_module(fl_cuda *s, const fl_kfunction *k, int *fresh) {
   return intern(s, key, sizeof key, fresh);
 }
 
+void fl_cuda_put_user(const fl_kfunction *k, fl_text *t) {
+  const struct fl_embedded *f = fl_embedded_kernels;
+  while (k->guarded && f->name && strcmp(f->name, "check.cu") != 0) f++;
+  if (k->guarded) fl_ktext_prelude(t);
+  if (k->guarded && f->name) fl_text_add(t, f->text, f->size);
+  fl_text_add(t, k->text, k->text_bytes);
+}
+
 int fl_cuda_want_user(fl_cuda *s, const fl_kfunction *k) {
   int fresh = 0;
   fl_module *m = user_module(s, k, &fresh);
@@ -257,7 +266,7 @@ int fl_cuda_want_user(fl_cuda *s, const fl_kfunction *k) {
   m->steps = 1;
   m->user = k;
   fl_text_init(&t, s->mem);
-  fl_text_add(&t, k->text, k->text_bytes);
+  fl_cuda_put_user(k, &t);
   return keep_text(s, m, &t, FLAME_OK) != NULL;
 }
 

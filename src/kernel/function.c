@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "kernel/builtins.h"
 #include "kernel/text.h"
+#include "kernel/text_check.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +72,7 @@ static void free_function(fl_callee *self) {
   fl_kfunction *k = (fl_kfunction *)(void *)self;
   fl_lane_free(k->lanes);
   fl_kcover_free(k->cover);
+  fl_kfunction_release(k->checked);
   if (k->text) fl_free(k->mem, k->text, k->text_bytes + 1);
   fl_kunit_release(k->unit);
   fl_free(k->mem, k, sizeof *k);
@@ -161,6 +163,18 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   k->sums = (uint8_t)sums;
   memcpy(k->slot, slot, sizeof slot);
   return k;
+}
+
+int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
+  fl_text t;
+  if (k->checked || k->binary || !k->f->has_body) return 1;
+  fl_text_init(&t, k->mem);
+  fl_ktext_checked(&t, k->f, checks);
+  const char *s = fl_text_str(&t);
+  k->checked = s ? function_new(k->mem, k->unit, k->f, s, t.n) : NULL;
+  if (k->checked) k->checked->guarded = 1;
+  fl_text_free(&t);
+  return k->checked != NULL;
 }
 
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature, fl_kunit *u) {

@@ -39,6 +39,8 @@ typedef struct fl_kfunction {
   uint8_t binary;            /* PTX or cubin given by the user */
   uint8_t digest[32];        /* of text and options */
   fl_lane_code *lanes;       /* NULL: not compiled yet */
+  struct fl_kfunction *checked;  /* the same with its checks compiled in, for CUDA; NULL: not made */
+  uint8_t guarded;           /* it is that: its text wants the prelude and kernels/check.cu before it */
   fl_kcover *cover;          /* which outputs launches write whole; NULL: none */
   uint32_t ready;            /* bit d: device d has compiled it */
   uint8_t sums;              /* exact sums (kernel/text.h): two parameters more, two launches */
@@ -56,6 +58,8 @@ void fl_kunit_release(fl_kunit *u);
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
 /* What AD made; its text is printed here. exact: sums in no order (text.h). */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
+/* k->checked for these FL_LANE_* checks. 0: no memory. Kernels without a tree stay without. */
+int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 /* A binary with this entry: no signature, no CPU. */
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature, fl_kunit *u);
 static inline void fl_kfunction_release(fl_kfunction *k) { if (k) fl_callee_release(&k->callee); }

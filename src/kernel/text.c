@@ -5,6 +5,7 @@
 */
 #include "kernel/text_write.h"
 #include "kernel/text.h"
+#include "kernel/text_check.h"
 #include "kernel/text_near.h"
 #include <stdio.h>
 #include <string.h>
@@ -22,35 +23,37 @@ static void put_value(fl_kwriter *w, int var, const fl_kexpr *x) {
 static void put_element(fl_kwriter *w, const fl_kstmt *s) {
   fl_kput_var(w, s->var);
   fl_text_puts(w->t, "[");
-  fl_kput_expr(w, s->x[0]);
+  if (w->index) fl_text_puts(w->t, w->index);
+  else fl_kput_expr(w, s->x[0]);
   fl_text_puts(w->t, "]");
 }
 
-/* var[i] = (element)((type of value)var[i] + value) */
+/* What a store writes: the value, or for 'accumulate' (element)((type of value)var[i] + value). */
+static void put_stored(fl_kwriter *w, const fl_kstmt *s) {
+  const fl_kvar *v = &w->f->vars[s->var];
+  const int type = s->x[1]->type;
+  if (!s->accumulate) { put_value(w, s->var, s->x[1]); return; }
+  fl_kexpr load = {
+    .kind = FL_KX_LOAD, .type = v->type, .n = 1, .line = s->line, .var = s->var, .x = { s->x[0] }
+  };
+  fl_kexpr wide = { .kind = FL_KX_CAST, .type = (uint8_t)type, .n = 1, .x = { &load } };
+  fl_kexpr sum = { .kind = FL_KX_BINARY, .type = (uint8_t)type, .op = FL_KO_ADD, .n = 2,
+                   .x = { v->type == type ? &load : &wide, s->x[1] } };
+  fl_kexpr back = { .kind = FL_KX_CAST, .type = v->type, .n = 1, .x = { &sum } };
+  put_value(w, s->var, v->type == type ? &sum : &back);
+}
+
 static void put_store(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kvar *v = &w->f->vars[s->var];
+  if (w->check) { fl_kcheck_store(w, s, put_stored); return; }
   put_element(w, s);
   if (s->accumulate && v->type == s->x[1]->type && !fl_kt_is_half(v->type)) {
     fl_text_puts(w->t, " += ");
     fl_kput_expr(w, s->x[1]);
-  } else if (s->accumulate) {
-    fl_kexpr load = {
-      .kind = FL_KX_LOAD, .type = v->type, .n = 1, .var = s->var, .x = { s->x[0] }
-    };
-    fl_kexpr wide = { .kind = FL_KX_CAST, .type = s->x[1]->type, .n = 1, .x = { &load } };
-    fl_kexpr *old = v->type == s->x[1]->type ? &load : &wide;
-    fl_kexpr sum = { .kind = FL_KX_BINARY,
-                     .type = s->x[1]->type,
-                     .op = FL_KO_ADD,
-                     .n = 2,
-                     .x = { old, s->x[1] } };
-    fl_kexpr back = { .kind = FL_KX_CAST, .type = v->type, .n = 1, .x = { &sum } };
-    fl_text_puts(w->t, " = ");
-    put_value(w, s->var, v->type == s->x[1]->type ? &sum : &back);
-  } else {
-    fl_text_puts(w->t, " = ");
-    put_value(w, s->var, s->x[1]);
+    return;
   }
+  fl_text_puts(w->t, " = ");
+  put_stored(w, s);
 }
 
 static const char *const atomics[FL_KA_COUNT] = {
@@ -100,13 +103,18 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
     return;
   }
   if (fl_knear_put(w->near, w->t, s)) return;
+  if (w->check) {
+    fl_text_puts(w->t, "{ ");
+    fl_kcheck_atomic(w, s);
+    w->index = "fl_i";
+  }
   const int as_u64 = type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN;
   if (s->result >= 0) {
     fl_kput_var(w, s->result);
     fl_text_printf(w->t, " = %s", as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
-  else if (s->mode == FL_KM_BLOCK) fl_text_puts(w->t, "fl_block_add(&");
+  else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
   else
     fl_text_printf(w->t, "%s(%s&", atomics[s->op],
                    as_u64 ? "(unsigned long long *)" : "");
@@ -116,7 +124,8 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
     fl_text_printf(w->t, ", %s", as_u64 ? "(unsigned long long)" : "");
     fl_kput_expr(w, s->x[i]);
   }
-  fl_text_puts(w->t, ")");
+  fl_text_puts(w->t, w->check ? "); }" : ")");
+  w->index = NULL;
 }
 
 static void put_warp(fl_kwriter *w, const fl_kstmt *s) {
@@ -124,6 +133,7 @@ static void put_warp(fl_kwriter *w, const fl_kstmt *s) {
                                           "__shfl_down_sync", "__shfl_xor_sync" };
   static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
                                        "__activemask" };
+  if (w->check) { fl_kcheck_warp(w, s); return; }
   fl_kput_var(w, s->result);
   fl_text_printf(w->t, " = %s(",
                  s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
@@ -156,7 +166,8 @@ static void put_printf(fl_kwriter *w, const fl_kstmt *s) {
 }
 
 static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
-  if (s->op == FL_KBAR_BLOCK) fl_text_puts(w->t, "__syncthreads()");
+  if (w->check && s->op != FL_KBAR_FENCE) fl_kcheck_barrier(w, s);
+  else if (s->op == FL_KBAR_BLOCK) fl_text_puts(w->t, "__syncthreads()");
   else if (s->op == FL_KBAR_FENCE) fl_text_puts(w->t, "__threadfence()");
   else {
     fl_text_puts(w->t, "__syncwarp(");
@@ -176,17 +187,21 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
     case FL_KS_ATOMIC: put_atomic(w, s); break;
     case FL_KS_BREAK: fl_text_puts(w->t, "break"); break;
     case FL_KS_LEAVE: fl_text_printf(w->t, "goto leave_%d", (int)s->label); break;
-    case FL_KS_RETURN: fl_text_puts(w->t, "return"); break;
+    case FL_KS_RETURN:
+      fl_text_puts(w->t, w->check ? "{ fl_leave(fl_t, true); return; }" : "return");
+      break;
     case FL_KS_BARRIER: put_barrier(w, s); break;
     case FL_KS_SHUFFLE: case FL_KS_VOTE: put_warp(w, s); break;
     case FL_KS_PRINTF: put_printf(w, s); break;
     case FL_KS_ASSERT:
+      if (w->check) { fl_kcheck_assertion(w, s); break; }
       fl_text_puts(w->t, "if (!");
       fl_kput_expr(w, s->x[0]);
       fl_text_puts(w->t, ") __trap()");
       break;
     default: break;
   }
+  if (w->check) fl_kcheck_given(w, s->kind == FL_KS_ASSIGN ? s->var : s->result);
   fl_text_puts(w->t, ";\n");
 }
 
@@ -237,6 +252,10 @@ static void put_loop(fl_kwriter *w, const fl_kstmt *s) {
     fl_text_puts(w->t, ") {\n");
   }
   w->depth++;
+  if (w->check) {
+    indent(w);
+    fl_text_printf(w->t, "fl_step(fl_t, %d);\n", w->line);
+  }
   put_block(w, s->body, s);
   if (jumps_to_step(s)) {
     indent(w);
@@ -275,7 +294,11 @@ static void put_if(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
 }
 
 static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
-  if (s->kind == FL_KS_DECL) return;
+  if (s->line) w->line = s->line;
+  if (s->kind == FL_KS_DECL) {
+    if (w->check) fl_kcheck_begin(w, s->var);
+    return;
+  }
   if (s->kind == FL_KS_IF) { put_if(w, s, loop); return; }
   if (s->kind == FL_KS_LOOP) { put_loop(w, s); return; }
   if (s->kind == FL_KS_BLOCK) {
@@ -413,33 +436,45 @@ static int uses_dynamic(const fl_kfunc *f) {
   return 0;
 }
 
-static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
-  fl_knear *near = slot ? NULL : fl_knear_new(t->mem, f);
-  fl_kwriter w = { .t = t, .f = f, .depth = 1, .slot = slot, .near = near };
+static void put_kernel(fl_text *t, const fl_kfunc *f, const uint8_t *slot, fl_kcheck *check) {
+  fl_knear *near = slot || check ? NULL : fl_knear_new(t->mem, f);
+  fl_kwriter w = { .t = t, .f = f, .depth = 1, .slot = slot, .near = near, .check = check };
   if (near) fl_knear_prelude(t);
   put_tables(&w);
   put_structs(&w);
   if (uses_dynamic(f))
     fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
   fl_text_puts(t, "extern \"C\" __global__ void ");
-  if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
+  if (check) fl_text_puts(t, "__launch_bounds__(1024) ");
+  else if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
   fl_text_printf(t, "%s(", f->name);
   put_params(&w);
   if (slot)
     fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
+  if (check) fl_text_printf(t, "%sconst fl_check *fl_c", f->n_params ? ", " : "");
   fl_text_puts(t, ") {\n");
   for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
+  for (int i = 0; i < f->n_vars && check; i++) fl_kcheck_flag(&w, i);
   put_leaves(&w);
+  if (check) fl_text_puts(t, "  fl_thread fl_t;\n  fl_begin(fl_t, fl_c);\n");
   if (near) fl_knear_begin(near, t);
   put_block(&w, f->body, NULL);
   if (near) fl_knear_end(near, t);
+  if (check) fl_text_puts(t, "  fl_leave(fl_t, false);\n");
   fl_text_puts(t, "}\n");
   fl_knear_free(near);
 }
 
-void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { put_kernel(t, f, NULL); }
+void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { put_kernel(t, f, NULL, NULL); }
+
+void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
+  fl_kcheck c;
+  if (!fl_kcheck_open(&c, t->mem, f, checks)) { t->failed = 1; return; }
+  put_kernel(t, f, NULL, &c);
+  fl_kcheck_close(&c, t->mem);
+}
 
 void fl_ktext_exact(fl_text *t, const fl_kfunc *f, const uint8_t *slot) {
   fl_ktext_ordered(t);
-  put_kernel(t, f, slot);
+  put_kernel(t, f, slot, NULL);
 }

@@ -5,6 +5,7 @@
 #include "kernel/text_write.h"
 #include "kernel/builtins.h"
 #include "kernel/text.h"
+#include "kernel/text_check.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,10 +124,14 @@ static void put_load(fl_kwriter *w, const fl_kexpr *x) {
   const int convert =
       fl_kt_is_half(x->type) && v->kind != FL_KV_ARRAY && v->kind != FL_KV_TABLE;
   if (convert) fl_text_printf(w->t, "fl_in_%s(", fl_kput_half(x->type));
-  fl_kput_var(w, x->var);
-  fl_text_puts(w->t, "[");
-  fl_kput_expr(w, x->x[0]);
-  fl_text_puts(w->t, convert ? "])" : "]");
+  if (w->check) fl_kcheck_load(w, x);
+  else {
+    fl_kput_var(w, x->var);
+    fl_text_puts(w->t, "[");
+    fl_kput_expr(w, x->x[0]);
+    fl_text_puts(w->t, "]");
+  }
+  if (convert) fl_text_puts(w->t, ")");
 }
 
 static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
@@ -134,16 +139,27 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, "(");
   fl_kput_expr(w, x->x[0]);
   fl_text_printf(w->t, " %s ", operators[x->op]);
-  fl_kput_expr(w, x->x[1]);
+  if (w->check) fl_kcheck_divisor(w, x, x->x[1]);
+  else fl_kput_expr(w, x->x[1]);
   fl_text_puts(w->t, ")");
+}
+
+/* A checked kernel is launched some blocks at a time. */
+static void put_special(fl_kwriter *w, int op) {
+  if (w->check && op >= FL_KP_BID_X && op <= FL_KP_BID_Z) fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KP_BID_X]);
+  else if (w->check && op >= FL_KP_GDIM_X && op <= FL_KP_GDIM_Z) fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KP_GDIM_X);
+  else fl_text_puts(w->t, specials[op]);
 }
 
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x) {
   switch (x->kind) {
     case FL_KX_CONST: fl_kput_constant(w, x); return;
-    case FL_KX_VAR: fl_kput_var(w, x->var); return;
+    case FL_KX_VAR:
+      if (w->check) fl_kcheck_var(w, x);
+      else fl_kput_var(w, x->var);
+      return;
     case FL_KX_LOAD: put_load(w, x); return;
-    case FL_KX_SPECIAL: fl_text_puts(w->t, specials[x->op]); return;
+    case FL_KX_SPECIAL: put_special(w, x->op); return;
     case FL_KX_BINARY: put_binary(w, x); return;
     case FL_KX_CAST: put_cast(w, x); return;
     case FL_KX_CALL: put_call(w, x); return;

@@ -1,4 +1,4 @@
-/* What text.c (statements, kernels) and text_expr.c (expressions) share. */
+/* What text.c (statements, kernels), text_expr.c (expressions) and text_check.c share. */
 #ifndef FL_KERNEL_TEXT_WRITE_H
 #define FL_KERNEL_TEXT_WRITE_H
 #include "kernel/tree.h"
@@ -10,6 +10,9 @@ typedef struct fl_kwriter {
   int depth;
   const uint8_t *slot;
   const struct fl_knear *near;   /* sums combined in the warp; NULL: none */
+  struct fl_kcheck *check;       /* accesses go through checks (text_check.c); NULL: plainly */
+  const char *index;             /* stands for the index of the element that is written; or NULL */
+  int line, asserts;             /* of the statement; numbered so far */
 } fl_kwriter;
 
 static inline int fl_kt_is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }

@@ -78,7 +78,7 @@ typedef struct flame_context {
   uint8_t anomaly, deterministic;
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
-  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for on the CPU */  /* anomaly: FL_ANOMALY_*, 0: off */
+  uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t planted;               /* FL_PLANT_*: a bug that the specs plant and must find */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;

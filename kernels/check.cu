@@ -1,0 +1,427 @@
+/*
+** What FLAME_CHECK compiles into user kernels: each access to memory, each barrier and each shuffle
+** of the text that src/kernel/text_check.c writes goes through a function here. The rules are those
+** of the CPU (src/kernel/lane_check.c, lane_warp.c); src/cuda/call_checked.c has the host's view of the structs.
+**
+** - A cell stands for one element of global or shared memory: its last writer and its last two
+**   readers. Cell and element are looked at and changed under the cell's lock, so both sides
+**   of a race are seen, whichever comes first.
+** - Who of the two came "later" is told by counting the accesses of each thread, which is the
+**   order of lockstep. Of all faults the record keeps that of the lowest block, then line, then
+**   thread: the same in every run unless threads part.
+** - A wrong access is not made: a load gives 0. The thread goes on, so that barriers hold.
+** - Barriers and shuffles wait in a structure of the block in global memory, which knows who has
+**   returned, who has come to the end and who waits: what would hang is told instead. Threads
+**   of a warp that wait for lanes which can not come any more go on without them.
+** - Critical sections stand inside their spin loops: lanes of one warp may want one lock.
+*/
+#define FL_NI static __device__ __noinline__
+#define FL_LOCKED(word, ...)                                  \
+  for (bool fl_done = false; !fl_done;) {                     \
+    if (atomicCAS((unsigned *)&(word), 0u, 1u) == 0u) {       \
+      __threadfence();                                        \
+      __VA_ARGS__                                             \
+      __threadfence();                                        \
+      atomicExch((unsigned *)&(word), 0u);                    \
+      fl_done = true;                                         \
+    }                                                         \
+  }
+
+enum { FL_INDEX = 1, FL_RACED, FL_UNSET, FL_BARRIER, FL_DIVISION, FL_ASSERT, FL_LANE, FL_STEPS };   /* fl_lane_kind */
+enum { FL_BOUNDS = 1, FL_RACE = 2, FL_UNINIT = 4 };
+enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4 };
+enum { FL_RUNS, FL_AT_BARRIER, FL_WAITS, FL_LEFT, FL_ENDED };       /* left: returned early */
+
+struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how, pad; };      /* block + 1; 0: nobody */
+struct fl_cell { unsigned lock, set; fl_touch write, read, reader; };
+struct fl_place { long long block; unsigned thread, line, write, atomic; };
+struct fl_record { unsigned lock, kind; int var, pad; long long index, size; fl_place at, other; };
+struct fl_block {
+  unsigned lock, arrived, left, ended, epoch, broken, pad[2];
+  unsigned warp_lock[32], warp_epoch[32];
+  unsigned state[1024], site[1024], mask[1024], go[1024], live[1024];
+};
+struct fl_array { fl_cell *cells; long long n; };
+struct fl_check {
+  fl_record *record;
+  fl_block *blocks;                      /* of this wave; NULL: the kernel neither waits nor votes */
+  fl_cell *shared;                       /* 'shared_cells' for each block of the wave, or NULL */
+  long long shared_cells, dynamic_bytes, first_block, steps;
+  unsigned grid[3], checks, fences, pad;
+  fl_array array[1];                     /* as many as the kernel has */
+};
+struct fl_thread {                       /* of one thread */
+  const fl_check *c;
+  volatile fl_block *b;
+  fl_cell *shared;
+  unsigned block, lane, n, seq, bx, by, bz;
+  long long steps;
+};
+
+FL_NI void fl_begin(fl_thread &t, const fl_check *c) {
+  t.c = c;
+  t.block = (unsigned)c->first_block + blockIdx.x;
+  t.lane = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  t.n = blockDim.x * blockDim.y * blockDim.z;
+  t.b = c->blocks ? c->blocks + blockIdx.x : (fl_block *)0;
+  t.shared = c->shared ? c->shared + blockIdx.x * c->shared_cells : (fl_cell *)0;
+  t.seq = 0;
+  t.steps = 0;
+  t.bx = t.block % c->grid[0];
+  t.by = t.block / c->grid[0] % c->grid[1];
+  t.bz = t.block / c->grid[0] / c->grid[1];
+}
+
+/* ---- the record ---------------------------------------------------------------------- */
+
+FL_NI void fl_tell(const fl_thread &t, int kind, int var, long long index, long long size, fl_place at, fl_place other) {
+  volatile fl_record *r = t.c->record;
+  FL_LOCKED(r->lock,
+    const bool lower = r->at.block != at.block ? at.block < r->at.block
+                     : r->at.line != at.line ? at.line < r->at.line
+                     : r->at.thread != at.thread ? at.thread < r->at.thread
+                     : kind == FL_RACED && r->kind == FL_UNSET;        /* not there yet: why */
+    if (!r->kind || lower) {
+      r->kind = (unsigned)kind; r->var = var; r->index = index; r->size = size;
+      r->at.block = at.block; r->at.thread = at.thread; r->at.line = at.line;
+      r->at.write = at.write; r->at.atomic = at.atomic;
+      r->other.block = other.block; r->other.thread = other.thread; r->other.line = other.line;
+      r->other.write = other.write; r->other.atomic = other.atomic;
+    })
+}
+
+static __device__ fl_place fl_here(const fl_thread &t, unsigned thread, int line) {
+  fl_place p;
+  p.block = t.block; p.thread = thread; p.line = (unsigned)line; p.write = 0; p.atomic = 0;
+  return p;
+}
+
+FL_NI void fl_fault(const fl_thread &t, int kind, int var, long long index, long long size, int line) {
+  fl_tell(t, kind, var, index, size, fl_here(t, t.lane, line), fl_here(t, t.lane, 0));
+}
+
+/* ---- races --------------------------------------------------------------------------- */
+
+static __device__ bool fl_unordered(const fl_thread &t, const volatile fl_touch &o) {
+  if (!o.block) return false;
+  if (o.block != t.block + 1) return !t.c->fences;
+  if (o.lane == t.lane || !t.b) return o.lane != t.lane;
+  if (o.epoch != t.b->epoch) return false;
+  return o.lane / 32 != t.lane / 32 || o.warp_epoch == t.b->warp_epoch[t.lane / 32];
+}
+
+static __device__ fl_place fl_place_of(const volatile fl_touch &o, bool write) {
+  fl_place p;
+  p.block = (long long)o.block - 1; p.thread = o.lane; p.line = o.line;
+  p.write = write; p.atomic = (o.how & FL_ATOMIC) != 0;
+  return p;
+}
+
+FL_NI void fl_raced(const fl_thread &t, int how, int var, long long index, long long size, int line,
+                    const volatile fl_touch &old, bool old_write) {
+  fl_place now = fl_here(t, t.lane, line), then = fl_place_of(old, old_write);
+  now.write = (how & FL_WRITE) != 0;
+  now.atomic = (how & FL_ATOMIC) != 0;
+  const bool swap = then.block != now.block ? then.block > now.block
+                  : old.seq != t.seq ? old.seq > t.seq
+                  : then.line != now.line ? then.line > now.line : then.thread > now.thread;
+  fl_tell(t, FL_RACED, var, index, size, swap ? then : now, swap ? now : then);
+}
+
+static __device__ void fl_note(volatile fl_touch &o, const fl_thread &t, int how, int line) {
+  o.block = t.block + 1; o.lane = t.lane; o.line = (unsigned)line; o.seq = t.seq; o.how = (unsigned)how;
+  o.epoch = t.b ? t.b->epoch : 0u;
+  o.warp_epoch = t.b ? t.b->warp_epoch[t.lane / 32] : 0u;
+}
+
+/* This thread does 'how' to the element of cell c, whose lock it has. */
+FL_NI void fl_meet(fl_thread &t, volatile fl_cell *c, int how, int var, long long index, long long size, int line) {
+  const bool wrote = fl_unordered(t, c->write);
+  if (!(how & FL_WRITE)) {
+    if (wrote && !(c->write.how & FL_SAME)) fl_raced(t, how, var, index, size, line, c->write, true);
+    if (c->read.block != t.block + 1 || c->read.lane != t.lane) {
+      c->reader.block = c->read.block; c->reader.lane = c->read.lane; c->reader.line = c->read.line;
+      c->reader.epoch = c->read.epoch; c->reader.warp_epoch = c->read.warp_epoch;
+      c->reader.seq = c->read.seq; c->reader.how = c->read.how;
+    }
+    fl_note(c->read, t, how, line);
+    return;
+  }
+  int keep = how & ~FL_SAME;
+  if (wrote && !((how & FL_ATOMIC) && (c->write.how & FL_ATOMIC))) {
+    if (!(how & FL_SAME)) fl_raced(t, how, var, index, size, line, c->write, true);
+    keep |= how & FL_SAME;
+  }
+  if (!(how & FL_SAME) || (how & FL_ATOMIC)) {
+    if (fl_unordered(t, c->read)) fl_raced(t, how, var, index, size, line, c->read, false);
+    else if (fl_unordered(t, c->reader)) fl_raced(t, how, var, index, size, line, c->reader, false);
+  }
+  fl_note(c->write, t, keep, line);
+}
+
+/* ---- memory -------------------------------------------------------------------------- */
+
+template <class T> struct fl_is { typedef T type; };
+template <class T> static __device__ bool fl_equal(T a, T b) {
+  const unsigned char *p = (const unsigned char *)&a, *q = (const unsigned char *)&b;
+  for (unsigned i = 0; i < sizeof(T); i++) if (p[i] != q[i]) return false;
+  return true;
+}
+
+template <class T> FL_NI T fl_read(fl_thread &t, const T *p, long long i, int a, int var, int line) {
+  const long long n = t.c->array[a].n;
+  fl_cell *c = t.c->array[a].cells;
+  T v = T(0);
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return v; }
+  if (!c) return p[i];
+  c += i;
+  FL_LOCKED(c->lock, fl_meet(t, c, 0, var, i, n, line); v = *(const volatile T *)(p + i);)
+  return v;
+}
+
+template <class T> FL_NI void fl_write(fl_thread &t, T *p, long long i, typename fl_is<T>::type v, int a, int var, int line) {
+  const long long n = t.c->array[a].n;
+  fl_cell *c = t.c->array[a].cells;
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+  if (!c) { p[i] = v; return; }
+  c += i;
+  FL_LOCKED(c->lock,
+    fl_meet(t, c, FL_WRITE | (fl_equal<T>(*(volatile T *)(p + i), v) ? FL_SAME : 0), var, i, n, line);
+    *(volatile T *)(p + i) = v;)
+}
+
+/* May the atomic operation be made? */
+FL_NI bool fl_change(fl_thread &t, long long i, int a, int var, int line) {
+  const long long n = t.c->array[a].n;
+  fl_cell *c = t.c->array[a].cells;
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return false; }
+  if (!c) return true;
+  c += i;
+  FL_LOCKED(c->lock, fl_meet(t, c, FL_WRITE | FL_ATOMIC, var, i, n, line);)
+  return true;
+}
+
+/* Shared memory: n elements of 'per' cells each, from 'cell' on. */
+template <class T> FL_NI T fl_read_shared(fl_thread &t, const T *p, long long i, long long n, int cell, int per, int var, int line) {
+  T v = T(0);
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return v; }
+  if (!t.shared) return p[i];
+  fl_cell *c = t.shared + cell + i * per;
+  FL_LOCKED(c->lock,
+    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set) fl_fault(t, FL_UNSET, var, i, n, line);
+    if (t.c->checks & FL_RACE) fl_meet(t, c, 0, var, i, n, line);
+    v = *(const volatile T *)(p + i);)
+  return v;
+}
+
+template <class T> FL_NI void fl_write_shared(fl_thread &t, T *p, long long i, typename fl_is<T>::type v, long long n, int cell,
+                                              int per, int var, int line) {
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+  if (!t.shared) { p[i] = v; return; }
+  fl_cell *c = t.shared + cell + i * per;
+  FL_LOCKED(c->lock,
+    const bool same = *(volatile unsigned *)&c->set && fl_equal<T>(*(volatile T *)(p + i), v);
+    for (int k = 0; k < per; k++) *(volatile unsigned *)&c[k].set = 1u;
+    if (t.c->checks & FL_RACE) fl_meet(t, c, FL_WRITE | (same ? FL_SAME : 0), var, i, n, line);
+    *(volatile T *)(p + i) = v;)
+}
+
+FL_NI bool fl_change_shared(fl_thread &t, long long i, long long n, int cell, int per, int var, int line) {
+  t.seq++;
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return false; }
+  if (!t.shared) return true;
+  fl_cell *c = t.shared + cell + i * per;
+  FL_LOCKED(c->lock,
+    if ((t.c->checks & FL_UNINIT) && !*(volatile unsigned *)&c->set) fl_fault(t, FL_UNSET, var, i, n, line);
+    for (int k = 0; k < per; k++) *(volatile unsigned *)&c[k].set = 1u;
+    if (t.c->checks & FL_RACE) fl_meet(t, c, FL_WRITE | FL_ATOMIC, var, i, n, line);)
+  return true;
+}
+
+/* An array of the thread, or a table; set: NULL, or which elements have a value. */
+template <class T> FL_FN T fl_read_local(fl_thread &t, const T *p, const bool *set, long long i, long long n, int var, int line) {
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return T(0); }
+  if (set && !set[i]) fl_fault(t, FL_UNSET, var, i, n, line);
+  return p[i];
+}
+
+template <class T> FL_FN void fl_write_local(fl_thread &t, T *p, bool *set, long long i, typename fl_is<T>::type v, long long n,
+                                             int var, int line) {
+  if ((unsigned long long)i >= (unsigned long long)n) { fl_fault(t, FL_INDEX, var, i, n, line); return; }
+  if (set) set[i] = true;
+  p[i] = v;
+}
+
+template <class T> FL_FN T fl_value(fl_thread &t, T v, bool set, int var, int line) {
+  if (!set) fl_fault(t, FL_UNSET, var, -1, 0, line);
+  return v;
+}
+
+template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
+  if (v != T(0)) return v;
+  fl_fault(t, FL_DIVISION, -1, 0, 0, line);
+  return T(1);
+}
+
+/* ---- threads together ---------------------------------------------------------------- */
+
+/* Where no lane of a warp runs, those that wait go on: at each place where all the lanes that are
+** wanted and can come have come, else at that of the lowest lane. With the warp's lock. */
+FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
+  volatile fl_block *b = t.b;
+  const unsigned first = 32 * w, n = t.n - first < 32 ? t.n - first : 32;
+  unsigned waits = 0, live = 0;
+  for (unsigned k = 0; k < n; k++) {
+    const unsigned s = b->state[first + k];
+    if (s == FL_RUNS) return;
+    if (s == FL_WAITS) waits |= 1u << k;
+    if (s != FL_LEFT) live |= 1u << k;
+  }
+  if (!waits) return;
+  unsigned whole = 0, lowest = 0;
+  for (unsigned k = 0; k < n; k++) {
+    if (!(waits >> k & 1)) continue;
+    unsigned group = 0;
+    for (unsigned j = 0; j < n; j++)
+      if ((waits >> j & 1) && b->site[first + j] == b->site[first + k]) group |= 1u << j;
+    if (!(b->mask[first + k] & live & ~group)) whole |= group;
+    if (!lowest) lowest = group;
+  }
+  const unsigned leave = whole ? whole : lowest;
+  for (unsigned k = 0; k < n; k++) {
+    if (!(leave >> k & 1)) continue;
+    unsigned group = 0;
+    bool head = true;
+    for (unsigned j = 0; j < n; j++)
+      if ((leave >> j & 1) && b->site[first + j] == b->site[first + k]) {
+        if (j < k) head = false;
+        group |= 1u << j;
+      }
+    if (head && (b->site[first + k] & 1)) b->warp_epoch[w]++;      /* __syncwarp */
+    b->live[first + k] = live;
+    b->mask[first + k] = group;
+  }
+  for (unsigned k = 0; k < n; k++) if (leave >> k & 1) b->state[first + k] = FL_RUNS;
+  __threadfence();
+  for (unsigned k = 0; k < n; k++) if (leave >> k & 1) b->go[first + k] = 1u;
+}
+
+/* All threads that can come are at the barrier or gone: on, or never. With the block's lock. */
+FL_NI void fl_settle(const fl_thread &t) {
+  volatile fl_block *b = t.b;
+  if (b->broken || !b->arrived || b->arrived + b->left + b->ended < t.n) return;
+  unsigned line = ~0u, others = 0;                            /* barriers of the text: the first, and are there more */
+  for (unsigned k = 0; k < t.n; k++) {
+    if (b->state[k] != FL_AT_BARRIER || b->site[k] == line) continue;
+    others |= line != ~0u;
+    if (b->site[k] < line) line = b->site[k];
+  }
+  if (!b->ended && !others) {
+    for (unsigned k = 0; k < t.n; k++) if (b->state[k] == FL_AT_BARRIER) b->state[k] = FL_RUNS;
+    b->arrived = 0;
+    __threadfence();
+    b->epoch++;
+    return;
+  }
+  unsigned there = t.n, missing = t.n;
+  for (unsigned k = t.n; k-- > 0;) {
+    if (b->state[k] == FL_AT_BARRIER && b->site[k] == line) there = k;
+    else if (b->state[k] != FL_LEFT) missing = k;
+  }
+  fl_tell(t, FL_BARRIER, -1, 0, 0, fl_here(t, there, (int)line), fl_here(t, missing, 0));
+  b->broken = 1;
+}
+
+FL_NI void fl_state(const fl_thread &t, unsigned state) {
+  const unsigned w = t.lane / 32;
+  FL_LOCKED(t.b->warp_lock[w], t.b->state[t.lane] = state; fl_settle_warp(t, w);)
+}
+
+FL_NI void fl_barrier(fl_thread &t, int line) {
+  volatile fl_block *b = t.b;
+  unsigned epoch = 0;
+  bool wait = false;
+  __threadfence();
+  b->site[t.lane] = (unsigned)line;
+  fl_state(t, FL_AT_BARRIER);
+  FL_LOCKED(b->lock,
+    if (!b->broken) {
+      epoch = b->epoch;
+      wait = true;
+      b->arrived++;
+      fl_settle(t);
+    })
+  while (wait && b->epoch == epoch && !b->broken) __nanosleep(100);
+  if (b->broken) b->state[t.lane] = FL_RUNS;
+  __threadfence();
+}
+
+/* The thread goes: by 'return', or behind the last statement. */
+FL_NI void fl_leave(fl_thread &t, bool early) {
+  volatile fl_block *b = t.b;
+  if (!b) return;
+  fl_state(t, early ? FL_LEFT : FL_ENDED);
+  FL_LOCKED(b->lock, if (early) b->left++; else b->ended++; fl_settle(t);)
+}
+
+/* The lanes that are here. site: of the text, odd for __syncwarp. */
+FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line, bool named) {
+  volatile fl_block *b = t.b;
+  const unsigned w = t.lane / 32, first = 32 * w, me = t.lane - first;
+  FL_LOCKED(b->warp_lock[w],
+    b->site[t.lane] = site; b->mask[t.lane] = mask; b->go[t.lane] = 0; b->state[t.lane] = FL_WAITS;
+    fl_settle_warp(t, w);)
+  while (!b->go[t.lane]) __nanosleep(40);
+  __threadfence();
+  const unsigned here = b->mask[t.lane], missing = mask & b->live[t.lane] & ~here;
+  if (named && (t.c->checks & FL_BOUNDS)) {
+    if (!(mask >> me & 1)) fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, t.lane, 0));
+    else if (missing && first + __ffs((int)missing) - 1 < t.n)
+      fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + (unsigned)__ffs((int)missing) - 1, 0));
+  }
+  __syncwarp(here);
+  return here;
+}
+
+/* The lane that 'me' reads: op 0 idx, 1 up, 2 down, 3 xor. */
+static __device__ unsigned fl_source(int op, unsigned me, unsigned x, unsigned width) {
+  const unsigned w = width >= 1 && width <= 32 ? width : 32, begin = me / w * w, end = begin + w;
+  if (op == 0) return begin + x % w;
+  if (op == 1) return x > me - begin ? me : me - x;
+  if (op == 2) return x >= end - me ? me : me + x;
+  const unsigned from = me ^ (x & 31);
+  return from >= end ? me : from;
+}
+
+template <class T> FL_NI T fl_shuffle(fl_thread &t, int op, unsigned mask, T v, unsigned x, unsigned width, unsigned site, int line) {
+  const unsigned here = fl_together(t, mask, site, line, true), first = t.lane / 32 * 32, me = t.lane - first;
+  unsigned from = fl_source(op, me, x, width);
+  if (first + from >= t.n || !(here >> from & 1)) {
+    if (t.c->checks & FL_BOUNDS) fl_tell(t, FL_LANE, -1, 0, 0, fl_here(t, t.lane, line), fl_here(t, first + from, 0));
+    from = me;
+  }
+  return __shfl_sync(here, v, (int)from);
+}
+
+/* op 0 ballot, 1 any, 2 all, 3 active. */
+FL_NI unsigned fl_vote(fl_thread &t, int op, unsigned mask, bool v, unsigned site, int line) {
+  const unsigned here = fl_together(t, mask, site, line, op != 3), yes = __ballot_sync(here, v);
+  if (op == 0) return yes & mask;
+  if (op == 1) return (yes & mask) != 0;
+  if (op == 2) return (here & mask & ~yes) == 0;
+  return here;
+}
+
+/* A round of a loop. A thread that goes on for too long ends here. */
+FL_FN void fl_step(fl_thread &t, int line) {
+  if (!t.c->steps || ++t.steps <= t.c->steps) return;
+  fl_fault(t, FL_STEPS, -1, 0, 0, line);
+  if (t.b) t.b->broken = 1;
+  fl_leave(t, false);
+  asm volatile("exit;");
+}
