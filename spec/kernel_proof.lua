@@ -8,7 +8,7 @@ local proof = {}
 local function list_of(v) return type(v) == "table" and v or { v } end
 
 --- Directions that tell the elements apart, the same at each call.
-local function direction(x, phase)
+function proof.direction(x, phase)
   local n = x:numel()
   return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin():reshape(x.shape)
 end
@@ -33,9 +33,9 @@ function proof.both_modes(f, inputs)
     return table.unpack(floats(table.pack(f(...))))
   end
   local v, u = {}, {}
-  for i, x in ipairs(inputs) do v[i] = direction(x, 0.4) end
+  for i, x in ipairs(inputs) do v[i] = proof.direction(x, 0.4) end
   local results, jv = flame.jvp(of_floats, inputs, v)
-  for i, y in ipairs(list_of(results)) do u[i] = direction(y, 1.1) end
+  for i, y in ipairs(list_of(results)) do u[i] = proof.direction(y, 1.1) end
   local _, gu = flame.vjp(of_floats, inputs, u)
   return dot(list_of(jv), u), dot(v, list_of(gu))
 end

@@ -35,10 +35,10 @@ function run.double(source)
   return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]", "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))
 end
 
-local function maker(dtype)
+local function maker(dtype, device)
   local n = 0
   local t = {}
-  function t.tensor(list, kind) return flame.tensor(list, { dtype = kind or dtype }) end
+  function t.tensor(list, kind) return flame.tensor(list, { dtype = kind or dtype, device = device }) end
   --- Reals that look random, the same in both precisions and on every machine.
   function t.f(how)
     local shape, low, high = {}, how.low or -1, how.high or 1
@@ -50,9 +50,9 @@ local function maker(dtype)
       local u = (math.sin(n * 12.9898 + count) * 43758.5453) % 1
       list[i] = math.floor((low + (high - low) * u) * 4096) / 4096
     end
-    return flame.tensor(list, { dtype = dtype }):reshape(shape)
+    return t.tensor(list):reshape(shape)
   end
-  function t.i(list) return flame.tensor(list, { dtype = "i32" }) end
+  function t.i(list) return t.tensor(list, "i32") end
   return t
 end
 
@@ -63,14 +63,14 @@ local function flat(x)
   return out
 end
 
---- The kernel of a case in a precision, and its arguments.
-function run.make(case, dtype)
+--- The kernel of a case in a precision, and its arguments (on the default device).
+function run.make(case, dtype, device)
   local spec = { source = dtype == "f64" and run.double(case[2]) or case[2] }
   for _, key in ipairs { "block", "grid", "shape", "shared", "inout", "entry", "nodiff", "constants" } do
     spec[key] = case[key]
   end
   if dtype == "f64" and type(spec.shared) == "number" then spec.shared = 2 * spec.shared end
-  return flame.kernel(spec), case.args(maker(dtype))
+  return flame.kernel(spec), case.args(maker(dtype, device))
 end
 
 local function compare(case, k, args, tol)
@@ -108,6 +108,39 @@ local function of_floats(k, args)
     return table.unpack(out)
   end
   return f, inputs
+end
+
+--- Values, tangents and gradients of a case, flat.
+local function everything(case, dtype, device)
+  local k, args = run.make(case, dtype, device)
+  local f, inputs = of_floats(k, args)
+  local out = { "value", k(table.unpack(args)) }
+  if case.same or case.refuses then return out end
+  for _, way in ipairs { "jvp", "vjp" } do
+    local seeds = {}
+    for i, x in ipairs(way == "jvp" and inputs or table.pack(f(table.unpack(inputs)))) do
+      seeds[i] = proof.direction(x, way == "jvp" and 0.4 or 1.1)
+    end
+    local _, list = flame[way](f, inputs, seeds)
+    out[#out + 1] = way
+    for _, t in ipairs(type(list) == "table" and list or { list }) do out[#out + 1] = t end
+  end
+  return out
+end
+
+--- The results on a device are those of the CPU, up to what sums in another order do.
+function run.devices(case, device)
+  for dtype, tol in pairs { f32 = math.max(case.tol or 0, 2e-4), f64 = 1e-9 } do
+    local a, b, what = everything(case, dtype, "cpu"), everything(case, dtype, device), "?"
+    for i = 1, #a do
+      if type(a[i]) == "string" then what = a[i]
+      else
+        local x, y = a[i]:double():flatten(), b[i]:to("cpu"):double():flatten()
+        local worst = ((x - y):abs() / (x:abs() + 1)):max():item()
+        assert(worst <= tol, ("%s, %s: %g apart"):format(dtype, what, worst))
+      end
+    end
+  end
 end
 
 local function refusal(case, k, args)
