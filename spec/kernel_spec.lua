@@ -234,7 +234,7 @@ describe("misuse of a kernel raises before the launch:", function()
   local saxpy = flame.kernel(SAXPY)
   local x = flame.ones(4)
   local cases = {
-    { "count", function() saxpy(1, x) end, "2 arguments, need one less or 4" },
+    { "count", function() saxpy(1, x) end, "2 arguments, need 3 or 4" },
     { "type", function() saxpy(1, x, 3) end, "y must be a tensor, got number" },
     { "scalar type", function() saxpy("a", x, x) end, "a must be a number (float), got string" },
     { "integer", function() saxpy(1, x, x, 1.5) end, "n must be an integer (int), got 1.5" },

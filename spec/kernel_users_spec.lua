@@ -13,3 +13,103 @@ for _, file in ipairs { "blocks", "warps", "threads" } do
     end
   end)
 end
+
+-- ---- what users write and do not get ---------------------------------------------------------------
+local flame = require "flame"
+
+local function kernel(body, before)
+  return flame.kernel((before or "") .. "__global__ void k(const float *x, float *y, int n) {\n" ..
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) {\n" .. body .. "\n  }\n}")
+end
+
+local function message(f)
+  local ok, why = pcall(f)
+  assert(not ok, "nothing was raised")
+  return tostring(why)
+end
+
+--- Value and gradient.
+local function both(body, before)
+  local x = flame.tensor({ 1, 2, 3, 4 }, { requires_grad = true })
+  local y = kernel(body, before)(x)
+  y:sum():backward()
+  return y:sum():item() + x.grad:sum():item()
+end
+
+describe("a user is told the line and the reason of", function()
+  local cases = {                                  -- name, body from line 4 on, line, reason, text before it
+    { "inline asm", 'float r;\nasm("add.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));\ny[i] = r;', 5, "inline asm" },
+    { "goto", "float s = x[i];\nif (s > 1) goto end;\ns *= 2;\nend: y[i] = s;", 5, "goto" },
+    { "recursion", "y[i] = f(x[i]);", 1, "recursion", "__device__ float f(float v) { return v > 1 ? v : f(v * 2); }\n" },
+    { "a function pointer", "float (*f)(float) = sinf;\ny[i] = f(x[i]);", 4, "function pointers" },
+    { "pointers in memory", "const float *p[2] = {x, x + 1};\ny[i] = p[i & 1][0];", 4, "arrays of pointers" },
+    { "a pointer to another type", "const int *p = (const int *)x;\ny[i] = x[i] + p[i];", 4, "a pointer is cast to 'int *'" },
+    { "the address of a float as an int's", "y[i] = x[i] + *(int *)&x[i];", 4, "a pointer is cast to 'int *'" },
+    { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
+    { "volatile", "volatile float v = x[i];\ny[i] = v * v;", 4, "volatile" },
+    { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
+    { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
+    { "a lambda", "auto f = [](float v) { return v * v; };\ny[i] = f(x[i]);", 4, "lambdas" },
+    { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
+    { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },
+    { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4, "atomicExch on 'y' cannot be differentiated" },
+    { "bits", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4, "the bits of a real number" },
+    { "a barrier that some threads miss", "if (x[i] > 2.f)\n  __syncthreads();\ny[i] = x[i];", 5, "is not reached by all threads" },
+    { "an index out of range", "y[i + 100] = x[i];", 4, "index 100 of 'y' (4 elements) by thread (0, 0, 0)" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function()
+      local why = message(function() return both(c[2], c[5]) end)
+      assert(why:find(c[4], 1, true), why)
+      local line = c[3] + (c[5] and c[3] > 1 and 1 or 0)
+      assert(why:find(("kernel 'k', line %d ("):format(line), 1, true), why)
+    end)
+  end
+end)
+
+describe("a call that is not right says", function()
+  local k, x = kernel "y[i] = x[i];", flame.ones(4)
+  local cases = {
+    { "how many arguments", function() k(x, 4, 5) end, "3 arguments, need 1 or 2: (x, n)" },
+    { "which must be a tensor", function() k { 1, 2 } end, "x must be a tensor, got table" },
+    { "the dtype", function() k(x:double()) end, "x must be f32, got f64" },
+    { "contiguous", function() k(flame.ones(3, 4):t()) end, "x of shape (4, 3) is not contiguous" },
+    { "integer", function() k(x, 4.5) end, "n must be an integer (int), got 4.5" },
+    { "the range of an int", function() k(x, 2 ^ 40) end, "does not fit in int" },
+    { "the limit of a block", function() k:with { block = { 2000 } }(x) end, "block.x = 2000, need 1 to 1024" },
+    { "the threads of a block", function() k:with { block = { 32, 64 } }(x) end, "2048 threads, at most 1024" },
+    { "that a grid has blocks", function() k:with { grid = { 0 } }(x) end, "grid.x = 0, need 1 to 2147483647" },
+    { "the limit of shared memory", function() k:with { shared = 300000 }(x) end, "shared = 300000 bytes" },
+    { "the limit of static shared memory", function()
+      flame.kernel "__global__ void g(float *y) {\n__shared__ float s[20000];\ns[0] = 1;\ny[0] = s[0]; }":with { shape = { 1 } }():item()
+    end, "shared" },
+    { "that outputs need a shape", function()
+      flame.kernel "__global__ void g(float *y, float v, int n) { if (threadIdx.x < n) y[threadIdx.x] = v; }" (3.0, 4)
+    end, "use :with{shape = {…}}" },
+    { "which names inout may have", function()
+      flame.kernel { source = k:source(), inout = { "q" } }
+    end, "inout: there is no parameter 'q', the kernel has: n x y" },
+    { "that const is not written", function()
+      flame.kernel { source = k:source(), inout = { "x" } }
+    end, "inout: 'x' is no pointer that the kernel may write" },
+    { "which kernels there are", function()
+      flame.kernel(k:source() .. "\n" .. k:source():gsub("void k", "void m"))
+    end, "the source has several kernels (k, m): name one with entry =" },
+    { "that an output has no old contents", function()
+      flame.kernel "__global__ void g(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = y[i] * x[i]; }" (x)
+    end, 'reads output \'y\' (line 1) which it has not written: name it in inout = {"y"}' },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function()
+      local why = message(c[2])
+      assert(why:find(c[3], 1, true), why)
+      assert(why:find("kernel_users_spec.lua:", 1, true), why)
+    end)
+  end
+
+  it("nothing where several kernels have an entry, or C++ linkage", function()
+    local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }
+    assert.equal(4, two(x):sum():item())
+    assert.equal(4, flame.kernel('extern "C" ' .. k:source())(x):sum():item())
+  end)
+end)

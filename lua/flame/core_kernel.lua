@@ -414,9 +414,11 @@ local function check_names(op, what, list, k)
   if list == nil then return end
   if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, type(list)) end
   local known = {}
-  for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = true end
+  for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = q.role end
   for _, name in ipairs(list) do
-    if not known[name] then fail(op, "%s: there is no parameter '%s', the kernel has: %s", what, tostring(name), names(known)) end
+    if what == "inout" and known[name] and known[name] ~= "inout" then
+      fail(op, "inout: '%s' is no pointer that the kernel may write: it is const or no pointer", name)
+    elseif not known[name] then fail(op, "%s: there is no parameter '%s', the kernel has: %s", what, tostring(name), names(known)) end
   end
 end
 

@@ -416,6 +416,12 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }
+  if (d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED) {
+    fl_kad_refuse(d, d->f->line, "a kernel whose derivative needs %lld bytes of static shared memory "
+                  "(extern __shared__ may have more)", (long long)d->f->shared_bytes);
+    d->res->func = NULL;
+    return d->res;
+  }
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
   for (int i = 0; i < d->res->n_params; ++i)

@@ -13,6 +13,8 @@
 
 typedef uint64_t *fl_kset;       /* bits by variable of the source */
 
+enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that sums over a block take in CUDA text */
+
 /* Marks on a statement of the source (fl_kad_note). */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
 typedef struct fl_kad_note {

@@ -500,6 +500,9 @@ static void finish_body(fl_front *p, fl_kfunc *f) {
   fl_kwalk_block(&(fl_kvisitor){ NULL, see_var, &u }, f->body);
   fl_kwalk_block(&(fl_kvisitor){ drop_result, NULL, &u }, f->body);
   f->shared_bytes = (p->shared_at + 15) / 16 * 16;
+  if (f->shared_bytes > FL_K_MAX_SHARED)
+    fl_refuse(p, f->line, "%lld bytes of static shared memory, a block has %d; more is to be had "
+              "as extern __shared__", (long long)f->shared_bytes, FL_K_MAX_SHARED);
 }
 
 static void read_body(fl_front *p, pending *k) {

@@ -59,6 +59,10 @@ extern const fl_ktype_info fl_ktypes[FL_KT_COUNT];
 static inline int fl_kt_is_float(int t) { return fl_ktypes[t].is_float; }
 static inline int fl_kt_is_int(int t) { return t >= FL_KT_BOOL && t <= FL_KT_U64; }
 static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
+/* The dtype of tensors that hold such elements: unsigned ones as the signed of the same width. */
+static inline int fl_kt_held_as(int t) {
+  return fl_ktypes[t == FL_KT_U16 || t == FL_KT_U32 || t == FL_KT_U64 ? t - 1 : t].dtype;
+}
 
 /* A number. Integers and BOOL use i (U64: the same bits), floats d (F32, F16, BF16: already
 ** rounded to the type). */
@@ -129,7 +133,7 @@ typedef enum {
   FL_KP_WARP_SIZE, FL_KP_COUNT
 } fl_kspecial;
 
-enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200 };
+enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
 typedef struct fl_kexpr {
   uint8_t kind, type, op;    /* fl_kxkind, fl_ktype, fl_kop or fl_kspecial or fl_kbuiltin */
   uint8_t n;                 /* operands */

@@ -257,7 +257,7 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
     const fl_kad_param *q = &ad->params[i];
     lua_createtable(L, 0, 6);
     lua_pushstring(L, names[q->role]); lua_setfield(L, -2, "role");
-    if (fl_ktypes[q->type].dtype >= 0) { lua_pushstring(L, fl_dtype_name(fl_ktypes[q->type].dtype)); lua_setfield(L, -2, "dtype"); }
+    if (fl_kt_held_as(q->type) >= 0) { lua_pushstring(L, fl_dtype_name(fl_kt_held_as(q->type))); lua_setfield(L, -2, "dtype"); }
     lua_pushinteger(L, q->param + 1); lua_setfield(L, -2, "param");
     lua_pushinteger(L, q->leaf + 1); lua_setfield(L, -2, "leaf");
     lua_pushinteger(L, q->count); lua_setfield(L, -2, "count");

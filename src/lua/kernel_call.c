@@ -36,11 +36,11 @@ static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const f
   char shape[192];
   fl_box *x = fl_arg_tensor(L, i, p->name, q->name);
   const fl_node *n = x->t->node;
-  const int want = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
+  const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   if (k->k->binary) {
   } else if (q->is_struct || want < 0 || q->type == FL_KT_VOID) {
     if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s: pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
-  } else if (n->dtype != want) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
+  } else if (n->dtype != want && !(n->dtype == FLAME_U8 && fl_ktypes[q->type].dtype < 0)) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
   if (first) p->device = n->device;
   else if (n->device != p->device) {
     char a[16], b[16];
@@ -215,7 +215,8 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
     const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", k->k->f->params[i].name);
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
-  fl_lua_fail(L, p->name, "%d arguments, need %s%d: (%s)", given, k->omit >= 0 ? "one less or " : "", k->taken, list);
+  if (k->omit >= 0) fl_lua_fail(L, p->name, "%d arguments, need %d or %d: (%s)", given, k->taken - 1, k->taken, list);
+  else fl_lua_fail(L, p->name, "%d arguments, need %d: (%s)", given, k->taken, list);
 }
 
 /* What shape, grid and block functions of the configuration say: into a copy of *k. */
@@ -292,7 +293,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
       sizes_of(p->in[input]->t->node, &own);
       add_output(p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
     } else if (k->role[i] == FL_KROLE_OUT) {
-      const int dtype = fl_ktypes[q->type].dtype;
+      const int dtype = fl_kt_held_as(q->type);
       if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds; use :launch", q->name, q->type_name);
       add_output(p, i, dtype, &shape, numel_of(&shape), -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
@@ -484,7 +485,7 @@ static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, c
     }
     case 'o':
       fl_arg_sizes(L, at, at, p->name, 0, &s);
-      add_output(p, i, fl_ktypes[q->type].dtype, &s, numel_of(&s), -1);
+      add_output(p, i, fl_kt_held_as(q->type), &s, numel_of(&s), -1);
       return;
     case 'v': fl_kplan_scalar(L, p, q, i, at); return;
     case 's': fl_kplan_struct(L, p, q, i, at); return;

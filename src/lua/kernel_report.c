@@ -11,7 +11,7 @@ static const char *const role_names[] = { "scalar", "struct", "in", "out", "inou
 
 static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
-  const int dtype = q->type < FL_KT_COUNT ? fl_ktypes[q->type].dtype : -1;
+  const int dtype = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   lua_createtable(L, 0, 8);
   lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
   lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c); lua_setfield(L, -2, "type");
