@@ -206,18 +206,20 @@ def("group_norm", 5, function(x, groups, w, b, o)
   need_tensor("group_norm", "x", x)
   if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
   o = defaults("group_norm", { "eps" }, { eps = 1e-5 }, o)
-  local shape, dtype, per_channel = x.shape, x.dtype, {}
+  local shape, dtype, plane = x.shape, x.dtype, 1
   groups = internal.need_int("group_norm", "groups", groups)
   if x.ndim < 2 or groups < 1 or shape[2] % groups ~= 0 then
     fail("group_norm", "shape (%s) has no channels that divide into %d groups", table.concat(shape, ", "), groups)
   end
-  local flat = x:reshape(shape[1], groups, -1)
-  if half[dtype] then flat = flat:float() end
-  local centred = flat - flat:mean(3, { keepdim = true })
-  local y = (centred * (flat:var(3, { correction = 0, keepdim = true }) + o.eps):rsqrt()):reshape(shape)
-  for d = 1, #shape do per_channel[d] = d == 2 and shape[2] or 1 end
+  for d = 3, #shape do plane = plane * shape[d] end
+  local per_channel = { 1, groups, shape[2] // groups, 1 }
+  local v = x:reshape(shape[1], groups, shape[2] // groups, plane)
+  if half[dtype] then v = v:float() end
+  local centred = v - v:mean({ 3, 4 }, { keepdim = true })
+  local y = centred * (centred:square():mean({ 3, 4 }, { keepdim = true }) + o.eps):rsqrt()
   if w then y = y * w:reshape(per_channel) end
   if b then y = y + b:reshape(per_channel) end
+  y = y:reshape(shape)
   return half[dtype] and y:to(dtype) or y
 end)
 

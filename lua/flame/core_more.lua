@@ -17,12 +17,25 @@ end
 --- An optional tensor: nil (or false) is left out.
 local function optional(op, name, v) return v and need_tensor(op, name, v) or nil end
 
-local function normalise(x, mean, var, w, b, eps)
+local half = { f16 = true, bf16 = true }
+local function wide(t) return t and half[t.dtype] and t:float() or t end
+
+--- centred: x minus its mean, in f32 at least; the result has x's dtype.
+local function normalise(x, centred, var, w, b, eps)
   local channels = {}
   for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
-  local y = (x - mean) * (var + eps):rsqrt()
-  if w then y = y * w:reshape(channels) end
-  return b and y + b:reshape(channels) or y
+  local y = centred * (var + eps):rsqrt()
+  if w then y = y * wide(w):reshape(channels) end
+  if b then y = y + wide(b):reshape(channels) end
+  return half[x.dtype] and y:to(x.dtype) or y
+end
+
+--- Mean over 'axes', what is left without it, and the variance: the mean is asked for once.
+local function moments(x, axes)
+  local v = wide(x)
+  local m = v:mean(axes, { keepdim = true })
+  local centred = v - m
+  return m, centred, centred:square():mean(axes, { keepdim = true })
 end
 
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
@@ -43,12 +56,11 @@ def("batch_norm", 8, function(x, mean, var, w, b, ...)
   end
   if not o.training then
     if not mean or not var then fail(op, "running_mean and running_var are needed when training is false") end
-    return normalise(x, mean:reshape(channels), var:reshape(channels), w, b, o.eps)
+    return normalise(x, wide(x) - wide(mean):reshape(channels), wide(var):reshape(channels), w, b, o.eps)
   end
   local n = x:numel() // math.max(x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more when training: x has shape (%s)", table.concat(x.shape, ", ")) end
-  local m = x:mean(axes, { keepdim = true })
-  local v = x:var(axes, { correction = 0, keepdim = true })
+  local m, centred, v = moments(x, axes)
   local function move(kept, now)
     if not kept then return end
     flame.no_grad(function()
@@ -57,7 +69,7 @@ def("batch_norm", 8, function(x, mean, var, w, b, ...)
   end
   move(mean, m)
   move(var, v * (n / (n - 1)))
-  return normalise(x, m, v, w, b, o.eps)
+  return normalise(x, centred, v, w, b, o.eps)
 end)
 
 --- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]): each
@@ -81,11 +93,11 @@ def("instance_norm", 8, function(x, mean, var, w, b, ...)
   end
   if not o.use_input_stats then
     if not mean or not var then fail(op, "running_mean and running_var are needed when use_input_stats is false") end
-    return normalise(x, mean:reshape(channels), var:reshape(channels), w, b, o.eps)
+    return normalise(x, wide(x) - wide(mean):reshape(channels), wide(var):reshape(channels), w, b, o.eps)
   end
   local n = x:numel() // math.max(x.shape[1] * x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more: x has shape (%s)", table.concat(x.shape, ", ")) end
-  local m, v = x:mean(axes, { keepdim = true }), x:var(axes, { correction = 0, keepdim = true })
+  local m, centred, v = moments(x, axes)
   local function move(kept, now)
     if not kept then return end
     flame.no_grad(function()
@@ -94,7 +106,7 @@ def("instance_norm", 8, function(x, mean, var, w, b, ...)
   end
   move(mean, m)
   move(var, v * (n / (n - 1)))
-  return normalise(x, m, v, w, b, o.eps)
+  return normalise(x, centred, v, w, b, o.eps)
 end)
 
 -- ---- rearrange -------------------------------------------------------------------------------------

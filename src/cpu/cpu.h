@@ -140,7 +140,7 @@ typedef struct fl_cpu {
 typedef struct fl_cpu_step { int32_t count; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
 
 /* lower.c: NULL with the error in c. */
-fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k);
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
 void fl_prog_free(fl_prog *g);
 /* regs.c: 0 when memory is out. */
 int fl_prog_place(fl_prog *g);

@@ -10,6 +10,7 @@
 typedef struct lower {
   fl_prog *g;
   const fl_kernel *k;
+  int workers;
   int failed, bad;              /* memory; a kernel that breaks the contract */
   uint8_t *kind;                /* per instruction */
   uint8_t *pass;                /* reduction rounds before the value is known */
@@ -22,7 +23,7 @@ typedef struct lower {
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK,
-       COL_BLOCK = 512, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
+       COL_BLOCK = 1024, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
 /* ---- kinds and rounds --------------------- */
@@ -112,7 +113,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-static void choose_cols(fl_prog *g, const fl_kernel *k) {
+static void choose_cols(fl_prog *g, const fl_kernel *k, int workers) {
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
   if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK &&
       k->n * g->columns <= FL_VM_BLOCK) {
@@ -134,6 +135,8 @@ static void choose_cols(fl_prog *g, const fl_kernel *k) {
   g->row = g->width;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
   g->group = COL_GROUP;
+  if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 8 * UNIT_POINTS)
+    g->group = FL_VM_CHUNK;
   g->slots = 6;
 }
 
@@ -167,7 +170,7 @@ static void choose_map(fl_prog *g, const fl_kernel *k) {
   g->units = g->boxes;
 }
 
-static void choose_mode(fl_prog *g, const uint8_t *kind) {
+static void choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   const fl_kernel *k = g->k;
   int full = 0;
   for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
@@ -177,7 +180,7 @@ static void choose_mode(fl_prog *g, const uint8_t *kind) {
     return;
   }
   if (k->kind == FL_K_ROW) choose_rows(g, k, kind, g->rounds + full);
-  else choose_cols(g, k);
+  else choose_cols(g, k, workers);
   if (g->mode == FL_MODE_WHOLE) return;
   g->groups = k->n ? parts(k->n, g->group) : 1;
   g->units = g->blocks;
@@ -557,7 +560,7 @@ static int lower_all(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
   if (k->points == 0) drop_pointless(b);
-  choose_mode(b->g, b->kind);
+  choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
   if (!start(b, k->ninstr)) return 0;
@@ -568,11 +571,11 @@ static int lower_all(lower *b) {
   return !b->failed && (b->bad || fl_prog_place(b->g));
 }
 
-fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k) {
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers) {
   const size_t n = k->ninstr, bytes = n * 3 + (n + 1) * 4 * sizeof(uint16_t);
   fl_prog *g = fl_zalloc(m, sizeof *g);
   char *work = fl_zalloc(m, bytes + 64);
-  lower b = { .g = g, .k = k };
+  lower b = { .g = g, .k = k, .workers = workers };
   int ok = g && work;
   if (g) {                               /* what fl_prog_free reads */
     g->vm = vm;

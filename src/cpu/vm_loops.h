@@ -273,7 +273,11 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
                               int64_t n, int64_t first) { \
     T *v = val; const T *x = x_; \
     (void)pos; (void)first; \
-    for (int64_t r = 0; r < rows; r++, x += n) \
+    int64_t r = 0; \
+    for (; r + 4 <= rows; r += 4, x += 4 * n) \
+      EACH v[i] = FN(f_##name)(FN(f_##name)(FN(f_##name)(FN(f_##name)(v[i], x[i]), x[i + n]), \
+                                            x[i + 2 * n]), x[i + 3 * n]); \
+    for (; r < rows; r++, x += n) \
       EACH v[i] = FN(f_##name)(v[i], x[i]); \
   } \
   static void FN(merge_##name)(void *a_, int64_t *ap, const void *b_, const int64_t *bp, \
