@@ -127,6 +127,7 @@ typedef struct fl_prog {
 typedef struct fl_cpu {
   fl_threads *pool;
   const fl_vm *vm;
+  const struct fl_scan_loops *scan;   /* of the same instruction set */
   char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
   int width;                          /* workers */

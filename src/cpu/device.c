@@ -11,6 +11,7 @@
 #include "cpu/calls.h"
 #include "cpu/blocks.h"
 #include "cpu/cpu.h"
+#include "cpu/scan.h"
 #include "base/env.h"
 #include <stdio.h>
 #include <string.h>
@@ -267,18 +268,23 @@ static const fl_device_table cpu_table = {
   .prepare = cpu_prepare, .ready = fl_cpu_ready, .run = cpu_run, .sync = cpu_sync, .close = cpu_close,
 };
 
-/* The best table this machine can run; FLAME_ISA caps it. */
-static const fl_vm *choose_vm(void) {
+/* The best tables this machine can run; FLAME_ISA caps them. */
+static void choose_loops(fl_cpu *s) {
+  s->vm = &fl_vm_base;
+  s->scan = &fl_scan_base;
 #if defined(__x86_64__)
   const char *cap = fl_env(FL_ENV_FLAME_ISA);
   const int base = !strcmp(cap, "base"), avx2 = !strcmp(cap, "avx2");
   __builtin_cpu_init();
   if (!base && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return &fl_vm_avx512;
-  if (!base && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &fl_vm_avx2;
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    s->vm = &fl_vm_avx512;
+    s->scan = &fl_scan_avx512;
+  } else if (!base && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    s->vm = &fl_vm_avx2;
+    s->scan = &fl_scan_avx2;
+  }
 #endif
-  return &fl_vm_base;
 }
 
 static int thread_count(int asked) {
@@ -296,7 +302,7 @@ flame_status fl_cpu_open(flame_context *c, fl_device *d, int threads) {
   if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "open", "out of host memory");
   s->stop = &never;
   s->width = thread_count(threads);
-  s->vm = choose_vm();
+  choose_loops(s);
   snprintf(s->blas_name, sizeof s->blas_name, "%s", fl_env(FL_ENV_FLAME_BLAS));
   s->pool = fl_threads_open(&c->mem, s->width);
   s->blocks = fl_blocks_open(&c->mem, fl_env_int(FL_ENV_FLAME_POOL) ? kept_limit : 0);
