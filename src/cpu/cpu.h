@@ -55,9 +55,11 @@ typedef enum {
 } fl_vcode;
 
 typedef struct fl_vop {
-  uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory */
+  uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory.
+                                         GATHER's uni: one index a row of the tile. INDEX's reg: the
+                                         operand whose map gives the positions c, + 1; 0: c has them */
   uint16_t v, a, b, c, arg;
-  uint16_t flags;                     /* INDEX: flags; LOAD: 1 may be by reference */
+  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference */
   uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
   union {
     fl_vm_fn op;

@@ -167,15 +167,51 @@ static void spread(tile *t, const fl_vop *x) {
                  (char *)t->reg[x->a] + i * columns * size, g->k->n, columns);
 }
 
+/* One index for each row of the tile. */
+static void gather_rows(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const fl_operand *o = &g->k->operand[x->arg];
+  const view v = view_of(t, x->arg, x->level);
+  const int64_t *index = t->reg[x->a];
+  const int size = fl_dtype_size(x->reg), wide = fl_reg_size(fl_dtype_reg(x->reg));
+  char *base = origin(t, x->arg, &v), *y = t->reg[x->v];
+  const int plain = !g->vm->round[x->reg];
+  for (int64_t i = 0; i < t->rows; i++) {
+    char *from = base + index[i] * o->gstride * size;
+    const int64_t at = v.at + i * t->cols;
+    void *p = plain ? unit_run(from, v.w, at, t->cols, size) : NULL;
+    if (p && t->rows == 1 && x->flags && !x->target) {
+      t->reg[x->v] = p;
+      return;
+    }
+    if (i == 0 && !x->target) y = t->reg[x->v] = own(t, x->v);
+    if (p) memcpy(y + i * t->cols * wide, p, (size_t)(t->cols * wide));
+    else g->vm->load[x->reg](y + i * t->cols * wide, from, v.w, at, t->cols);
+  }
+}
+
 static void gather(tile *t, const fl_vop *x, int64_t n) {
+  if (x->uni) {
+    gather_rows(t, x);
+    return;
+  }
   const view v = view_of(t, x->arg, x->level);
   x->fn.gather(t->reg[x->v], origin(t, x->arg, &v), t->reg[x->a],
                t->g->k->operand[x->arg].gstride, v.w, v.at, n);
 }
 
-static void iota(tile *t, const fl_vop *x, int64_t n) {
-  const view v = view_of(t, x->arg, x->level);
-  t->g->vm->iota(t->reg[x->v], v.w, t->g->k->operand[x->arg].offset + v.shift, v.at, n);
+static void iota(tile *t, int operand, int level, void *y, int64_t n) {
+  const view v = view_of(t, operand, level);
+  t->g->vm->iota(y, v.w, t->g->k->operand[operand].offset + v.shift, v.at, n);
+}
+
+/* Positions are needed for a report only. */
+static void check_index(tile *t, const fl_vop *x, int64_t n) {
+  const fl_vm *vm = t->g->vm;
+  const int64_t size = *(const int64_t *)t->reg[x->b];
+  if (vm->index(t->reg[x->v], t->reg[x->a], size, n, x->flags)) return;
+  if (x->reg) iota(t, x->reg - 1, x->level, t->reg[x->c], n);
+  vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
 static void run(tile *t, const fl_section *s) {
@@ -188,12 +224,9 @@ static void run(tile *t, const fl_section *s) {
       case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
       case FL_V_MOVE: x->fn.move(r[x->v], r[x->a], n); break;
       case FL_V_LOAD: load(t, x); break;
-      case FL_V_IOTA: iota(t, x, n); break;
+      case FL_V_IOTA: iota(t, x->arg, x->level, r[x->v], n); break;
       case FL_V_GATHER: gather(t, x, n); break;
-      case FL_V_INDEX:
-        g->vm->index(r[x->v], r[x->a], *(int64_t *)r[x->b], r[x->c], n, x->uni, x->flags,
-                     x->arg, t->fault);
-        break;
+      case FL_V_INDEX: check_index(t, x, n); break;
       case FL_V_DRAW: x->fn.draw(r[x->v], r[x->a], &g->draw.at[x->arg].q, n); break;
       case FL_V_FILL: x->fn.fill(r[x->v], r[x->a], n); break;
       case FL_V_SPREAD: spread(t, x); break;

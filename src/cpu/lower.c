@@ -15,6 +15,7 @@ typedef struct lower {
   uint8_t *kind;                /* per instruction */
   uint8_t *pass;                /* reduction rounds before the value is known */
   uint8_t *need;                /* marks of the section under way */
+  uint8_t *late;                /* an IOTA made when a bad index is reported */
   uint16_t *fill[3];            /* UNI value -> its register filled at a level, 0: none */
   uint16_t *spread;             /* ROW value -> its full copy in the section under way */
 } lower;
@@ -340,11 +341,17 @@ static void emit_load(lower *b, int sec, int level, int i) {
                .reg = o->dtype, .fn.load = b->g->vm->load[o->dtype] };
   y.flags = (uint16_t)by_reference(b, sec, level, i);
   if (x->code == FL_I_GATHER) {
+    const int row = b->k->kind == FL_K_ROW ? FL_KIND_ROW : FL_KIND_LINE;
     y.code = FL_V_GATHER;
-    y.a = use(b, sec, x->a, level, NULL, 0);
+    y.uni = level == 1 && b->g->mode != FL_MODE_MAP && b->g->reg.at[x->a].kind == row &&
+            (b->k->kind == FL_K_ROW || b->g->mode == FL_MODE_COL);
+    y.a = y.uni ? x->a : use(b, sec, x->a, level, NULL, 0);
     y.fn.gather = b->g->vm->gather[o->dtype];
   }
-  if (x->code == FL_I_IOTA) y.code = FL_V_IOTA;
+  if (x->code == FL_I_IOTA) {
+    if (b->late[i]) return;
+    y.code = FL_V_IOTA;
+  }
   push(b, sec, y);
 }
 
@@ -372,8 +379,23 @@ static void emit_index(lower *b, int sec, int level, int i) {
   if (b->kind[x->b] != FL_KIND_UNI) { b->bad = 1; return; }
   y.a = use(b, sec, x->a, level, NULL, 0);
   y.b = x->b;
-  y.c = use(b, sec, x->c, level, &y.uni, 2);
+  y.c = b->late[x->c] ? x->c : use(b, sec, x->c, level, &y.uni, 2);
+  if (b->late[x->c]) y.reg = (uint8_t)(b->k->instr[x->c].arg + 1);
   push(b, sec, y);
+}
+
+/* Positions that only reports of bad indices of the same kind would name are made then. */
+static void find_late(lower *b) {
+  const fl_kernel *k = b->k;
+  for (int i = 0; i < k->ninstr; i++)
+    b->late[i] = k->instr[i].code == FL_I_IOTA && b->kind[i] != FL_KIND_UNI;
+  for (int i = 0; i < k->ninstr; i++) {
+    const fl_instr *x = &k->instr[i];
+    const uint16_t in[3] = { x->a, x->b, x->c };
+    for (int j = 0; j < operand_count(x); j++)
+      if (x->code != FL_I_INDEX || j != 2 || b->kind[i] != b->kind[in[j]]) b->late[in[j]] = 0;
+  }
+  for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;
 }
 
 /* The input in the state's register type: sums of integers in i64, tests as 0 or 1. */
@@ -496,7 +518,7 @@ static int start(lower *b, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const int line = b->kind[i] == FL_KIND_LINE && g->mode == FL_MODE_WHOLE;
     new_reg(b, line ? FL_KIND_FULL : b->kind[i], fl_dtype_reg(b->k->instr[i].dtype));
-    if (line && !b->failed) g->reg.at[i].lives = 1;
+    if ((line || b->late[i]) && !b->failed) g->reg.at[i].lives = 1;
   }
   g->nsec = FL_SEC_FULL(g->rounds) + 1;
   g->sec = fl_zalloc(g->mem, sizeof *g->sec * (size_t)g->nsec);
@@ -563,6 +585,7 @@ static int lower_all(lower *b) {
   choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
+  find_late(b);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
   for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_UNI) emit(b, FL_SEC_BIND, i);
@@ -572,7 +595,7 @@ static int lower_all(lower *b) {
 }
 
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers) {
-  const size_t n = k->ninstr, bytes = n * 3 + (n + 1) * 4 * sizeof(uint16_t);
+  const size_t n = k->ninstr, bytes = n * 4 + (n + 1) * 4 * sizeof(uint16_t);
   fl_prog *g = fl_zalloc(m, sizeof *g);
   char *work = fl_zalloc(m, bytes + 64);
   lower b = { .g = g, .k = k, .workers = workers };
@@ -590,6 +613,7 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
     b.kind = (uint8_t *)(b.spread + n);
     b.pass = b.kind + n;
     b.need = b.pass + n;
+    b.late = b.need + n;
     ok = lower_all(&b);
   }
   if (work) fl_free(m, work, bytes + 64);

@@ -94,8 +94,10 @@ typedef struct fl_vm {
   void (*spread[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);
   void (*tile[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);
   void (*iota)(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, int64_t n);
-  void (*index)(int64_t *y, const int64_t *a, int64_t size, const int64_t *place, int64_t n,
-                int uni, int flags, int site, fl_vm_fault *f);
+  /* 1-based indices to 0-based ones; 0: some are out of range (they give 0), to be reported. */
+  int (*index)(int64_t *y, const int64_t *a, int64_t size, int64_t n, int flags);
+  void (*report)(const int64_t *a, int64_t size, const int64_t *place, int64_t n, int uni, int flags,
+                 int site, fl_vm_fault *f);
 } fl_vm;
 
 extern const fl_vm fl_vm_base;

@@ -148,46 +148,48 @@ static void iota(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, in
   }
 }
 
-/* 1-based, checked, to 0-based: k where 'in', and 'skip' for what is to be ignored. */
+/* 1-based to 0-based: k where 'in', and 'skip' for what is to be ignored. */
 #define INDEX(v) \
   const int64_t skip = ignore & -(int64_t)((v) == -100), back = negative & ((v) >> 63); \
   const int64_t k = (int64_t)((uint64_t)(v) - 1 + (uint64_t)(back & (size + 1))); \
   const int64_t in = -(int64_t)((k >= 0) & (k < size));
-
-/* Without flags, as most are: 0 where one is out of range, and then nothing is written. */
-static int index_plain(int64_t *y, const int64_t *a, int64_t size, int64_t n) {
-  int64_t bad = 0;
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) bad |= -(int64_t)((a[i] < 1) | (a[i] > size));
-  if (bad) return 0;
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) y[i] = a[i] - 1;
-  return 1;
-}
-
-/* The report is the lowest (site, position) seen so far. */
-static void index_check(int64_t *y, const int64_t *a, int64_t size, const int64_t *place,
-                        int64_t n, int uni, int flags, int site, fl_vm_fault *f) {
-  const int64_t negative = -(int64_t)((flags & FL_INDEX_NEGATIVE) != 0);
+#define INDEX_FLAGS \
+  const int64_t negative = -(int64_t)((flags & FL_INDEX_NEGATIVE) != 0); \
   const int64_t ignore = -(int64_t)((flags & FL_INDEX_IGNORE) != 0);
+
+static int index_check(int64_t *y, const int64_t *a, int64_t size, int64_t n, int flags) {
   int64_t bad = 0;
-  if (!flags && index_plain(y, a, size, n)) return;
+  INDEX_FLAGS
+  if (!flags) {
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
+      const int64_t in = -(int64_t)((a[i] >= 1) & (a[i] <= size));
+      bad |= ~in;
+      y[i] = (a[i] - 1) & in;
+    }
+    return !bad;
+  }
   _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
     INDEX(a[i])
     bad |= ~(in | skip);
-  }
-  if (bad && !(f->site >= 0 && f->site < site)) {
-    for (int64_t i = 0; i < n; i++) {
-      const int64_t at = uni & 4 ? place[0] : place[i];
-      INDEX(a[i])
-      if ((in | skip) || (f->site == site && f->position <= at)) continue;
-      *f = (fl_vm_fault){ site, a[i], at };
-    }
-  }
-  _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
-    INDEX(a[i])
     y[i] = k & in & ~skip;
+  }
+  return !bad;
+}
+
+/* The report is the lowest (site, position) seen so far. */
+static void index_report(const int64_t *a, int64_t size, const int64_t *place, int64_t n, int uni,
+                         int flags, int site, fl_vm_fault *f) {
+  INDEX_FLAGS
+  if (f->site >= 0 && f->site < site) return;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t at = uni & 4 ? place[0] : place[i];
+    INDEX(a[i])
+    if ((in | skip) || (f->site == site && f->position <= at)) continue;
+    *f = (fl_vm_fault){ site, a[i], at };
   }
 }
 #undef INDEX
+#undef INDEX_FLAGS
 
 /* ---- the table --------------------- */
 
@@ -259,5 +261,6 @@ const fl_vm VM_TABLE = {
   .tile = ALL(tile),
   .iota = iota,
   .index = index_check,
+  .report = index_report,
 };
 #pragma GCC diagnostic pop
