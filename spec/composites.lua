@@ -96,7 +96,7 @@ X.matmul = in_f32(function(a, b)
   q = q:to(a.dtype):permute(swapped):unsqueeze(n - 1)   -- (…, 1, j, k)
   p = p:unsqueeze(#p.shape)                             -- (…, i, 1, k)
   local products = O.apply(a.dtype, scalars.binary.mul[1], 1, p, q)
-  local y = products:sum(#products.shape)
+  local y = products:sum(#products.shape) + 0           -- sums begin at 0, so none is -0
   if #b.shape == 1 then y = y:select(#y.shape, 1) end
   return #a.shape == 1 and y:select(#y.shape - #b.shape + 1, 1) or y
 end)

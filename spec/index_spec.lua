@@ -198,3 +198,106 @@ describe("a bad index", function()
     assert.equal(2, (flame.ones(1) * 2):item())
   end)
 end)
+
+describe("a write at a position out of range, found when it runs,", function()
+  local internal = flame.internal
+  local good, bad = ids({ 2 }), ids({ 9 })
+  local function line() return debug.getinfo(2, "l").currentline end
+  --- x after the writes of f, once the first read has raised: for 'what' of x and each budget.
+  local function after(f, stored, budget)
+    local before = internal.budget(budget)
+    local x = flame.zeros(3)
+    if stored then flame.eval(x) end
+    local at = f(x)
+    local ok, why = pcall(x.totable, x)
+    internal.budget(before)
+    assert.is_false(ok)
+    local told = ("index_spec.lua:%d: "):format(at)
+    assert.truthy(tostring(why):find(told, 1, true), tostring(why))
+    assert.truthy(tostring(why):find("index 9 at position 1 is out of range", 1, true))
+    return x:totable()
+  end
+  local function always(expected, f)
+    for _, stored in ipairs { true, false } do
+      for _, budget in ipairs { 1, 3, 1 << 20 } do assert.same(expected, after(f, stored, budget)) end
+    end
+  end
+
+  it("leaves the target what the writes before it made", function()
+    always({ 1, 1, 1 }, function(x)
+      x:add_(1)
+      local at = line(); x[bad] = 5
+      return at
+    end)
+    always({ 1, 5, 1 }, function(x)
+      x:add_(1)
+      x[good] = 5
+      local at = line(); x[bad] = 6
+      return at
+    end)
+  end)
+  it("is as if it were not there for the writes after it", function()
+    always({ 1, 1, 1 }, function(x)
+      local at = line(); x[bad] = 5
+      x:add_(1)
+      return at
+    end)
+    always({ 2, 8, 2 }, function(x)
+      x:add_(1)
+      x[good] = 5
+      local at = line(); x[bad] = 6
+      x[good] = 7
+      x:add_(1)
+      return at
+    end)
+  end)
+  it("is told once, the first of several", function()
+    local function f(x)
+      x:add_(1)
+      local at = line(); x[bad] = 5
+      x:add_(1); x[bad] = 6; x:add_(1)
+      return at
+    end
+    for _, stored in ipairs { true, false } do assert.same({ 3, 3, 3 }, after(f, stored, 1 << 20)) end
+  end)
+  it("leaves a target whose new value had nothing to do with it", function()
+    local function f(x)
+      local five = flame.arange(5)
+      x:add_(1)
+      local at = line(); x:copy_(five[bad]:expand(3))
+      return at
+    end
+    for _, stored in ipairs { true, false } do assert.same({ 1, 1, 1 }, after(f, stored, 1 << 20)) end
+  end)
+  it("does not spoil what was read from the target in between", function()
+    local x = flame.zeros(3)
+    flame.eval(x)
+    x:add_(1)
+    local first = x * 10
+    x[bad] = 5
+    local second = x * 10
+    assert.is_false((pcall(x.totable, x)))
+    assert.same({ 10, 10, 10 }, first:totable())
+    assert.same({ 10, 10, 10 }, second:totable())
+  end)
+  it("keeps a tracked target tracked", function()
+    local w = flame.tensor({ 1, 2, 3 }, { requires_grad = true })
+    local x = w * 2
+    x[bad] = 5
+    assert.is_false((pcall(x.totable, x)))
+    assert.same({ 2, 4, 6 }, x:totable())
+    x:sum():backward()
+    assert.same({ 2, 2, 2 }, w.grad:totable())
+  end)
+  it("leaves a leaf a leaf at its address", function()
+    local w = flame.tensor({ 1, 2, 3 }, { requires_grad = true })
+    flame.no_grad(function() w:add_(1); w[bad] = 5; w:mul_(2) end)
+    assert.is_false((pcall(w.totable, w)))
+    assert.same({ 4, 6, 8 }, w:totable())
+    assert.is_true(w.is_leaf and w.requires_grad)
+    local copies = flame.stats().copies
+    flame.no_grad(function() w:add_(1) end)
+    assert.same({ 5, 7, 9 }, w:totable())
+    assert.equal(copies, flame.stats().copies)
+  end)
+end)

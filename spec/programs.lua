@@ -493,13 +493,19 @@ function M.late(g)
   local d = g.r.int(1, #x.shape)
   return { f = "late", a = a, d = d, at = g.r.chance(0.5) and 0 or x.shape[d] + g.r.int(1, 3), keep = g.r.chance(0.6) }
 end
+--- A write at a position out of range: the target stays what it was, and what follows goes on from
+-- that; the next read says so once. Not where gradients are asked for: they would rest on it.
+function M.missed(g)
+  local a = not g.float and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
+  return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3), add = g.r.chance(0.3) }
+end
 function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
 function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
 function M.del(g) local a = pick(g, function(_, k) return not g.tracked_leaf[k] end); return a and { f = "del", a = a } end
 
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
   gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
-  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, read = 3, gc = 2, del = 3 }
+  rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2, read = 3, gc = 2, del = 3 }
 local NAMES = {}
 for name, w in pairs(WEIGHTS) do for _ = 1, w do NAMES[#NAMES + 1] = name end end
 table.sort(NAMES)
@@ -615,7 +621,7 @@ function P.count(program, counts)
     elseif s.f == "del" then group[s.a], stale[s.a] = nil, nil
     elseif s.f == "dead" then hit "dead random op"
     elseif s.f == "refuse" then hit "refused write to a view"
-    elseif (s.f == "error" or s.f == "late") and pending then hit "error in mid-window"
+    elseif (s.f == "error" or s.f == "late" or s.f == "missed") and pending then hit "error in mid-window"
     elseif s.f == "read" then read(s.a)
     elseif s.o and s.f ~= "gc" and s.f ~= "backward" then
       group[s.o] = s.f == "view" and group[s.a] or {}

@@ -29,6 +29,7 @@ static void die(const char *what, const char *name) {
 }
 
 static void append(bytes *b, const void *p, size_t n) {
+  if (n == 0) return;                            /* an empty file has no bytes to point at */
   if (b->n + n > b->room) {
     b->room = 2 * (b->n + n);
     b->p = realloc(b->p, b->room);

@@ -96,10 +96,12 @@ static int lay_out(flame_context *c, run *r) {
 }
 
 /* Does a node of a home's buffer need its value after the run? A handle or a gradient rule
-** may want it; its uses by the program do not count when the whole window runs. */
+** may want it; its uses by the program, and writes that are decided by the run, do not count
+** when the whole window runs. */
 static int survives(const run *r, const fl_node *x, int whole, const int32_t *inner) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
-  if (x->uses == 0 || !whole) return x->uses > 0;
+  if (!whole) return x->uses > 0 || x->guards > 0;
+  if (x->uses == 0) return 0;
   const int32_t s = x->slot;
   const int in = s >= 0 && s < r->program.ext.n && r->program.ext.at[s] == x;
   return x->uses > (in ? inner[s] : 0);
@@ -191,21 +193,25 @@ static void store_out(run *r, int32_t i) {
   } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
 }
 
-/* Which nodes' values rest on the check that failed. NULL (out of memory): take all for so. */
-static uint8_t *tainted_by(flame_context *c, const run *r, const fl_fault *f) {
+/* Which values rest on the check that failed (in node->rests). A write among them is refused:
+** its target stays what it was, and what was recorded on top of it does not rest on the check. */
+enum { CLEAN, RESTS, REFUSED };
+
+static int is_of(const fl_program *p, const fl_node *n) {
+  return n->state == FL_PENDING && n->slot >= 0 && n->slot < p->nodes.n && p->nodes.at[n->slot] == n;
+}
+
+static void find_resting(const run *r, const fl_fault *f) {
   const fl_program *p = &r->program;
-  uint8_t *t = fl_zalloc(&c->mem, (size_t)p->nodes.n + 1);
-  if (!t) return NULL;
-  t[r->plan->fault[f->site].node] = 1;
   for (int64_t i = 0; i < p->nodes.n; i++) {
-    const fl_node *n = p->nodes.at[i];
-    if (n->base) {
-      t[i] |= n->base->state == FL_PENDING && t[n->base->slot];
-      continue;
-    }
-    for (int k = 0; k < n->nin; k++) t[i] |= n->in[k] && n->in[k]->state == FL_PENDING && t[n->in[k]->slot];
+    fl_node *n = p->nodes.at[i];
+    int rests = r->plan->fault[f->site].node == i;
+    if (n->base) rests |= n->base->state == FL_PENDING && n->base->rests == RESTS;
+    for (int k = 0; !n->base && k < n->nin; k++)
+      rests |= n->in[k] && n->in[k]->state == FL_PENDING && n->in[k]->rests == RESTS;
+    const int stays = n->before && !(is_of(p, n->before) && n->before->rests == RESTS);
+    n->rests = (uint8_t)(!rests ? CLEAN : stays ? REFUSED : RESTS);
   }
-  return t;
 }
 
 /* Nothing was written to a home yet: what was not run can still be run. */
@@ -214,38 +220,39 @@ static int intact(const fl_plan *p, int32_t done) {
   return 1;
 }
 
-/* Store what steps below 'done' have completed and 'tainted' does not touch, in recorded
-** order, so that inputs outlive their consumers. The rest fails with 'why', but for two: a
-** write that was not run leaves its target with the old bytes, and where a check failed or an
-** interrupt came ('cut') before any effect, values that do not rest on the check stay PENDING.
-** The program's nodes may be gone afterwards. */
-static void settle_run(run *r, int32_t done, const char *why, uint32_t site, const uint8_t *tainted, int cut) {
+/* Store what steps below 'done' have completed and what does not rest on a failed check, in
+** recorded order, so that inputs outlive their consumers. The rest fails with 'why', but for
+** two: a write that was not run leaves its target with the old bytes, and where a check failed
+** or an interrupt came ('cut') before any effect, values that do not rest on the check stay
+** PENDING, refused writes as copies. The program's nodes may be gone afterwards. */
+static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int checked, int cut) {
   fl_program *p = &r->program;
-  const int later = (tainted || cut) && intact(r->plan, done);
+  const int later = (checked || cut) && intact(r->plan, done);
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
     fl_node *n = p->nodes.at[i];
     const int is_out = k < r->plan->nout && r->plan->out[k].node == i;
+    const int rests = checked ? n->rests : CLEAN;
+    const int wait = later && rests != RESTS;
     if (n->base) {
       if (!p->live.at[i] && !r->plan->live[i]) continue;
       if (n->base->state == FL_STORED) fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
-      else if (why && !(later && !(tainted && tainted[i]))) fl_node_fail(n, why, site);
+      else if (why && !wait) fl_node_fail(n, why, site);
       continue;
     }
-    const int have = is_out && r->plan->out[k].step < done && !(tainted && tainted[i]);
-    const int wait = later && !(tainted && tainted[i]);
-    if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
+    const int have = is_out && r->plan->out[k].step < done && rests == CLEAN;
+    if (later && rests == REFUSED) fl_node_refuse(n);
+    else if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
     else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
   }
 }
 
-/* A write rests on the failed check: its target keeps the old value, and whatever is read next
-** raises the error, lest it be lost. */
-static void note_refused(flame_context *c, const run *r, const uint8_t *tainted) {
+/* Whatever is read next after a refused write raises the error, lest it be lost. */
+static void note_refused(flame_context *c, const run *r) {
   fl_engine *e = c->engine;
-  for (int32_t i = 0; tainted && i < r->plan->nout && !e->untold; i++) {
-    if (r->plan->out[i].home < 0 || !tainted[r->plan->out[i].node]) continue;
+  for (int64_t i = 0; i < r->program.nodes.n && !e->untold; i++) {
+    if (r->program.nodes.at[i]->rests != REFUSED) continue;
     e->untold = 1;
     e->untold_error = c->err;
   }
@@ -294,15 +301,13 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   char why[600];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
   else if (s != FLAME_OK) snprintf(why, sizeof why, "%s: %s", c->err.op, c->err.message);
-  uint8_t *tainted = fault.site >= 0 ? tainted_by(c, r, &fault) : NULL;
-  if (fault.site >= 0 && !tainted) done = 0;
-  const size_t tainted_bytes = (size_t)r->program.nodes.n + 1;
-  note_refused(c, r, tainted);
-  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, tainted,
+  if (fault.site >= 0) {
+    find_resting(r, &fault);
+    note_refused(c, r);
+  }
+  settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site, fault.site >= 0,
              s == FLAME_INTERRUPTED && (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));
   if (s == FLAME_INTERRUPTED) c->cut = c->win.live;
-  fl_free(&c->mem, tainted, tainted ? tainted_bytes : 0);
-  if (s != FLAME_OK) fl_tensors_recover(c);
   return s;
 }
 

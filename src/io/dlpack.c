@@ -180,7 +180,7 @@ static export *new_export(flame_context *c, const fl_node *n, int64_t bytes) {
 /* Nothing but this handle sees the memory. */
 static int alone(const flame_tensor *x) {
   const fl_node *n = x->node;
-  return x->refs == 1 && n->held == 1 && n->uses == 0 && n->grefs == 0 && n->buffer->refs == 1 && !n->buffer->foreign;
+  return x->refs == 1 && n->held == 1 && n->uses == 0 && n->guards == 0 && n->grefs == 0 && n->buffer->refs == 1 && !n->buffer->foreign;
 }
 
 /* The struct over a tensor's own memory, which it owns from now on. */

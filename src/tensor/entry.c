@@ -195,6 +195,16 @@ void fl_entry_spend(fl_node *n) {
   fl_node_settle(n);
 }
 
+void fl_entry_restart(fl_node *n, fl_node *b) {
+  fl_entry *e = n->entry;
+  if (!e || e->leaf || e->spent) return;
+  release_inputs(n, e);
+  drop_custom(n->ctx, e->custom);
+  e->custom = NULL;
+  e->tracked = b->entry != NULL;
+  b->grefs++;
+}
+
 int fl_entry_leaf(fl_node *n, struct flame_tensor *handle) {
   fl_entry *e = entry_new(n->ctx);
   if (!e) return 0;

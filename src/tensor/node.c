@@ -232,7 +232,7 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
 /* ---- ends -------------------------------------------------------------------------- */
 
 static int needed(const fl_node *n) {
-  return n->held > 0 || n->uses > 0 || (n->grefs > 0 && n->entry && n->entry->reads_out);
+  return n->held > 0 || n->uses > 0 || n->guards > 0 || (n->grefs > 0 && n->entry && n->entry->reads_out);
 }
 
 int fl_node_needed(const fl_node *n) { return needed(n); }
@@ -262,7 +262,7 @@ static void forget_home(fl_node *n) {
 static void forget_before(fl_node *n) {
   fl_node *b = n->before;
   n->before = NULL;
-  if (b) fl_node_drop(b);
+  if (b && --b->guards == 0 && !needed(b)) fl_node_settle(b);
 }
 
 static int keeps_inputs(const fl_node *n) {
@@ -284,7 +284,7 @@ static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
   n->state = (uint8_t)state;
   forget_home(n);
-  if (state != FL_FAILED) forget_before(n);
+  forget_before(n);
   if (n->base) {
     fl_node *base = n->base;
     n->base = NULL;
@@ -309,7 +309,6 @@ static void drop_value(fl_node *n) {
 static void destroy(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->entry) fl_entry_detach(n);
-  forget_before(n);
   fl_node_forget_inputs(n);
   fl_layout_release(&c->layouts, n->layout);
   fl_layout_release(&c->layouts, n->shape);
@@ -377,6 +376,29 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   n->error = fl_strdup(&n->ctx->mem, message);
   end_pending(n, FL_FAILED);
   fl_node_drop(n);
+}
+
+void fl_node_guard(fl_node *n, fl_node *before) {
+  n->before = before;
+  before->guards++;
+}
+
+void fl_node_refuse(fl_node *n) {
+  fl_node *b = n->before;
+  assert(n->state == FL_PENDING && !n->base && b);
+  n->held++;
+  b->uses++;
+  forget_before(n);
+  fl_entry_restart(n, b);
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i]) unuse(n->in[i]);
+  fl_node_forget_inputs(n);
+  n->op = FL_OP_copy;
+  n->axes = 0;
+  n->checks = b->state == FL_PENDING && b->checks;
+  n->nin = 1;
+  n->in[0] = b;
+  n->held--;
 }
 
 void fl_node_move(fl_node *n, fl_buffer *buf) {

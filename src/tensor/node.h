@@ -10,9 +10,11 @@
 **   held   handles, borrowing scopes, and entries whose rule reads the value
 **   uses   PENDING consumers in the window (each input position counts)
 **   grefs  entries that name it as an input: they keep the struct and its entry, not its value
-** The value is needed while  held > 0 || uses > 0 || (entry reads own value && grefs > 0).
+**   guards PENDING writes that may fail, whose target it was
+** The value is needed while  held > 0 || uses > 0 || guards > 0 || (entry reads own value &&
+** grefs > 0).
 ** A PENDING node whose value is not needed leaves the window and gives back its inputs'
-** uses. The struct dies when all three counts are 0. Both happen in fl_node_settle, without
+** uses. The struct dies when all counts are 0. Both happen in fl_node_settle, without
 ** recursion (a chain of 100,000 nodes must not need C stack).
 **
 ** Roots of an evaluation: PENDING nodes with held > 0, or whose entry reads their own
@@ -68,13 +70,14 @@ struct flame_context;
 
 typedef struct fl_node {
   struct flame_context *ctx;
-  int32_t held, uses, grefs;
+  int32_t held, uses, grefs, guards;
   uint16_t op;
   uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
   uint8_t checks;             /* PENDING: an index that may be out of range is in its making */
   uint8_t named;              /* a handle has named it: a write may not take it over */
+  uint8_t rests;              /* engine scratch: does it rest on the check that failed */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
   uint32_t site, failed_site; /* script line that recorded it; FAILED: whose failure it is */
   int32_t index;              /* place in the window, -1: not there */
@@ -91,8 +94,8 @@ typedef struct fl_node {
   fl_buffer *buffer;          /* STORED (a reference) */
   struct fl_node *bnext, *bprev, *snext;
   fl_buffer *home;            /* PENDING write: the buffer it must end in (a reference) */
-  struct fl_node *before;     /* PENDING or FAILED write without a home whose value may fail: what the
-                                 target was before, held; it is that again after a failure */
+  struct fl_node *before;     /* PENDING write whose value may fail: what the target was, guarded; if
+                                 the check fails, it is that again (fl_node_refuse) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
   char *error;                /* FAILED: message, in counted memory */
 } fl_node;
@@ -131,6 +134,10 @@ void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 /* message: "op: what", site: the line that recorded the failing op (0: n's own). */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site);
 flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
+/* n, a PENDING write of a target that was 'before'; and the end of that write as a copy of
+** 'before': what was recorded on top of it goes on from there. */
+void fl_node_guard(fl_node *n, fl_node *before);
+void fl_node_refuse(fl_node *n);
 /* Move a STORED node to another buffer of the same layout (copy on write of a snapshot);
 ** offset stays; the node takes a reference of its own. */
 void fl_node_move(fl_node *n, fl_buffer *buf);

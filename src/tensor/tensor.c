@@ -244,32 +244,10 @@ static void hand_over_home(fl_node *old, fl_node *n) {
   }
 }
 
-/* A write that may yet fail keeps what the target was; with a home, its memory does. */
-static void remember(fl_node *old, fl_node *n) {
-  if (!n->checks || n->home) return;
-  if (old->before) {
-    n->before = old->before;
-    old->before = NULL;
-  } else {
-    n->before = old;
-    fl_node_hold(old);
-  }
-}
-
-void fl_tensors_recover(flame_context *c) {
-  for (flame_tensor *t = c->handles; t; t = t->next)
-    while (t->node && t->node->state == FL_FAILED && t->node->before) {
-      fl_node *failed = t->node;
-      t->node = failed->before;
-      fl_node_hold(t->node);
-      fl_node_drop(failed);
-    }
-}
-
 static void rebind(flame_tensor *t, fl_node *n) {
   fl_node *old = t->node;
   hand_over_home(old, n);
-  remember(old, n);
+  if (n->checks) fl_node_guard(n, old);
   if (old->entry && old->entry->leaf) fl_entry_share_leaf(n, old);
   else unname(t);
   if (t->retain && n->entry && !n->entry->leaf) n->entry->handle = t;
