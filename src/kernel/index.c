@@ -9,30 +9,13 @@
 **   around the access and from the launch (threadIdx.x < blockDim.x).
 ** Sums are taken as exact: an index that overflows its type is no index.
 */
-#include "kernel/access.h"
+#include "kernel/poly.h"
 #include "kernel/builtins.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { GRID, BLOCK_WIDE, NONE };            /* falling */
-enum { MAX_TERMS = 12, MAX_FACTORS = 8, MAX_FACTS = 48, MAX_LOOPS = 32 };
-
-typedef struct varinfo {
-  uint8_t level, defs, param;
-  int32_t order, step_loop; /* place of the definition; loop that steps it */
-  const fl_kexpr *def;      /* of the only one, or the first of a counter */
-  const fl_kexpr *step;     /* the second, if it stands in a loop's step */
-} varinfo;
-
-struct fl_kindices {
-  fl_mem *m;
-  const fl_kfunc *f;
-  int geometry;
-  varinfo *var;
-  int32_t *loop_order;                      /* place of each loop */
-  int32_t order;
-  int changed;
-};
+enum { MAX_FACTS = 48 };
 
 /* ---- equality of threads ------------------------------------------------------------------------ */
 
@@ -100,7 +83,7 @@ static void spread(fl_kindices *k, fl_kblock b, int around) {
 
 static void define(fl_kindices *k, fl_kblock b, int32_t loop) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
-    varinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
+    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
     k->order++;
     if (v) {
       if (v->defs < 100) v->defs++;
@@ -123,7 +106,8 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->geometry = geometry;
   k->var = fl_zalloc(m, ((size_t)f->n_vars + 1) * sizeof *k->var);
   k->loop_order = fl_zalloc(m, ((size_t)f->n_loops + 1) * sizeof *k->loop_order);
-  if (!k->var || !k->loop_order) { fl_kindices_free(k); return NULL; }
+  k->quotients = fl_zalloc(m, sizeof *k->quotients);
+  if (!k->var || !k->loop_order || !k->quotients) { fl_kindices_free(k); return NULL; }
   for (int i = 0; i < f->n_vars; i++) k->var[i].param = f->vars[i].param >= 0;
   define(k, f->body, -1);
   do {
@@ -137,174 +121,12 @@ void fl_kindices_free(fl_kindices *k) {
   if (!k) return;
   fl_free(k->m, k->var, ((size_t)k->f->n_vars + 1) * sizeof *k->var);
   fl_free(k->m, k->loop_order, ((size_t)k->f->n_loops + 1) * sizeof *k->loop_order);
+  fl_free(k->m, k->quotients, sizeof *k->quotients);
   fl_free(k->m, k, sizeof *k);
 }
 
 int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
   return level_of(k, x) <= BLOCK_WIDE;
-}
-
-/* ---- polynomials ------------------------------------------------------------------------------------- */
-
-/* Symbols: specials are 0..; GLOBAL_X.. the global thread indices; variables behind them. */
-enum { GLOBAL_X = 100, SYMBOL_VAR = 200 };
-typedef struct term {
-  int64_t c;
-  int n;
-  int32_t s[MAX_FACTORS];
-} term; /* c * product, sorted */
-typedef struct poly { int n, bad; term t[MAX_TERMS]; } poly;
-
-static int compare(const void *a, const void *b) {
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
-}
-
-static int same_product(const term *a, const term *b) {
-  return a->n == b->n && !memcmp(a->s, b->s, (size_t)a->n * sizeof a->s[0]);
-}
-
-static void add_term(poly *p, term t) {
-  qsort(t.s, (size_t)t.n, sizeof t.s[0], compare);
-  for (int i = 0; i < p->n; i++) {
-    if (!same_product(&p->t[i], &t)) continue;
-    if (__builtin_add_overflow(p->t[i].c, t.c, &p->t[i].c)) p->bad = 1;
-    if (!p->t[i].c) p->t[i] = p->t[--p->n];
-    return;
-  }
-  if (!t.c) return;
-  if (p->n == MAX_TERMS) p->bad = 1;
-  else p->t[p->n++] = t;
-}
-
-static void multiply(const poly *a, const poly *b, poly *r) {
-  *r = (poly){ .bad = a->bad | b->bad };
-  for (int i = 0; i < a->n; i++)
-    for (int j = 0; j < b->n && !r->bad; j++) {
-      term t = a->t[i];
-      if (t.n + b->t[j].n > MAX_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c)) {
-        r->bad = 1;
-        return;
-      }
-      memcpy(t.s + t.n, b->t[j].s, (size_t)b->t[j].n * sizeof t.s[0]);
-      t.n += b->t[j].n;
-      add_term(r, t);
-    }
-}
-
-typedef struct place { int32_t order; int32_t loops[MAX_LOOPS]; int n_loops; } place;
-
-/* Is the place in the body of the loop? What was computed before the loop is not. */
-static int in_loop(const fl_kindices *k, const place *at, int32_t loop) {
-  for (int i = 0; i < at->n_loops; i++)
-    if (at->loops[i] == loop) return at->order > k->loop_order[loop];
-  return 0;
-}
-
-static int is_counter(const fl_kindices *k, int32_t var) {
-  const varinfo *v = &k->var[var];
-  return v->defs == 2 && v->step && !v->param && v->order < k->loop_order[v->step_loop];
-}
-
-static poly expand(const fl_kindices *k, const place *at, const fl_kexpr *x, int depth);
-
-static poly symbol(int32_t s) {
-  return (poly){ .n = 1, .t = { { 1, 1, { s } } } };
-}
-
-static poly expand_var(const fl_kindices *k, const place *at, int32_t var, int depth) {
-  const varinfo *v = &k->var[var];
-  if (v->defs == 1 && !v->param && v->order <= at->order) {
-    place there = *at;
-    there.order = v->order;
-    return expand(k, &there, v->def, depth + 1);
-  }
-  if (v->defs == 0 && v->param) return symbol(SYMBOL_VAR + var);
-  if (is_counter(k, var) && in_loop(k, at, v->step_loop)) return symbol(SYMBOL_VAR + var);
-  return (poly){ .bad = 1 };
-}
-
-static poly expand_binary(const fl_kindices *k, const place *at, const fl_kexpr *x,
-                          int depth) {
-  poly a = expand(k, at, x->x[0], depth + 1), b, r;
-  if (a.bad) return a;
-  if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i >= 0 &&
-      x->x[1]->value.i < 31)
-    b = (poly){ .n = 1, .t = { { (int64_t)1 << x->x[1]->value.i, 0, { 0 } } } };
-  else b = expand(k, at, x->x[1], depth + 1);
-  if (b.bad) return b;
-  if (x->op == FL_KO_MUL || x->op == FL_KO_SHL) { multiply(&a, &b, &r); return r; }
-  if (x->op != FL_KO_ADD && x->op != FL_KO_SUB) return (poly){ .bad = 1 };
-  for (int i = 0; i < b.n; i++) {
-    if (x->op == FL_KO_SUB) b.t[i].c = -b.t[i].c;
-    add_term(&a, b.t[i]);
-  }
-  return a;
-}
-
-static poly expand(const fl_kindices *k, const place *at, const fl_kexpr *x, int depth) {
-  if (depth > 40) return (poly){ .bad = 1 };
-  switch (x->kind) {
-    case FL_KX_CONST:
-      if (!fl_kt_is_int(x->type) || x->value.i == INT64_MIN) return (poly){ .bad = 1 };
-      return (poly){ .n = x->value.i != 0, .t = { { x->value.i, 0, { 0 } } } };
-    case FL_KX_SPECIAL: return symbol(x->op);
-    case FL_KX_VAR: return expand_var(k, at, x->var, depth);
-    case FL_KX_CAST:
-      if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 ||
-          !fl_kt_is_int(x->x[0]->type))
-        return (poly){ .bad = 1 };
-      return expand(k, at, x->x[0], depth + 1);
-    case FL_KX_BINARY: return expand_binary(k, at, x, depth);
-    case FL_KX_UNARY: {
-      poly a = expand(k, at, x->x[0], depth + 1);
-      if (x->op != FL_KO_NEG) a.bad = 1;
-      for (int i = 0; i < a.n; i++) a.t[i].c = -a.t[i].c;
-      return a;
-    }
-    default: return (poly){ .bad = 1 };
-  }
-}
-
-static void drop(term *t, int32_t s) {
-  for (int i = 0; i < t->n; i++) {
-    if (t->s[i] != s) continue;
-    memmove(t->s + i, t->s + i + 1, (size_t)(t->n - i - 1) * sizeof t->s[0]);
-    t->n--;
-    return;
-  }
-}
-
-static int holds(const term *t, int32_t s) {
-  for (int i = 0; i < t->n; i++)
-    if (t->s[i] == s) return 1;
-  return 0;
-}
-
-/* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
-static void join_global(poly *p) {
-  for (int axis = 0; axis < 3; axis++)
-    for (int i = 0; i < p->n; i++) {
-      term big = p->t[i];
-      if (!holds(&big, FL_KP_BID_X + axis) || !holds(&big, FL_KP_BDIM_X + axis)) continue;
-      drop(&big, FL_KP_BID_X + axis);
-      drop(&big, FL_KP_BDIM_X + axis);
-      for (int j = 0; j < p->n; j++) {
-        term small = p->t[j];
-        if (!holds(&small, FL_KP_TID_X + axis)) continue;
-        drop(&small, FL_KP_TID_X + axis);
-        if (!same_product(&small, &big) || small.c != big.c) continue;
-        const int high = i > j ? i : j, low = i > j ? j : i;
-        big.s[big.n++] = GLOBAL_X + axis;
-        qsort(big.s, (size_t)big.n, sizeof big.s[0], compare);
-        p->t[high] = p->t[--p->n];
-        p->t[low] = p->t[--p->n];
-        p->t[p->n++] = big;
-        i = -1;
-        break;
-      }
-      if (i < 0) break;
-    }
 }
 
 /* ---- the way to a statement ---------------------------------------------------------------------------- */
@@ -316,10 +138,15 @@ typedef struct route {
   uint8_t truth[MAX_FACTS];
   int32_t order[MAX_FACTS];                 /* where the condition was asked */
   int n;
-  place at;
+  fl_kplace at;
 } route;
 
 static void learn(route *r, const fl_kexpr *c, int truth) {
+  if (c->kind == FL_KX_VAR && r->at.n_loops == 0) {     /* asked before, kept in a variable */
+    const fl_kvarinfo *v = &r->k->var[c->var];
+    if (v->defs == 1 && !v->param && v->order <= r->at.order) learn(r, v->def, truth);
+    return;
+  }
   if (c->kind == FL_KX_UNARY && c->op == FL_KO_NOT) { learn(r, c->x[0], !truth); return; }
   if (c->kind == FL_KX_BINARY && c->op == (truth ? FL_KO_LAND : FL_KO_LOR)) {
     learn(r, c->x[0], truth);
@@ -345,7 +172,7 @@ static int enter(route *r, const fl_kstmt *s, int other) {
   if (s->kind == FL_KS_IF) learn(r, s->x[0], !other);
   if (s->kind == FL_KS_LOOP) {
     if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1);
-    if (r->at.n_loops < MAX_LOOPS)
+    if (r->at.n_loops < FL_KPOLY_LOOPS)
       r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
   }
   if (find(r, other ? s->other : s->body)) return 1;
@@ -368,22 +195,28 @@ static int find(route *r, fl_kblock b) {
 
 /* ---- digits ------------------------------------------------------------------------------------------------ */
 
-typedef struct digit { int32_t s; term stride; } digit;
+typedef struct digit { int32_t s; fl_kterm stride; } digit;
 
-/* Is symbol s the same in all threads (at this place)? Counters of a uniform loop are not
-** digits of the thread but of the loop. */
-static int is_uniform_symbol(const fl_kindices *k, int32_t s) {
-  if (s >= SYMBOL_VAR)
-    return !is_counter(k, s - SYMBOL_VAR) && k->var[s - SYMBOL_VAR].level == GRID;
-  return s >= FL_KP_BDIM_X && s < FL_KP_COUNT;
+static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
+  return a->c == b->c * factor && fl_kterm_same(a, b);
 }
 
-static int is_monomial(const term *a, const term *b, int64_t factor) {
-  return a->c == b->c * factor && same_product(a, b);
+/* Does low < high say s < m by constants alone (s + 1 < m, s < m - 2)? In signed numbers, which
+** do not wrap. */
+static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
+  for (int i = 0; i < low.n; i++) {
+    low.t[i].c = -low.t[i].c;
+    fl_kpoly_add(&high, low.t[i]);
+  }
+  fl_kterm bound = *m;
+  bound.c = -bound.c;
+  fl_kpoly_add(&high, (fl_kterm){ 1, 1, { s } });
+  fl_kpoly_add(&high, bound);
+  return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
 }
 
 /* Does condition c say: symbol s < bound monomial m? */
-static int says_below(const route *r, int i, int32_t s, const term *m) {
+static int says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
   int op = c->op, swap = 0;
@@ -396,39 +229,37 @@ static int says_below(const route *r, int i, int32_t s, const term *m) {
   if (op == FL_KO_GT || op == FL_KO_GE)
     swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
   if (op != FL_KO_LT && op != FL_KO_LE) return 0;
-  place then = r->at;
+  fl_kplace then = r->at;
   then.order = r->order[i];
-  poly low = expand(r->k, &then, c->x[swap], 0),
-       high = expand(r->k, &then, c->x[!swap], 0);
-  join_global(&low);
-  if (low.bad || high.bad || low.n != 1 || low.t[0].c != 1 || low.t[0].n != 1 ||
-      low.t[0].s[0] != s)
-    return 0;
-  if (op == FL_KO_LE) add_term(&high, (term){ 1, 0, { 0 } });
+  fl_kpoly low = fl_kpoly_of(r->k, &then, c->x[swap]),
+       high = fl_kpoly_of(r->k, &then, c->x[!swap]);
+  if (low.bad || high.bad) return 0;
+  if (op == FL_KO_LE) fl_kpoly_add(&high, (fl_kterm){ 1, 0, { 0 } });
+  if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
+  if (!fl_kpoly_is(&low, s)) return 0;
   if (high.n != 1) return 0;
-  if (same_product(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0;
+  if (fl_kterm_same(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0;
   return 0;
 }
 
 /* Counters start at a constant >= 0 or at an index of the thread, and step upwards. */
 static int not_negative(const route *r, int32_t s) {
-  if (s < SYMBOL_VAR) return 1;
-  const varinfo *v = &r->k->var[s - SYMBOL_VAR];
-  if (!is_counter(r->k, s - SYMBOL_VAR)) return 0;
-  place then = r->at;
+  if (s < FL_KSYM_VAR) return 1;
+  const fl_kvarinfo *v = &r->k->var[s - FL_KSYM_VAR];
+  if (!fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
+  fl_kplace then = r->at;
   then.order = v->order;
-  poly p = expand(r->k, &then, v->def, 0);
-  join_global(&p);
+  fl_kpoly p = fl_kpoly_of(r->k, &then, v->def);
   if (p.bad || p.n > 1) return 0;
   return p.n == 0 || (p.t[0].c >= 0 &&
-                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < SYMBOL_VAR)));
+                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
 }
 
 /* 0 <= s < m, m a monomial. */
-static int stays_below(const route *r, int32_t s, const term *m) {
+static int stays_below(const route *r, int32_t s, const fl_kterm *m) {
   if (!not_negative(r, s)) return 0;
   for (int axis = 0; axis < 3; axis++) {
-    const term dim = { 1, 1, { FL_KP_BDIM_X + axis } },
+    const fl_kterm dim = { 1, 1, { FL_KP_BDIM_X + axis } },
                grid = { 1, 1, { FL_KP_GDIM_X + axis } };
     if (s == FL_KP_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
     if (s == FL_KP_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
@@ -441,24 +272,10 @@ static int stays_below(const route *r, int32_t s, const term *m) {
   return 0;
 }
 
-static term ratio(const term *big, const term *small, int *ok) {
-  term q = *big;
-  *ok = 0;
-  for (int i = 0; i < small->n; i++) {
-    if (!holds(&q, small->s[i])) return q;
-    drop(&q, small->s[i]);
-  }
-  if (!small->c || q.c % small->c) return q;
-  q.c /= small->c;
-  if (q.c < 0) q.c = -q.c;
-  *ok = 1;
-  return q;
-}
-
 /* Orders the digits so that the strides form a chain; 1 when they do. */
 static int is_chain(const route *r, digit *d, int n) {
   int last = -1;
-  uint8_t used[MAX_TERMS] = { 0 };
+  uint8_t used[FL_KPOLY_TERMS] = { 0 };
   for (int i = 0; i < n && last < 0; i++)
     if (d[i].stride.n == 0 && d[i].stride.c) {
       int least = 1;
@@ -473,7 +290,7 @@ static int is_chain(const route *r, digit *d, int n) {
     int next = -1;
     for (int i = 0; i < n && next < 0; i++) {
       int ok;
-      const term q = used[i] ? d[i].stride : ratio(&d[i].stride, &d[last].stride, &ok);
+      const fl_kterm q = used[i] ? d[i].stride : fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
       if (!used[i] && ok && q.c > 0 && stays_below(r, d[last].s, &q)) next = i;
     }
     if (next < 0) return 0;
@@ -483,27 +300,26 @@ static int is_chain(const route *r, digit *d, int n) {
   return 1;
 }
 
-/* What a counter that begins at a thread's index stands for: GLOBAL_X + axis with a grid
+/* What a counter that begins at a thread's index stands for: FL_KSYM_GLOBAL + axis with a grid
 ** stride, threadIdx with a block stride; -1: it is the same in all threads. -2: unknown. */
 static int32_t counter_of(const route *r, int32_t var) {
-  const varinfo *v = &r->k->var[var];
-  place then = r->at;
+  const fl_kvarinfo *v = &r->k->var[var];
+  fl_kplace then = r->at;
   then.order = v->order;
-  poly first = expand(r->k, &then, v->def, 0), step = expand(r->k, &r->at, v->step, 0);
-  join_global(&first);
+  fl_kpoly first = fl_kpoly_of(r->k, &then, v->def), step = fl_kpoly_of(r->k, &r->at, v->step);
   if (first.bad || step.bad) return -2;
-  add_term(&step, (term){ -1, 1, { SYMBOL_VAR + var } });
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   if (step.n != 1 || step.t[0].c <= 0) return -2;
   const int uniform = level_of(r->k, v->def) == GRID;
   if (step.t[0].n == 0 && uniform) return -1;
   if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1 || step.t[0].c != 1)
     return -2;
   for (int axis = 0; axis < 3; axis++) {
-    const term block = { 1, 1, { FL_KP_BDIM_X + axis } };
-    const term grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
-    if (first.t[0].s[0] == GLOBAL_X + axis && same_product(&step.t[0], &grid))
-      return GLOBAL_X + axis;
-    if (first.t[0].s[0] == FL_KP_TID_X + axis && same_product(&step.t[0], &block))
+    const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
+    const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
+    if (first.t[0].s[0] == FL_KSYM_GLOBAL + axis && fl_kterm_same(&step.t[0], &grid))
+      return FL_KSYM_GLOBAL + axis;
+    if (first.t[0].s[0] == FL_KP_TID_X + axis && fl_kterm_same(&step.t[0], &block))
       return FL_KP_TID_X + axis;
   }
   return -2;
@@ -513,40 +329,41 @@ static int32_t counter_of(const route *r, int32_t var) {
 
 typedef struct coverage {
   uint8_t thread[3], block[3];
-  int32_t loops[MAX_TERMS];
+  int32_t loops[FL_KPOLY_TERMS];
   int n_loops;
 } coverage;
 
 static int cover(const route *r, int32_t s, coverage *c) {
   int32_t base = s;
-  if (s >= SYMBOL_VAR) {
-    base = counter_of(r, s - SYMBOL_VAR);
-    if (base == -2 || c->n_loops == MAX_TERMS) return 0;
-    c->loops[c->n_loops++] = r->k->var[s - SYMBOL_VAR].step_loop;
+  if (s >= FL_KSYM_VAR) {
+    base = counter_of(r, s - FL_KSYM_VAR);
+    if (base == -2 || c->n_loops == FL_KPOLY_TERMS) return 0;
+    c->loops[c->n_loops++] = r->k->var[s - FL_KSYM_VAR].step_loop;
   }
   for (int axis = 0; axis < 3; axis++) {
-    if (base == GLOBAL_X + axis || base == FL_KP_TID_X + axis) c->thread[axis] = 1;
-    if (base == GLOBAL_X + axis || base == FL_KP_BID_X + axis) c->block[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KP_TID_X + axis) c->thread[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KP_BID_X + axis) c->block[axis] = 1;
   }
   return 1;
 }
 
 /* Splits into digits; 0: a term holds two of them, or none and is not the same everywhere. */
-static int split(const route *r, const poly *p, digit *d, int *n, coverage *c) {
+static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c) {
   *n = 0;
   for (int i = 0; i < p->n; i++) {
     int32_t s = -1;
     for (int q = 0; q < p->t[i].n; q++) {
-      if (is_uniform_symbol(r->k, p->t[i].s[q])) continue;
+      if (fl_kpoly_is_uniform(r->k, p->t[i].s[q])) continue;
       if (s >= 0) return 0;
       s = p->t[i].s[q];
     }
     if (s < 0) continue;                                 /* a shift, the same for all */
+    if (s >= FL_KSYM_QUOTIENT) return 0;
     for (int j = 0; j < *n; j++)
       if (d[j].s == s) return 0;
     d[*n].s = s;
     d[*n].stride = p->t[i];
-    drop(&d[(*n)++].stride, s);
+    fl_kterm_drop(&d[(*n)++].stride, s);
     if (!cover(r, s, c)) return 0;
   }
   return *n > 0;
@@ -572,16 +389,88 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
                           const fl_kexpr *index) {
   route r = { .k = k, .goal = s };
   coverage c;
-  digit d[MAX_TERMS];
+  digit d[FL_KPOLY_TERMS];
   int n;
   const int level = level_of(k, index);
   if (level == GRID) return FL_KI_UNIFORM_GRID;
   if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
-  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops == MAX_LOOPS)
+  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops == FL_KPOLY_LOOPS)
     return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
-  poly p = expand(k, &r.at, index, 0);
-  join_global(&p);
+  fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, d, &n, &c) || !is_chain(&r, d, n)) return FL_KI_OTHER;
   return judge(&r, &c);
+}
+
+/* ---- which thread ------------------------------------------------------------------------------------------- */
+
+int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
+  route r = { .k = k, .goal = s };
+  if (!find(&r, k->f->body)) return 0;
+  *at = r.at;
+  return 1;
+}
+
+/* The terms of p without a digit. */
+static fl_kpoly shift_of(const fl_kindices *k, const fl_kpoly *p) {
+  fl_kpoly r = { 0 };
+  for (int i = 0; i < p->n; i++) {
+    int uniform = 1;
+    for (int q = 0; q < p->t[i].n; q++) uniform &= fl_kpoly_is_uniform(k, p->t[i].s[q]);
+    if (uniform) r.t[r.n++] = p->t[i];
+  }
+  return r;
+}
+
+/* Digit i of the answer is that of d whose stride is 'unit' times a product; the least first. */
+static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit, fl_kterm *q) {
+  for (int i = 0; i < n; i++) {
+    int ok, least = 1;
+    if (used[i] || d[i].stride.c <= 0) continue;
+    *q = fl_kterm_ratio(&d[i].stride, unit, &ok);
+    for (int j = 0; j < n; j++) {
+      int divides = 0;
+      if (j != i && !used[j]) (void)fl_kterm_ratio(&d[i].stride, &d[j].stride, &divides);
+      least &= !divides;
+    }
+    if (ok && least) return i;
+  }
+  return -1;
+}
+
+/* One thread has each set of digits: no axis twice, none left out. */
+static int are_all(const route *r, const digit *d, int n, const coverage *c) {
+  const fl_kindex class = judge(r, c);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n; j++)
+      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KP_TID_X + d[i].s - FL_KSYM_GLOBAL
+                                       || d[j].s == FL_KP_BID_X + d[i].s - FL_KSYM_GLOBAL)) return 0;
+  return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
+}
+
+int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, fl_kdigits *out) {
+  route r = { .k = k, .goal = s };
+  coverage c;
+  digit d[FL_KPOLY_TERMS];
+  uint8_t used[FL_KPOLY_TERMS] = { 0 };
+  fl_kterm unit = { 1, 0, { 0 } }, q;
+  int n;
+  memset(out, 0, sizeof *out);
+  memset(&c, 0, sizeof c);
+  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops) return 0;
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad || !split(&r, &p, d, &n, &c) || n > FL_KDIGITS || !are_all(&r, d, n, &c)) return 0;
+  for (int count = 0; count < n; count++) {
+    const int i = next_digit(d, n, used, &unit, &q);
+    if (i < 0 || (count == 0 && q.n)) return 0;
+    if (count) out->modulus[count - 1] = q;
+    else out->scale = q.c;
+    out->symbol[count] = d[i].s;
+    used[i] = 1;
+    unit = d[i].stride;
+  }
+  out->n = n;
+  out->shift = shift_of(k, &p);
+  out->unique = n == 1 || is_chain(&r, d, n);
+  return 1;
 }
