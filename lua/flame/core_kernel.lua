@@ -24,19 +24,20 @@ local function flat_bits(geometry)
     (geometry[3] == 1 and 8 or 0)
 end
 
-local function wants_key(what, wants, bits)
-  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. bits
+local function wants_key(what, wants, bits, gather)
+  return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. (gather and "g" or "") .. bits
 end
 
---- The derived program and the roles of its parameters; raises what can not be derived.
-local function derive(p, what, wants, geometry)
+--- The derived program: parts[i] = {kernel, roles of its parameters, gather}; raises what can not
+-- be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of its own.
+local function derive(p, what, wants, geometry, gather)
   local bits = geometry and flat_bits(geometry) or 15
-  local key = wants_key(what, wants, bits)
+  local key = wants_key(what, wants, bits, gather)
   local d = p.derived[key]
   if d then return d end
-  local kernel, roles = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits)
-  if not kernel then internal.fail(p.name, roles) end
-  d = { kernel = kernel, roles = roles, derived = {}, name = p.name }
+  local parts, why = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits, gather)
+  if not parts then internal.fail(p.name, why) end
+  d = { kernel = parts[1].kernel, roles = parts[1].roles, parts = parts, derived = {}, name = p.name }
   p.derived[key] = d
   return d
 end
@@ -67,12 +68,21 @@ local function tracked(list)
   return false
 end
 
+-- Threads of a block along x, y, z, then blocks, then both together.
+local function extent(geometry, which)
+  if which < 3 then return geometry[4 + which] end
+  if which < 6 then return geometry[which - 2] end
+  return geometry[which - 5] * geometry[which - 2]
+end
+
 -- What parameter q of an adjoint is launched with: letter, value.
 local function adjoint_argument(q, p, call, seeds, shared)
   local i = q.param
   local v, of = call.values[i], p.params[i]
   if q.role == "unused" then return "0", false end
   if q.role == "shared" then return "v", shared end
+  if q.role == "launch" then return "v", extent(call.geometry, q.count) end
+  if q.role == "size" then return "v", v:numel() end
   if q.role == "original" then
     if of.role == "struct" then return "s", v end
     if of.role == "scalar" then return "v", number_of(v) end
@@ -105,28 +115,41 @@ local function enlarged(geometry, roles)
   return geometry, 0
 end
 
---- Launch the adjoint: gradients by parameter.
-local function run_adjoint(p, call, active, seeds)
-  local wants = {}
-  for i, q in ipairs(p.params) do
-    wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+-- A gather counts elements and threads in an int (FL_KAD_GATHER_MOST of src/kernel/ad.h); tests set
+-- this to -1 to have the sums by atomics.
+internal.kernel_gather = 0x7fffffff - (1 << 21)
+
+local function may_gather(call)
+  local most = internal.kernel_gather
+  for _, v in pairs(call.values) do
+    if is_tensor(v) and v:numel() > most then return false end
   end
-  local d = derive(p, "adjoint", wants, call.geometry)
-  local geometry, shared = enlarged(call.geometry, d.roles)
+  for which = 6, 8 do
+    if extent(call.geometry, which) > most then return false end
+  end
+  return true
+end
+
+-- A thread for each element of the largest gradient.
+local function gather_geometry(roles, call)
+  local n = 1
+  for _, q in ipairs(roles) do
+    if q.role == "size" then n = math.max(n, call.values[q.param]:numel()) end
+  end
+  return { (n + 255) // 256, 1, 1, 256, 1, 1, 0 }
+end
+
+-- Launch one kernel of the adjoint; its gradients into 'grads'.
+local function run_part(part, p, call, active, seeds, grads)
+  local geometry, shared = enlarged(call.geometry, part.roles)
+  if part.gather then geometry = gather_geometry(part.roles, call) end
   local kinds, values, made = {}, {}, {}
-  for k, q in ipairs(d.roles) do
+  for k, q in ipairs(part.roles) do
     kinds[k], values[k] = adjoint_argument(q, p, call, seeds, shared)
     if kinds[k] == "o" or kinds[k] == "c" then made[#made + 1] = q end
   end
-  local grads = {}
-  for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
-    local i = q.param
-    if q.role == "cotangent" and active[i] and seeds[i] then
-      grads[i] = seeds[i]:detach():to(call.values[i].dtype):reshape(call.values[i].shape)
-    end
-  end
-  if #made == 0 then return grads end
-  local out = table.pack(internal.kernel_run(d.kernel, geometry, table.concat(kinds), values))
+  if #made == 0 then return end
+  local out = table.pack(internal.kernel_run(part.kernel, geometry, table.concat(kinds), values))
   for k, q in ipairs(made) do
     local v = call.values[q.param]
     if q.role == "grad" or (q.role == "work" and active[q.param]) then
@@ -135,6 +158,23 @@ local function run_adjoint(p, call, active, seeds)
       grads[q.param] = out[k]:to(v.dtype):reshape(v.shape)
     end
   end
+end
+
+--- Launch the adjoint: gradients by parameter.
+local function run_adjoint(p, call, active, seeds)
+  local wants = {}
+  for i, q in ipairs(p.params) do
+    wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
+  end
+  local d = derive(p, "adjoint", wants, call.geometry, may_gather(call))
+  local grads = {}
+  for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
+    local i = q.param
+    if q.role == "cotangent" and q.through and active[i] and seeds[i] then
+      grads[i] = seeds[i]:detach():to(call.values[i].dtype):reshape(call.values[i].shape)
+    end
+  end
+  for _, part in ipairs(d.parts) do run_part(part, p, call, active, seeds, grads) end
   return grads
 end
 
@@ -521,7 +561,9 @@ function Kernel:source(which)
   if which == nil or which == "forward" then return internal.kernel_info(self).text end
   if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
   local p, wants = adjoint_for_show(self)
-  return internal.kernel_info(derive(p, which, wants).kernel).text
+  local texts = {}
+  for i, part in ipairs(derive(p, which, wants, nil, true).parts) do texts[i] = internal.kernel_info(part.kernel).text end
+  return table.concat(texts, "\n")
 end
 
 -- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
@@ -536,14 +578,16 @@ local function put_usage(r, kernel, name)
 end
 
 --- What the backward of this program keeps until it runs: names of arguments and results.
-local function kept_by(p, roles)
+local function kept_by(p, parts)
   local list, seen = {}, {}
-  for _, q in ipairs(roles) do
-    local of = p.params[q.param]
-    if of and not seen[q.param] and (q.role == "original" or q.role == "final" or q.role == "scratch") and
-      of.role ~= "scalar" and of.role ~= "struct" and not (q.role == "scratch" and of.role == "out") then
-      seen[q.param] = true
-      list[#list + 1] = of.name
+  for _, part in ipairs(parts) do
+    for _, q in ipairs(part.roles) do
+      local of = p.params[q.param]
+      if of and not seen[q.param] and (q.role == "original" or q.role == "final" or q.role == "scratch") and
+        of.role ~= "scalar" and of.role ~= "struct" and not (q.role == "scratch" and of.role == "out") then
+        seen[q.param] = true
+        list[#list + 1] = of.name
+      end
     end
   end
   return list
@@ -562,15 +606,21 @@ function Kernel:report()
   end
   if info.refusal then return r end
   local p, wants = adjoint_for_show(self)
-  local ok, d = pcall(derive, p, "adjoint", wants)
+  local ok, d = pcall(derive, p, "adjoint", wants, nil, true)
   if not ok then
     r.adjoint = { refusal = d }
     return r
   end
-  local a = internal.kernel_info(d.kernel)
-  r.adjoint = { slot_bytes = a.slot_bytes, saved_bytes = a.slot_bytes, plain = a.plain, block_sums = a.block_sums,
-    atomics = a.atomics, lines = internal.kernel_lines(d.kernel, self), keeps = kept_by(p, d.roles) }
-  put_usage(r.adjoint, d.kernel, a.name)
+  local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {}, keeps = kept_by(p, d.parts),
+    registers = -1, spills = -1 }
+  for _, part in ipairs(d.parts) do
+    local a, use = internal.kernel_info(part.kernel), {}
+    for _, name in ipairs { "slot_bytes", "plain", "block_sums", "atomics", "gathers" } do t[name] = t[name] + a[name] end
+    for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do t.lines[#t.lines + 1] = line end
+    put_usage(use, part.kernel, a.name)
+    t.registers, t.spills, t.compiled = math.max(t.registers, use.registers), math.max(t.spills, use.spills), use.compiled
+  end
+  t.saved_bytes, r.adjoint = t.slot_bytes, t
   return r
 end
 

@@ -29,6 +29,7 @@ typedef struct problem {
   int deterministic, slot_bytes;
   double loose;                  /* not 0: no differences, and reverse = forward within this */
   int races;                     /* run with the race check: proves plain += right */
+  int gathered;                  /* sums that were turned round, in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
   char why[400];                 /* what went wrong last */
@@ -162,14 +163,23 @@ static inline int64_t slot_at(const slots *s, int arg, int leaf) {
 
 static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
   for (int i = 0; i < p->n; ++i) want[i] = (uint8_t)p->arg[i].want;
-  const int one_d = p->block[1] == 1 && p->block[2] == 1 && p->grid[1] == 1 && p->grid[2] == 1;
+  const int flat = (p->block[1] == 1 ? FL_KG_BLOCK_Y1 : 0) | (p->block[2] == 1 ? FL_KG_BLOCK_Z1 : 0)
+                 | (p->grid[1] == 1 ? FL_KG_GRID_Y1 : 0) | (p->grid[2] == 1 ? FL_KG_GRID_Z1 : 0);
   return (fl_kad_request){.want = want, .deterministic = p->deterministic,
-                          .slot_bytes = p->slot_bytes, .geometry = one_d ? FL_KG_1D : 0};
+                          .slot_bytes = p->slot_bytes, .geometry = flat};
 }
 
 static inline int64_t elements_of(const problem *p, const fl_kad_param *q) {
+  if (q->role == FL_KAD_LAUNCH || q->role == FL_KAD_SIZE) return 1;
   if (q->count) return q->count;
   return q->param >= 0 && p->arg[q->param].pointer ? p->arg[q->param].n : 1;
+}
+
+/* FL_KAD_LAUNCH */
+static inline double launch_number(const problem *p, int which) {
+  const int axis = which % 3;
+  const double block = p->block[axis], grid = p->grid[axis];
+  return which < 3 ? block : which < 6 ? grid : block * grid;
 }
 
 /* Arguments of derived kernel k; 'x': vector over the inputs (tangents) or outputs (cotangents). */
@@ -195,6 +205,9 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
       for (int64_t e = 0; at >= 0 && e < a->n; ++e)
         put(a->type, a->at + e * size_of(a->type), x[at + e]);
       break;
+    case FL_KAD_LAUNCH: put(FL_KT_I32, a->at, launch_number(p, (int)q->count)); break;
+    case FL_KAD_SIZE: put(FL_KT_I32, a->at, (double)from->n); break;
+    case FL_KAD_GRAD: if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type))); break;
     case FL_KAD_SHARED: put(FL_KT_I64, a->at, (double)((p->shared + 15) / 16 * 16)); break;
     default: break;
     }
@@ -208,15 +221,30 @@ static inline int64_t derived_shared(const problem *p, const fl_kad *k) {
   return p->shared;
 }
 
-/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs). */
+static inline int run_derived(problem *p, const fl_kad *k, argument *arg) {
+  problem q = *p;
+  if (k->n_gather) {
+    int64_t most = 1;
+    for (int i = 0; i < k->n_params; ++i)
+      if (k->params[i].role == FL_KAD_SIZE && p->arg[k->params[i].param].n > most)
+        most = p->arg[k->params[i].param].n;
+    q.grid[0] = (uint32_t)((most + FL_KAD_GATHER_BLOCK - 1) / FL_KAD_GATHER_BLOCK);
+    q.block[0] = FL_KAD_GATHER_BLOCK;
+    q.grid[1] = q.grid[2] = q.block[1] = q.block[2] = 1;
+  }
+  const int ok = run_args(&q, k->func, arg, k->n_params, derived_shared(p, k));
+  memcpy(p->why, q.why, sizeof p->why);
+  return ok;
+}
+
+/* J'u (reverse = 1; x over outputs, y over inputs) or Jv (x over inputs, y over outputs); a part
+** of an adjoint leaves the rest of y. */
 static inline int apply(problem *p, const fl_kad *k, int reverse, const double *x, double *y) {
   const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
   const slots *from = reverse ? &out : &in, *to = reverse ? &in : &out;
   argument arg[MAX_ARGS] = {{0}};
   if (!bind_args(p, k, from, x, arg)) return 0;
-  if (!run_args(p, k->func, arg, k->n_params, derived_shared(p, k)))
-    return free_args(arg, k->n_params), 0;
-  for (int64_t i = 0; i < to->total; ++i) y[i] = 0;
+  if (!run_derived(p, k, arg)) return free_args(arg, k->n_params), 0;
   for (int i = 0; i < k->n_params; ++i) {
     const fl_kad_param *q = &k->params[i];
     const int result = reverse ? q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR
@@ -268,6 +296,24 @@ static inline int near(double a, double b, double scale, double tolerance) {
   return fabs(a - b) <= tolerance * (fabs(a) + fabs(b) + scale) || (isnan(a) && isnan(b));
 }
 
+/* The adjoint in parts gives what it gives whole: g, which gets the parts' values. */
+static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r, const double *u,
+                              double *g, int64_t n) {
+  const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
+  if (!parts.gather) return 1;
+  double *part = calloc((size_t)n + 1, sizeof *part), size = 0;
+  int ok = apply(p, parts.gather, 1, u, part) && (!parts.rest || apply(p, parts.rest, 1, u, part));
+  p->gathered += parts.gather->n_gather;
+  for (int64_t i = 0; i < n; ++i) size += isfinite(g[i]) ? fabs(g[i]) : 0;
+  for (int64_t i = 0; i < n && ok; ++i) {
+    if (!near(g[i], part[i], size / (double)n, p->loose > 0 ? p->loose : 1e-11))
+      ok = 0, snprintf(p->why, sizeof p->why, "gathered %lld: %.12g, by atomics %.12g", (long long)i, part[i], g[i]);
+    g[i] = part[i];
+  }
+  free(part);
+  return ok;
+}
+
 /* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the two steps of the
 ** differences disagree), so nothing can be said. */
 static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
@@ -288,7 +334,8 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   for (int t = 0; t < directions && ok > 0; ++t) {
     for (int64_t i = 0; i < in.total; ++i) v[i] = uniform(&seed);
     for (int64_t i = 0; i < out.total; ++i) u[i] = uniform(&seed);
-    ok = apply(p, vjp, 1, u, g) && apply(p, jvp, 0, v, jv);
+    memset(g, 0, n * 8);
+    ok = apply(p, vjp, 1, u, g) && apply(p, jvp, 0, v, jv) && check_parts(p, vjp, &r, u, g, in.total);
     if (!ok) break;
     const double h = 1e-5, h2 = 2.5e-6;
     const int races = p->races;

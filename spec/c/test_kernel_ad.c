@@ -10,12 +10,14 @@
 #include "kernel_problem.h"
 #include "kernel/text.h"
 
+enum { TURNED = 16, STAYS = 32, ORDERS = 3 };
 static int passed, failed, verbose;
 
 typedef struct test_case {
   const char *name, *args, *source;
-  uint32_t grid, block;          /* x | y << 8; no y: 1 */
-  int second;                    /* also derive the derived kernels: 1 the tangent, 2 all */
+  uint32_t grid, block;          /* x | y << 8 | z << 16; no y, z: 1 */
+  int second;                    /* also derive the derived kernels: 1 the tangent, 2 all; plus
+                                 ** TURNED: sums must be turned round, or STAYS: none may be */
   const char *refused;           /* expected text of the refusal */
   int slot_bytes;
   int64_t shared;
@@ -77,7 +79,10 @@ static void show(problem *p) {
   printf("%s\n", fl_text_str(&t));
   fl_text_free(&t);
   fl_text_init(&t, p->mem);
+  const fl_kad_parts parts = k && k->func ? fl_kad_gather(p->arena, p->f, k, &r) : (fl_kad_parts){NULL, NULL};
   if (k && k->func) fl_ktext_prelude(&t), fl_ktext_kernel(&t, k->func);
+  if (parts.gather) fl_ktext_kernel(&t, parts.gather->func);
+  if (parts.rest) fl_ktext_kernel(&t, parts.rest->func);
   printf("//@@\n%s\n//@@\n", fl_text_str(&t));
   fl_text_free(&t);
 }
@@ -85,7 +90,7 @@ static void show(problem *p) {
 /* ---- one case ---------------------------------------------------------------------------------- */
 
 static void second_order(problem *p, const test_case *c) {
-  for (int reverse = 0; reverse < (c->second > 1 ? 2 : 1); ++reverse) {
+  for (int reverse = 0; reverse < ((c->second & ORDERS) > 1 ? 2 : 1); ++reverse) {
     problem q;
     char name[200];
     snprintf(name, sizeof name, "%s (of its %s)", c->name, reverse ? "adjoint" : "tangent");
@@ -99,7 +104,7 @@ static void second_order(problem *p, const test_case *c) {
   }
 }
 
-static void run_case(const test_case *c) {
+static void run_case(const test_case *c, int deterministic) {
   fl_mem m = {0};
   fl_error e = {0};
   uint64_t seed = 88172645463325252u;
@@ -110,9 +115,14 @@ static void run_case(const test_case *c) {
     fl_ksource_free(s);
     return;
   }
-  problem p = {.f = s->kernels[0], .mem = &m, .grid = {c->grid & 255, c->grid >> 8 ? c->grid >> 8 : 1, 1},
-               .block = {c->block & 255, c->block >> 8 ? c->block >> 8 : 1, 1},
-               .arena = &s->arena, .races = 1, .slot_bytes = c->slot_bytes, .shared = c->shared};
+  problem p = {.f = s->kernels[0], .mem = &m,
+               .arena = &s->arena, .races = 1, .slot_bytes = c->slot_bytes, .shared = c->shared,
+               .deterministic = deterministic};
+  for (int axis = 0; axis < 3; ++axis) {
+    const uint32_t grid = c->grid >> 8 * axis & 255, block = c->block >> 8 * axis & 255;
+    p.grid[axis] = grid ? grid : 1;
+    p.block[axis] = block ? block : 1;
+  }
   parse_args(&p, c->args, &seed);
   if (verbose) show(&p);
   const int ok = check_derivatives(&p, 3, 5);
@@ -121,7 +131,10 @@ static void run_case(const test_case *c) {
            ok == -1 ? p.why : "was not refused");
   } else {
     report(ok == 1, c->name, ok == -2 ? "not smooth here" : p.why);
-    if (c->second && ok == 1) second_order(&p, c);
+    if (c->second > ORDERS)
+      report((p.gathered > 0) == (c->second >= TURNED && c->second < STAYS), c->name,
+             p.gathered ? "was gathered" : "was not gathered");
+    if (c->second & ORDERS && ok == 1) second_order(&p, c);
   }
   free_args(p.arg, p.n);
   fl_ksource_free(s);
@@ -154,6 +167,11 @@ static void run_dry(const test_case *c) {
       dry.fail_forever = 1;
       const fl_kad *k = shift % 3 ? fl_kad_adjoint(&a, p.f, &r) : fl_kad_tangent(&a, p.f, &r);
       wrong += k && !k->func && !k->refusal && !a.failed;
+      if (shift % 3 && k && k->func) {
+        dry.fail_at = shift % 2 ? dry.calls + chunk : 0;
+        const fl_kad_parts parts = fl_kad_gather(&a, p.f, k, &r);
+        wrong += parts.gather && a.failed;
+      }
       dry.fail_at = 0;
       fl_karena_close(&a);
     }
@@ -167,12 +185,16 @@ static void run_dry(const test_case *c) {
 
 static const test_case cases[] = {
 #include "kernel_ad_cases.h"
+#include "kernel_stencil_cases.h"
 };
 
 int main(int argc, char **argv) {
   verbose = argc > 2;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
-    if (argc < 2 || strstr(cases[i].name, argv[1])) run_case(&cases[i]);
+    if (argc < 2 || strstr(cases[i].name, argv[1])) {
+      run_case(&cases[i], 0);
+      if (cases[i].second > ORDERS) run_case(&cases[i], 1);
+    }
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
     if (argc < 2 || strstr(cases[i].name, argv[1])) run_dry(&cases[i]);
   printf("test_kernel_ad: %d passed, %d failed\n", passed, failed);

@@ -10,8 +10,12 @@
 **   the rest (binomial checkpoints), whatever the trip count.
 ** - A result is right or there is none: 'refusal' then says why, with the line.
 **
+** - fl_kad_gather: an adjoint that adds into neighbours, turned round: a thread for each element
+**   of the gradient, which asks the threads that read the element.
+**
 ** Geometry: a derived kernel is launched with the grid, block and shared memory of the original
-** (dynamic shared memory: see FL_KAD_SHARED). All numbers of a request are per parameter of
+** (dynamic shared memory: see FL_KAD_SHARED), a gather with FL_KAD_GATHER_BLOCK threads a block and
+** as many blocks as its largest FL_KAD_SIZE needs. All numbers of a request are per parameter of
 ** the source's signature; structs count as one parameter, all their float leaves alike.
 */
 #ifndef FL_KERNEL_AD_H
@@ -57,9 +61,12 @@ typedef enum {
   FL_KAD_TANGENT_ARRAY, /* tangent: of an array leaf of a struct: 'count' elements, only read */
   FL_KAD_TANGENT_RESULT,/* tangent: before: tangents of the contents before the launch (zeros for
                         ** FRESH or not INPUT); after: of the contents after it */
-  FL_KAD_SHARED         /* I64 scalar: bytes of dynamic shared memory of the original launch,
+  FL_KAD_SHARED,        /* I64 scalar: bytes of dynamic shared memory of the original launch,
                         ** rounded up to 16; the derived kernel is launched with 'count' times
                         ** that */
+  FL_KAD_LAUNCH,        /* gather: I32 scalar of the original launch, 'count' says which: 0 to 2
+                        ** threads of a block along x, y, z; 3 to 5 blocks; 6 to 8 their product */
+  FL_KAD_SIZE           /* gather: I32 scalar: elements of 'param' */
 } fl_kad_role;
 
 /* Parameter k of the derived kernel (fl_kad.func->params[k]). */
@@ -86,6 +93,8 @@ typedef struct fl_kad {
   const char *refusal;       /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
   int32_t n_slots;           /* for reports: snapshot bytes of all loops, per thread */
   int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
+  struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums turned round, with */
+  int32_t n_gather;          /* their lines and parameters of the source; others: 0 */
   int32_t unordered_line;    /* deterministic was asked, yet sums in shared memory at this line
                              ** are atomic in any order; 0: none */
 } fl_kad;
@@ -94,4 +103,13 @@ typedef struct fl_kad {
 ** holds nothing of it but strings of its arena, which must stay open. */
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+
+/* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "number of the
+** thread + something uniform" need no atomics: gather->func writes each element of these gradients
+** once ('stores'), in a fixed order of additions. rest: the adjoint without them; NULL: nothing is
+** left. Both NULL: no array is so, or it would be slower (or memory is out: arena->failed).
+** For launches with sizes and threads along each axis of at most FL_KAD_GATHER_MOST. */
+enum { FL_KAD_GATHER_BLOCK = 256, FL_KAD_GATHER_MOST = INT32_MAX - (1 << 21) };
+typedef struct fl_kad_parts { fl_kad *gather, *rest; } fl_kad_parts;
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r);
 #endif

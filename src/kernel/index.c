@@ -470,6 +470,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
     unit = d[i].stride;
   }
   out->n = n;
+  out->whole = p;
   out->shift = shift_of(k, &p);
   out->unique = n == 1 || is_chain(&r, d, n);
   return 1;

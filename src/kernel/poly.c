@@ -31,7 +31,7 @@ void fl_kpoly_add(fl_kpoly *p, fl_kterm t) {
   else p->t[p->n++] = t;
 }
 
-static void subtract(fl_kpoly *a, const fl_kpoly *b) {
+void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b) {
   a->bad |= b->bad;
   for (int i = 0; i < b->n; i++) {
     fl_kterm t = b->t[i];
@@ -42,7 +42,7 @@ static void subtract(fl_kpoly *a, const fl_kpoly *b) {
 
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b) {
   fl_kpoly rest = *a;
-  subtract(&rest, b);
+  fl_kpoly_subtract(&rest, b);
   return !rest.bad && rest.n == 0;
 }
 
@@ -193,7 +193,7 @@ static fl_kpoly divide(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *
   fl_kpoly q = quotient(k, *a, b, x->type), r = *a, product;
   if (x->op == FL_KO_DIV || q.bad) return q;
   multiply(&q, b, &product);
-  subtract(&r, &product);
+  fl_kpoly_subtract(&r, &product);
   return r;
 }
 
@@ -208,7 +208,7 @@ static fl_kpoly expand_binary(const fl_kindices *k, const fl_kplace *at, const f
   switch (x->op) {
     case FL_KO_MUL: case FL_KO_SHL: multiply(&a, &b, &r); return r;
     case FL_KO_DIV: case FL_KO_REM: return divide(k, x, &a, &b);
-    case FL_KO_SUB: subtract(&a, &b); return a;
+    case FL_KO_SUB: fl_kpoly_subtract(&a, &b); return a;
     case FL_KO_ADD: for (int i = 0; i < b.n; i++) fl_kpoly_add(&a, b.t[i]); return a;
     default: return (fl_kpoly){ .bad = 1 };
   }
@@ -236,7 +236,7 @@ static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr
       if (x->op != FL_KO_NEG) return a;
       fl_kpoly r = { 0 };
       a = expand(k, at, x->x[0], depth + 1);
-      subtract(&r, &a);
+      fl_kpoly_subtract(&r, &a);
       return r;
     default: return a;
   }

@@ -50,6 +50,7 @@ fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P becomes the global index of a, times P. */
 void fl_kpoly_join(fl_kpoly *p);
 void fl_kpoly_add(fl_kpoly *p, fl_kterm t);
+void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
 /* Is p the single symbol s? */
 static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
@@ -73,7 +74,7 @@ typedef struct fl_kdigits {
   int32_t symbol[FL_KDIGITS];               /* threadIdx, blockIdx or GLOBAL + axis */
   fl_kterm modulus[FL_KDIGITS - 1];         /* m0, m1: positive multiples of uniform products */
   int64_t scale;
-  fl_kpoly shift;                           /* the same in all threads */
+  fl_kpoly whole, shift;                    /* the index; what is the same in all threads of it */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
 } fl_kdigits;
 /* 0: the index of statement s is not of that form, or s stands in a loop. */

@@ -251,7 +251,7 @@ static int kernel_with(lua_State *L) {
 
 static void push_roles(lua_State *L, const fl_kad *ad) {
   static const char *const names[] = { "original", "unused", "result", "scratch", "final", "cotangent", "work",
-    "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared" };
+    "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared", "launch", "size" };
   lua_createtable(L, ad->n_params, 0);
   for (int i = 0; i < ad->n_params; i++) {
     const fl_kad_param *q = &ad->params[i];
@@ -267,10 +267,27 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
   }
 }
 
-/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits) -> kernel, roles;
-** or nil, why not. */
+/* One kernel of a derivative into the list on top: {kernel, roles, gather}. */
+static void add_part(lua_State *L, fl_kunit *u, fl_kad *ad, int exact) {
+  lua_createtable(L, 0, 3);
+  fl_kernel_box *out = push_kernel(L);
+  if (ad) out->k = fl_kfunction_derived(u, ad, exact);
+  if (!out->k) {
+    fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
+    return;
+  }
+  set_roles(L, out, 0);
+  lua_setfield(L, -2, "kernel");
+  push_roles(L, ad);
+  lua_setfield(L, -2, "roles");
+  lua_pushboolean(L, ad->n_gather > 0);
+  lua_setfield(L, -2, "gather");
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather)
+** -> list of {kernel, roles, gather}; or nil, why not. */
 static int kernel_derive(lua_State *L) {
-  fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const char *what = luaL_checkstring(L, 2);
   uint8_t want[FL_KP_MAX_ARGS] = { 0 };
@@ -287,7 +304,6 @@ static int kernel_derive(lua_State *L) {
   }
   const fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
                              .geometry = (int)luaL_optinteger(L, 5, 0) };
-  fl_kernel_box *out = push_kernel(L);
   fl_karena *a = &k->k->unit->source->arena;
   fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
   if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) {
@@ -299,12 +315,12 @@ static int kernel_derive(lua_State *L) {
     else lua_pushfstring(L, "%s: no gradient can be derived; give vjp = …", text);
     return 2;
   }
-  if (ad && ad->func) out->k = fl_kfunction_derived(k->k->unit, ad, r.deterministic);
-  if (!out->k) return fl_lua_fail(L, "kernel", "no host memory to derive '%s'", k->k->f->name);
-  (void)b;
-  set_roles(L, out, 0);
-  push_roles(L, ad);
-  return 2;
+  fl_kad_parts parts = { NULL, NULL };
+  if (ad && ad->func && lua_toboolean(L, 6) && *what == 'a') parts = fl_kad_gather(a, k->k->f, ad, &r);
+  lua_createtable(L, 2, 0);
+  if (parts.gather) add_part(L, k->k->unit, parts.gather, 0);
+  if (!parts.gather || parts.rest) add_part(L, k->k->unit, parts.rest ? parts.rest : ad, r.deterministic);
+  return 1;
 }
 
 /* (list of kernels, device name): compile together. */

@@ -56,6 +56,7 @@ int fl_kernel_info(lua_State *L) {
     lua_pushinteger(L, k->k->ad->n_plain); lua_setfield(L, -2, "plain");
     lua_pushinteger(L, k->k->ad->n_block); lua_setfield(L, -2, "block_sums");
     lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
+    lua_pushinteger(L, k->k->ad->n_gather); lua_setfield(L, -2, "gathers");
     lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
   }
   lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
@@ -67,7 +68,8 @@ int fl_kernel_info(lua_State *L) {
 /* ---- additions by line ---- */
 
 enum { MOST_LINES = 256 };
-typedef struct line_count { int32_t line, param; int count[3]; } line_count;   /* stores, block sums, atomics */
+/* stores, block sums, atomics, sums that are gathered */
+typedef struct line_count { int32_t line, param; int count[4]; } line_count;
 typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
 
 /* The parameter of the source that a variable of the kernel stands for; -1: none that counts. */
@@ -79,25 +81,28 @@ static int source_param(const fl_kfunction *k, int32_t var) {
   return q->role == FL_KAD_GRAD || q->role == FL_KAD_GRAD_SCALAR || q->role == FL_KAD_WORK ? q->param : -1;
 }
 
+static void count_at(counts *c, int32_t line, int32_t param, int kind) {
+  int i = 0;
+  while (i < c->n && (c->at[i].line != line || c->at[i].param != param)) i++;
+  if (i == MOST_LINES) return;
+  if (i == c->n) c->at[c->n++] = (line_count){ .line = line, .param = param };
+  c->at[i].count[kind]++;
+}
+
 static int count_one(void *arg, fl_kstmt *s) {
   counts *c = arg;
   const int atomic = s->kind == FL_KS_ATOMIC, store = s->kind == FL_KS_STORE && c->k->ad != NULL;
   const int param = atomic || store ? source_param(c->k, s->var) : -1;
-  if (param == -1) return 1;
-  int i = 0;
-  while (i < c->n && (c->at[i].line != s->line || c->at[i].param != param)) i++;
-  if (i == MOST_LINES) return 1;
-  if (i == c->n) c->at[c->n++] = (line_count){ .line = s->line, .param = param };
-  c->at[i].count[store ? 0 : s->mode == FL_KM_BLOCK ? 1 : 2]++;
+  if (param != -1) count_at(c, s->line, param, store ? 0 : s->mode == FL_KM_BLOCK ? 1 : 2);
   return 1;
 }
 
 static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *of, const line_count *x) {
-  static const char *const names[3] = { "plain", "block_sums", "atomics" };
+  static const char *const names[4] = { "plain", "block_sums", "atomics", "gathers" };
   const fl_kunit *u = k->unit;
   const fl_kparam *q = x->param >= 0 ? &of->k->f->params[x->param] : NULL;
   const int line = x->line ? x->line : q ? q->line : 0;
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   if (line) { lua_pushinteger(L, line); lua_setfield(L, -2, "line"); }
   if (line && u->first_line > 0) {
     lua_pushfstring(L, "%s:%d", u->label, u->first_line + line - 1);
@@ -105,17 +110,19 @@ static void push_line(lua_State *L, const fl_kfunction *k, const fl_kernel_box *
   }
   lua_pushstring(L, q ? q->name : k->f->vars[-2 - x->param].source);
   lua_setfield(L, -2, "array");
-  for (int i = 0; i < 3; i++) { lua_pushinteger(L, x->count[i]); lua_setfield(L, -2, names[i]); }
+  for (int i = 0; i < 4; i++) { lua_pushinteger(L, x->count[i]); lua_setfield(L, -2, names[i]); }
 }
 
-/* (kernel, the kernel it was derived from) -> list of {line, where, array, plain, block_sums, atomics} */
+/* (kernel, the kernel it was derived from) -> list of {line, where, array, plain, block_sums, atomics, gathers} */
 int fl_kernel_lines(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), *of = fl_arg_kernel(L, 2, "kernel");
   counts *c = (counts *)lua_newuserdatauv(L, sizeof *c, 0);
   const fl_kvisitor v = { count_one, NULL, c };
   c->k = k->k;
   c->n = 0;
-  if (k->k->f->has_body) fl_kwalk_block(&v, k->k->f->body);
+  const fl_kad *ad = k->k->ad;
+  for (int i = 0; ad && i < ad->n_gather; i++) count_at(c, ad->gathered[i].line, ad->gathered[i].param, 3);
+  if (k->k->f->has_body && !(ad && ad->n_gather)) fl_kwalk_block(&v, k->k->f->body);
   lua_createtable(L, c->n, 0);
   for (int i = 0; i < c->n; i++) {
     push_line(L, k->k, of, &c->at[i]);
