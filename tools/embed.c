@@ -35,7 +35,7 @@ static void append(bytes *b, const void *p, size_t n) {
     b->p = realloc(b->p, b->room);
     if (!b->p) die("no memory", "embed");
   }
-  memcpy(b->p + b->n, p, n);
+  if (n) memcpy(b->p + b->n, p, n);
   b->n += n;
 }
 
