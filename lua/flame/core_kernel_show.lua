@@ -1,0 +1,86 @@
+--- What kernels show of themselves: k:source, k:report. The facts are C (src/lua/kernel_report.c).
+local _, _, internal = ...
+local fail, program = internal.failf, internal.kernel_program
+local Kernel = program.methods
+local INPUT, OUTPUT, FRESH = 1, 2, 4
+
+local function adjoint_for_show(self)
+  local p = program.of(self)
+  local wants = {}
+  for i, q in ipairs(p.params) do
+    wants[i] = program.is_output(q) and q.float and OUTPUT or 0
+    if (q.role == "in" or q.role == "inout" or q.role == "scalar") and q.float then wants[i] = wants[i] + INPUT end
+    if q.role == "out" then wants[i] = wants[i] + FRESH end
+  end
+  return p, wants
+end
+
+---The text: as given, or of the "adjoint" or "tangent" that is derived from it.
+---@param which? string
+---@return string
+function Kernel:source(which)
+  if which == nil or which == "forward" then return internal.kernel_info(self).text end
+  if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
+  local p, wants = adjoint_for_show(self)
+  local texts = {}
+  for i, part in ipairs(program.derive(p, which, wants, nil, true).parts) do texts[i] = internal.kernel_info(part.kernel).text end
+  return table.concat(texts, "\n")
+end
+
+-- Registers and local bytes into r: of the device that compiled it last, else of NVRTC for sm_90.
+local function put_usage(r, kernel, name)
+  local info = internal.kernel_info(kernel)
+  r.registers, r.spills, r.compiled = info.registers, info.spilled, info.registers >= 0 and "device" or nil
+  if r.compiled then return end
+  local image = internal.kernel_image(kernel)
+  if not image then return end
+  local registers, bytes = internal.cubin_usage(image, name)
+  if registers then r.registers, r.spills, r.compiled = registers, bytes or -1, "sm_90" end
+end
+
+--- What the backward of this program keeps until it runs: names of arguments and results.
+local function kept_by(p, parts)
+  local list, seen = {}, {}
+  for _, part in ipairs(parts) do
+    for _, q in ipairs(part.roles) do
+      local of = p.params[q.param]
+      if of and not seen[q.param] and (q.role == "original" or q.role == "final" or q.role == "scratch") and
+        of.role ~= "scalar" and of.role ~= "struct" and not (q.role == "scratch" and of.role == "out") then
+        seen[q.param] = true
+        list[#list + 1] = of.name
+      end
+    end
+  end
+  return list
+end
+
+---What is known of the kernel and its derived backward: {name, parameters, registers, spills, lines,
+---adjoint = {…}}. registers and spills are -1 where neither a device nor NVRTC has compiled it.
+---@return table
+function Kernel:report()
+  local info = internal.kernel_info(self)
+  local r = { name = info.name, refusal = info.refusal, parameters = {}, lines = internal.kernel_lines(self, self) }
+  put_usage(r, self, info.name)
+  for i, q in ipairs(info.params) do
+    local form = q.role == "in" and "const %s *%s: %s" or program.is_output(q) and "%s *%s: %s" or "%s %s: %s"
+    r.parameters[i] = form:format(q.type, q.name, q.role)
+  end
+  if info.refusal then return r end
+  local p, wants = adjoint_for_show(self)
+  local ok, d = pcall(program.derive, p, "adjoint", wants, nil, true)
+  if not ok then
+    r.adjoint = { refusal = d }
+    return r
+  end
+  local t = { slot_bytes = 0, plain = 0, block_sums = 0, atomics = 0, gathers = 0, lines = {}, keeps = kept_by(p, d.parts),
+    registers = -1, spills = -1 }
+  for _, part in ipairs(d.parts) do
+    local a, use = internal.kernel_info(part.kernel), {}
+    for _, name in ipairs { "slot_bytes", "plain", "block_sums", "atomics", "gathers" } do t[name] = t[name] + a[name] end
+    for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do t.lines[#t.lines + 1] = line end
+    put_usage(use, part.kernel, a.name)
+    t.registers, t.spills, t.compiled = math.max(t.registers, use.registers), math.max(t.spills, use.spills), use.compiled
+  end
+  t.saved_bytes, r.adjoint = t.slot_bytes, t
+  return r
+end
