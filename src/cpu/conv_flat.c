@@ -23,6 +23,7 @@ typedef struct flat {
   int64_t rows, cols; /* results of a block */
   int64_t height, pitch, plane; /* of a buffer plane */
   int64_t blocks0, blocks1, blocks2; /* blocks of an image */
+  int32_t at[MOST_TAPS], index[MOST_TAPS]; /* of each tap: where its run begins in the buffer; in the kernel */
   char *workers;
   int64_t worker_bytes;
 } flat;
@@ -98,18 +99,22 @@ static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t s
   }
 }
 
-/* One row of a buffer: source row y of plane 'at' (-1: zeros), columns x, x + step, … */
-static void fill_row(const flat *q, char *to, int64_t at, int64_t y, int64_t x) {
+/* One plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at' (-1: zeros). */
+static void fill_plane(const flat *q, char *to, int64_t at, int64_t y, int64_t x) {
   const fl_conv_pass *p = q->p;
-  const fl_conv_axis *a = &p->ax[2];
-  const int64_t size = fl_conv_bytes(p->dtype), n = q->pitch;
-  int64_t lo = x < 0 ? fl_conv_least(n, fl_conv_parts(-x, a->step)) : 0;
-  int64_t hi = x < a->size ? fl_conv_least(n, (a->size - 1 - x) / a->step + 1) : 0;
-  if (at < 0 || y < 0 || y >= p->ax[1].size || hi < lo) lo = hi = 0;
-  memset(to, 0, (size_t)(lo * size));
-  if (hi > lo)
-    read_row(p->dtype, to + lo * size, p->src, at + y * a->size + x + lo * a->step, a->step, hi - lo);
-  memset(to + hi * size, 0, (size_t)((n - hi) * size));
+  const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];
+  const int64_t size = fl_conv_bytes(p->dtype), n = q->pitch, step = cols->step;
+  const int64_t lo = x < 0 ? fl_conv_least(n, fl_conv_parts(-x, step)) : 0;
+  const int64_t hi = x < cols->size ? fl_conv_least(n, (cols->size - 1 - x) / step + 1) : 0;
+  const int64_t top = y < 0 ? fl_conv_least(q->height, fl_conv_parts(-y, rows->step)) : 0;
+  int64_t end = y < rows->size ? fl_conv_least(q->height, (rows->size - 1 - y) / rows->step + 1) : 0;
+  if (at < 0 || hi <= lo || end < top) end = top;
+  memset(to, 0, (size_t)(top * n * size));
+  if (end > top) {
+    const fl_conv_run run = { (int32_t)lo, (int32_t)(hi - lo), at + (y + top * rows->step) * cols->size + x + lo * step };
+    q->job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src, rows->step * cols->size, step, 1, &run);
+  }
+  memset(to + end * n * size, 0, (size_t)((q->height - end) * n * size));
 }
 
 /* The buffer for results t0, r0 …, c0 … of source plane 'at' (first element of n, channel). */
@@ -117,17 +122,14 @@ static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, in
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   const int64_t size = fl_conv_bytes(p->dtype);
-  char *row = to;
   for (int64_t d = 0; d < ax[0].taps; d++) {
     const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
     const int64_t plane = z < 0 || z >= ax[0].size ? -1 : at + z * ax[1].size * ax[2].size;
     for (int64_t i = 0; i < q->residues[0]; i++)
-      for (int64_t j = 0; j < q->residues[1]; j++)
-        for (int64_t h = 0; h < q->height; h++, row += q->pitch * size)
-          fill_row(q, row, plane, (r0 + h) * ax[1].step + q->low[0] + i,
-                   c0 * ax[2].step + q->low[1] + j);
+      for (int64_t j = 0; j < q->residues[1]; j++, to += q->plane * size)
+        fill_plane(q, to, plane, r0 * ax[1].step + q->low[0] + i, c0 * ax[2].step + q->low[1] + j);
   }
-  memset(row, 0, (size_t)(2 * FL_CONV_BLOCK * size));
+  memset(to, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
 
 /* Where a tap's run begins in the buffer, in elements. */
@@ -154,8 +156,26 @@ static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
   tap[0] = i / p->ax[2].taps / p->ax[1].taps;
 }
 
-static double weight_at(const fl_conv_pass *p, int64_t i) {
-  return fl_scalar_load(p->w + i * fl_dtype_size(p->dtype), p->dtype).d;
+/* What is the same for all blocks: tap by tap. */
+static void find_taps(flat *q) {
+  for (int64_t i = 0; i < fl_conv_taps(q->p); i++) {
+    int64_t tap[3];
+    tap_of(q->p, i, tap);
+    q->at[i] = (int32_t)tap_start(q, tap);
+    q->index[i] = (int32_t)kernel_index(q->p, tap);
+  }
+}
+
+/* Weights of taps first … from element w on, widened. */
+static void read_weights(const flat *q, int64_t w, int64_t first, int taps, float *w32, double *w64) {
+  const int dtype = q->p->dtype;
+  const void *from = q->p->w;
+  for (int i = 0; i < taps; i++) {
+    const int64_t at = w + q->index[first + i];
+    if (dtype == FLAME_F64) w64[i] = ((const double *)from)[at];
+    else if (dtype == FLAME_F32) w32[i] = ((const float *)from)[at];
+    else w32[i] = dtype == FLAME_F16 ? fl_f16_to_f32(((const uint16_t *)from)[at]) : fl_bf16_to_f32(((const uint16_t *)from)[at]);
+  }
 }
 
 /* y (of one row) = or += all taps of one source channel. */
@@ -170,13 +190,10 @@ static void add_taps(const flat *q, char *y, const char *buffer, int64_t w, int6
   const int64_t all = fl_conv_taps(p);
   for (int64_t first = 0; first < all; first += TAPS, add = 1) {
     const int taps = (int)fl_conv_least(TAPS, all - first);
+    read_weights(q, w, first, taps, w32, w64);
     for (int i = 0; i < taps; i++) {
-      int64_t tap[3];
-      tap_of(p, first + i, tap);
-      const int64_t at = tap_start(q, tap);
-      const double v = weight_at(p, w + kernel_index(p, tap));
-      x64[i] = (const double *)buf + at, w64[i] = v;
-      x32[i] = (const float *)buf + at, w32[i] = (float)v;
+      x64[i] = (const double *)buf + q->at[first + i];
+      x32[i] = (const float *)buf + q->at[first + i];
     }
     if (fl_conv_wide(p->dtype)) q->job->loops->flat64(out, n, taps, x64, w64, add);
     else q->job->loops->flat32(out, n, taps, x32, w32, add);
@@ -220,6 +237,7 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
   const fl_cpu *cpu = job->dev->state;
   flat q;
   if (!plan(&q, p)) return;
+  find_taps(&q);
   q.job = job;
   q.workers = job->scratch;
   q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
@@ -262,12 +280,8 @@ static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, cha
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     for (int64_t r = 0; r < p->rows; r++)
-      for (int64_t i = 0; i < taps; i++) {
-        int64_t tap[3];
-        tap_of(p, i, tap);
-        sum[(r * FEW + c) * MOST_TAPS + i] +=
-            dot(q, wide, y + r * result_bytes(q), buffer + tap_start(q, tap) * size);
-      }
+      for (int64_t i = 0; i < taps; i++)
+        sum[(r * FEW + c) * MOST_TAPS + i] += dot(q, wide, y + r * result_bytes(q), buffer + q->at[i] * size);
   }
 }
 
@@ -284,10 +298,8 @@ static void weight_unit(void *arg, int64_t g, int worker) {
   for (int64_t r = 0; r < p->rows; r++)
     for (int64_t c = 0; c < p->chans; c++)
       for (int64_t i = 0; i < taps; i++) {
-        int64_t tap[3];
-        tap_of(p, i, tap);
         const fl_scalar v = { .d = sum[(r * FEW + c) * MOST_TAPS + i] };
-        const int64_t at = g * p->wg + r * p->wr + c * p->wc + kernel_index(p, tap);
+        const int64_t at = g * p->wg + r * p->wr + c * p->wc + q->index[i];
         fl_scalar_store(p->dst + at * fl_dtype_size(p->dtype), p->dtype, v);
       }
 }
@@ -296,6 +308,7 @@ void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const ch
   const fl_cpu *cpu = job->dev->state;
   flat q;
   if (!plan(&q, p)) return;
+  find_taps(&q);
   q.job = job;
   q.grad = grad;
   q.workers = job->scratch;

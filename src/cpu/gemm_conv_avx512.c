@@ -68,18 +68,22 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
                        int64_t step, int runs, const fl_conv_run *run) {
   piece p[2 * FL_CONV_KC];
   int first[VECTORS + 1];
-  const int vectors = (int)(width / 16), whole = runs == 1 && step == 1 && run[0].len == width;
+  const int vectors = (int)((width + 15) / 16), left = (int)(width - 16 * (vectors - 1)), whole = runs == 1 && step == 1 && run[0].len == width;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   float *b = b_;
-  if (step > 2 || runs == 0 || width % 16 != 0 || vectors > VECTORS || whole) {
+  const __mmask16 tail = (__mmask16)(0xffffu >> (16 - left));
+  if (step > 2 || runs == 0 || vectors > VECTORS || whole) {
     pack_f32(b_, ldb, width, n, src, plane, step, runs, run);
     return;
   }
   cut_pieces(vectors, step, runs, run, p, first);
   uintptr_t x = (uintptr_t)src;
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
-    for (int v = 0; v < vectors; v++)
-      _mm512_storeu_ps(b + 16 * v, gather_pieces(x, p + first[v], first[v + 1] - first[v], step, even));
+    for (int v = 0; v < vectors; v++) {
+      const __m512 y = gather_pieces(x, p + first[v], first[v + 1] - first[v], step, even);
+      if (v < vectors - 1) _mm512_storeu_ps(b + 16 * v, y);
+      else _mm512_mask_storeu_ps(b + 16 * v, tail, y);
+    }
 }
 
 /* 16 rows of 16 become their columns: by elements, pairs, quarters and halves. */
