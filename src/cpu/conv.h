@@ -7,8 +7,8 @@
 **
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
-**   conv_flat.c    one or two output channels a group, and gradients of such weights: whole
-**                  rows of padded planes, shifted by tap
+**   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
+**                  padded planes, shifted by tap
 **   conv_weight.c  the weight's gradient as a product over all pixels
 ** Sums are taken in blocks that follow from shapes alone: results do not depend on workers.
 */

@@ -1,6 +1,6 @@
 /*
-** Passes with one or two outputs a group (conv.h), as depthwise convolutions are: too thin for
-** a product. Source planes are copied into padded buffers, their rows and columns sorted by
+** Passes with few outputs a group (conv.h), as depthwise and grouped convolutions have: too thin
+** for a product, which would spend its time packing. Source planes are copied into padded buffers, their rows and columns sorted by
 ** residue of the step, so that what a tap reads of a whole block of rows is one run of memory
 ** and the sum of all taps is a sum of shifted vectors. Buffers have some columns more than the
 ** result ("pitch"); what is computed there is left out at the end.
@@ -11,7 +11,7 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2 }; /* elements */
+enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 }; /* elements; rows of a weight's gradient, of a pass */
 
 typedef struct flat {
   const fl_conv_job *job;
@@ -63,9 +63,14 @@ static int64_t result_bytes(const flat *q) {
   return fl_round64((round_block(q->rows * q->pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
 }
 
+/* Of one worker. */
+static int64_t bytes_of(const flat *q) {
+  return source_bytes(q) + (q->p->rows > FEW ? q->p->rows : FEW) * result_bytes(q);
+}
+
 int fl_conv_flat_fits(const fl_conv_pass *p) {
   flat q;
-  return p->rows <= FEW && fl_conv_taps(p) > 1 && fl_conv_count(p) > 0 && fl_is_float(p->dtype) &&
+  return p->rows <= ROWS && fl_conv_taps(p) > 1 && fl_conv_count(p) > 0 && fl_is_float(p->dtype) &&
          plan(&q, p);
 }
 
@@ -76,7 +81,7 @@ int fl_conv_flat_weight_fits(const fl_conv_pass *p) {
 
 int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers) {
   flat q;
-  return plan(&q, p) ? workers * (source_bytes(&q) + FEW * result_bytes(&q)) : 0;
+  return plan(&q, p) ? workers * bytes_of(&q) : 0;
 }
 
 /* ---- buffers ---- */
@@ -166,37 +171,42 @@ static void find_taps(flat *q) {
   }
 }
 
-/* Weights of taps first … from element w on, widened. */
-static void read_weights(const flat *q, int64_t w, int64_t first, int taps, float *w32, double *w64) {
-  const int dtype = q->p->dtype;
-  const void *from = q->p->w;
-  for (int i = 0; i < taps; i++) {
-    const int64_t at = w + q->index[first + i];
-    if (dtype == FLAME_F64) w64[i] = ((const double *)from)[at];
-    else if (dtype == FLAME_F32) w32[i] = ((const float *)from)[at];
-    else w32[i] = dtype == FLAME_F16 ? fl_f16_to_f32(((const uint16_t *)from)[at]) : fl_bf16_to_f32(((const uint16_t *)from)[at]);
+static double weight_at(const flat *q, int64_t at) {
+  const void *w = q->p->w;
+  switch (q->p->dtype) {
+  case FLAME_F64: return ((const double *)w)[at];
+  case FLAME_F32: return (double)((const float *)w)[at];
+  case FLAME_F16: return (double)fl_f16_to_f32(((const uint16_t *)w)[at]);
+  default: return (double)fl_bf16_to_f32(((const uint16_t *)w)[at]);
   }
 }
 
-/* y (of one row) = or += all taps of one source channel. */
-static void add_taps(const flat *q, char *y, const char *buffer, int64_t w, int64_t n, int add) {
+/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. */
+static void add_taps(const flat *q, char *y, int rows, const char *buffer, int64_t w, int64_t n, int add) {
   const fl_conv_pass *p = q->p;
+  const fl_conv_loops *l = q->job->loops;
   const void *buf = buffer;
   void *out = y;
   const float *x32[TAPS];
   const double *x64[TAPS];
-  float w32[TAPS];
-  double w64[TAPS];
-  const int64_t all = fl_conv_taps(p);
+  float w32[4 * TAPS];
+  double w64[4 * TAPS];
+  const int64_t all = fl_conv_taps(p), ld = result_bytes(q) / fl_conv_bytes(p->dtype);
   for (int64_t first = 0; first < all; first += TAPS, add = 1) {
     const int taps = (int)fl_conv_least(TAPS, all - first);
-    read_weights(q, w, first, taps, w32, w64);
     for (int i = 0; i < taps; i++) {
       x64[i] = (const double *)buf + q->at[first + i];
       x32[i] = (const float *)buf + q->at[first + i];
+      for (int r = 0; r < rows; r++) {
+        w64[i * rows + r] = weight_at(q, w + r * p->wr + q->index[first + i]);
+        w32[i * rows + r] = (float)w64[i * rows + r];
+      }
     }
-    if (fl_conv_wide(p->dtype)) q->job->loops->flat64(out, n, taps, x64, w64, add);
-    else q->job->loops->flat32(out, n, taps, x32, w32, add);
+    if (fl_conv_wide(p->dtype)) {
+      if (rows == 1) l->flat64(out, n, taps, x64, w64, add);
+      else l->four64(out, ld, n, taps, x64, w64, add);
+    } else if (rows == 1) l->flat32(out, n, taps, x32, w32, add);
+    else l->four32(out, ld, n, taps, x32, w32, add);
   }
 }
 
@@ -218,8 +228,9 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const int64_t wide = round_block((rows - 1) * q->pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
-    for (int64_t r = 0; r < p->rows; r++)
-      add_taps(q, y + r * result_bytes(q), buffer, g * p->wg + r * p->wr + c * p->wc, wide, c > 0);
+    for (int64_t r = 0; r < p->rows; r += p->rows - r < 4 ? 1 : 4)
+      add_taps(q, y + r * result_bytes(q), p->rows - r < 4 ? 1 : 4, buffer, g * p->wg + r * p->wr + c * p->wc, wide,
+               c > 0);
   }
   for (int64_t r = 0; r < p->rows; r++) {
     const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) +
@@ -240,7 +251,7 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p) {
   find_taps(&q);
   q.job = job;
   q.workers = job->scratch;
-  q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
+  q.worker_bytes = bytes_of(&q);
   fl_threads_run(cpu->pool, p->n * p->groups * q.blocks0 * q.blocks1 * q.blocks2, flat_unit, &q,
                  cpu->stop);
 }
@@ -312,6 +323,6 @@ void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const ch
   q.job = job;
   q.grad = grad;
   q.workers = job->scratch;
-  q.worker_bytes = source_bytes(&q) + FEW * result_bytes(&q);
+  q.worker_bytes = bytes_of(&q);
   fl_threads_run(cpu->pool, p->groups, weight_unit, &q, cpu->stop);
 }

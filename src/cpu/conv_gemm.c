@@ -11,7 +11,7 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20, FEW_TAPS = 32, FEW_BLOCKS = 2 };
+enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20, FEW_TAPS = 16, FEW_BLOCKS = 2 };
 
 typedef struct product {
   const fl_conv_job *job;
@@ -231,11 +231,17 @@ static void gather(const product *q, char *to, const char *w, int64_t rows, int6
 
 /* n values 'step' apart, widened. */
 static void widen(int dtype, void *to, const char *w, int64_t at, int64_t step, int64_t n) {
-  const int64_t size = fl_dtype_size(dtype);
-  for (int64_t i = 0; i < n; i++) {
-    const double v = fl_scalar_load(w + (at + i * step) * size, dtype).d;
-    if (fl_conv_wide(dtype)) ((double *)to)[i] = v;
-    else ((float *)to)[i] = (float)v;
+  const void *from = w;
+  if (dtype == FLAME_F64) {
+    const double *x = (const double *)from + at;
+    for (int64_t i = 0; i < n; i++) ((double *)to)[i] = x[i * step];
+  } else if (dtype == FLAME_F32) {
+    const float *x = (const float *)from + at;
+    for (int64_t i = 0; i < n; i++) ((float *)to)[i] = x[i * step];
+  } else {
+    const uint16_t *x = (const uint16_t *)from + at;
+    for (int64_t i = 0; i < n; i++)
+      ((float *)to)[i] = dtype == FLAME_F16 ? fl_f16_to_f32(x[i * step]) : fl_bf16_to_f32(x[i * step]);
   }
 }
 

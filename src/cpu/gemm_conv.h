@@ -31,6 +31,9 @@ typedef struct fl_conv_loops {
   /* y[i] = or += sum over t of w[t] x[t][i]; n is rounded up to whole blocks of 4 vectors */
   void (*flat32)(float *y, int64_t n, int taps, const float *const *x, const float *w, int add);
   void (*flat64)(double *y, int64_t n, int taps, const double *const *x, const double *w, int add);
+  /* the same for four rows, ldy apart, of weights w[t * 4 + row] */
+  void (*four32)(float *y, int64_t ldy, int64_t n, int taps, const float *const *x, const float *w, int add);
+  void (*four64)(double *y, int64_t ldy, int64_t n, int taps, const double *const *x, const double *w, int add);
   double (*dot32)(int64_t n, const float *a, const float *b);      /* n: whole blocks of 4 vectors */
   double (*dot64)(int64_t n, const double *a, const double *b);
   /* y[i] = the larger (a NaN wins) of, or the sum of, y[i] and x[i * step] */

@@ -132,6 +132,6 @@ static void turn_f32(float *b, int64_t w, const float *from, int64_t plane, int6
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
   MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 },
-  flat32, flat64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
+  flat32, flat64, four32, four64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
   turn_f32, turn64, mix32, mix64
 };

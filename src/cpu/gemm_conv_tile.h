@@ -60,6 +60,35 @@ static void N(flat)(T *y, int64_t n, int taps, const T *const *x, const T *w, in
   }
 }
 
+static void N(four)(T *y, int64_t ldy, int64_t n, int taps, const T *const *x, const T *w, int add) {
+  enum { L = sizeof(V) / sizeof(T), WIDE = MR > 8 ? 4 : 2 };        /* vectors: by the number of registers */
+  for (int64_t i = 0; i < n; i += WIDE * L) {
+    V s[4][WIDE];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++)
+#pragma GCC unroll 4
+      for (int j = 0; j < WIDE; j++) {
+        s[r][j] = (V){ 0 };
+        if (add) memcpy(&s[r][j], y + r * ldy + i + j * L, sizeof(V));
+      }
+    for (int t = 0; t < taps; t++) {
+      V v[WIDE];
+#pragma GCC unroll 4
+      for (int j = 0; j < WIDE; j++) memcpy(&v[j], x[t] + i + j * L, sizeof(V));
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; r++) {
+        const V f = ONE(w[t * 4 + r]);
+#pragma GCC unroll 4
+        for (int j = 0; j < WIDE; j++) s[r][j] = FMA(f, v[j], s[r][j]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++)
+#pragma GCC unroll 4
+      for (int j = 0; j < WIDE; j++) memcpy(y + r * ldy + i + j * L, &s[r][j], sizeof(V));
+  }
+}
+
 static double N(dot)(int64_t n, const T *a, const T *b) {
   enum { L = sizeof(V) / sizeof(T) };
   V s[4] = { { 0 } };
