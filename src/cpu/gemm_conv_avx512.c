@@ -64,6 +64,19 @@ static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __
   return y;
 }
 
+/* Rows of two vectors of at most two pieces each, in single steps: no branches. */
+static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p, const int *first) {
+  piece q[4] = { { 0 } };                                   /* a mask of none reads nothing */
+  for (int v = 0; v < 2; v++)
+    for (int i = first[v]; i < first[v + 1]; i++) q[2 * v + i - first[v]] = p[i];
+  for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {
+    const __m512 y = _mm512_maskz_loadu_ps(q[0].mask, element(x, q[0].off));
+    const __m512 z = _mm512_maskz_loadu_ps(q[2].mask, element(x, q[2].off));
+    _mm512_storeu_ps(b, _mm512_mask_loadu_ps(y, q[1].mask, element(x, q[1].off)));
+    _mm512_storeu_ps(b + 16, _mm512_mask_loadu_ps(z, q[3].mask, element(x, q[3].off)));
+  }
+}
+
 static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
                        int64_t step, int runs, const fl_conv_run *run) {
   piece p[2 * FL_CONV_KC];
@@ -78,6 +91,10 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
   }
   cut_pieces(vectors, step, runs, run, p, first);
   uintptr_t x = (uintptr_t)src;
+  if (step == 1 && width == 32 && first[1] - first[0] <= 2 && first[2] - first[1] <= 2) {
+    pack_two(b, ldb, n, x, plane, p, first);
+    return;
+  }
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
     for (int v = 0; v < vectors; v++) {
       const __m512 y = gather_pieces(x, p + first[v], first[v + 1] - first[v], step, even);
