@@ -141,49 +141,63 @@ int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
   return 8 * (units_of(call->in_numel[0]) + 1);
 }
 
-/* -0 is zero, NaN is not. */
-static int is_set(const places *p, int64_t i) {
+/* What is set of elements first … end - 1: their number, and, where 'at' is given, how far from the
+** first each is, without branches (at: one place more than they are). -0 is zero, NaN is not. */
+#define LOOK(name, T, TEST) \
+  static int64_t name(const void *x, int64_t first, int64_t end, int32_t *at) { \
+    const T *v = (const T *)x + first; \
+    int64_t n = 0; \
+    if (!at) \
+      for (int64_t i = 0; i < end - first; i++) n += (TEST(v[i])) != 0; \
+    else \
+      for (int64_t i = 0; i < end - first; i++) { \
+        at[n] = (int32_t)i; \
+        n += (TEST(v[i])) != 0; \
+      } \
+    return n; \
+  }
+#define ANY_BIT(b) (b)
+LOOK(look_8, uint8_t, ANY_BIT)
+LOOK(look_16, uint16_t, ANY_BIT)
+LOOK(look_32, uint32_t, ANY_BIT)
+LOOK(look_64, uint64_t, ANY_BIT)
+#define NO_SIGN(bits) ((bits) << 1)
+#define HALF_SIZE(bits) ((bits) & 0x7FFF)
+LOOK(look_half, uint16_t, HALF_SIZE)
+LOOK(look_f32, uint32_t, NO_SIGN)
+LOOK(look_f64, uint64_t, NO_SIGN)
+#undef LOOK
+
+static int64_t look(const places *p, int64_t unit, int32_t *at) {
+  const int64_t first = unit * UNIT, end = first + UNIT < p->n ? first + UNIT : p->n;
   switch (p->size) {
-    case 8: {
-      const uint64_t b = ((const uint64_t *)(const void *)p->x)[i];
-      return (p->dtype == FLAME_F64 ? b << 1 : b) != 0;
-    }
-    case 4: {
-      const uint32_t b = ((const uint32_t *)(const void *)p->x)[i];
-      return (p->dtype == FLAME_F32 ? b << 1 : b) != 0;
-    }
-    case 2: {
-      const uint16_t b = ((const uint16_t *)(const void *)p->x)[i];
-      return (p->dtype == FLAME_I16 ? b : b & 0x7FFF) != 0;
-    }
-    default: return p->x[i] != 0;
+  case 8: return (p->dtype == FLAME_F64 ? look_f64 : look_64)(p->x, first, end, at);
+  case 4: return (p->dtype == FLAME_F32 ? look_f32 : look_32)(p->x, first, end, at);
+  case 2: return (p->dtype == FLAME_I16 ? look_16 : look_half)(p->x, first, end, at);
+  default: return look_8(p->x, first, end, at);
   }
 }
 
 static void count_unit(void *arg, int64_t unit, int worker) {
   const places *p = arg;
-  const int64_t end = (unit + 1) * UNIT < p->n ? (unit + 1) * UNIT : p->n;
-  int64_t count = 0;
   (void)worker;
-  for (int64_t i = unit * UNIT; i < end; i++) count += is_set(p, i);
-  p->first[unit + 1] = count;
+  p->first[unit + 1] = look(p, unit, NULL);
 }
 
 static void place_unit(void *arg, int64_t unit, int worker) {
   const places *p = arg;
-  const int64_t end = (unit + 1) * UNIT < p->n ? (unit + 1) * UNIT : p->n;
-  int64_t at[FL_MAX_AXES] = { 0 }, k = p->first[unit], rest = unit * UNIT;
+  int32_t at[UNIT + 1];
+  const int64_t found = look(p, unit, at), first = p->first[unit];
+  const int64_t n = found < p->count - first ? found : p->count - first;
   (void)worker;
-  for (int d = p->rank - 1; d >= 0; d--) {
-    at[d] = rest % p->side[d];
-    rest /= p->side[d];
-  }
-  for (int64_t i = unit * UNIT; i < end && k < p->count; i++) {
-    if (is_set(p, i)) {
-      for (int d = 0; d < p->rank; d++) p->out[k * p->rank + d] = at[d] + 1;
-      k++;
+  for (int64_t k = 0; k < n; k++) {
+    int64_t *to = p->out + (first + k) * p->rank, rest = unit * UNIT + at[k];
+    for (int d = p->rank - 1; d > 0; d--) {
+      const int64_t row = rest / p->side[d];
+      to[d] = rest - row * p->side[d] + 1;
+      rest = row;
     }
-    for (int d = p->rank - 1; d >= 0 && ++at[d] == p->side[d]; d--) at[d] = 0;
+    if (p->rank) to[0] = rest + 1;
   }
 }
 
