@@ -425,6 +425,22 @@ local function empty_set(op, x, o)
   return table.unpack(out)
 end
 
+--- Integers within a narrow range: counted instead of sorted. nil: not so.
+local function counted(op, flat, o)
+  if is_float(flat) or flat.dtype == "bool" then return nil end
+  local n, ids = flat:numel(), flat:long()
+  local least = ids:amin():item()
+  local range = ids:amax():item() - least + 1                  -- wraps where it is too wide
+  if range < 1 or range > math.max(2 * n, 1 << 10) then return nil end
+  ids = ids - (least - 1)
+  local count = call("histogram", op, { ids }, { n, range, 0 }, { range }, "i64")
+  local places = count:nonzero():reshape(-1)
+  local out = { (places + (least - 1)):to(flat.dtype) }
+  if o.return_inverse then out[2] = count:gt(0):long():cumsum(1):index_select(1, ids) end
+  if o.return_counts then out[#out + 1] = count:index_select(1, places) end
+  return out
+end
+
 --- Shared by unique (sort: true) and unique_consecutive.
 local function set_of(op, x, o, sort)
   for _, name in ipairs(set_names) do if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end end
@@ -433,8 +449,11 @@ local function set_of(op, x, o, sort)
   local out
   if not o.dim then
     local flat, order = x:reshape(-1), nil
-    if sort then flat, order = flat:sort(1) end
-    out = runs(flat, order, o)
+    out = sort and counted(op, flat, o)
+    if not out then
+      if sort then flat, order = flat:sort(1) end
+      out = runs(flat, order, o)
+    end
     if o.return_inverse then out[2] = out[2]:reshape(x.shape):clone() end
     return table.unpack(out)
   end
