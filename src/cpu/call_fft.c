@@ -130,6 +130,13 @@ int64_t fl_cpu_scratch_fft(const fl_call *call, int workers) {
   return fl_fft_job_of(call, workers, NULL, &j, &bytes) ? bytes : 0;
 }
 
+static void run_wide(const fl_cpu *cpu, fl_fft_job *j) {
+  const int64_t units = (j->transforms + j->loops->lanes - 1) / j->loops->lanes;
+  if (j->chirp && j->fresh) fill_kernel(j);
+  if (units * j->core * j->loops->lanes > 16384) fl_threads_run(cpu->pool, units, group, j, cpu->stop);
+  else for (int64_t u = 0; u < units; u++) group(j, u, 0);
+}
+
 flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   fl_fft_job j;
@@ -139,14 +146,9 @@ flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   j.run = r;
   j.cpu = cpu;
   j.loops = loops_of(cpu->vm, j.is64);
-  fl_fft_tables(&j);
-  if (!j.wide) {
-    fl_fft_run_long(&j);
-    return FLAME_OK;
-  }
-  if (j.chirp) fill_kernel(&j);
-  const int64_t units = (j.transforms + j.loops->lanes - 1) / j.loops->lanes;
-  if (units * j.core * j.loops->lanes > 16384) fl_threads_run(cpu->pool, units, group, &j, cpu->stop);
-  else for (int64_t u = 0; u < units; u++) group(&j, u, 0);
+  fl_fft_take_tables(cpu, &d->ctx->mem, &j);
+  if (j.wide) run_wide(cpu, &j);
+  else fl_fft_run_long(&j);
+  if (j.fresh) fl_fft_settle(cpu, &d->ctx->mem, &j, !fl_stopped(d));
   return FLAME_OK;
 }

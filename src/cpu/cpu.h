@@ -132,6 +132,7 @@ typedef struct fl_cpu {
   const struct fl_scan_loops *scan;   /* of the same instruction set */
   char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
+  struct fl_fft_cache *fft;           /* fft_cache.c; NULL: not used yet */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
   char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
@@ -164,6 +165,8 @@ int64_t fl_scatter_bytes(const fl_scatter *s);
 flame_status fl_scatter_run(fl_device *dev, const fl_scatter *s, const fl_binding *b);
 /* device.c: at least so many bytes for each worker and for all; 0: no memory. */
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
+/* fft_cache.c: tables of transforms go; also when memory is short */
+void fl_fft_close(fl_cpu *s, fl_mem *m);
 /* device.c: 1 when the step is to be cut short (the flag stays for the caller of run to take). */
 static inline int fl_stopped(const fl_device *dev) {
   const fl_cpu *cpu = dev->state;

@@ -32,7 +32,10 @@ static void cpu_free(fl_device *d, void *p, int64_t bytes) {
   fl_blocks_free(cpu_of(d)->blocks, p, bytes);
 }
 
-static void cpu_trim(fl_device *d) { fl_blocks_trim(cpu_of(d)->blocks); }
+static void cpu_trim(fl_device *d) {
+  fl_blocks_trim(cpu_of(d)->blocks);
+  fl_fft_close(cpu_of(d), &d->ctx->mem);
+}
 
 static void cpu_memory(fl_device *d, int64_t *free_bytes, int64_t *reserved) {
   const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -255,6 +258,7 @@ static void cpu_close(fl_device *d) {
   if (!s) return;
   fl_threads_close(s->pool);
   fl_blocks_close(s->blocks);
+  fl_fft_close(s, m);
   fl_free(m, s->fault, sizeof *s->fault * (size_t)s->width);
   fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
   fl_free(m, s->shared, (size_t)s->shared_bytes);

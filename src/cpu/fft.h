@@ -43,6 +43,10 @@ typedef struct fl_fft_loops {
   ** table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
+  /* The same for one signal, complex numbers in a row, elements from <= k < to and n - k; to at most
+  ** n / 2 + 1. split: times scale. merge: with real and imaginary parts exchanged. */
+  void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table, void *half, double scale);
+  void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to, const void *table, void *x);
 } fl_fft_loops;
 
 extern const fl_fft_loops fl_fft_base32, fl_fft_base64;

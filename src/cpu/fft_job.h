@@ -2,6 +2,7 @@
 ** One run of a Fourier transform on the CPU: what its files share.
 **   call_fft.c    the call: short transforms, as many side by side as a vector has lanes
 **   fft_plan.c    lengths, factors, tables and working memory
+**   fft_cache.c   tables kept from call to call
 **   fft_long.c    long transforms: a matrix of columns and rows, spread over the workers
 */
 #ifndef FL_CPU_FFT_JOB_H
@@ -27,14 +28,16 @@ typedef struct fl_fft_job {
   int wide;                       /* by lanes; else in columns and rows */
   int64_t columns, rows;          /* core = rows * columns */
   double scale;
-  /* in the call's scratch: */
+  /* tables, in the call's scratch or kept: */
   fl_fft_roots whole, half, twist; /* of 1/n, of chirps 1/(2 length), of 1/core */
   fl_fft_plan plan[2];            /* wide: [0] of core; else of rows (down a column), of columns */
   char *real, *chirps, *kernel;   /* tables: split and merge, chirps, the convolution's other side */
-  char *eight;                    /* long: roots of lanes within a group */
+  char *eight, *turns;            /* long: roots of lanes within a group, of groups of eight columns */
+  int fresh;                      /* 'kernel' is still to be made */
+  /* in the call's scratch: */
   char *a, *t, *y;                /* long: signals */
-  char *lanes, *row;              /* a worker's two buffers; its roots */
-  int64_t lanes_size, row_size;   /* of one worker */
+  char *lanes;                    /* a worker's two buffers */
+  int64_t lanes_size;             /* of one worker */
   int64_t at;                     /* long: the transform now computed */
 } fl_fft_job;
 
@@ -42,6 +45,15 @@ typedef struct fl_fft_job {
 ** count); *bytes is how much. */
 int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, int64_t *bytes);
 void fl_fft_tables(fl_fft_job *j);
+/* Tables from base on (NULL: only counted); gives their bytes. */
+int64_t fl_fft_place_tables(fl_fft_job *j, char *base);
+/* Groups of eight columns, with some beyond for the widest vectors. */
+static inline int64_t fl_fft_groups(const fl_fft_job *j) { return (j->columns + 15) / 8 + 1; }
+
+/* The job's tables, as kept or now filled; fresh says whether the caller makes 'kernel'. When it
+** has, fl_fft_settle: whole 0 forgets what was cut short. */
+void fl_fft_take_tables(fl_cpu *cpu, fl_mem *m, fl_fft_job *j);
+void fl_fft_settle(fl_cpu *cpu, fl_mem *m, const fl_fft_job *j, int whole);
 /* Re and im of exp(-2 pi i k / n). */
 static inline void fl_fft_root(const fl_fft_roots *r, int64_t k, double w[2]) {
   const long double *a = r->high + 2 * (k >> r->bits), *b = r->low + 2 * (k & (((int64_t)1 << r->bits) - 1));

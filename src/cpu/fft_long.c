@@ -31,6 +31,14 @@ static void spectrum(const fl_fft_job *j, int64_t k, double v[2]) {
   if (k == 0 || 2 * k == j->f.n) v[1] = 0;
 }
 
+/* exp(-2 pi i k / n), k <= length = n / 2: the table has half of them. */
+static void half_root(const fl_fft_job *j, int64_t k, double w[2]) {
+  const int mirrored = 2 * k > j->length;
+  const int64_t at = mirrored ? j->length - k : k;
+  w[0] = fl_fft_get(j, j->real, 2 * at) * (mirrored ? -1 : 1);
+  w[1] = fl_fft_get(j, j->real, 2 * at + 1);
+}
+
 /* Element k of what is transformed, forward: of an inverse with its parts exchanged. */
 static void element(const fl_fft_job *j, int64_t k, double v[2]) {
   double a[2], b[2], w[2];
@@ -47,7 +55,7 @@ static void element(const fl_fft_job *j, int64_t k, double v[2]) {
   } else {
     spectrum(j, k, a);
     spectrum(j, j->length - k, b);
-    fl_fft_root(&j->whole, k, w);
+    half_root(j, k, w);
     const double dr = a[0] - b[0], di = a[1] + b[1];        /* times i / w */
     const double tr = dr * w[0] + di * w[1], ti = di * w[0] - dr * w[1];
     a[0] = a[0] + b[0] - ti;
@@ -112,7 +120,7 @@ static void half_element(const fl_fft_job *j, int64_t k, double v[2]) {
   double a[2], b[2], w[2];
   transformed(j, k % j->length, a);
   transformed(j, (j->length - k) % j->length, b);
-  fl_fft_root(&j->whole, k, w);
+  half_root(j, k, w);
   const double dr = (a[1] + b[1]) / 2, di = (b[0] - a[0]) / 2;
   v[0] = (a[0] + b[0]) / 2 + dr * w[0] - di * w[1];
   v[1] = (a[1] - b[1]) / 2 + dr * w[1] + di * w[0];
@@ -143,6 +151,25 @@ static void behind(void *arg, int64_t u, int worker) {
   }
 }
 
+/* Whole half spectra that lie in a row, of plain lengths: without a look at each element. */
+static int plain_half(const fl_fft_job *j, int64_t size) {
+  return j->packed && !j->chirp && j->f.inner == 1 && size >= j->length + 1;
+}
+
+static void before_half(void *arg, int64_t u, int worker) {
+  const fl_fft_job *j = arg;
+  const char *in = (const char *)j->run->in[0] + fl_fft_first(j, j->at, j->f.size_in, 2);
+  (void)worker;
+  j->loops->merge_one(in, j->length, u * CHUNK, fl_fft_least((u + 1) * CHUNK, j->length / 2 + 1), j->real, j->a);
+}
+
+static void behind_half(void *arg, int64_t u, int worker) {
+  const fl_fft_job *j = arg;
+  char *out = (char *)j->run->out + fl_fft_first(j, j->at, j->f.size_out, 2);
+  (void)worker;
+  j->loops->split_one(j->y, j->length, u * CHUNK, fl_fft_least((u + 1) * CHUNK, j->length / 2 + 1), j->real, out, j->scale);
+}
+
 /* ---- columns and rows --------------------- */
 
 static int64_t steps_below(int64_t limit, int64_t from, int64_t step) {
@@ -170,18 +197,12 @@ static void column_unit(void *arg, int64_t u, int worker) {
   const fl_fft_loops *loops = j->loops;
   const int64_t c = u * loops->lanes, size = j->is64 ? 8 : 4;
   const int lanes = (int)fl_fft_least(loops->lanes, j->columns - c);
-  char *x = j->lanes + 2 * worker * j->lanes_size, *row = j->row + worker * j->row_size;
+  char *x = j->lanes + 2 * worker * j->lanes_size;
   fl_fft_lanes at;
-  double w[2];
   column_lanes(j, c, lanes, &at);
   loops->load(x, j->rows, &at);
   char *z = loops->run(&j->plan[0], x, x + j->lanes_size);
-  for (int64_t g = c / 8; g <= (c + loops->lanes - 1) / 8; g++)
-    for (int64_t k = 0; k < j->rows; k++) {
-      fl_fft_root(&j->twist, 8 * g * k % j->core, w);
-      put_pair(j, row, (g - c / 8) * j->rows + k, w);
-    }
-  loops->twist(z, j->rows, row, j->eight, (int)(c % 8));
+  loops->twist(z, j->rows, j->turns + c / 8 * j->rows * 2 * size, j->eight, (int)(c % 8));
   for (int l = 0; l < lanes; l++) {
     at.at[l] = j->t + (c + l) * 2 * size;
     at.reals[l] = at.imags[l] = j->rows;
@@ -260,17 +281,20 @@ static void clear_rest(const fl_fft_job *j) {
 }
 
 void fl_fft_run_long(fl_fft_job *j) {
-  const int64_t count = j->f.mode == FL_FFT_TO_HALF ? j->f.n / 2 + 1 : j->length;
-  if (j->chirp) fill_kernel(j);
+  const fl_fft_form *f = &j->f;
+  const int64_t count = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : j->length;
+  if (j->chirp && j->fresh) fill_kernel(j);
   for (j->at = 0; j->at < j->transforms; j->at++) {
     if (atomic_load_explicit(j->cpu->stop, memory_order_relaxed)) return;
-    if (j->a) spread(j, j->core, CHUNK, before);
+    if (f->mode == FL_FFT_FROM_HALF && plain_half(j, f->size_in)) spread(j, j->length / 2 + 1, CHUNK, before_half);
+    else if (j->a) spread(j, j->core, CHUNK, before);
     both_phases(j);
     if (j->chirp) {
       spread(j, j->core, CHUNK, between);
       both_phases(j);
     }
-    if (j->y) spread(j, count, CHUNK, behind);
+    if (f->mode == FL_FFT_TO_HALF && plain_half(j, f->size_out)) spread(j, j->length / 2 + 1, CHUNK, behind_half);
+    else if (j->y) spread(j, count, CHUNK, behind);
     clear_rest(j);
   }
 }

@@ -236,8 +236,38 @@ static void NAME(merge)(void *p, int64_t n, const void *table) {
   }
 }
 
+static void NAME(split_one)(const void *from_y, int64_t n, int64_t from, int64_t to, const void *table, void *half, double scale) {
+  const T *y = from_y, *w = table, f = (T)scale, h = f * (T)0.5;
+  T *out = half;
+  for (int64_t k = from; k < to; k++) {
+    const T *a = y + 2 * k, *b = y + 2 * (k ? n - k : 0);
+    const T sr = (a[0] + b[0]) * h, si = (a[1] - b[1]) * h, dr = (a[1] + b[1]) * h, di = (b[0] - a[0]) * h;
+    const T tr = dr * w[2 * k] - di * w[2 * k + 1], ti = dr * w[2 * k + 1] + di * w[2 * k];
+    out[2 * k] = sr + tr;
+    out[2 * k + 1] = si + ti;
+    out[2 * (n - k)] = sr - tr;
+    out[2 * (n - k) + 1] = ti - si;
+  }
+}
+
+static void NAME(merge_one)(const void *half, int64_t n, int64_t from, int64_t to, const void *table, void *x) {
+  const T *in = half, *w = table;
+  T *out = x;
+  for (int64_t k = from; k < to; k++) {
+    const T *a = in + 2 * k, *b = in + 2 * (n - k);
+    const T ai = k ? a[1] : 0, bi = k ? b[1] : 0;
+    const T sr = a[0] + b[0], si = ai - bi, dr = a[0] - b[0], di = ai + bi;
+    const T tr = dr * w[2 * k] + di * w[2 * k + 1], ti = di * w[2 * k] - dr * w[2 * k + 1];
+    out[2 * k] = si + tr;
+    out[2 * k + 1] = sr - ti;
+    if (k == 0) continue;
+    out[2 * (n - k)] = tr - si;
+    out[2 * (n - k) + 1] = sr + ti;
+  }
+}
+
 const fl_fft_loops NAME(loops) = { L, NAME(run), NAME(load), NAME(store), NAME(multiply), NAME(swap), NAME(twist),
-                                   NAME(split), NAME(merge) };
+                                   NAME(split), NAME(merge), NAME(split_one), NAME(merge_one) };
 #undef V
 #undef C
 #undef L

@@ -1,5 +1,6 @@
 /*
-** Fourier transforms: lengths, tables, working memory (fft_job.h).
+** Fourier transforms: lengths, tables, working memory (fft_job.h). A call's scratch has room for its
+** tables too, but those that are kept (fft_cache.c) are not made again.
 **
 ** Roots of unity are computed in long double from an angle of at most 45 degrees, so a table is
 ** exact to its last bit almost always. Factors are 4, 2 and odd primes up to 31; a length with a
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHORT = 64, WIDE = 16384, MANY = 8, VECTOR = 2 * FL_FFT_LANE_BYTES };
+enum { SHORT = 64, WIDE = 16384, MANY = 8, ALONE = 16384, VECTOR = 2 * FL_FFT_LANE_BYTES };
 
 /* ---- lengths --------------------- */
 
@@ -98,9 +99,9 @@ static void place_plan(arena *r, int64_t size, fl_fft_plan *p) {
   }
 }
 
-static void place(fl_fft_job *j, arena *r, int workers) {
+/* What the length alone decides: fl_fft_tables fills it. */
+static void place_tables(fl_fft_job *j, arena *r) {
   const int64_t size = j->is64 ? 8 : 4, complex = 2 * size;
-  const int mode = j->f.mode;
   place_roots(r, j->f.n, &j->whole);
   place_roots(r, 2 * j->length, &j->half);
   place_roots(r, j->core, &j->twist);
@@ -109,16 +110,27 @@ static void place(fl_fft_job *j, arena *r, int workers) {
   j->real = take(r, j->packed ? (j->length / 2 + 1) * complex : 0);
   j->chirps = take(r, j->chirp ? j->length * complex : 0);
   j->kernel = take(r, j->chirp ? j->core * complex : 0);
-  const int64_t longest = j->wide ? (j->core > j->f.n ? j->core : j->f.n) : j->rows > j->columns ? j->rows : j->columns;
-  j->lanes_size = fl_round64((longest + 1) * VECTOR);
-  j->row_size = j->wide ? 0 : fl_round64(2 * j->rows * complex);
-  j->lanes = take(r, 2 * j->lanes_size * workers);
-  j->row = take(r, j->row_size * workers);
   if (j->wide) return;
   j->eight = take(r, 8 * j->rows * complex);
+  j->turns = take(r, fl_fft_groups(j) * j->rows * complex);
+}
+
+static void place_work(fl_fft_job *j, arena *r, int workers) {
+  const int64_t complex = j->is64 ? 16 : 8;
+  const int mode = j->f.mode;
+  const int64_t longest = j->wide ? (j->core > j->f.n ? j->core : j->f.n) : j->rows > j->columns ? j->rows : j->columns;
+  j->lanes_size = fl_round64((longest + 1) * VECTOR);
+  j->lanes = take(r, 2 * j->lanes_size * workers);
+  if (j->wide) return;
   j->t = take(r, j->core * complex);
   j->a = take(r, j->chirp || mode == FL_FFT_FROM_HALF ? j->core * complex : 0);
   j->y = take(r, j->chirp || (mode == FL_FFT_TO_HALF && j->packed) ? j->core * complex : 0);
+}
+
+int64_t fl_fft_place_tables(fl_fft_job *j, char *base) {
+  arena r = { base, 0 };
+  place_tables(j, &r);
+  return r.at;
 }
 
 int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, int64_t *bytes) {
@@ -139,7 +151,8 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
   factorise(j->rows, &j->plan[0]);
   factorise(j->columns, &j->plan[1]);
   j->scale = f->norm == 0 ? 1 : f->norm == 1 ? 1 / (double)f->n : 1 / sqrt((double)f->n);
-  place(j, &r, workers);
+  place_work(j, &r, workers);
+  place_tables(j, &r);
   *bytes = r.at;
   return 1;
 }
@@ -180,6 +193,24 @@ static void fill_chirps(fl_fft_job *j) {
   }
 }
 
+/* The first root of each row in a group of eight columns: the others come by 'eight'. */
+static void group_turns(void *arg, int64_t g, int worker) {
+  const fl_fft_job *j = arg;
+  double w[2];
+  (void)worker;
+  for (int64_t k = 0; k < j->rows; k++) {
+    fl_fft_root(&j->twist, 8 * g * k % j->core, w);
+    fl_fft_put(j, j->turns, 2 * (g * j->rows + k), w[0]);
+    fl_fft_put(j, j->turns, 2 * (g * j->rows + k) + 1, w[1]);
+  }
+}
+
+static void fill_turns(fl_fft_job *j) {
+  const int64_t n = fl_fft_groups(j);
+  if (j->core > ALONE) fl_threads_run(j->cpu->pool, n, group_turns, j, j->cpu->stop);
+  else for (int64_t g = 0; g < n; g++) group_turns(j, g, 0);
+}
+
 void fl_fft_tables(fl_fft_job *j) {
   double w[2];
   if (j->packed) fill_roots(&j->whole);
@@ -197,6 +228,7 @@ void fl_fft_tables(fl_fft_job *j) {
       fl_fft_put(j, j->eight, 2 * (8 * k + e), w[0]);
       fl_fft_put(j, j->eight, 2 * (8 * k + e) + 1, w[1]);
     }
+  if (!j->wide) fill_turns(j);
   if (!j->chirp) return;
   fill_roots(&j->half);
   fill_chirps(j);
