@@ -3,8 +3,8 @@
 ** turned copies, triangles, values of pivots and statuses; and two factorisations of matrices that
 ** fit shared memory, of which the library does one after another. Header-free; compiled with TYPE
 ** 0 (f64) or 1 (f32) before it.
-**   turn, triangle, identities, infinite, pointers   elementwise, threads stride over all
-**   not_finite, statuses   the lowest matrix without a result and why, as position * 8 + reason, by
+**   turn, triangle, identities, infinite, pointers, scatter_rows   elementwise, threads stride over all
+**   guarded, indefinite, statuses   the lowest matrix without a result and why, as position * 8 + reason, by
 **                      atomic minimum (so the same whatever the order)
 **   permutations, determinants   a block a matrix
 **   qr_small    a block a matrix, a warp a column: Householder's steps, then Q column by column
@@ -34,8 +34,8 @@ FN i64 step() { return gridDim.x * (i64)blockDim.x; }
 FN void report(u64 *status, i64 at, int why) { atomicMin(status, (u64)(at * 8 + why)); }
 
 /* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, whose first elements are
-** 'across' and 'over' apart; upper: 0 where c > r. */
-KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over, i64 batch, int upper) {
+** 'across' and 'over' apart; only 1: 0 where c > r, 2: where r > c. */
+KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over, i64 batch, int only) {
   __shared__ real tile[32][33];
   const i64 down = (rows + 31) / 32, side = (columns + 31) / 32;
   const int a = threadIdx.x % 32, b0 = threadIdx.x / 32;
@@ -46,17 +46,22 @@ KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64
     __syncthreads();
     for (int b = b0; b < 32; b += 8)
       if (c0 + b < columns && r0 + a < rows)
-        y[m * over + (c0 + b) * ldy + r0 + a] = upper && c0 + b > r0 + a ? (real)0 : tile[a][b];
+        y[m * over + (c0 + b) * ldy + r0 + a] =
+          (only == 1 && c0 + b > r0 + a) || (only == 2 && c0 + b < r0 + a) ? (real)0 : tile[a][b];
     __syncthreads();
   }
 }
 
-/* Zeros on the other side of a Cholesky factor's triangle; a factor that is none is told. */
-KERNEL triangle(real *y, i64 n, i64 batch, int upper, const int *info, u64 *status) {
-  for (i64 e = first(); e < batch * n * n; e += step()) {
-    const i64 m = e / (n * n), i = e / n % n, j = e % n;
-    if (upper ? j < i : j > i) y[e] = 0;
-    if ((i == j && isnan(y[e])) || (i == 0 && j == 0 && info[m] != 0)) report(status, m, INDEFINITE);
+/* Zeros below the diagonals. */
+KERNEL triangle(real *y, i64 n, i64 batch) {
+  for (i64 e = first(); e < batch * n * n; e += step()) if (e % n < e / n % n) y[e] = 0;
+}
+
+/* Cholesky factors that are none. */
+KERNEL indefinite(const real *y, i64 n, i64 batch, const int *info, u64 *status) {
+  for (i64 e = first(); e < batch * n; e += step()) {
+    const i64 m = e / n, i = e % n;
+    if (info[m] != 0 || isnan(y[m * n * n + i * n + i])) report(status, m, INDEFINITE);
   }
 }
 
@@ -74,12 +79,14 @@ KERNEL pointers(char **p, char *base, i64 bytes, i64 batch) {
   for (i64 m = first(); m < batch; m += step()) p[m] = base + m * bytes;
 }
 
-/* part: 0 all, 1 the lower triangle, 2 the upper one. */
-KERNEL not_finite(const real *x, i64 rows, i64 columns, i64 batch, int part, u64 *status) {
+/* A copy without NaN and Inf, which no iteration may see; matrix 'at' and on that hold one are told.
+** part: what is looked at, 0 all, 1 the lower triangle, 2 the upper one. */
+KERNEL guarded(real *y, const real *x, i64 rows, i64 columns, i64 batch, int part, i64 at, u64 *status) {
   for (i64 e = first(); e < batch * rows * columns; e += step()) {
     const i64 i = e / columns % rows, j = e % columns;
-    if (part == 1 ? j > i : part == 2 ? j < i : 0) continue;
-    if (!isfinite(x[e])) report(status, e / (rows * columns), NOT_FINITE);
+    const int bad = !isfinite(x[e]);
+    y[e] = bad ? (real)0 : x[e];
+    if (bad && (part == 0 || (part == 1 ? j <= i : j >= i))) report(status, at + e / (rows * columns), NOT_FINITE);
   }
 }
 
@@ -90,20 +97,33 @@ KERNEL statuses(const int *info, i64 batch, int why, u64 *status) {
 
 FN i64 pivot_at(const void *pivot, int wide, i64 k) { return wide ? ((const i64 *)pivot)[k] : ((const int *)pivot)[k]; }
 
-/* For each row of P A the row of A it was, from 1. room: m numbers a matrix. */
+/* For each row of P A the row of A it was: from 0 in room, m numbers a matrix; from 1 in y, if any.
+** One thread exchanges, in shared memory if there is room. */
 KERNEL permutations(real *y, int *room, const void *pivot, int wide, i64 m, i64 k) {
+  enum { HERE = 4096 };
+  __shared__ int rows[HERE], others[HERE];
   const i64 at = blockIdx.x;
-  int *p = room + at * m;
+  const int here = m <= HERE;
+  int *p = here ? rows : room + at * m;
   for (i64 i = threadIdx.x; i < m; i += blockDim.x) p[i] = (int)i;
+  for (i64 i = threadIdx.x; here && i < k; i += blockDim.x) others[i] = (int)pivot_at(pivot, wide, at * k + i) - 1;
   __syncthreads();
   for (i64 i = 0; threadIdx.x == 0 && i < k; i++) {
-    const i64 o = pivot_at(pivot, wide, at * k + i) - 1;
+    const i64 o = here ? others[i] : pivot_at(pivot, wide, at * k + i) - 1;
     const int t = p[i];
     p[i] = p[o];
     p[o] = t;
   }
   __syncthreads();
-  for (i64 i = threadIdx.x; i < m; i += blockDim.x) y[at * m + i] = (real)(p[i] + 1);
+  for (i64 i = threadIdx.x; i < m; i += blockDim.x) {
+    if (here) room[at * m + i] = p[i];
+    if (y) y[at * m + i] = (real)(p[i] + 1);
+  }
+}
+
+/* Row i of x, of n rows of k, is row p[i] of y. */
+KERNEL scatter_rows(real *y, const real *x, const int *p, i64 n, i64 k) {
+  for (i64 e = first(); e < n * k; e += step()) y[p[e / k] * k + e % k] = x[e];
 }
 
 /* A warp a matrix: the determinant, its sign, the log of its absolute value, from its LU. */
@@ -157,7 +177,8 @@ FN real factor_of(const real *x, i64 n, real *room) {
   return ldexp((real)1, exponent > REACH ? -REACH : exponent < -REACH ? REACH : -exponent);
 }
 
-/* The length of the vector of n elements, times f, but at least TINY. All threads get it. */
+/* The length of the vector of n elements, times f, but at least TINY; not finite if one of them is
+** not. All threads get it. */
 FN real length_of(const real *x, i64 n, real f, real *room) {
   real sum = 0;
   for (i64 e = threadIdx.x; e < n; e += blockDim.x) sum += x[e] * f * (x[e] * f);
@@ -167,7 +188,7 @@ FN real length_of(const real *x, i64 n, real f, real *room) {
   sum = 0;
   for (int i = 0; i < (int)blockDim.x / 32; i++) sum += room[i];
   __syncthreads();
-  return sum > TINY * TINY ? sqrt(sum) : (real)TINY;
+  return sum <= TINY * TINY ? (real)TINY : sqrt(sum);      /* NaN and Inf stay what they are */
 }
 
 /* a (m, n) = q (m, kq) r (kq, n), in shared memory as n columns w, one of a warp's own, and beta,
@@ -189,7 +210,7 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
     real tail = 0;
     for (int i = j + 1 + lane; i < m; i += 32) tail += v[i] * v[i];
     tail = warp_sum(tail);
-    const int flat = !(tail > TINY * TINY);              /* nothing below the diagonal */
+    const int flat = tail <= TINY * TINY;                /* nothing below the diagonal; NaN is something */
     const real b = flat ? x : -copysign(sqrt(x * x + tail), x), head = x - b, t = flat ? (real)0 : 1 / (-b * head);
     for (int c = j + 1 + warp; c < n && t != 0; c += warps) {
       real *y = w + c * ld, s = lane == 0 ? head * y[j] : (real)0;
@@ -226,36 +247,42 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
   }
 }
 
-/* Columns x and y of length p, and of z of length q, turned so that x and y are orthogonal. 1: they
-** were not, and are both longer than 'noise': what is shorter is rounding, and never gets so. */
+/* Columns x and y of length p, and of z of length q, turned so that x and y are orthogonal, the longer
+** one first. 1: they were not. Lengths whose square is at most 'noise' are rounding, and stay. */
 FN int rotate(real *x, real *y, int p, real *zx, real *zy, int q, real limit, real noise, int lane) {
   real a = 0, b = 0, g = 0;
   for (int i = lane; i < p; i += 32) {
-    a += x[i] * x[i];
-    b += y[i] * y[i];
-    g += x[i] * y[i];
-  }
-  a = warp_sum(a);
-  b = warp_sum(b);
-  g = warp_sum(g);
-  const int swap = a < b;                                /* the longer one first */
-  if (!(fabs(g) > limit * sqrt(a) * sqrt(b)) || g == 0) g = 0;
-  if (g == 0 && !swap) return 0;
-  const real zeta = g != 0 ? (b - a) / (2 * g) : (real)0;
-  const real t = g == 0 ? (real)0 : fabs(zeta) > (real)1e9 ? (real)0.5 / zeta     /* its square may overflow */
-                       : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
-  const real c = 1 / sqrt(1 + t * t), s = c * t;
-  for (int i = lane; i < p; i += 32) {
     const real u = x[i], v = y[i];
-    x[i] = swap ? s * u + c * v : c * u - s * v;
-    y[i] = swap ? c * u - s * v : s * u + c * v;
+    a += u * u;
+    b += v * v;
+    g += u * v;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    a += __shfl_xor_sync(~0u, a, d);
+    b += __shfl_xor_sync(~0u, b, d);
+    g += __shfl_xor_sync(~0u, g, d);
+  }
+  const int swap = a < b, apart = a > noise && b > noise && g * g > limit * a * b;
+  if (!apart && !swap) return 0;
+  real c = 1, s = 0;
+  if (apart) {
+    const real zeta = (b - a) / (2 * g);
+    const real t = fabs(zeta) > (real)1e9 ? (real)0.5 / zeta               /* its square may overflow */
+                                          : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
+    c = 1 / sqrt(1 + t * t);
+    s = c * t;
+  }
+  for (int i = lane; i < p; i += 32) {
+    const real u = x[i], v = y[i], l = c * u - s * v, r = s * u + c * v;
+    x[i] = swap ? r : l;
+    y[i] = swap ? l : r;
   }
   for (int i = lane; zx && i < q; i += 32) {
-    const real u = zx[i], v = zy[i];
-    zx[i] = swap ? s * u + c * v : c * u - s * v;
-    zy[i] = swap ? c * u - s * v : s * u + c * v;
+    const real u = zx[i], v = zy[i], l = c * u - s * v, r = s * u + c * v;
+    zx[i] = swap ? r : l;
+    zy[i] = swap ? l : r;
   }
-  return g != 0 && sqrt(a) > noise && sqrt(b) > noise;
+  return apart;
 }
 
 /* One column more that is orthogonal to the first 'have' of w: what those leave of the unit vector
@@ -316,7 +343,11 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
   int *order = (int *)(room + (p > 32 ? p : 32)), sweep, r;
   const i64 at = blockIdx.x;
   a += at * m * n;
-  const real f = factor_of(a, (i64)m * n, room), limit = EPSILON * sqrt((real)p), noise = EPSILON * length_of(a, (i64)m * n, f, room);
+  const real f = factor_of(a, (i64)m * n, room), limit = EPSILON * EPSILON * p, noise = EPSILON * length_of(a, (i64)m * n, f, room);
+  if (!isfinite(noise)) {
+    if (threadIdx.x == 0) report(status, at, NOT_FINITE);
+    return;
+  }
   for (int e = threadIdx.x; e < m * n; e += blockDim.x) w[tall ? e % n * ld + e / n : e / n * ld + e % n] = a[e] * f;
   for (int e = threadIdx.x; vectors && e < q * q; e += blockDim.x) z[e / q * lz + e % q] = e / q == e % q ? 1 : 0;
   __syncthreads();
@@ -327,7 +358,7 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
       for (int k = warp; k < even / 2; k += warps) {
         int x, y;
         partners(even, round, k, &x, &y);
-        if (y < q && rotate(w + x * ld, w + y * ld, p, vectors ? z + x * lz : 0, vectors ? z + y * lz : 0, q, limit, noise, lane) &&
+        if (y < q && rotate(w + x * ld, w + y * ld, p, vectors ? z + x * lz : 0, vectors ? z + y * lz : 0, q, limit, noise * noise, lane) &&
             lane == 0)
           turned = 1;
       }

@@ -8,7 +8,7 @@
 #include "cuda/cusolver_work.h"
 #include <string.h>
 
-enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, LONG_SIDE = 4096, KEPT_FREE = 1024 };
+enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024 };
 static const char file[] = "linalg.cu";
 
 static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n"; }
@@ -34,6 +34,10 @@ flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsign
   return launch(w, entry, w->f.batch, threads, shared, params);
 }
 
+flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsigned threads, void **params) {
+  return launch(w, entry, 1, threads, 0, params);
+}
+
 flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from, int64_t elements) {
   if (elements == 0 || to == from) return FLAME_OK;
   return fl_cuda_check(w->s, w->s->cu->CopyOn((fl_cu_ptr)(uintptr_t)to, (fl_cu_ptr)(uintptr_t)from,
@@ -41,9 +45,16 @@ flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from,
 }
 
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows, int64_t columns,
-                            int64_t ld_from, int64_t ld_to, int64_t across, int64_t over, int64_t count, int upper) {
-  void *params[] = { &to, &from, &rows, &columns, &ld_from, &ld_to, &across, &over, &count, &upper };
+                            int64_t ld_from, int64_t ld_to, int64_t across, int64_t over, int64_t count, int only) {
+  void *params[] = { &to, &from, &rows, &columns, &ld_from, &ld_to, &across, &over, &count, &only };
   return fl_linalg_start(w, "turn", ((rows + 31) / 32) * ((columns + 31) / 32) * count * THREADS, params);
+}
+
+flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at, int64_t count) {
+  int64_t rows = w->f.m, columns = w->f.n;
+  int part = w->c->kind != FL_CALL_eigh ? 0 : w->f.a ? 2 : 1;
+  void *params[] = { &to, &from, &rows, &columns, &count, &part, &at, (void *)&w->status };
+  return fl_linalg_start(w, "guarded", count * rows * columns, params);
 }
 
 flame_status fl_linalg_look(const fl_linalg_work *w, int why) {
@@ -81,7 +92,7 @@ static void try_small(fl_linalg_work *w) {
     const int64_t columns = f->b && f->a ? big : less;
     warps = warps_for((less + 1) / 2);
     bytes = (columns * (big | 1) + (f->b ? less * (less | 1) : 0) + less + most(big, 32)) * w->width + less * 4 + 16;
-    if (big > LONG_SIDE || less > SMALL_SPECTRUM) return;
+    if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
   if (bytes > shared_limit(w->s) - KEPT_FREE) return;
   w->way = FL_WAY_SMALL;
@@ -117,8 +128,9 @@ static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau)
   const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = least(f->m, f->n);
   *a = *b = *tau = 0;
   switch (w->c->kind) {
-    case FL_CALL_inverse: *a = all * f->n * f->n; break;
+    case FL_CALL_inverse: *a = all * f->n * f->n; *b = w->way == FL_WAY_LOOP ? f->n * f->n : 0; break;
     case FL_CALL_solve: *a = all * f->n * f->n; *b = f->k > 1 ? all * f->n * f->k : 0; break;
+    case FL_CALL_cholesky: *a = f->a ? 0 : all * f->n * f->n; break;
     case FL_CALL_determinant: *a = f->batch * f->n * f->n; break;
     case FL_CALL_lu: *a = f->batch * f->m * f->n; break;
     case FL_CALL_eigh: *a = all * f->n * f->n; break;
@@ -136,8 +148,7 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   w->info = take(base, &at, (2 * f->batch + 1) * 4);
   if (w->way == FL_WAY_SMALL) return at;
   rooms(w, &a, &b, &tau);
-  const int rows = w->c->kind == FL_CALL_lu;
-  w->pivot = take(base, &at, f->batch * most(f->m, f->n) * (rows ? 12 : 8));
+  w->pivot = take(base, &at, f->batch * most(f->m, f->n) * 12);
   w->at_a = take(base, &at, f->batch * 8);
   w->at_b = take(base, &at, f->batch * 8);
   w->a = take(base, &at, a * w->width);
@@ -191,17 +202,6 @@ static int64_t scratch(fl_cuda *s, const fl_call *c) {
 
 /* ---- run ---- */
 
-/* Values that no iteration may see: marked before, told after. */
-static flame_status look_for_nan(const fl_linalg_work *w) {
-  const fl_linalg_form *f = &w->f;
-  int64_t rows = f->m, columns = f->n, batch = f->batch;
-  int part = 0;
-  if (w->c->kind == FL_CALL_eigh) part = f->a ? 2 : 1;
-  else if (w->c->kind != FL_CALL_svd) return FLAME_OK;
-  void *params[] = { (void *)&w->x, &rows, &columns, &batch, &part, (void *)&w->status };
-  return fl_linalg_start(w, "not_finite", batch * rows * columns, params);
-}
-
 static flame_status told(const fl_linalg_work *w, const fl_call_run *r) {
   uint64_t status = 0;
   if (!fl_calls[w->c->kind].faults) return FLAME_OK;
@@ -218,10 +218,6 @@ static flame_status work(fl_linalg_work *w, const fl_call_run *r) {
   const int spectrum = w->c->kind == FL_CALL_qr || w->c->kind == FL_CALL_svd || w->c->kind == FL_CALL_eigh;
   flame_status e = fl_cuda_check(w->s, w->s->cu->Memset8((fl_cu_ptr)(uintptr_t)w->status, 0xff, 8, w->s->stream),
                                  "cuMemsetD8Async");
-  if (e == FLAME_OK)
-    e = fl_cuda_check(w->s, w->s->cu->Memset8((fl_cu_ptr)(uintptr_t)w->info, 0, (size_t)(2 * w->f.batch + 1) * 4, w->s->stream),
-                      "cuMemsetD8Async");
-  if (e == FLAME_OK) e = look_for_nan(w);
   if (e == FLAME_OK) e = spectrum ? fl_linalg_run_spectrum(w) : fl_linalg_run_factor(w);
   return e == FLAME_OK ? told(w, r) : e;
 }

@@ -99,7 +99,7 @@ static flame_status qr_one(const fl_linalg_work *w, int64_t i) {
 static flame_status svd_one(const fl_linalg_work *w, int64_t i) {
   const int64_t m = w->f.m, n = w->f.n, k = least(m, n), ku = w->f.a ? m : k, kv = w->f.a ? n : k;
   char *vh = w->f.b ? w->part[2] + i * kv * n * w->width : w->tau;      /* wants room for vectors in any case */
-  flame_status e = fl_linalg_copy(w, w->a, w->x + i * m * n * w->width, m * n);
+  flame_status e = fl_linalg_guard(w, w->a, w->x + i * m * n * w->width, i, 1);
   if (e == FLAME_OK)
     e = SOLVER(BOTH(w, gesvdj)(w->q->handle, mode_of(w), !w->f.a, (int)n, (int)m, w->a, (int)n, w->part[1] + i * k * w->width, vh,
                                (int)n, w->b, (int)m, w->space, (int)((int64_t)w->device / w->width), w->info + i, w->q->jacobi),
@@ -110,7 +110,7 @@ static flame_status svd_one(const fl_linalg_work *w, int64_t i) {
 
 static flame_status eigh_one(const fl_linalg_work *w, int64_t i) {
   const int64_t n = w->f.n;
-  flame_status e = fl_linalg_copy(w, w->a, w->x + i * n * n * w->width, n * n);
+  flame_status e = fl_linalg_guard(w, w->a, w->x + i * n * n * w->width, i, 1);
   if (e == FLAME_OK)
     e = SOLVER(w->q->lib->cusolverDnXsyevd(w->q->handle, w->q->params, mode_of(w), other_side(w), n, w->type, w->a, n, w->type,
                                            w->part[0] + i * n * w->width, w->type, w->space, w->device, w->on_host, w->host,
@@ -121,7 +121,7 @@ static flame_status eigh_one(const fl_linalg_work *w, int64_t i) {
 
 static flame_status eigh_batch(const fl_linalg_work *w) {
   const int64_t n = w->f.n, batch = w->f.batch;
-  flame_status e = fl_linalg_copy(w, w->a, w->x, batch * n * n);
+  flame_status e = fl_linalg_guard(w, w->a, w->x, 0, batch);
   if (e == FLAME_OK)
     e = SOLVER(w->q->lib->cusolverDnXsyevBatched(w->q->handle, w->q->params, mode_of(w), other_side(w), n, w->type, w->a, n,
                                                  w->type, w->part[0], w->type, w->space, w->device, w->on_host, w->host, w->info,

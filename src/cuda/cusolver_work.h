@@ -50,11 +50,15 @@ flame_status fl_linalg_run_spectrum(fl_linalg_work *w);
 /* Launches of kernels/linalg.cu; items: threads that there is work for. */
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items, void **params);
 flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads, int64_t shared, void **params);
+flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsigned threads, void **params);   /* one block */
 flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from, int64_t elements);
 /* to[c * ld_to + r] = from[r * ld_from + c] for 'count' matrices of rows x columns, 'over' and
-** 'across' elements apart; upper: 0 where c > r. */
+** 'across' elements apart; only 1: 0 where c > r, 2: where r > c. */
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows, int64_t columns,
-                            int64_t ld_from, int64_t ld_to, int64_t across, int64_t over, int64_t count, int upper);
+                            int64_t ld_from, int64_t ld_to, int64_t across, int64_t over, int64_t count, int only);
+/* A copy of 'count' matrices for an iteration, the first of them 'at': the statuses of those that hold
+** NaN or Inf say so, and the iteration does not see them. */
+flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at, int64_t count);
 /* Statuses of matrices: those with info != 0 have no result because of 'why'. */
 flame_status fl_linalg_look(const fl_linalg_work *w, int why);
 /* Addresses of all matrices that lie 'elements' apart from base on. */
