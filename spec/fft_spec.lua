@@ -102,6 +102,10 @@ describe("several axes", function()
     assert.allclose(x:fft(nil, 1):fft(nil, 2):fft(nil, 3), x:fftn(), close)
     assert.allclose(x, x:fftn():ifftn(), close)
     assert.allclose(x, x:fft2(nil, { 1, 3 }):ifft2(nil, { 1, 3 }), close)
+    for _, norm in ipairs { "backward", "ortho", "forward" } do
+      assert.allclose(x:fft(nil, 2, norm):fft(nil, 3, norm), x:fft2(nil, nil, norm), close)
+      assert.allclose(x:ifft(nil, 2, norm):ifft(nil, 3, norm), x:ifft2(nil, nil, norm), close)
+    end
     local r = randn(3, 4, 5)
     assert.allclose(r, r:rfftn():irfftn { 3, 4, 5 }, close)
     assert.allclose(r, r:rfft2():irfft2 { 4, 5 }, close)
@@ -118,6 +122,7 @@ describe("gradients", function()
         assert.is_true(flame.gradcheck(function(x) return x[f](x, n, 1, "ortho") end, { randn(4, 2, 2) }, { order = 2 }))
       end
       assert.is_true(flame.gradcheck(function(x) return x:rfft(n, 1) end, { randn(5, 2) }, { order = 2 }))
+      assert.is_true(flame.gradcheck(function(x) return x:ifft2(nil, nil, "ortho") end, { randn(2, n, 2, 2) }, { order = 2 }))
       assert.is_true(flame.gradcheck(function(x) return x:rfft() * x:rfft() end, { randn(2, n) }, { order = 2 }))
     end
     assert.is_true(flame.gradcheck(function(x) return x:rfftn():irfftn { 2, 4 } end, { randn(2, 3) }))

@@ -61,18 +61,19 @@ local function length_of(op, n, default)
 end
 
 -- ---- one axis ----------------------------------------------------------------------------------
--- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =}.
+-- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =}; across:
+-- of two axes, dim the last one and this the size of the one before.
 local COMPLEX, TO_HALF, FROM_HALF = 0, 1, 2
 
 local function run(x, t)
   local shape, outer, inner = x.shape, 1, 1
   if t.mode ~= TO_HALF then table.remove(shape) end
-  for d = 1, t.dim - 1 do outer = outer * shape[d] end
+  for d = 1, t.dim - (t.across and 2 or 1) do outer = outer * shape[d] end
   for d = t.dim + 1, #shape do inner = inner * shape[d] end
   local size = shape[t.dim]
   shape[t.dim] = t.size
   if t.mode ~= FROM_HALF then shape[#shape + 1] = 2 end
-  return internal.call("fft", t.op, { x }, { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm }, shape, x.dtype)
+  return internal.call("fft", t.op, { x }, { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
 end
 
 --- x times, along axis d (its last but one is 'rank'), 1 at the ends of a half spectrum and f between.
@@ -86,7 +87,8 @@ end
 local transform
 --- The adjoint of t for an input of 'size' along its axis, applied to g.
 local function adjoint(g, t, size)
-  local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX, inverse = 1 - t.inverse, norm = t.norm }
+  local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX, inverse = 1 - t.inverse, norm = t.norm,
+    across = t.across }
   if t.mode == COMPLEX then return transform(g, back) end
   back.mode = t.mode == TO_HALF and FROM_HALF or TO_HALF
   if t.mode == TO_HALF then return transform(weighted(g, t.dim, t.n, 0.5), back) end
@@ -164,8 +166,21 @@ local function several(op, s, dims, rank)
   return lengths, axes
 end
 
+--- One after the other, but the last two as one transform where both are whole.
 local function over(op, x, lengths, axes, first, last, norm, inverse)
-  for i = first, last do x = along(op, x, lengths[i], axes[i], norm, inverse) end
+  local i = first
+  while i <= last do
+    local rank, shape = x.ndim - 1, x.shape
+    if i < last and axes[i] == rank - 1 and axes[i + 1] == rank and not lengths[i] and not lengths[i + 1]
+      and shape[rank - 1] > 1 and shape[rank] > 0 then
+      x = transform(x, { op = op, dim = rank, n = shape[rank], size = shape[rank], mode = COMPLEX,
+        inverse = inverse and 1 or 0, norm = norm_of(op, norm, inverse), across = shape[rank - 1] })
+      i = i + 2
+    else
+      x = along(op, x, lengths[i], axes[i], norm, inverse)
+      i = i + 1
+    end
+  end
   return x
 end
 

@@ -13,7 +13,7 @@
 enum { FAKE_PLANS = 512, FAKE_SPACE = 512 };
 typedef struct fake_plan {
   int made, ready;
-  long long n, in_step, in_next, out_step, out_next, batch;
+  long long across, n, in_step, in_next, out_step, out_next, batch;
   fl_cufft_type type;
   void *area;
 } fake_plan;
@@ -46,8 +46,9 @@ static fl_cufft_status fake_cufftMakePlanMany64(int plan, int rank, long long *n
                                                 long long in_next, long long *out, long long out_step, long long out_next,
                                                 fl_cufft_type type, long long batch, size_t *bytes) {
   (void)in; (void)out;
-  if (rank != 1 || *n < 1 || batch < 1) return 8;
-  fake_plans[plan] = (fake_plan){ 1, 1, *n, in_step, in_next, out_step, out_next, batch, type, NULL };
+  if (rank < 1 || rank > 2 || n[0] < 1 || n[rank - 1] < 1 || batch < 1) return 8;
+  if (rank == 2 && (in_step != 1 || out_step != 1 || (type != FL_CUFFT_C2C && type != FL_CUFFT_Z2Z))) return 0x10;
+  fake_plans[plan] = (fake_plan){ 1, 1, rank == 2 ? n[0] : 1, n[rank - 1], in_step, in_next, out_step, out_next, batch, type, NULL };
   *bytes = FAKE_SPACE;
   return FL_CUFFT_OK;
 }
@@ -58,6 +59,25 @@ static void fake_put(void *x, int wide, long long i, double v) {
   else ((float *)x)[i] = (float)v;
 }
 
+/* Of two axes, complex numbers in rows. */
+static void fake_transform_two(const fake_plan *p, const void *x, void *y, int sign, int wide) {
+  for (long long t = 0; t < p->batch; t++)
+    for (long long k = 0; k < p->across * p->n; k++) {
+      double re = 0, im = 0;
+      for (long long j = 0; j < p->across * p->n; j++) {
+        const long long at = t * p->in_next + j;
+        const double a = fake_real(x, wide, 2 * at), b = fake_real(x, wide, 2 * at + 1);
+        const double turns = (double)(k / p->n * (j / p->n) % p->across) / (double)p->across +
+                             (double)(k % p->n * (j % p->n) % p->n) / (double)p->n;
+        const double w = sign * 2 * 3.14159265358979323846 * turns;
+        re += a * cos(w) - b * sin(w);
+        im += a * sin(w) + b * cos(w);
+      }
+      fake_put(y, wide, 2 * (t * p->out_next + k), re);
+      fake_put(y, wide, 2 * (t * p->out_next + k) + 1, im);
+    }
+}
+
 /* The transform, direction -1 or 1; sides: real ones have one number an element. */
 static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign, int real_in, int real_out, int wide) {
   const fake_plan *p = &fake_plans[plan];
@@ -65,6 +85,10 @@ static fl_cufft_status fake_transform(int plan, const void *x, void *y, int sign
   memset(p->area, 0x5a, FAKE_SPACE);
   const long long last = real_out || !real_in ? p->n : p->n / 2 + 1;
   fake.transforms++;
+  if (p->across > 1) {
+    fake_transform_two(p, x, y, sign, wide);
+    return FL_CUFFT_OK;
+  }
   for (long long t = 0; t < p->batch; t++)
     for (long long k = 0; k < last; k++) {
       double re = 0, im = 0;

@@ -37,19 +37,24 @@ static void close_context(flame_context *c) {
 }
 
 /* One call of a kind on n_in numbers; its n results in y (NULL: only computed). */
-static flame_status call(flame_context *c, int kind, int dtype, int64_t n_in, const void *x, int64_t n, void *y, int np,
-                         const int64_t *p) {
+static flame_status call_on(flame_context *c, int device, int kind, int dtype, int64_t n_in, const void *x, int64_t n, void *y,
+                            int np, const int64_t *p) {
   flame_tensor *in = flame_from_data(c, (flame_dtype)dtype, 1, &n_in, x), *out = NULL;
   if (in) {
     FL_ENTER(c);
     fl_node *a = in->node;
-    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, 1, &a, 1, dtype, 1, &n, np, p, NULL, 0, NULL));
+    out = fl_tensor_new(c, n_call(c, kind, fl_calls[kind].name, 1, &a, device, dtype, 1, &n, np, p, NULL, 0, NULL));
     FL_LEAVE(c);
   }
   flame_status e = !out ? flame_error_code(c) : y ? flame_read(out, y, (size_t)(n * fl_dtype_size(dtype))) : flame_eval(c);
   flame_free(in);
   flame_free(out);
   return e;
+}
+
+static flame_status call(flame_context *c, int kind, int dtype, int64_t n_in, const void *x, int64_t n, void *y, int np,
+                         const int64_t *p) {
+  return call_on(c, 1, kind, dtype, n_in, x, n, y, np, p);
 }
 
 static double numbers[1 << 20], results[1 << 20];
@@ -97,6 +102,31 @@ static void transforms_are_those_of_the_definition(void) {
   const int64_t before = fake.transforms;
   CHECK(call(c, FL_CALL_fft, FLAME_F32, 1 << 21, numbers, 1 << 21, NULL, 8, large) == FLAME_OK);
   CHECK(fake.transforms == before + 2 && fake.nlaunch == 0);
+  close_context(c);
+}
+
+/* One plan of two axes, or two passes where the library refuses it: the same numbers. */
+static void two_axes(void) {
+  static double once[2 * 60], first[2 * 60], second[2 * 60];
+  const int64_t both[9] = { 3, 5, 1, 5, 5, 0, 0, 0, 4 }, one[8] = { 3, 4, 5, 4, 4, 0, 0, 0 }, other[8] = { 12, 5, 1, 5, 5, 0, 0, 0 };
+  fake_reset();
+  flame_context *c = open_context();
+  CHECK(call(c, FL_CALL_fft, FLAME_F64, 120, numbers, 120, once, 9, both) == FLAME_OK && fake.transforms == 1);
+  CHECK(fake.nlaunch == 0);
+  flame_context *host = flame_open(&(flame_options){ .device = "cpu", .threads = 1 });
+  CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, numbers, 120, first, 8, one) == FLAME_OK);
+  CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, first, 120, second, 8, other) == FLAME_OK);
+  for (int i = 0; i < 120; i++) CHECK(fabs(once[i] - second[i]) < 1e-12);
+  CHECK(call_on(host, 0, FL_CALL_fft, FLAME_F64, 120, numbers, 120, first, 9, both) == FLAME_OK);
+  CHECK(memcmp(first, second, sizeof first) == 0);
+  flame_close(host);
+  fake_reset();
+  fake.only = "cufftMakePlanMany64";
+  fake.fail_at = 1;
+  fake.code = FL_CU_INVALID_VALUE;
+  const int64_t larger[9] = { 3, 5, 1, 5, 5, 0, 0, 1, 6 };
+  CHECK(call(c, FL_CALL_fft, FLAME_F64, 180, numbers, 180, NULL, 9, larger) == FLAME_OK && fake.failed);
+  CHECK(fake.transforms == 2 && fake.nlaunch == 3);          /* rows and back, with the factor; a factor alone */
   close_context(c);
 }
 
@@ -213,6 +243,7 @@ static void statuses_become_messages(void) {
 int main(void) {
   setenv("FLAME_CACHE_DIR", "off", 1);
   transforms_are_those_of_the_definition();
+  two_axes();
   what_goes_around_a_transform();
   plans_are_kept_within_bounds();
   a_refused_plan_goes_to_our_kernels();

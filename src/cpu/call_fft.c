@@ -124,10 +124,18 @@ static void group(void *arg, int64_t u, int worker) {
 int64_t fl_cpu_scratch_fft(const fl_call *call, int workers);
 flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r);
 
-int64_t fl_cpu_scratch_fft(const fl_call *call, int workers) {
+static int64_t scratch_of(const fl_call *call, int workers) {
   fl_fft_job j;
   int64_t bytes;
   return fl_fft_job_of(call, workers, NULL, &j, &bytes) ? bytes : 0;
+}
+
+int64_t fl_cpu_scratch_fft(const fl_call *call, int workers) {
+  fl_call pass[2];
+  if (call->p[8] <= 1) return scratch_of(call, workers);
+  fl_fft_passes(call, pass);
+  const int64_t first = scratch_of(&pass[0], workers), second = scratch_of(&pass[1], workers);
+  return first > second ? first : second;
 }
 
 static void run_wide(const fl_cpu *cpu, fl_fft_job *j) {
@@ -137,11 +145,10 @@ static void run_wide(const fl_cpu *cpu, fl_fft_job *j) {
   else for (int64_t u = 0; u < units; u++) group(j, u, 0);
 }
 
-flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
+static void one_axis(fl_device *d, const fl_call_run *r) {
   fl_cpu *cpu = d->state;
   fl_fft_job j;
   int64_t bytes;
-  if (r->call->numel == 0) return FLAME_OK;
   fl_fft_job_of(r->call, cpu->width, r->scratch, &j, &bytes);
   j.run = r;
   j.cpu = cpu;
@@ -150,5 +157,22 @@ flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   if (j.wide) run_wide(cpu, &j);
   else fl_fft_run_long(&j);
   if (j.fresh) fl_fft_settle(cpu, &d->ctx->mem, &j, !fl_stopped(d));
+}
+
+/* Signals are read whole before they are written, so the second pass is in place. */
+flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
+  fl_call pass[2];
+  if (r->call->numel == 0) return FLAME_OK;
+  if (r->call->p[8] <= 1) {
+    one_axis(d, r);
+    return FLAME_OK;
+  }
+  fl_fft_passes(r->call, pass);
+  fl_call_run first = *r, second = *r;
+  first.call = &pass[0];
+  second.call = &pass[1];
+  second.in[0] = r->out;
+  one_axis(d, &first);
+  if (!fl_stopped(d)) one_axis(d, &second);
   return FLAME_OK;
 }

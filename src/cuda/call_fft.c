@@ -32,7 +32,8 @@ static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ?
 static int is_power(int64_t n) { return (n & (n - 1)) == 0; }
 
 static double scale_of(const fl_fft_form *f) {
-  return f->norm == 0 ? 1 : f->norm == 1 ? 1 / (double)f->n : 1 / sqrt((double)f->n);
+  const double n = (double)f->n * (double)f->across;
+  return f->norm == 0 ? 1 : f->norm == 1 ? 1 / n : 1 / sqrt(n);
 }
 
 /* ---- by the library ---- */
@@ -66,12 +67,12 @@ static void lay_out(const fl_call *c, const fl_fft_form *f, library *b) {
   b->rows_in = f->mode == FL_FFT_FROM_HALF || f->size_in < b->length_in || !(one_step || loop);
   b->rows_out = f->size_out != b->length_out || !(one_step || loop);
   b->loops = loop ? f->outer : 1;
-  b->key = (fl_cufft_key){ .n = f->n, .batch = f->outer * f->inner / b->loops, .type = type_of(c, f->mode) };
+  b->key = (fl_cufft_key){ .n = f->n, .across = f->across, .batch = f->outer * f->inner / b->loops, .type = type_of(c, f->mode) };
   const int side = f->inner > 1;                          /* signals lie side by side */
   b->key.in_step = b->rows_in || !side ? 1 : f->inner;
-  b->key.in_next = b->rows_in ? b->length_in : side ? 1 : f->size_in;
+  b->key.in_next = b->rows_in ? b->length_in : side ? 1 : f->size_in * f->across;
   b->key.out_step = b->rows_out || !side ? 1 : f->inner;
-  b->key.out_next = b->rows_out ? b->length_out : side ? 1 : f->size_out;
+  b->key.out_next = b->rows_out ? b->length_out : side ? 1 : f->size_out * f->across;
   b->next_in = (b->rows_in ? b->length_in : f->size_in) * f->inner * width_in;
   b->next_out = (b->rows_out ? b->length_out : f->size_out) * f->inner * width_out;
   const int64_t all = f->outer * f->inner;
@@ -155,7 +156,7 @@ static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
 static int describe(const fl_call *c, job *j) {
   fl_fft_form f;
   const int64_t most = ROOM / pair_size(c);
-  if (!fl_fft_form_of(c, &f)) return 0;
+  if (!fl_fft_form_of(c, &f) || f.across > 1) return 0;
   *j = (job){ f.outer, f.size_in, f.inner, f.n, f.size_out, .m = 1, .count = f.outer * f.inner,
               .scale = scale_of(&f),
               .mode = f.mode, .inverse = f.inverse, .chirp = !is_power(f.n) };
@@ -210,24 +211,58 @@ static flame_status run_own(fl_cuda *s, const fl_call_run *r) {
 
 /* ---- the call ---- */
 
-int64_t fl_cuda_scratch_fft(fl_cuda *s, const fl_call *c) {
+/* Of one axis, or of two by the library. *yes 0: not so. */
+static int64_t scratch_of(fl_cuda *s, const fl_call *c, int *yes) {
   library b;
   job j;
-  if (c->numel == 0) return 0;
   const flame_status before = s->ctx->err.code;
+  *yes = 1;
   if (describe_library(s, c, &b)) return b.bytes;
   if (s->ctx->err.code != before) return 0;               /* not for want of words: an error */
-  if (!describe(c, &j)) return -1;
-  if (j.rows) return j.count * j.n * pair_size(c);
-  return j.chirp ? j.m * pair_size(c) : 0;
+  if (describe(c, &j)) return j.rows ? j.count * j.n * pair_size(c) : j.chirp ? j.m * pair_size(c) : 0;
+  *yes = 0;
+  return 0;
+}
+
+int64_t fl_cuda_scratch_fft(fl_cuda *s, const fl_call *c) {
+  fl_call pass[2];
+  int yes, both;
+  if (c->numel == 0) return 0;
+  const int64_t bytes = scratch_of(s, c, &yes);
+  if (yes) return bytes;
+  if (c->p[8] <= 1) return -1;
+  fl_fft_passes(c, pass);
+  const int64_t first = scratch_of(s, &pass[0], &yes), second = scratch_of(s, &pass[1], &both);
+  return !yes || !both ? -1 : first > second ? first : second;
 }
 
 void fl_cuda_modules_fft(fl_cuda *s, const fl_call *c) { fl_cuda_want_file(s, "fft.cu", defines_of(c), 0); }
 
-flame_status fl_cuda_call_fft(fl_cuda *s, const fl_call_run *r) {
+/* *yes 0: nothing was done. */
+static flame_status run_one(fl_cuda *s, const fl_call_run *r, int *yes) {
   library b;
+  job j;
   const flame_status before = s->ctx->err.code;
-  if (r->call->numel == 0) return FLAME_OK;
+  *yes = 1;
   if (describe_library(s, r->call, &b)) return run_library(s, r, &b);
-  return s->ctx->err.code != before ? s->ctx->err.code : run_own(s, r);
+  if (s->ctx->err.code != before) return s->ctx->err.code;
+  *yes = describe(r->call, &j);
+  return *yes ? run_own(s, r) : FLAME_OK;
+}
+
+/* Two axes in two passes, where the library does not know both: signals are read whole before they
+** are written, so the second one is in place. */
+flame_status fl_cuda_call_fft(fl_cuda *s, const fl_call_run *r) {
+  fl_call pass[2];
+  int yes;
+  if (r->call->numel == 0) return FLAME_OK;
+  flame_status e = run_one(s, r, &yes);
+  if (yes || e != FLAME_OK || r->call->p[8] <= 1) return e;
+  fl_fft_passes(r->call, pass);
+  fl_call_run first = *r, second = *r;
+  first.call = &pass[0];
+  second.call = &pass[1];
+  second.in[0] = r->out;
+  e = run_one(s, &first, &yes);
+  return e == FLAME_OK ? run_one(s, &second, &yes) : e;
 }

@@ -53,15 +53,15 @@ static flame_status drop_oldest(fl_cuda *s, fl_cufft_state *q) {
 
 static fl_cufft_status make(fl_cuda *s, const fl_cufft *lib, fl_cufft_plan *p) {
   const fl_cufft_key *k = &p->key;
-  long long n = k->n;
+  long long sizes[2] = { k->across, k->n }, *n = k->across > 1 ? sizes : sizes + 1;
   size_t bytes = 0;
   fl_cufft_status r = lib->cufftCreate(&p->handle);
   if (r != FL_CUFFT_OK) return r;
   p->made = 1;
   r = lib->cufftSetAutoAllocation(p->handle, 0);
   if (r == FL_CUFFT_OK)
-    r = lib->cufftMakePlanMany64(p->handle, 1, &n, &n, k->in_step, k->in_next, &n, k->out_step, k->out_next,
-                                 (fl_cufft_type)k->type, k->batch, &bytes);
+    r = lib->cufftMakePlanMany64(p->handle, k->across > 1 ? 2 : 1, n, n, k->in_step, k->in_next, n, k->out_step,
+                                 k->out_next, (fl_cufft_type)k->type, k->batch, &bytes);
   if (r == FL_CUFFT_OK) r = lib->cufftSetStream(p->handle, s->stream);
   p->space = (int64_t)bytes;
   return r;

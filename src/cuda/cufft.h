@@ -22,9 +22,10 @@ typedef struct fl_cufft {
 #include "cuda/cufft.def"
 } fl_cufft;
 
-/* 'batch' transforms of length n: element k of transform t at t * next + k * step. */
+/* 'batch' transforms of length n: element k of transform t at t * next + k * step. across > 1: each of
+** (across, n) elements in a row, along both axes. */
 typedef struct fl_cufft_key {
-  int64_t n, batch, in_step, in_next, out_step, out_next;
+  int64_t n, across, batch, in_step, in_next, out_step, out_next;
   int64_t type;
 } fl_cufft_key;
 

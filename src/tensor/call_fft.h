@@ -2,7 +2,8 @@
 ** Fourier transforms as a call: what its parameters mean. The input is (outer, size_in, inner),
 ** each element a complex number of two, or a real one; transforms of length n run along the
 ** middle, of an input cut or filled with zeros, and of whose result the first size_out elements
-** are wanted (zeros behind the last).
+** are wanted (zeros behind the last). across > 1: the input is (outer, across, n), of complex numbers,
+** and the axis before is transformed first: two passes, or one of a library that knows two axes.
 */
 #ifndef FL_TENSOR_CALL_FFT_H
 #define FL_TENSOR_CALL_FFT_H
@@ -17,8 +18,11 @@ typedef enum {
 typedef struct fl_fft_form {
   int64_t outer, size_in, inner, n, size_out;
   int mode, inverse, norm;     /* norm: 0 as it is, 1 divided by n, 2 by its root */
+  int64_t across;              /* 1: one axis */
 } fl_fft_form;
 
 /* What the call's parameters say; 0 when they make no sense. */
 int fl_fft_form_of(const fl_call *call, fl_fft_form *f);
+/* The call of two axes as two calls, of the axis before and of the last one. */
+void fl_fft_passes(const fl_call *call, fl_call pass[2]);
 #endif
