@@ -186,6 +186,30 @@
  "  if (x > 0) s += 2 * u[i - 1]; if (x < w - 1) s -= u[i + 1]; if (y > 0) s += u[i - w]; if (y < h - 1) s += u[i + w];\n"
  "  if (z > 0) s -= u[i - w * h]; if (z < d - 1) s += u[i + h * w] * u[i]; if (x > 0 && y > 0 && z < d - 1) s += u[i + h * w - w - 1];\n"
  "  v[i] = s;\n}", 3 | 2 << 8 | 2 << 16, 2 | 3 << 8 | 2 << 16, 2 + TURNED, NULL, 0, 0},
+/* ---- loops over neighbours ---------------------------------------------------------------------- */
+{"a window of five", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i >= n) return;\n  double s = 0;\n  for (int k = -2; k <= 2; ++k) if (i + k >= 0 && i + k < n) s += u[i + k] * u[i + k] * (k + 3);\n"
+ "  v[i] = s;\n}", 6, 4, 2 + TURNED, NULL, 0, 0},
+{"a window of three by three with weights", "d35i d9i d35oz I=7 I=5",
+ XY("const double *u, const double *k, double *v, int w, int h")
+ "  if (x >= w || y >= h) return;\n  double s = 0;\n  for (int dy = -1; dy <= 1; dy++)\n    for (int dx = -1; dx <= 1; dx++) {\n"
+ "      int xx = x + dx, yy = y + dy;\n      if (xx < 0 || xx >= w || yy < 0 || yy >= h) continue;\n"
+ "      s += k[(dy + 1) * 3 + dx + 1] * u[yy * w + xx];\n    }\n  v[y * w + x] = s;\n}", 2 | 3 << 8, 4 | 2 << 8, 2 + TURNED, NULL, 0, 0},
+{"a window, a thread an element, down from the end", "d35i d35oz I=7 I=5",
+ K("const double *u, double *v, int w, int h")
+ "  if (i >= w * h) return;\n  int x = i % w, y = i / w;\n  double s = 0;\n  int dx;\n  for (dx = 2; dx > -2; dx -= 2) {\n"
+ "    for (int dy = 0; dy != 2; ++dy) { if (x + dx < w && y + dy < h) s += sin(u[i + dy * w + dx]) * (dx == 0 ? 2 : dy == 0 ? 3 : 1); }\n  }\n"
+ "  v[i] = s * dx;\n}", 5, 8, 2 + TURNED, NULL, 0, 0},
+{"a window whose inner loop depends on the outer, with a break", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i >= n) return;\n  double s = 1;\n  for (int k = 0; k < 3; ++k) {\n    if (i + k >= n) break;\n"
+ "    for (int m = 0; m <= k; ++m) { double q = u[i + k]; s += q * (m + 1); }\n    if (k == 1) continue;\n    s += 0.5 * u[i + k];\n  }\n  v[i] = s;\n}",
+ 6, 4, 1, NULL, 0, 0},
+{"a window of a width that is not known", "d21i d21oz I=21 I=2",
+ K("const double *u, double *v, int n, int r")
+ "  if (i >= n) return;\n  double s = 0;\n  for (int k = -r; k <= r; ++k) if (i + k >= 0 && i + k < n) s += u[i + k] * u[i + k];\n"
+ "  v[i] = s;\n}", 6, 4, 2 + STAYS, NULL, 0, 0},
 /* ---- stays as it is --------------------------------------------------------------------------- */
 {"clamped indices", "d21i d21oz I=21",
  K("const double *u, double *v, int n")

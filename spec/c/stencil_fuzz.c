@@ -125,6 +125,25 @@ static void use_site(gen *g, int k) {
   }
 }
 
+/* A loop over neighbours along one axis or two. */
+static void window(gen *g) {
+  const int a = pick(g, g->dims), b = g->dims > 1 && pick(g, 2) ? (a + 1) % g->dims : -1, r = 1 + pick(g, 2);
+  const int way = pick(g, 3);
+  say(g, "\n  for (int p = %d; p <= %d; ++p) {", -r, pick(g, 2) ? r : 1);
+  if (pick(g, 5) == 0) say(g, "\n    if (p == 1 && u[i] > 0.3) %s;", pick(g, 2) ? "break" : "continue");
+  if (b >= 0) say(g, "\n    for (int q = %d; q >= -1; q--) {", pick(g, 2));
+  say(g, "\n      int e = %s + p;", coordinate[a]);
+  say(g, way == 0 ? "\n      if (e < 0 || e >= %s) continue;" : "\n      if (e >= 0 && e < %s", size_name[a]);
+  if (b >= 0 && way == 0) say(g, "\n      if (%s + q < 0 || %s + q >= %s) continue;", coordinate[b], coordinate[b], size_name[b]);
+  else if (b >= 0) say(g, " && %s + q >= 0 && %s + q < %s", coordinate[b], coordinate[b], size_name[b]);
+  say(g, way ? ") s += " : "\n      s += ");
+  small(g);
+  say(g, " * u[i + p * (%s)", stride[a]);
+  if (b >= 0) say(g, " + (%s) * q", stride[b]);
+  say(g, "]%s;", pick(g, 2) ? " * p" : "");
+  say(g, b >= 0 ? "\n    }\n  }" : "\n  }");
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------- */
 
 static void take_numbers(gen *g) {
@@ -178,6 +197,7 @@ static void program(gen *g) {
   guards(g);
   say(g, "  %s s = %s;", t, pick(g, 2) ? "u[i] * 0.5" : "a");
   for (int s = 0; s < g->n_sites; ++s) use_site(g, s);
+  if (pick(g, 3) == 0) window(g);
   if (pick(g, 4) == 0) say(g, "\n  if (s > 0.2) s *= u[i]; else s = s * s;");
   switch (pick(g, 5)) {
   case 0: say(g, "\n  o[i] += s * s;"); break;

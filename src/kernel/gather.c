@@ -7,14 +7,19 @@
 ** begin with, always the same order.
 **
 ** It works on the finished adjoint, a function of the language, and gives another one; so tangent
-** kernels and their adjoints (second order) come without more ado. Only arrays all of whose sums
+** kernels and their adjoints (second order) come without more ado. Short loops over neighbours are
+** written out first. Only arrays all of whose sums
 ** are of this kind are taken; what else the adjoint computes stays in 'rest'.
 */
 #include "kernel/gather.h"
 #include "kernel/builtins.h"
+#include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/unroll.h"
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
 /* What a sum by an atomic costs more than a plain one, and a sum in a fixed order, in units of
@@ -335,7 +340,7 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
-/* Loops of the source stay where they are, for their trips would be run once for each site. */
+/* Loops that could not be written out stay where they are: they would be run once for each site. */
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
@@ -347,7 +352,7 @@ static int is_worth_it(fl_kgathering *g) {
       && g->d.f->n_params <= MOST_PARAMS && reads_inputs(g);
 }
 
-fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
   fl_kad_parts parts = {NULL, NULL};
   fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint, .src = adjoint->func};
   if (!g.src || !look(&g)) return parts;
@@ -360,6 +365,14 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
   }
   fl_kindices_free(g.k);
   if (a->failed) parts.gather = parts.rest = NULL;
+  return parts;
+}
+
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+  fl_kad_parts parts = turn_round(a, f, adjoint, r);
+  fl_kfunc *flat = parts.gather || a->failed ? NULL : fl_kunroll(a, f);
+  const fl_kad *other = flat ? fl_kad_adjoint(a, flat, r) : NULL;
+  if (other && other->func) parts = turn_round(a, flat, other, r);
   if (a->failed == 2) a->failed = 0;              /* too deep: the adjoint stays as it is */
   return parts;
 }
