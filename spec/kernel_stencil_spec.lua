@@ -147,8 +147,56 @@ describe("the gradient of a stencil", function()
     assert.allclose(run(-1), run(internal.kernel_gather), { rtol = 1e-4, atol = 1e-6 })
   end)
 
-  it("stays a sum where an index is clamped or wraps around", function()
-    for _, body in ipairs { "u[max(i - 1, 0)] * u[i]", "u[(i + n - 1) % n] * u[i]" } do
+  it("with indices that are clamped or wrap around goes to second order", function()
+    for _, body in ipairs { "u[max(i - 1, 0)] * u[min(i + 1, n - 1)]", "u[(i + n - 1) % n] * u[(i + 1) % n]",
+      "u[i == 0 ? n - 1 : i - 1] * u[i + 1 < n ? i + 1 : i]" } do
+      local k = flame.kernel(("__global__ void k(const double *u, double *v, int n) {\n" ..
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) v[i] = %s;\n}"):format(body))
+      local r = k:report().adjoint
+      assert.equal(0, r.atomics)
+      assert.is_true(r.gathers >= 2)
+      for _, n in ipairs { 1, 2, 7 } do proof.check(k, { f64 { n } }) end
+    end
+  end)
+
+  it("in a window of two loops, with weights", function()
+    local k = flame.kernel { source = [[
+      __global__ void window(const double *u, const double *k, double *v, int w, int h) {
+        int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+        if (x >= w || y >= h) return;
+        double s = 0;
+        for (int dy = -1; dy <= 1; ++dy)
+          for (int dx = -1; dx <= 1; ++dx) {
+            int xx = x + dx, yy = y + dy;
+            if (xx < 0 || xx >= w || yy < 0 || yy >= h) continue;
+            s += k[(dy + 1) * 3 + dx + 1] * u[yy * w + xx];
+          }
+        v[y * w + x] = s;
+      }]], shape = function(u) return u.shape end, block = { 4, 2 },
+      grid = function(u) return { (u.shape[2] + 3) // 4, (u.shape[1] + 1) // 2 } end }
+    assert.equal(9, k:report().adjoint.gathers)
+    proof.check(function(u, weights) return k(u, weights, 5, 3) end, { f64 { 3, 5 }, f64 { 9 } })
+  end)
+
+  it("asks for positive sizes, and takes sums where they are not", function()
+    local k = flame.kernel [[
+      __global__ void k(const double *u, double *v, int w, int h) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= w * h) return;
+        int x = i % w, y = i / w;
+        v[i] = u[y * w + max(x - 1, 0)] * (u[i] + 1);
+      }]]
+    assert.is_true(k:report().adjoint.gathers > 0)
+    for _, size in ipairs { { 4, 3 }, { -4, -3 } } do
+      local u = f64 { 12 }:requires_grad_(true)
+      local args, g = { u, size[1], size[2] }, f64 { 12 }
+      local want, got = gradients(k, { u }, args, g, false, -1)[1], gradients(k, { u }, args, g, true)[1]
+      assert.allclose(want:totable(), got:totable(), { rtol = 1e-13, atol = 1e-13 })
+    end
+  end)
+
+  it("stays a sum where an index is no neighbour", function()
+    for _, body in ipairs { "u[(3 * i + 1) % n] * u[i]", "u[n - 1 - i] * u[i]" } do
       local k = flame.kernel(("__global__ void k(const double *u, double *v, int n) {\n" ..
         "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) v[i] = %s;\n}"):format(body))
       assert.equal(0, k:report().adjoint.gathers)

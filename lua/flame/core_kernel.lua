@@ -28,7 +28,7 @@ local function wants_key(what, wants, bits, gather)
   return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. (gather and "g" or "") .. bits
 end
 
---- The derived program: parts[i] = {kernel, roles of its parameters, gather}; raises what can not
+--- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what can not
 -- be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of its own.
 local function derive(p, what, wants, geometry, gather)
   local bits = geometry and flat_bits(geometry) or 15
@@ -130,6 +130,15 @@ local function may_gather(call)
   return true
 end
 
+-- Are the scalars greater than 0 that a gather takes for sizes?
+local function suits(d, call)
+  for _, i in ipairs(d.parts[1].positive or {}) do
+    local v = call.values[i]
+    if not (type(number_of(v)) == "number" and number_of(v) > 0) then return false end
+  end
+  return true
+end
+
 -- A thread for each element of the largest gradient.
 local function gather_geometry(roles, call)
   local n = 1
@@ -166,7 +175,9 @@ local function run_adjoint(p, call, active, seeds)
   for i, q in ipairs(p.params) do
     wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
-  local d = derive(p, "adjoint", wants, call.geometry, may_gather(call))
+  local gather = may_gather(call)
+  local d = derive(p, "adjoint", wants, call.geometry, gather)
+  if gather and not suits(d, call) then d = derive(p, "adjoint", wants, call.geometry, false) end
   local grads = {}
   for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
     local i = q.param

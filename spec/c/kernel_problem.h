@@ -301,6 +301,8 @@ static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_requ
                               double *g, int64_t n) {
   const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
   if (!parts.gather) return 1;
+  for (int i = 0; parts.gather->positive && i < p->n; ++i)
+    if (parts.gather->positive[i] && get(p->arg[i].type, p->arg[i].at) <= 0) return 1;
   double *part = calloc((size_t)n + 1, sizeof *part), size = 0;
   int ok = apply(p, parts.gather, 1, u, part) && (!parts.rest || apply(p, parts.rest, 1, u, part));
   p->gathered += parts.gather->n_gather;

@@ -210,13 +210,57 @@
  K("const double *u, double *v, int n, int r")
  "  if (i >= n) return;\n  double s = 0;\n  for (int k = -r; k <= r; ++k) if (i + k >= 0 && i + k < n) s += u[i + k] * u[i + k];\n"
  "  v[i] = s;\n}", 6, 4, 2 + STAYS, NULL, 0, 0},
-/* ---- stays as it is --------------------------------------------------------------------------- */
+/* ---- indices at the border ---------------------------------------------------------------------- */
 {"clamped indices", "d21i d21oz I=21",
  K("const double *u, double *v, int n")
- "  if (i < n) v[i] = u[max(i - 1, 0)] * u[min(i + 1, n - 1)];\n}", 6, 4, 1 + STAYS, NULL, 0, 0},
+ "  if (i < n) v[i] = u[max(i - 1, 0)] * u[min(i + 1, n - 1)] + u[min(max(i - 2, 0), n - 1)];\n}", 6, 4, 2 + TURNED, NULL, 0, 0},
+{"clamped indices of one element", "d1i d1oz I=1",
+ K("const double *u, double *v, int n")
+ "  if (i < n) v[i] = u[max(i - 1, 0)] * u[min(i + 1, n - 1)] + u[min(i + 2, n - 1)] + u[max(0, i - 2)];\n}", 3, 4, 1 + TURNED, NULL, 0, 0},
 {"periodic indices", "d21i d21oz I=21",
  K("const double *u, double *v, int n")
- "  if (i < n) v[i] = u[(i + n - 1) % n] * u[(i + 1) % n];\n}", 6, 4, 1 + STAYS, NULL, 0, 0},
+ "  if (i >= n) return;\n  int l = (i + n - 1) % n, r = (i + 1) % n;\n  v[i] = u[l] * u[r] + u[i];\n}", 6, 4, 2 + TURNED, NULL, 0, 0},
+{"periodic in one element", "d1i d1oz I=1",
+ K("const double *u, double *v, int n")
+ "  if (i < n) v[i] = u[(i + n - 2) % n] * u[(i + n - 1) % n] + u[(i + 2) % n] * u[(i + 1) % n];\n}", 3, 4, 1 + TURNED, NULL, 0, 0},
+{"periodic by choice", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i >= n) return;\n  int l = i == 0 ? n - 1 : i - 1, r = i < n - 1 ? i + 1 : 0;\n  v[i] = u[l] * u[r] + u[i];\n}", 6, 4, 2 + TURNED, NULL, 0, 0},
+{"clamped by choice", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i >= n) return;\n  int l = i > 0 ? i - 1 : 0, r = i + 1 < n ? i + 1 : n - 1;\n  v[i] = u[l] * u[r] + u[i >= 1 ? i - 1 : i];\n}",
+ 6, 4, 2 + TURNED, NULL, 0, 0},
+{"mirrored", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i >= n) return;\n  v[i] = u[i > 0 ? i - 1 : 1] * u[i == n - 1 ? n - 2 : i + 1];\n}", 6, 4, 1 + TURNED, NULL, 0, 0},
+{"periodic in two dimensions, a thread an element", "d35i d35oz I=7 I=5",
+ K("const double *u, double *v, int w, int h")
+ "  if (i >= w * h) return;\n  int x = i % w, y = i / w;\n  int l = (x + w - 1) % w, r = (x + 1) % w, t = (y + h - 1) % h, b = (y + 1) % h;\n"
+ "  v[i] = u[y * w + l] * u[y * w + r] + u[t * w + x] - 2 * u[b * w + x] + u[i];\n}", 5, 8, 2 + TURNED, NULL, 0, 0},
+{"periodic in two dimensions, threads in two", "d35i d35oz I=7 I=5",
+ XY("const double *u, double *v, int w, int h")
+ "  if (x >= w || y >= h) return;\n  int l = (x + w - 1) % w, r = (x + 1) % w, t = (y + h - 1) % h, b = (y + 1) % h;\n"
+ "  v[y * w + x] = u[y * w + l] - u[y * w + r] + u[t * w + x] - 2 * u[b * w + x] + u[t * w + l];\n}", 2 | 3 << 8, 4 | 2 << 8, 2 + TURNED, NULL, 0, 0},
+{"clamped in two dimensions, a loop", "d35i d35oz I=7 I=5",
+ XY("const double *u, double *v, int w, int h")
+ "  if (x >= w || y >= h) return;\n  double s = 0;\n  for (int q = -1; q <= 1; ++q) s += u[min(max(y + q, 0), h - 1) * w + x] * (q + 2);\n"
+ "  v[y * w + x] = s;\n}", 2 | 3 << 8, 4 | 2 << 8, 2 + TURNED, NULL, 0, 0},
+{"periodic in three dimensions", "d60i d60oz I=5 I=4 I=3",
+ K("const double *u, double *v, int w, int h, int d")
+ "  if (i >= w * h * d) return;\n  int x = i % w, y = (i / w) % h, z = i / (w * h);\n"
+ "  v[i] = u[(z * h + (y + 1) % h) * w + x] - u[((z + d - 1) % d * h + y) * w + x] + u[(z * h + y) * w + (x + w - 1) % w];\n}",
+ 8, 8, 2 + TURNED, NULL, 0, 0},
+{"periodic with a negative width", "d35i d35oz I=-7 I=5",
+ K("const double *u, double *v, int w, int h")
+ "  if (i >= -w * h) return;\n  int x = i % w, y = i / w;\n  int l = max(x - 1, 0);\n"
+ "  v[i] = u[y * w + l] * u[i];\n}", 5, 8, 1, NULL, 0, 0},
+/* ---- stays as it is --------------------------------------------------------------------------- */
+{"clamped indices of threads without a bound", "d24i d24oz I=21",
+ K("const double *u, double *v, int n")
+ "  v[i] = u[min(i + 1, n - 1)];\n}", 6, 4, 1 + STAYS, NULL, 0, 0},
+{"indices that wrap far away", "d21i d21oz I=21",
+ K("const double *u, double *v, int n")
+ "  if (i < n) v[i] = u[(3 * i + 1) % n] * u[(i + 7) % n];\n}", 6, 4, 1 + STAYS, NULL, 0, 0},
 {"a loop with the stride of the grid", "d41i d41oz I=41",
  K("const double *u, double *v, int n")
  "  for (; i < n - 1; i += gridDim.x * blockDim.x) if (i > 0) v[i] = u[i - 1] * u[i + 1];\n}", 2, 4, 1 + STAYS, NULL, 0, 0},

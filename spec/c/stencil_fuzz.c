@@ -144,6 +144,32 @@ static void window(gen *g) {
   say(g, b >= 0 ? "\n    }\n  }" : "\n  }");
 }
 
+/* A neighbour whose number is clamped or wraps around, along one axis. */
+static void border(gen *g) {
+  const int a = pick(g, g->dims), by = 1 + (pick(g, 4) == 0), left = pick(g, 2);
+  const char *x = coordinate[a], *w = size_name[a];
+  say(g, "\n  { int e = ");
+  switch (pick(g, 6)) {
+  case 0: say(g, left ? "max(%s - %d, 0)" : "min(%s + %d, %s - 1)", x, by, w); break;
+  case 1: say(g, left ? "(%s + %s - %d) %% %s" : "(%s + %s + %d) %% %s", x, w, by, w); break;
+  case 2: if (left) say(g, "%s > 0 ? %s - 1 : %s", x, x, pick(g, 2) ? "0" : x);
+          else say(g, "%s < %s - 1 ? %s + 1 : %s - 1", x, w, x, w);
+          break;
+  case 3: if (left) say(g, "%s == 0 ? %s - 1 : %s - 1", x, w, x);
+          else say(g, "%s + 1 == %s ? 0 : %s + 1", x, w, x);
+          break;
+  case 4: say(g, "min(max(%s %c %d, 0), %s - 1)", x, left ? '-' : '+', by, w); break;
+  default: say(g, "(%s + %d) %% %s", x, by, w);
+  }
+  say(g, "; s += ");
+  small(g);
+  say(g, " * u[");
+  if (g->dims == 3) say(g, a == 2 ? "(e * h + y) * w + x" : a == 1 ? "(z * h + e) * w + x" : "(z * h + y) * w + e");
+  else if (g->dims == 2) say(g, a == 1 ? "e * w + x" : "y * w + e");
+  else say(g, "e");
+  say(g, "]; }");
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------- */
 
 static void take_numbers(gen *g) {
@@ -198,6 +224,7 @@ static void program(gen *g) {
   say(g, "  %s s = %s;", t, pick(g, 2) ? "u[i] * 0.5" : "a");
   for (int s = 0; s < g->n_sites; ++s) use_site(g, s);
   if (pick(g, 3) == 0) window(g);
+  for (int k = pick(g, 3); k > 1 || (k > 0 && g->n_sites < 3); --k) border(g);
   if (pick(g, 4) == 0) say(g, "\n  if (s > 0.2) s *= u[i]; else s = s * s;");
   switch (pick(g, 5)) {
   case 0: say(g, "\n  o[i] += s * s;"); break;

@@ -95,6 +95,8 @@ typedef struct fl_kad {
   int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums turned round, with */
   int32_t n_gather;          /* their lines and parameters of the source; others: 0 */
+  uint8_t *positive;         /* gather: not NULL: right where the source's scalar parameters that are
+                             ** marked here are greater than 0; take the whole adjoint elsewhere */
   int32_t unordered_line;    /* deterministic was asked, yet sums in shared memory at this line
                              ** are atomic in any order; 0: none */
 } fl_kad;

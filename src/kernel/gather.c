@@ -7,18 +7,22 @@
 ** begin with, always the same order.
 **
 ** It works on the finished adjoint, a function of the language, and gives another one; so tangent
-** kernels and their adjoints (second order) come without more ado. Short loops over neighbours are
-** written out first. Only arrays all of whose sums
+** kernels and their adjoints (second order) come without more ado. Where it does not succeed, short
+** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of whose sums
 ** are of this kind are taken; what else the adjoint computes stays in 'rest'.
 */
 #include "kernel/gather.h"
 #include "kernel/builtins.h"
+#include "kernel/pieces.h"
 #include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/pieces.h"
 #include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/pieces.h"
 #include "kernel/unroll.h"
 #include "kernel/builtins.h"
+#include "kernel/pieces.h"
 #include "kernel/unroll.h"
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
@@ -368,11 +372,22 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   return parts;
 }
 
+/* f in another way: short loops written out, indices at a border in pieces. NULL: there is none. */
+static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, uint8_t **positive) {
+  fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);
+  *positive = fl_karena_new(a, (size_t)f->n_params + 1);
+  if (!g || !*positive) return NULL;
+  return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;
+}
+
 fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
   fl_kad_parts parts = turn_round(a, f, adjoint, r);
-  fl_kfunc *flat = parts.gather || a->failed ? NULL : fl_kunroll(a, f);
-  const fl_kad *other = flat ? fl_kad_adjoint(a, flat, r) : NULL;
-  if (other && other->func) parts = turn_round(a, flat, other, r);
+  uint8_t *positive = NULL;
+  fl_kfunc *g = parts.gather || a->failed ? NULL : rewritten(a, f, r, &positive);
+  const fl_kad *other = g ? fl_kad_adjoint(a, g, r) : NULL;
+  if (other && other->func) parts = turn_round(a, g, other, r);
+  for (int i = 0; parts.gather && g && i < f->n_params; ++i)
+    if (positive[i]) parts.gather->positive = positive;
   if (a->failed == 2) a->failed = 0;              /* too deep: the adjoint stays as it is */
   return parts;
 }

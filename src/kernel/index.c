@@ -475,3 +475,80 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   out->unique = n == 1 || is_chain(&r, d, n);
   return 1;
 }
+
+/* ---- numbers with bounds ------------------------------------------------------------------------------------ */
+
+static int is_number(int32_t s) {                         /* of the thread: not negative */
+  return s <= FL_KP_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
+}
+
+/* Marks the parameters of a product as needed positive; 0: other things are in it. */
+static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
+  for (int i = 0; i < t->n; i++) {
+    if (t->s[i] < FL_KSYM_VAR) continue;
+    if (t->s[i] >= FL_KSYM_QUOTIENT || k->f->vars[t->s[i] - FL_KSYM_VAR].param < 0) return 0;
+    need[k->f->vars[t->s[i] - FL_KSYM_VAR].param] = 1;
+  }
+  return t->c > 0;
+}
+
+/* The quotient of a number of the thread that d is; NULL: it is none. */
+static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) {
+  if (d->n != 1 || d->c != 1 || d->s[0] < FL_KSYM_QUOTIENT) return NULL;
+  const fl_kquotient *q = &k->quotients->at[d->s[0] - FL_KSYM_QUOTIENT];
+  return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0]) ? q : NULL;
+}
+
+static fl_kterm product(const fl_kterm *a, const fl_kterm *b, int *ok) {
+  fl_kterm t = *a;
+  fl_kpoly sorted = { 0 };
+  *ok = a->n + b->n <= FL_KPOLY_FACTORS && !__builtin_mul_overflow(a->c, b->c, &t.c);
+  if (!*ok) return t;
+  memcpy(t.s + t.n, b->s, (size_t)b->n * sizeof t.s[0]);
+  t.n += b->n;
+  fl_kpoly_add(&sorted, t);
+  return sorted.t[0];
+}
+
+/* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
+static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
+  for (int i = 0; i < 2 && d->n == 2; i++) {
+    const fl_kterm *a = &d->t[i];
+    fl_kterm big = d->t[!i];
+    if (a->c != 1 || a->n != 1 || big.c >= 0) continue;
+    for (int j = 0; j < big.n; j++) {
+      const fl_kterm one = { 1, 1, { big.s[j] } };
+      const fl_kquotient *q = quotient_of(k, &one), *inner = quotient_of(k, a);
+      int ok = q != NULL;
+      if (!ok || (!inner && !is_number(a->s[0]))) continue;
+      *m = big;
+      fl_kterm_drop(m, one.s[0]);
+      m->c = -m->c;
+      const fl_kterm whole = inner ? product(&inner->m, m, &ok) : *m;
+      if (!ok || !fl_kterm_same(&whole, &q->m) || whole.c != q->m.c) continue;
+      if (q->a.t[0].s[0] != (inner ? inner->a.t[0].s[0] : a->s[0])) continue;
+      return need_positive(k, &whole, need);
+    }
+  }
+  return 0;
+}
+
+int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
+                    uint8_t *need) {
+  route r = { .k = k, .goal = s };
+  fl_kterm by;
+  int ok;
+  if (d->bad || !find(&r, k->f->body)) return 0;
+  if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
+  if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
+  if (is_number(d->t[0].s[0])) return !m || stays_below(&r, d->t[0].s[0], m);
+  const fl_kquotient *q = quotient_of(k, &d->t[0]);
+  if (!q || !need_positive(k, &q->m, need)) return 0;
+  if (!m) return 1;
+  const fl_kterm whole = product(&q->m, m, &ok);          /* i / w < h where i < w * h or i / w < h is known */
+  if (!ok || !need_positive(k, m, need)) return 0;
+  if (stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
+  for (int i = 0; i < r.n; i++)
+    if (says_below(&r, i, d->t[0].s[0], m)) return 1;
+  return 0;
+}

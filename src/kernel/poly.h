@@ -79,6 +79,10 @@ typedef struct fl_kdigits {
 } fl_kdigits;
 /* 0: the index of statement s is not of that form, or s stands in a loop. */
 int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, fl_kdigits *out);
+/* 0 <= d < m wherever s is reached (m NULL: 0 <= d alone)? 'need' (a byte for each parameter of the
+** function): parameters that must be positive for it to be so. */
+int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
+                    uint8_t *need);
 /* The place of s, behind the conditions on the way to it; 0: not found. */
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at);
 #endif

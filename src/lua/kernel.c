@@ -267,11 +267,11 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
   }
 }
 
-/* One kernel of a derivative into the list on top: {kernel, roles, gather}. */
-static void add_part(lua_State *L, fl_kunit *u, fl_kad *ad, int exact) {
+/* One kernel of a derivative into the list on top: {kernel, roles, gather, positive: parameters}. */
+static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact) {
   lua_createtable(L, 0, 3);
   fl_kernel_box *out = push_kernel(L);
-  if (ad) out->k = fl_kfunction_derived(u, ad, exact);
+  if (ad) out->k = fl_kfunction_derived(of->unit, ad, exact);
   if (!out->k) {
     fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
     return;
@@ -282,11 +282,15 @@ static void add_part(lua_State *L, fl_kunit *u, fl_kad *ad, int exact) {
   lua_setfield(L, -2, "roles");
   lua_pushboolean(L, ad->n_gather > 0);
   lua_setfield(L, -2, "gather");
+  lua_newtable(L);
+  for (int i = 0, n = 0; ad->positive && i < of->f->n_params; i++)
+    if (ad->positive[i]) { lua_pushinteger(L, i + 1); lua_rawseti(L, -2, ++n); }
+  lua_setfield(L, -2, "positive");
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
 /* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather)
-** -> list of {kernel, roles, gather}; or nil, why not. */
+** -> list of {kernel, roles, gather, positive}; or nil, why not. */
 static int kernel_derive(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const char *what = luaL_checkstring(L, 2);
@@ -318,8 +322,8 @@ static int kernel_derive(lua_State *L) {
   fl_kad_parts parts = { NULL, NULL };
   if (ad && ad->func && lua_toboolean(L, 6) && *what == 'a') parts = fl_kad_gather(a, k->k->f, ad, &r);
   lua_createtable(L, 2, 0);
-  if (parts.gather) add_part(L, k->k->unit, parts.gather, 0);
-  if (!parts.gather || parts.rest) add_part(L, k->k->unit, parts.rest ? parts.rest : ad, r.deterministic);
+  if (parts.gather) add_part(L, k->k, parts.gather, 0);
+  if (!parts.gather || parts.rest) add_part(L, k->k, parts.rest ? parts.rest : ad, r.deterministic);
   return 1;
 }
 
