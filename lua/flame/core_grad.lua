@@ -354,7 +354,9 @@ end
 def("func", 1, function(spec)
   if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func",
     "need {name =, forward =, backward =}") end
-  local name = spec.name or "func"
+  local name, proven = spec.name or "func", {}
+  local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
+    not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
   return function(...)
     local ctx, inputs, args = setmetatable({}, Context), {}, table.pack(...)
     for i = 1, args.n do if is_tensor(args[i]) then inputs[#inputs + 1] = args[i] end end
@@ -369,7 +371,9 @@ def("func", 1, function(spec)
     local n, results = values.n, {}
     for i = 1, n do results[values[i]] = i end
     ctx._results = results
+    local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
     return internal.custom(values, inputs, function(which, g, again)
+      if prove then internal.prove_once(proven, "func", prove) end
       local seeds = {}
       for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(values[i]) end
       ctx._again = again

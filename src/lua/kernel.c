@@ -4,6 +4,7 @@
 ** of the internal functions here.
 */
 #include "lua/kernel.h"
+#include "base/env.h"
 #include <stdio.h>
 
 static const char key_kernel = 0;              /* registry: the metatable */
@@ -384,6 +385,12 @@ static int kernel_tostring(lua_State *L) {
   return 1;
 }
 
+/* () -> are gradients to be proven (FLAME_CHECK=grad)? */
+static int checks_gradients(lua_State *L) {
+  lua_pushboolean(L, fl_env_lists(FL_ENV_FLAME_CHECK, "grad"));
+  return 1;
+}
+
 static int is_kernel(lua_State *L) {
   lua_pushboolean(L, fl_kernel_at(L, 1) != NULL);
   return 1;
@@ -414,7 +421,7 @@ static int kernel_methods(lua_State *L) {
 
 const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", fl_kernel_info, 0 },
-  { "kernel_lines", fl_kernel_lines, 0 }, { "kernel_image", fl_kernel_image, 0 },
+  { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 }, { "kernel_image", fl_kernel_image, 0 },
   { "kernel_derive", kernel_derive, 0 }, { "kernel_ready", kernel_ready, 0 }, { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },

@@ -1,0 +1,165 @@
+--- FLAME_CHECK=grad: on the first backward of a kernel, and of a flame.func of the script, its
+-- gradient is held against differences and, where there is a tangent, against that:
+-- <J u, v> = <u, J' v> for directions u of one argument and v of the results. Elements where
+-- the function has a kink or a jump between the points are left out of v. Directions come from
+-- a hash, so the script's random numbers stay what they are.
+local flame, _, internal = ...
+local fail = internal.failf
+local is_tensor = flame.is_tensor
+
+local ROUNDS = 3                        -- of which two must fail
+local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
+local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }          -- by the size of the argument; halves have no differences
+local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
+
+--- Numbers in [-1.5, -0.5] and [0.5, 1.5], f64, the same for the same seed.
+local function direction(x, seed)
+  local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device }):narrow(1, 1, x:numel())
+  local a = (at * 12.9898 + seed * 7.31):sin() * 43758.5453
+  local b = (at * 78.233 + seed * 3.17):cos() * 24634.6345
+  a, b = a - a:floor(), b - b:floor()
+  return (flame.where(a:ge(0.5), 1.0, -1.0) * (b + 0.5)):reshape(x.shape)
+end
+
+local function dot(a, b)
+  if a:numel() == 0 then return 0, 0 end
+  local both = a:double() * b:double()
+  return both:sum():item(), both:square():sum():item()
+end
+
+local function size_of(x)
+  local s = x:numel() > 0 and x:double():square():mean():sqrt():item() or 0
+  return s > 0 and s < math.huge and s or 1
+end
+
+local function worst(list, of)
+  local most = of[list[1].dtype] or 1
+  for _, x in ipairs(list) do most = math.max(most, of[x.dtype] or 1) end
+  return most
+end
+
+-- Differences of the results along 'step' (what the argument really moved by), elements where
+-- they say nothing taken out of v. Returns seeds, <v, difference>, its square sum, its noise.
+local function differences(base, above, below, eps, v)
+  local seeds, total, square, noise2 = {}, 0, 0, 0
+  for j, y in ipairs(base) do
+    local y0, y1, y2 = y:double(), above[j]:double(), below[j]:double()
+    local up, down = (y1 - y0) / eps, (y0 - y2) / eps
+    local noise = (y0:abs() + y1:abs() + y2:abs()) * (PRECISION[y.dtype] / eps)
+    local good = (up - down):abs():le((up:abs() + down:abs()) * 0.1 + noise * 4)
+    local change = flame.where(good, (up + down) / 2, 0.0)
+    seeds[j] = flame.where(good, v[j], 0.0):to(y.dtype)
+    local sum, sq = dot(seeds[j], change)
+    total, square = total + sum, square + sq
+    noise2 = noise2 + select(2, dot(seeds[j], flame.where(good, noise, 0.0)))
+  end
+  return seeds, total, square, noise2
+end
+
+-- One direction of argument i: nil, or how the numbers differ.
+local function one_round(f, i, seed)
+  local x = f.active[i].x:detach()
+  local eps = STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32 and STEP[x.dtype] * size_of(x)
+  if eps and x.dtype == "f64" and worst(f.results, PRECISION) > PRECISION.f64 then eps = STEP.f32 * size_of(x) end
+  local u, v = direction(x, seed), {}
+  for j, y in ipairs(f.results) do v[j] = direction(y, seed + 0.5 * j) end
+  local seeds, along, square, noise2 = {}, nil, 0, 0
+  if eps then
+    local above, below = (x + u * eps):to(x.dtype), (x - u * eps):to(x.dtype)
+    u = (above:double() - below:double()) / (2 * eps)
+    seeds, along, square, noise2 = differences(f.results, f.forward(i, above), f.forward(i, below), eps, v)
+  else
+    for j, y in ipairs(f.results) do seeds[j] = v[j]:to(y.dtype) end
+  end
+  local g = f.backward(seeds)[i]
+  local back, back2 = 0, 0
+  if g then back, back2 = dot(g, u) end
+  local t = f.tangent and f.tangent(i, u:to(x.dtype))
+  if t then
+    local forward, forward2 = 0, 0
+    for j, y in pairs(t) do
+      local s, sq = dot(seeds[j], y)
+      forward, forward2 = forward + s, forward2 + sq
+    end
+    local close = worst({ x, table.unpack(f.results) }, CLOSE) * (math.sqrt(forward2) + math.sqrt(back2))
+    if forward == forward and forward2 < math.huge and not (math.abs(forward - back) <= close + 1e-30) then
+      return ("<J u, v> = %.6g by the tangent, <u, J'v> = %.6g by %s"):format(forward, back, f.what)
+    end
+  end
+  if not eps or along ~= along or square == math.huge then return nil end
+  local room = 0.05 * (math.sqrt(square) + math.sqrt(back2)) + 8 * math.sqrt(noise2) + 1e-30
+  if not (math.abs(along - back) <= room) then
+    return ("<J u, v> = %.6g by differences, <u, J'v> = %.6g by %s"):format(along, back, f.what)
+  end
+end
+
+--- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results, backward(seeds) ->
+-- gradients by position in active, tangent(i, u) -> tangents by result, or nil}. Raises what is off.
+local function prove(f)
+  for i, q in ipairs(f.active) do
+    local wrong, said = 0, nil
+    for round = 1, ROUNDS do
+      local e = one_round(f, i, 11 * i + round)
+      if e then wrong, said = wrong + 1, said or e end
+    end
+    if wrong >= 2 then fail(f.name, "FLAME_CHECK=grad: the gradient by %s is off: %s", q.name, said) end
+  end
+end
+
+--- Once for each of 'keys' (a table that the kernel or function keeps), before its first backward.
+-- What runs again may draw numbers: the generator is put back.
+local function once(keys, key, f)
+  if keys[key] then return end
+  keys[key] = true                       -- what is done inside takes gradients, too
+  local state = flame.rng_state()
+  local ok, e = pcall(flame.no_grad, function() prove(f()) end)
+  flame.rng_state(state)
+  if not ok then error(e, 0) end
+end
+
+if internal.checks_gradients() then internal.prove_once = once end
+
+--- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
+function internal.proof_of_func(name, spec, ctx, args, values)
+  local now, inputs, elements = { n = args.n }, {}, 0
+  for j = 1, args.n do
+    now[j] = is_tensor(args[j]) and internal.snapshot(args[j]) or args[j]
+    if is_tensor(args[j]) then inputs[#inputs + 1], elements = j, elements + args[j]:numel() end
+  end
+  if elements > 65536 then return nil end
+  local f = { name = name, what = "its backward", results = {}, active = {} }
+  local place, which = {}, {}             -- of results among values, of active ones among inputs
+  for j = 1, values.n do
+    if values[j]:is_floating_point() then
+      place[#place + 1] = j
+      f.results[#place] = internal.snapshot(values[j])
+    end
+  end
+  for k, j in ipairs(inputs) do
+    if now[j].requires_grad and now[j]:is_floating_point() then
+      f.active[#f.active + 1], which[#which + 1] = { x = now[j], name = "input " .. k }, k
+    end
+  end
+  function f.forward(i, x)
+    local own, list = { n = now.n }, {}
+    for j = 1, now.n do own[j] = is_tensor(now[j]) and now[j]:detach() or now[j] end
+    if i then own[inputs[which[i]]] = x end
+    local out = table.pack(spec.forward(setmetatable({}, getmetatable(ctx)), table.unpack(own, 1, own.n)))
+    for m, j in ipairs(place) do list[m] = out[j] end
+    return list
+  end
+  function f.backward(seeds)
+    local all, grads = {}, {}
+    for j = 1, values.n do all[j] = flame.zeros_like(values[j]) end
+    for m, j in ipairs(place) do all[j] = seeds[m] end
+    local out = table.pack(spec.backward(ctx, table.unpack(all, 1, values.n)))
+    for i, k in ipairs(which) do grads[i] = out[k] end
+    return grads
+  end
+  return function()
+    for m, y in ipairs(f.forward()) do    -- one that draws numbers can not be compared
+      if not flame.equal(f.results[m]:detach(), y:detach()) then return { active = {} } end
+    end
+    return f
+  end
+end
