@@ -391,57 +391,9 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
   return config.vjp_kernel(p, plain, at, seeds, active, values)
 end
 
--- ---- FLAME_CHECK=grad --------------------------------------------------------------------------------
---- The kernel once more, with x for active argument i: its results by place in 'floats'.
-local function run_again(k, p, call, at, x, floats)
-  local kinds, values, out_numel = {}, {}, {}
-  for i, q in ipairs(p.params) do
-    local v = i == at and x or call.values[i]
-    if q.role == "in" then kinds[i], values[i] = "i", flat(v:detach(), q.dtype)
-    elseif q.role == "inout" then kinds[i], values[i] = "c", flat(v:detach(), q.dtype)
-    elseif q.role == "out" then kinds[i], values[i] = "o", sizes(call.results[i]:numel())
-    elseif q.role == "struct" then kinds[i], values[i] = "s", v
-    else kinds[i], values[i] = "v", number_of(v) end
-    if is_output(q) then out_numel[#out_numel + 1] = call.results[i] end
-  end
-  local out, list = table.pack(internal.kernel_run(k, call.geometry, table.concat(kinds), values)), {}
-  for m, j in ipairs(floats) do list[m] = out[j]:reshape(out_numel[j].shape) end
-  return list
-end
-
---- What core_proof.lua needs of a call whose gradient is asked for.
-local function proof_of(k, p, config, call, active, out_params, floats)
-  local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint", results = {}, active = {} }
-  local set = {}
-  for m, j in ipairs(floats) do f.results[m] = call.results[out_params[j]]:detach() end
-  for n, i in ipairs(active) do
-    f.active[n], set[i] = { x = call.values[i], name = p.params[i].name }, true
-  end
-  function f.forward(n, x) return run_again(k, p, call, active[n], x, floats) end
-  function f.tangent(n, u)
-    local ok, t = pcall(jvp, p, call, { [active[n]] = u })
-    if not ok then return nil end                  -- a vjp is given where none can be derived
-    local list = {}
-    for m, j in ipairs(floats) do list[m] = t[out_params[j]] end
-    return list
-  end
-  function f.backward(seeds)
-    local grads = {}
-    if not config.vjp then
-      local by = {}
-      for m, j in ipairs(floats) do by[out_params[j]] = seeds[m] end
-      by = run_adjoint(p, call, set, by)
-      for n, i in ipairs(active) do grads[n] = by[i] end
-      return grads
-    end
-    for m, j in ipairs(floats) do
-      local part = table.pack(given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
-      for n in ipairs(active) do grads[n] = grads[n] and part[n] and grads[n] + part[n] or grads[n] or part[n] end
-    end
-    return grads
-  end
-  return f
-end
+--- For core_proof.lua.
+internal.kernel_parts = { jvp = jvp, run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat,
+  number_of = number_of, sizes = sizes, is_output = is_output }
 
 --- Called for a result that is to be tracked (src/lua/kernel_call.c).
 function internal.kernel_track(k, results, args, geometry, n)
@@ -478,7 +430,7 @@ function internal.kernel_track(k, results, args, geometry, n)
     if internal.prove_once then
       config.proven = config.proven or {}
       internal.prove_once(config.proven, table.concat(active, ","), function()
-        return proof_of(k, p, config, call, active, out_params, floats)
+        return internal.proof_of_kernel(k, p, config, call, active, out_params, floats)
       end)
     end
     if config.vjp then return given_gradient(p, config, values, active, by_param, g, out_params, j) end
