@@ -167,8 +167,8 @@ function internal.proof_of_kernel(k, p, config, call, active, out_params, floats
       return grads
     end
     for m, j in ipairs(floats) do
-      local part = table.pack(given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
-      for n in ipairs(active) do grads[n] = grads[n] and part[n] and grads[n] + part[n] or grads[n] or part[n] end
+      local one = table.pack(given_gradient(p, config, call.values, active, call.results, seeds[m], out_params, j))
+      for n in ipairs(active) do grads[n] = grads[n] and one[n] and grads[n] + one[n] or grads[n] or one[n] end
     end
     return grads
   end

@@ -26,6 +26,7 @@ typedef struct fake_state {
   int devices;
   void *launch_writes;            /* every launch copies launch_bytes here, as a kernel might */
   const void *launch_bytes;
+  void (*on_launch)(void **params);    /* … or this runs instead of the kernel */
   size_t launch_size;
   /* what happened */
   int64_t calls;                  /* that could have failed */
