@@ -57,13 +57,14 @@ static void compiles(const char *what, const char *text) {
 /* ---- texts --------------------------------------------------------------------------- */
 
 static int number, derived;
+enum { EACH = 3 };            /* adjoints of every third kernel: NVRTC takes its time */
 
 /* The adjoint of f, where it has one; without UNINIT, as the launcher has it. */
 static void add_adjoint(fl_text *t, fl_kfunc *f, unsigned checks) {
   uint8_t want[64] = { 0 };
   for (int i = 0; i < f->n_params && i < 64; i++)
     want[i] = f->params[i].is_pointer && !f->params[i].is_const ? FL_KAD_OUTPUT | FL_KAD_FRESH : FL_KAD_INPUT;
-  const fl_kad_request r = { .want = want, .deterministic = number % 2 };
+  const fl_kad_request r = { .want = want, .deterministic = derived % 2 };
   fl_kad *ad = f->n_params <= 64 ? fl_kad_adjoint(f->arena, f, &r) : NULL;
   if (!ad || !ad->func) return;
   derived++;
@@ -80,7 +81,7 @@ static void add(fl_text *t, const char *what, const char *source, unsigned check
     if (!f->has_body) { check(0, what, f->refusal); continue; }
     f->name = fl_karena_printf(f->arena, "kernel_%d", number++);
     fl_ktext_checked(t, f, checks);
-    add_adjoint(t, f, checks);
+    if (number % EACH == 0) add_adjoint(t, f, checks);
   }
   fl_ksource_free(s);
 }
@@ -219,7 +220,7 @@ static void all_compile(unsigned checks) {
   for (int i = 0; i < COUNT(good); i++) add(&t, good[i].name, good[i].text, checks);
   for (int i = 0; i < COUNT(with_half); i++) add(&t, with_half[i].name, with_half[i].text, checks);
   for (int i = 0; i < COUNT(planted); i++) add(&t, "planted", planted[i], checks);
-  check(derived > 20, "adjoints", "are too few");
+  check(derived > 8, "adjoints", "are too few");
   compiles("all checked texts", fl_text_str(&t));
   fl_text_free(&t);
 }
