@@ -100,7 +100,7 @@ static void set(launch *x, int gx, int gy, int bx, int by, int a, int b) {
   x->arg[3].value = &x->b;
 }
 
-static int says_all(const fl_kcover *c, launch *x, int64_t n) {
+static int says_all(fl_kcover *c, launch *x, int64_t n) {
   fl_kcover_launch q = { .argument = argument, .arg = x };
   for (int i = 0; i < 3; i++) q.grid[i] = x->l.grid[i], q.block[i] = x->l.block[i];
   return fl_kcover_all(c, 1, n, &q);

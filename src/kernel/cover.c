@@ -459,6 +459,29 @@ static int block(walk *w, fl_kstmt *s) {
   return left;
 }
 
+/* ---- which parameters matter --------------------------------------------------------- */
+
+static void use(fl_kcover *c, const poly *p) {
+  for (int i = 0; p && i < p->n; i++)
+    for (int k = 0; k < p->t[i].n; k++) {
+      const int32_t var = p->t[i].s[k] - FL_KC_VAR;
+      int known = var < 0 || c->n_used > FL_KC_USED;
+      for (int j = 0; j < c->n_used && !known; j++) known = c->used[j] == var;
+      if (known) continue;
+      if (c->n_used < FL_KC_USED) c->used[c->n_used] = var;
+      c->n_used++;
+    }
+}
+
+static void find_used(fl_kcover *c, int32_t n_loops) {
+  for (const fl_kc_store *s = c->stores; s; s = s->next) {
+    use(c, s->at);
+    for (int g = 0; g < s->n_guards; g++) use(c, s->guard[g].a), use(c, s->guard[g].b);
+  }
+  for (int32_t i = 0; i < n_loops; i++)
+    use(c, c->loops[i].from), use(c, c->loops[i].by), use(c, c->loops[i].to);
+}
+
 /* ---- the whole ----------------------------------------------------------------------- */
 
 /* Outputs that are stored to and of which no other value is ever seen. */
@@ -492,6 +515,7 @@ static void run(walk *w) {
   }
   block(w, f->body.first);
   w->out->stores = w->list;
+  find_used(w->out, w->n_loops);
 }
 
 fl_kcover *fl_kcover_new(fl_mem *m, const fl_kfunc *f) {

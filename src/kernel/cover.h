@@ -20,5 +20,5 @@ typedef struct fl_kcover_launch {
 } fl_kcover_launch;
 /* 1: the launch writes all 'n' scalars behind pointer parameter 'param', and reads none of them
 ** before its thread has written it. */
-int fl_kcover_all(const fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l);
+int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l);
 #endif

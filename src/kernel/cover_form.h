@@ -32,11 +32,20 @@ typedef struct fl_kc_store {
 /* for (v = from; v < to; v += by), gone through to its end. */
 typedef struct fl_kc_loop { const fl_kc_poly *from, *by, *to; } fl_kc_loop;
 
+/* The last answer for one parameter: most launches ask the same again. */
+enum { FL_KC_USED = 8, FL_KC_MEMOS = 4 };
+typedef struct fl_kc_memo {
+  int32_t param, answer;     /* param + 1; 0: none yet */
+  int64_t n, grid[3], block[3], value[FL_KC_USED];
+} fl_kc_memo;
+
 struct fl_kcover {
   fl_karena arena;           /* holds all of it but this struct */
   const fl_kfunc *f;
   fl_kc_store *stores;
   fl_kc_loop *loops;         /* by counter */
+  int32_t n_used, used[FL_KC_USED];     /* integer parameters in all of them; n_used > USED: more */
+  fl_kc_memo memo[FL_KC_MEMOS];         /* by parameter, modulo */
 };
 
 int fl_kc_same(const fl_kc_poly *a, const fl_kc_poly *b);

@@ -292,9 +292,23 @@ static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n, con
   return 1;
 }
 
-int fl_kcover_all(const fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
-  if (!c || n < 1) return 0;
+static int find_answer(const fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
   for (const fl_kc_store *s = c->stores; s; s = s->next)
     if (c->f->vars[s->var].param == param && store_covers(c, s, n, l)) return 1;
   return 0;
+}
+
+int fl_kcover_all(fl_kcover *c, int param, int64_t n, const fl_kcover_launch *l) {
+  if (!c || n < 1) return 0;
+  fl_kc_memo *m = &c->memo[param % FL_KC_MEMOS], now = { .param = param + 1, .n = n };
+  const ask q = { c, l, NULL, 0 };
+  if (c->n_used > FL_KC_USED) return find_answer(c, param, n, l);
+  for (int i = 0; i < c->n_used; i++) if (!parameter(&q, c->used[i], &now.value[i])) return 0;
+  memcpy(now.grid, l->grid, sizeof now.grid);
+  memcpy(now.block, l->block, sizeof now.block);
+  now.answer = m->answer;
+  if (!memcmp(m, &now, sizeof now)) return m->answer;
+  now.answer = find_answer(c, param, n, l);
+  *m = now;
+  return now.answer;
 }
