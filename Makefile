@@ -34,7 +34,7 @@ asan ubsan tsan: install-packages ## all specs under that sanitizer, in build-as
 
 oom: install-packages ## the specs that make allocations fail
 	@tools/build release all specs
-	@tools/test build oom
+	@FLAME_OOM_STRIDE=1 tools/test build oom
 
 fuzz: install-packages ## a minute of fuzzing under ASan and UBSan
 	@tools/fuzz

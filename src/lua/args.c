@@ -359,3 +359,20 @@ int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, 
   }
   return n;
 }
+
+/* ---- bytes of ours -------------------------------------------------------------------------- */
+
+typedef struct { const char *p; size_t n; } span;
+
+static int push_span(lua_State *L) {
+  const span *s = (const span *)lua_touserdata(L, 1);
+  lua_pushlstring(L, s->p, s->n);
+  return 1;
+}
+
+int fl_lua_push_copy(lua_State *L, const char *p, size_t n) {
+  span s = { p, n };
+  lua_pushcfunction(L, push_span);
+  lua_pushlightuserdata(L, &s);
+  return lua_pcall(L, 1, 1, 0) == LUA_OK;
+}

@@ -87,6 +87,10 @@ static inline fl_box *box_at(lua_State *L, int i) {
   return x->box;
 }
 
+/* Pushes a string of bytes that the caller has to free: 1. 0: Lua has no memory, and its error is
+** pushed, to be raised when they are freed. (args.c) */
+int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
+
 /* ---- sites and errors (site.c) -------------------------------------------------------- */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */

@@ -100,17 +100,19 @@ int fl_kernel_map(lua_State *L) {
   if (!m) return fl_lua_fail(L, "map", "%s", error.message);
   fl_text out;
   fl_text_init(&out, &b->c->mem);
+  const int has_value = m->value != NULL;
   if (m->value) put(&(writer){ &out, m->f, 0 }, m->value);
   char why[300] = "";
   if (m->error) snprintf(why, sizeof why, "%s", m->error);
-  const char *s = fl_text_str(&out);
-  const int ok = m->value != NULL && s != NULL;
-  if (!ok) lua_pushnil(L);
-  if (ok) lua_pushlstring(L, s, out.n);
-  else lua_pushstring(L, *why ? why : "no host memory");
-  fl_text_free(&out);
   fl_kmap_free(m);
-  return ok ? 1 : 2;
+  const char *s = fl_text_str(&out);
+  const int ok = has_value && s != NULL, pushed = !ok || fl_lua_push_copy(L, s, out.n);
+  fl_text_free(&out);
+  if (!pushed) return lua_error(L);
+  if (ok) return 1;
+  lua_pushnil(L);
+  lua_pushstring(L, *why ? why : "no host memory");
+  return 2;
 }
 
 int fl_kernel_map_arity(lua_State *L) {

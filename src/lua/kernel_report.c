@@ -141,9 +141,7 @@ int fl_kernel_image(lua_State *L) {
   char *image = fl_cuda_image(b->c, k->k, &bytes);
   fl_scope_end(b->c, m);
   if (!image) return 0;
-  char *copy = (char *)lua_newuserdatauv(L, bytes, 0);       /* a string may raise: ours is given back first */
-  memcpy(copy, image, bytes);
+  const int pushed = fl_lua_push_copy(L, image, bytes);
   fl_free(&b->c->mem, image, bytes);
-  lua_pushlstring(L, copy, bytes);
-  return 1;
+  return pushed ? 1 : lua_error(L);
 }

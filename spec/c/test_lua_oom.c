@@ -3,6 +3,7 @@
 ** small script of every family, and closing must survive it. After each failure the state
 ** still works where it was opened, and after lua_close the context holds no block and no byte,
 ** which a handle kept beyond the close lets us see: the context's struct lives until it is freed.
+** Every fifth request; FLAME_OOM_STRIDE=1 (`make oom`): every one. FLAME_OOM_ONLY=name: one family.
 */
 #include "flame.h"
 #include "lua/flame_lua.h"
@@ -18,7 +19,7 @@ static int passed, failed;
 static void check_at(int ok, const char *what, const char *name, long k, int line) {
   if (ok) { passed++; return; }
   failed++;
-  printf("test_lua_alloc.c:%d: failed: %s (%s, request %ld)\n", line, what, name, k);
+  printf("test_lua_oom.c:%d: failed: %s (%s, request %ld)\n", line, what, name, k);
 }
 #define CHECK(x, name, k) check_at((x) != 0, #x, name, k, __LINE__)
 
@@ -94,6 +95,23 @@ static const struct { const char *name, *text; } families[] = {
   { "callbacks", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
                  "  backward = function(c, g) return g * c:saved() end}\n"
                  "local x = flame.ones(2):requires_grad_(true) f(x):sum():backward() return x.grad:sum():item() .. ''" },
+  { "calls", "local x = flame.arange(12):reshape(3, 4):sin() local v, i = x:sort(2) local u = x:unique()\n"
+             "return x:cumsum(1):sum():item() .. i:bytes() .. u:numel() .. x:rfft():sum():item() .. x[{{}, {1, 3}}]:det():item()" },
+  { "convolutions", "local x = flame.arange(24):reshape(1, 2, 3, 4):requires_grad_(true)\n"
+                    "local y = flame.conv2d(x, flame.ones(1, 2, 2, 2)) flame.avg_pool2d(y, 2):sum():backward()\n"
+                    "return x.grad:sum():item() .. flame.einsum('abij->i', x:detach()):bytes()" },
+  { "kernels", "local k = flame.kernel[[extern \"C\" __global__ void k(const float *x, float *y, int n) {\n"
+               "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }]]\n"
+               "local x = flame.arange(4):requires_grad_(true) local y = k(x) y:sum():backward()\n"
+               "return x.grad:sum():item() .. flame.map('x -> x * 2')(x:detach()):bytes()" },
+  { "kept", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * x end,\n"
+            "  backward = function(c, g) return g * 2 * c:saved() end}\n"
+            "local w = flame.arange(3):requires_grad_(true) local y = w * 1 local z = f(y) y[1] = 0\n"
+            "local t = flame.checkpoint(function(v) return v:exp() end, w) local s = z:sum() + t:sum() s:backward()\n"
+            "return w.grad:bytes() .. flame.autocast('bf16', function() return w:detach():float():sum():item() end)" },
+  { "batches", "local data, s = require 'flame.data', 0\n"
+               "for _, b in data.batches({flame.arange(6)}, {size = 2, shuffle = true, prefetch = 2}) do s = s + b:sum():item() end\n"
+               "return s .. ''" },
   { "scopes", "local r = flame.scope(function() local t = flame.ones(3) return t + 1 end)\n"
               "do local s <close> = flame.scope() local t = flame.ones(2) s:keep(t) end return r:sum():item() .. ''" },
   { "errors", "local ok, e = pcall(function() return flame.ones(2) + flame.ones(3) end)\n"
@@ -164,7 +182,9 @@ static int one(int family, long k, int forever, int warm, const char *expected) 
   lua_gc(L, LUA_GCCOLLECT);
   const flame_context *c = flame_lua_context(L);
   CHECK(c && (c->tensors.live == 0 || forever == 2), name, k);
-  CHECK(close_clean(L), name, k);
+  const int clean = close_clean(L);
+  CHECK(clean, name, k);
+  if (!clean) printf("  %lld blocks, %lld bytes (%d)\n", (long long)left_blocks, (long long)left_bytes, forever);
   CHECK(h.blocks == 0 && h.bytes == 0, name, k);
   return !reached;
 }
@@ -203,8 +223,11 @@ static void opening(int step) {
 int main(void) {
   const int slow = getenv("FLAME_SANITIZE") != NULL;
   setenv("FLAME_THREADS", "1", 1);
-  opening(slow ? 97 : 13);
-  for (int f = 0; f < FAMILIES; f++) family(f, slow ? 11 : 1, 100000);
-  printf("test_lua_alloc: %d passed, %d failed\n", passed, failed);
+  if (!getenv("FLAME_OOM_ONLY")) opening(slow ? 97 : 13);
+  const char *stride = getenv("FLAME_OOM_STRIDE"), *only = getenv("FLAME_OOM_ONLY");
+  const int step = slow ? 11 : stride ? atoi(stride) : 5;
+  for (int f = 0; f < FAMILIES; f++)
+    if (!only || strcmp(only, families[f].name) == 0) family(f, step, 100000);
+  printf("test_lua_oom: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

@@ -1,0 +1,112 @@
+--- How a specification makes allocations fail: the k-th, once or from then on, for every k until the
+-- operation gets through. An error must be a clean Lua string, nothing may stay behind, inputs keep
+-- their bits, and asked again the operation gives what it gave before. Plans are forgotten before
+-- each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
+local flame = require "flame"
+local internal = flame.internal
+
+local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
+-- Under a sanitizer every seventh k; `make oom` tries every one.
+local STRIDE = sanitized and 7 or tonumber(os.getenv "FLAME_OOM_STRIDE") or 1
+local MOST = 20000
+
+-- What a function of the host keeps lives one collection longer than its result, and results of
+-- such functions may be its inputs.
+local function settle()
+  for _ = 1, 6 do collectgarbage() end
+end
+
+local function live()
+  settle()
+  local s = flame.stats()
+  return s.live_tensors, s.live_nodes, s.live_bytes
+end
+
+local function bits(tensors)
+  local out = {}
+  for i, t in ipairs(tensors) do out[i] = t:bytes() end
+  return out
+end
+
+-- Results as plain values; tensors through their bytes, so that NaN equals itself.
+local function plain(v)
+  if flame.is_tensor(v) then return v:bytes() end
+  if type(v) ~= "table" then return v end
+  local out = {}
+  for k, x in pairs(v) do out[k] = plain(x) end
+  return out
+end
+
+local function same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  for k, v in pairs(a) do if not same(v, b[k]) then return false end end
+  for k in pairs(b) do if a[k] == nil then return false end end
+  return true
+end
+
+-- f as one try; the seed makes random families repeat.
+local function try(f, inputs)
+  flame.seed(7)
+  return pcall(function() return plain({ f(table.unpack(inputs)) }) end)
+end
+
+-- Runs family f at every k. inputs: tensors that f may not change. Returns how many k failed.
+local function survive(name, f, inputs, stride)
+  inputs = inputs or {}
+  flame.eval(table.unpack(inputs))
+  local ok, expected = try(f, inputs)
+  assert(ok, expected)
+  assert(try(f, inputs))                     -- what is loaded once is loaded now
+  local before = bits(inputs)
+  local tensors, nodes, bytes = live()
+  local failures = 0
+  for pass = 1, 2 do
+    local forever, k, reached = pass == 2, 1, true
+    while reached do
+      local at = ("%s, allocation %d%s"):format(name, k, forever and " and all later" or "")
+      internal.forget_plans()
+      flame.empty_cache()
+      local calls = internal.fail_alloc(k, forever)
+      local done, result = try(f, inputs)
+      reached = internal.fail_alloc(0) >= calls + k
+      if not done then
+        failures = failures + 1
+        assert(type(result) == "string", at .. ": the error is no string")
+        assert(result:find("memory", 1, true) or result:find("bytes", 1, true), at .. ": " .. result)
+      else
+        assert(same(expected, result), at .. ": another value")
+      end
+      result = nil                             -- luacheck: ignore 311 (its tensors must go)
+      local t, n, b = live()
+      assert(t == tensors and n == nodes and b == bytes, ("%s: %d tensors, %d nodes, %d bytes; were %d, %d, %d")
+        :format(at, t, n, b, tensors, nodes, bytes))
+      assert(same(before, bits(inputs)), at .. ": an input changed")
+      local again, value = try(f, inputs)
+      assert(again, at .. ", then again: " .. tostring(value))
+      assert(same(expected, value), at .. ", then again: another value")
+      k = k + stride
+      assert(k < MOST, name .. " never gets through")
+    end
+  end
+  assert(failures > 0, name .. ": nothing was made to fail")
+  return failures
+end
+
+local function ramp(...)
+  local n = 1
+  for _, s in ipairs({ ... }) do n = n * s end
+  return flame.eval((flame.arange(n) * 0.37 - 1):sin():reshape(...):clone())
+end
+
+--- family(name, f, make): an 'it' of busted that survives f at every k, or where nobody asked for
+-- another stride at every stride-th. make: gives f's inputs.
+local function families(it, stride)
+  stride = math.max(STRIDE, os.getenv "FLAME_OOM_STRIDE" and 1 or stride)
+  return function(name, f, make)
+    it("is survived by " .. name, function()
+      local n = survive(name, f, make and { make() } or nil, stride)
+      if os.getenv("FLAME_OOM_COUNTS") then print(name, n) end
+    end)
+  end
+end
+return { families = families, ramp = ramp, STRIDE = STRIDE, MOST = MOST }
