@@ -233,6 +233,56 @@ end)
 describe("resampling", function()
   local x = flame.tensor { { { { 1, 2 }, { 3, 4 } } } }
 
+  it("interpolates without aliases: each output is a mean under the widened filter", function()
+    local v = flame.tensor({ { { { 1, 5, 2, 8 } } } }, { dtype = "f64" })
+    local function hat(t) return math.max(1 - math.abs(t), 0) end
+    local want, total = {}, nil
+    for i = 0, 1 do                                                -- distance 2, centres 1 and 3
+      want[i + 1], total = 0, 0
+      for k, value in ipairs { 1, 5, 2, 8 } do
+        local w = hat((k - 0.5 - (2 * i + 1)) / 2)
+        want[i + 1], total = want[i + 1] + w * value, total + w
+      end
+      want[i + 1] = want[i + 1] / total
+    end
+    assert.allclose({ { { want } } }, v:interpolate({ size = { 1, 2 }, mode = "bilinear", antialias = true }))
+    assert.allclose(flame.ones(1, 1, 3, 2), flame.ones(1, 1, 7, 9):interpolate({ size = { 3, 2 }, mode = "bicubic", antialias = true }))
+    local larger = { size = { 2, 9 }, mode = "bilinear" }
+    local plain = v:interpolate(larger)
+    larger.antialias = true
+    assert.allclose(plain, v:interpolate(larger))
+    assert.is_true(flame.gradcheck(function(y) return y:interpolate({ size = { 2, 2 }, mode = "bicubic", antialias = true }) end,
+      { flame.randn({ 1, 1, 4, 5 }, { dtype = "f64" }) }))
+    local ok, why = pcall(flame.interpolate, v, { size = { 1, 2 }, antialias = true })
+    assert.is_false(ok)
+    assert.matches("antialias needs mode bilinear or bicubic, got nearest", why)
+  end)
+  it("leaves an axis alone whose size stays, also with a scale", function()
+    local v = flame.randn(1, 1, 3)
+    assert.same(v:totable(), v:interpolate({ scale_factor = 1.3, mode = "linear" }):totable())
+  end)
+  it("samples volumes", function()
+    local v = flame.randn({ 2, 3, 4, 5, 2 }, { dtype = "f64" })
+    local same = flame.tensor({ { { 1, 0, 0, 0 }, { 0, 1, 0, 0 }, { 0, 0, 1, 0 } } }, { dtype = "f64" }):expand(2, 3, 4)
+    for _, align in ipairs { true, false } do
+      local grid = flame.affine_grid(same, { 2, 3, 4, 5, 2 }, align)
+      assert.same({ 2, 4, 5, 2, 3 }, grid.shape)
+      for _, mode in ipairs { "bilinear", "nearest" } do
+        assert.allclose(v, flame.grid_sample(v, grid, { mode = mode, align_corners = align }), { atol = 1e-9 })
+      end
+    end
+    local middle = flame.zeros({ 2, 1, 1, 1, 3 }, { dtype = "f64" })
+    local cube = v:narrow(3, 2, 2):narrow(4, 3, 1)                   -- 4 is even, 5 odd, 2 even: four neighbours
+    assert.allclose(cube:mean({ 3, 4, 5 }), flame.grid_sample(v, middle):reshape(2, 3))
+    for _, padding in ipairs { "zeros", "border", "reflection" } do
+      local grid = flame.uniform({ 1, 2, 1, 2, 3 }, -0.9, 0.9, { dtype = "f64" })
+      assert.is_true(flame.gradcheck(function(y, g) return flame.grid_sample(y, g, { padding_mode = padding }) end,
+        { flame.randn({ 1, 1, 3, 4, 5 }, { dtype = "f64" }), grid }))
+    end
+    local ok, why = pcall(flame.grid_sample, v, middle, { mode = "bicubic" })
+    assert.is_false(ok)
+    assert.matches("mode bicubic needs 4 axes", why)
+  end)
   it("interpolates in every mode", function()
     assert.same({ { { { 1, 1, 2, 2 }, { 1, 1, 2, 2 }, { 3, 3, 4, 4 }, { 3, 3, 4, 4 } } } }, x:interpolate({ scale_factor = 2 }):totable())
     local line = flame.tensor { { { 0, 1, 2 } } }

@@ -323,6 +323,11 @@ describe("norms and products", function()
     assert.same({ 1, 1 }, linalg.norm(x, { keepdim = true }).shape)
     fails('ord must be "fro"', linalg.matrix_norm, x, 3)
     fails("norm: x is i64, need a float", linalg.norm, x:long())
+    local v = flame.tensor({ 2, 0, 4 }, { dtype = "f64" }):requires_grad_(true)
+    v:norm(-1):backward()                                          -- flat where there is a 0, as PyTorch has it
+    assert.same({ 0, 0, 0 }, v.grad:totable())
+    is_close(flame.tensor({ 1 / (1 / 2 + 1 / 4), 0 }, { dtype = "f64" }),
+      flame.tensor({ { 2, 4 }, { 0, 1 } }, { dtype = "f64" }):norm(-1, 2))
   end)
   it("products of tensors", function()
     assert.equal(5, flame.tensor({ { 1, 2 }, { 3, 4 } }):trace():item())

@@ -106,7 +106,11 @@ local function bent(x, alpha, scale)
   return where(above, x, (scale == 1 and below or below / scale):expm1() * alpha)
 end
 
-unary("relu6", function(x) return inside(x, 0, 6) end)
+local function number_type(op, x)
+  if x.dtype == "bool" then fail(op, "dtype bool is not supported, need a number type") end
+  return x
+end
+unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
 unary("mish", function(x) return x * x:softplus():tanh() end)
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
 unary("softsign", function(x) return x / (x:abs() + 1) end)
@@ -127,7 +131,7 @@ def("celu", 2, function(x, alpha)
 end, "e")
 def("hardtanh", 3, function(x, low, high)
   local o = defaults("hardtanh", { "min_val", "max_val" }, { min_val = -1, max_val = 1 }, low, high)
-  return inside(need_tensor("hardtanh", "x", x), o.min_val, o.max_val)
+  return inside(number_type("hardtanh", need_tensor("hardtanh", "x", x)), o.min_val, o.max_val)
 end, "e")
 
 --- The forms with parameters of functions that C has without: called from there.
@@ -167,14 +171,22 @@ def("addcdiv", 4, function(x, a, b, o)
   return need_tensor("addcdiv", "x", x) + (o.value == 1 and a / b or a / b * o.value)
 end, "e")
 local half = { f16 = true, bf16 = true }
+--- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions; where the larger is infinite, it.
+function internal.log_of_sum(x, y, exp, log)
+  local whole = flame.maximum(x, y)
+  local top = whole:detach()
+  local endless = top:isinf()
+  top = where(endless, 0, top)
+  if is_tensor(x) then x = where(endless, 0, x) end
+  if is_tensor(y) then y = where(endless, 0, y) end
+  return where(endless, whole, log(exp(x - top) + exp(y - top)) + top)
+end
 def("logaddexp", 2, function(x, y)
   local like = is_tensor(x) and x or need_tensor("logaddexp", "y", y)
   local dtype = is_tensor(x) and is_tensor(y) and half[x.dtype] and x.dtype == y.dtype and x.dtype
     or not (is_tensor(x) and is_tensor(y)) and half[like.dtype] and like.dtype
   if dtype then x, y = is_tensor(x) and x:float() or x, is_tensor(y) and y:float() or y end
-  local top = flame.maximum(x, y):detach()
-  top = where(top:isfinite(), top, 0)
-  local z = ((x - top):exp() + (y - top):exp()):log() + top
+  local z = internal.log_of_sum(x, y, flame.exp, flame.log)
   return dtype and z:to(dtype) or z
 end, "e")
 
@@ -336,7 +348,10 @@ def("bernoulli", 1, function(p)
 end)
 -- ---- products ------------------------------------------------------------------------------------
 def("outer", 2, function(x, y)
-  return need_tensor("outer", "x", x):reshape(-1, 1) * need_tensor("outer", "y", y):reshape(1, -1)
+  for name, v in pairs { x = need_tensor("outer", "x", x), y = need_tensor("outer", "y", y) } do
+    if v.ndim ~= 1 then fail("outer", "%s has shape (%s), need one axis", name, table.concat(v.shape, ", ")) end
+  end
+  return x:reshape(-1, 1) * y:reshape(1, -1)
 end)
 local function add_product(name)
   def(name, 4, function(x, a, b, o)

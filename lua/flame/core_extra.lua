@@ -21,7 +21,7 @@ for name, of in pairs {
   floor_divide = "floordiv", remainder = "mod", greater = "gt", greater_equal = "ge", less = "lt", less_equal = "le",
   not_equal = "ne", arccos = "acos", arcsin = "asin", arctan = "atan", arccosh = "acosh", arcsinh = "asinh",
   arctanh = "atanh", arctan2 = "atan2", fix = "trunc", expit = "sigmoid", sgn = "sign", swapaxes = "transpose",
-  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat", argwhere = "nonzero",
+  swapdims = "transpose", moveaxis = "movedim", concat = "cat", concatenate = "cat",
   vdot = "dot", ger = "outer", broadcast_tensors = "broadcast",
 } do if rawget(flame, of) ~= nil or rawget(methods, of) ~= nil then alias(name, of) end end
 methods.tolist, methods.nelement, methods.ndimension = methods.totable, methods.numel, methods.dim
@@ -35,40 +35,76 @@ local function pair(op, x, y)
   end
   return lift(x, "x"), lift(y, "y")
 end
+local half = { f16 = true, bf16 = true }
+--- The dtype of a float function of the two: the wider float; f32 when none is a float.
+local function float_dtype(x, y)
+  local a, b = x.dtype, y.dtype
+  if not y:is_floating_point() then b = a end
+  if not x:is_floating_point() then a = b end
+  if not x:is_floating_point() and not y:is_floating_point() then return "f32" end
+  if a == b then return a end
+  return (a == "f64" or b == "f64") and "f64" or "f32"
+end
 local function unary(name, f) add(name, 1, function(x) return f(need_tensor(name, "x", x)) end, "e") end
 local function float(x) return x:is_floating_point() and x or x:float() end
+--- A function of several steps: integers as f32; half types in f32, rounded once at the end.
+local function smooth(x, f)
+  x = float(x)
+  return half[x.dtype] and f(x:float()):to(x.dtype) or f(x)
+end
+--- The same of two operands, in their common dtype.
+local function binary(name, f)
+  add(name, 2, function(x, y)
+    x, y = pair(name, x, y)
+    local dtype = float_dtype(x, y)
+    local work = half[dtype] and "f32" or dtype
+    local z = f(x:to(work), y:to(work))
+    return half[dtype] and z:to(dtype) or z
+  end, "e")
+end
+internal.pair, internal.smooth, internal.smooth_binary, internal.float_dtype = pair, smooth, binary, float_dtype
 
 -- ---- elementwise -----------------------------------------------------------------------------
 --- x * log(y), 0 where x is 0.
-add("xlogy", 2, function(x, y)
-  x, y = pair("xlogy", x, y)
+binary("xlogy", function(x, y)
   local dead = x:eq(0):logical_and(y:le(0):logical_or(y:eq(math.huge)))
   return where(dead, 0, x * where(dead, 1, y):log())
-end, "e")
+end)
 --- x * log1p(y), 0 where x is 0.
-add("xlog1py", 2, function(x, y)
-  x, y = pair("xlog1py", x, y)
+binary("xlog1py", function(x, y)
   local dead = x:eq(0):logical_and(y:le(-1):logical_or(y:eq(math.huge)))
   return where(dead, 0, x * where(dead, 0, y):log1p())
-end, "e")
+end)
 --- -x * log(x); 0 at 0, -inf below.
-unary("entr", function(x) return where(x:lt(0), -math.huge, -flame.xlogy(x, where(x:lt(0), 1, x))) end)
---- sin(pi x) / (pi x), 1 at 0.
+unary("entr", function(x)
+  return smooth(x, function(v) return where(v:lt(0), -math.huge, -flame.xlogy(v, where(v:lt(0), 1, v))) end)
+end)
+--- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 unary("sinc", function(x)
-  local zero = x:eq(0)
-  local z = where(zero, 1, x) * math.pi
-  return where(zero, 1, z:sin() / z)
+  return smooth(x, function(v)
+    local near = v:abs():lt(0.1)
+    local z = where(near, v * math.pi, 0):square()
+    local series = 1 + z * (-1 / 6 + z * (1 / 120 + z * (-1 / 5040 + z * (1 / 362880 + z * (-1 / 39916800 + z / 6227020800)))))
+    local far = where(near, 1, v) * math.pi
+    return where(near, series, far:sin() / far)
+  end)
 end)
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
 add("logit", 2, function(x, eps)
   need_tensor("logit", "x", x)
   eps = defaults("logit", { "eps" }, { eps = false }, eps).eps
-  if eps then x = x:clamp(eps, 1 - eps) end
-  return (x / (1 - x)):log()
+  return smooth(x, function(v)
+    if eps then v = v:clamp(eps, 1 - eps) end
+    v = v + where(v:lt(0):logical_or(v:gt(1)), 0 / 0, v:detach() * 0)
+    return v:log() - (-v):log1p()
+  end)
 end, "e")
 --- 0 below 0, 1 above, 'values' at 0.
 add("heaviside", 2, function(x, values)
   need_tensor("heaviside", "x", x)
+  if is_tensor(values) and values.dtype ~= x.dtype then
+    fail("heaviside", "x is %s and values %s: cast one of them", x.dtype, values.dtype)
+  end
   return where(x:detach():eq(0), values, x:detach():gt(0):to(x.dtype))
 end, "e")
 unary("deg2rad", function(x) return x * (math.pi / 180) end)
@@ -80,7 +116,10 @@ add("signbit", 1, function(x)
   if x.dtype == "bool" then return flame.zeros_like(x) end
   return x:is_floating_point() and flame.copysign(1, x):lt(0) or x:lt(0)
 end)
-unary("positive", function(x) return x:clone() end)
+unary("positive", function(x)
+  if x.dtype == "bool" then fail("positive", "dtype bool is not supported, need a number type") end
+  return x:clone()
+end)
 add("isposinf", 1, function(x) return need_tensor("isposinf", "x", x):detach():eq(math.huge) end)
 add("isneginf", 1, function(x) return need_tensor("isneginf", "x", x):detach():eq(-math.huge) end)
 --- |x - y| <= atol + rtol |y|, element by element.
@@ -103,10 +142,7 @@ end)
 --- x * 2^y.
 add("ldexp", 2, function(x, y) return need_tensor("ldexp", "x", x) * float(need_tensor("ldexp", "y", y)):exp2() end, "e")
 --- log2(2^x + 2^y).
-add("logaddexp2", 2, function(x, y)
-  local ln2 = math.log(2)
-  return flame.logaddexp(x * ln2, y * ln2) / ln2
-end, "e")
+binary("logaddexp2", function(x, y) return internal.log_of_sum(x, y, flame.exp2, flame.log2) end)
 --- y - alpha * x, the operands of sub the other way round.
 ---@param alpha? number  1
 add("rsub", 3, function(x, y, alpha)
@@ -242,7 +278,9 @@ add("nansum", 3, function(x, d, o)
 end)
 --- Mean of what is not NaN.
 add("nanmean", 3, function(x, d, o)
-  need_tensor("nanmean", "x", x)
+  if not need_tensor("nanmean", "x", x):is_floating_point() then
+    fail("nanmean", "dtype %s is not supported; cast first: x:float()", x.dtype)
+  end
   local there = x:detach():isnan():logical_not()
   return where(there, x, 0):sum(d, o) / there:sum(d, o)
 end)
@@ -262,15 +300,22 @@ add("aminmax", 2, function(x, o)
   o = internal.options("aminmax", o, { dim = false, keepdim = false })
   return x:amin(o.dim or nil, { keepdim = o.keepdim }), x:amax(o.dim or nil, { keepdim = o.keepdim })
 end)
---- Differences of neighbours along d, n times.
+--- Differences of neighbours along d, n times; prepend and append stand before and behind x.
 ---@param n? integer  1
 ---@param d? integer  -1
-add("diff", 3, function(x, n, d)
-  local o = defaults("diff", { "n", "dim" }, { n = 1, dim = -1 }, n, d)
+---@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
+add("diff", 5, function(x, n, d, ...)
+  local o = defaults("diff", { "n", "dim", "prepend", "append" }, { n = 1, dim = -1, prepend = false, append = false }, n, d, ...)
   d = axis_of("diff", need_tensor("diff", "x", x), o.dim)
   if x.ndim == 0 then fail("diff", "a 0-d tensor has no neighbours") end
   if need_int("diff", "n", o.n) < 0 then fail("diff", "n = %d is negative", o.n) end
   local y = x
+  if o.n > 0 and (o.prepend or o.append) then
+    local parts = { y }
+    if o.prepend then table.insert(parts, 1, need_tensor("diff", "prepend", o.prepend)) end
+    if o.append then parts[#parts + 1] = need_tensor("diff", "append", o.append) end
+    y = flame.cat(parts, d)
+  end
   for _ = 1, o.n do
     local size = y.shape[d]
     if size <= 1 then return y:narrow(d, 1, 0):clone() end
@@ -310,14 +355,31 @@ add("cumulative_trapezoid", 3, function(y, x, d)
   local parts, axis = trapezes("cumulative_trapezoid", y, x, d)
   return parts:cumsum(axis)
 end)
---- Covariances of the rows of x.
----@param o? table  {correction = 1}
+--- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
+---@param o? table  {correction = 1, fweights =, aweights =}
 add("cov", 2, function(x, o)
   if need_tensor("cov", "x", x).ndim > 2 then fail("cov", "x has %d axes, need 2 at most", x.ndim) end
-  o = internal.options("cov", o, { correction = 1 })
+  o = internal.options("cov", o, { correction = 1, fweights = false, aweights = false })
   local v = float(x.ndim < 2 and x:reshape(1, -1) or x)
-  local c = v - v:mean(2, { keepdim = true })
-  local y = c:matmul(c:t()) / math.max(v.shape[2] - o.correction, 0)
+  local w, count = nil, v.shape[2]
+  for _, name in ipairs { "fweights", "aweights" } do
+    local given = o[name]
+    if given then
+      if need_tensor("cov", name, given).ndim ~= 1 or given.shape[1] ~= count then
+        fail("cov", "%s has shape (%s), need (%d)", name, table.concat(given.shape, ", "), count)
+      end
+      w = w and w * given:to(v.dtype) or given:to(v.dtype)
+    end
+  end
+  if not w then
+    local c = v - v:mean(2, { keepdim = true })
+    local y = c:matmul(c:t()) / math.max(count - o.correction, 0)
+    return v.shape[1] == 1 and y:reshape({}) or y
+  end
+  local total = w:sum()
+  local c = v - (v * w):sum(2, { keepdim = true }) / total
+  local spread = o.aweights and (w * o.aweights:to(v.dtype)):sum() / total * o.correction or o.correction
+  local y = (c * w):matmul(c:t()) / (total - spread):clamp({ min = 0 })
   return v.shape[1] == 1 and y:reshape({}) or y
 end)
 --- Correlations of the rows of x, between -1 and 1.
@@ -328,9 +390,12 @@ add("corrcoef", 1, function(x)
   return (c / s:unsqueeze(2) / s:unsqueeze(1)):clamp(-1, 1)
 end)
 --- Is each element of x among those of y.
-add("isin", 2, function(x, y)
+---@param o? table  {invert = false, assume_unique = false}
+add("isin", 3, function(x, y, o)
   x, y = pair("isin", x, y)
-  return x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
+  local invert = internal.options("isin", o, { invert = false, assume_unique = false }).invert
+  local there = x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
+  return invert and there:logical_not() or there
 end)
 --- The value below which a share q of the elements lies, between neighbours by interpolation.
 ---@param q number|flame.tensor  0 to 1; several come along a new first axis

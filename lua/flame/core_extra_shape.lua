@@ -105,8 +105,9 @@ add("combinations", 3, function(x, r, with_replacement)
     if k > o.r then at[#at + 1] = table.move(now, 1, o.r, 1, {}) return end
     for i = from, n do now[k] = i; choose(k + 1, o.with_replacement and i or i + 1) end
   end
-  choose(1, 1)
-  if #at == 0 or o.r == 0 then return flame.zeros(0, o.r, { dtype = x.dtype, device = x.device }) end
+  if o.r > 0 then choose(1, 1) end
+  if o.r == 0 then return flame.zeros({ 0 }, { dtype = x.dtype, device = x.device }) end
+  if #at == 0 then return flame.zeros(0, o.r, { dtype = x.dtype, device = x.device }) end
   return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
 end)
 local function triangle_indices(name, keep)
@@ -183,21 +184,13 @@ add("take_along_dim", 3, function(x, idx, d)
   p[d], q[d] = x.shape[d], idx.shape[d]
   return x:expand(p):gather(d, idx:expand(q))
 end)
---- x with the positions idx along d replaced by the slices of src.
-add("index_copy", 4, function(x, d, idx, src)
-  d = axis_of("index_copy", need_tensor("index_copy", "x", x), d)
-  need_tensor("index_copy", "idx", idx)
-  need_tensor("index_copy", "src", src)
-  if idx.ndim > 1 then fail("index_copy", "idx has %d axes, need 1", idx.ndim) end
-  local keep = {}
-  for k = 1, x.ndim do keep[k] = k == d and idx:numel() or 1 end
-  return x:scatter(d, idx:reshape(keep):expand(src.shape), src)
-end, "e")
 --- x where mask is false; where it is true the elements of src, in order.
 add("masked_scatter", 3, function(x, mask, src)
   need_tensor("masked_scatter", "x", x)
   if need_tensor("masked_scatter", "mask", mask).dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
-  need_tensor("masked_scatter", "src", src)
+  if need_tensor("masked_scatter", "src", src).dtype ~= x.dtype then
+    fail("masked_scatter", "src is %s and x %s: cast one of them", src.dtype, x.dtype)
+  end
   local hit = mask:expand(x.shape)
   local at = hit:reshape(-1):cumsum(1)
   local n = x:numel() > 0 and at[-1]:item() or 0
@@ -223,45 +216,6 @@ add("slice_scatter", 6, function(x, src, d, first, last, step)
   local y, key = x:clone(), {}
   for k = 1, x.ndim do key[k] = k == d and { first or 1, last or x.shape[d], step or 1 } or {} end
   y[key] = need_tensor("slice_scatter", "src", src)
-  return y
-end)
-
-local unit = { prod = 1, amax = -math.huge, amin = math.huge }
---- Every element of x with those of src that idx sends to it.
----@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
-add("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
-  local op = "scatter_reduce"
-  d = axis_of(op, need_tensor(op, "x", x), d)
-  need_tensor(op, "idx", idx)
-  need_tensor(op, "src", src)
-  o = internal.options(op, o, { include_self = true })
-  if reduce ~= "sum" and reduce ~= "mean" and not unit[reduce] then
-    fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
-  end
-  local ones = flame.ones(idx.shape, { dtype = "i64", device = x.device })
-  local count = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(d, idx, ones)
-  local base = o.include_self and x or where(count:gt(0), 0, x)
-  if reduce == "sum" then return base:scatter_add(d, idx, src) end
-  if reduce == "mean" then
-    local n = count + (o.include_self and 1 or 0)
-    local sum = base:scatter_add(d, idx, src)
-    n = n:clamp({ min = 1 })
-    return x:is_floating_point() and sum / n:to(x.dtype) or sum:div(n, { rounding_mode = "floor" }):to(x.dtype)
-  end
-  local key, region = {}, {}
-  for k = 1, x.ndim do key[k], region[k] = { 1, idx.shape[k] }, k == d and { 1, x.shape[d] } or { 1, idx.shape[k] } end
-  if idx:numel() == 0 then return x:clone() end
-  local at = flame.arange(1, x.shape[d], { dtype = "i64", device = x.device }):reshape(-1, 1)
-  local hit = idx:long():movedim(d, -1):unsqueeze(-2):eq(at)
-  local low = not x:is_floating_point() and reduce ~= "prod" and (reduce == "amax" and x:amin():minimum(src:amin())
-    or x:amax():maximum(src:amax())) or unit[reduce]
-  local sent = where(hit, src(table.unpack(key)):movedim(d, -1):unsqueeze(-2), low)
-  local best = sent[reduce](sent, -1):movedim(-1, d):to(x.dtype)
-  local part, there = x(table.unpack(region)), count(table.unpack(region)):gt(0)
-  local both = reduce == "prod" and part * best or reduce == "amax" and part:maximum(best) or part:minimum(best)
-  local y = x:clone()
-  y[region] = where(there, o.include_self and both or best, part)
   return y
 end)
 

@@ -2,7 +2,7 @@
 -- {reduction = "mean" | "sum" | "none"}.
 local flame, _, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
-local defaults = internal.defaults
+local defaults, where = internal.defaults, flame.where
 
 local function reduce(op, y, how)
   if how == "mean" then return y:mean() end
@@ -46,7 +46,15 @@ loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
 end)
 loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end)
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)
+  local v = x:detach()
+  local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
+  if x.requires_grad then           -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+    local inner = where(edge, 0.5, x)
+    local slope = (v - y) / (v * (1 - v)):clamp({ min = 1e-12 })
+    local usual = -(y * inner:log():clamp({ min = -100 }) + (1 - y) * (-inner):log1p():clamp({ min = -100 }))
+    e = where(edge, e:detach() + slope * (x - v), usual)
+  end
   return o.weight and e * o.weight or e
 end)
 loss("binary_cross_entropy_with_logits", { weight = false, pos_weight = false }, function(x, y, o)
@@ -170,25 +178,15 @@ def("cosine_embedding_loss", 4, function(x1, x2, y, o)
   return reduce(op, e, o.reduction)
 end)
 
---- embedding with padding_idx: those rows get no gradient. Called from C.
----@param o? integer|table  padding_idx, or {padding_idx =}
-function internal.embedding(ids, w, o, ...)
-  if select("#", ...) > 0 then fail("embedding", "3 arguments at most, got %d", 3 + select("#", ...)) end
-  o = defaults("embedding", { "padding_idx" }, { padding_idx = false }, o)
-  local y = flame.embedding(ids, w)
-  if not o.padding_idx then return y end
-  local k, n = internal.need_int("embedding", "padding_idx", o.padding_idx), w.shape[1]
-  if k == 0 or k > n or k < -n then fail("embedding", "padding_idx %d, need 1 to %d", k, n) end
-  return flame.where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
-end
-
 -- ---- norms ----------------------------------------------------------------------------------------
 local half = { f16 = true, bf16 = true }
 
+--- Without eps the epsilon of the dtype, as PyTorch has it.
+local epsilon = { f64 = 2.0 ^ -52, f32 = 2.0 ^ -23, f16 = 2.0 ^ -10, bf16 = 2.0 ^ -7 }
 def("rms_norm", 4, function(x, shape, w, o)
   need_tensor("rms_norm", "x", x)
   if type(w) == "table" then w, o = nil, w end
-  o = defaults("rms_norm", { "eps" }, { eps = 1e-5 }, o)
+  o = defaults("rms_norm", { "eps" }, { eps = epsilon[x.dtype] or 1e-5 }, o)
   if type(shape) == "number" then shape = { shape } end
   local axes = {}
   for k = 1, #shape do

@@ -1,7 +1,7 @@
 --- Resampling of planes: interpolate, grid_sample, pixel_shuffle, and columns of windows. All are
 -- gathers with weights, axis by axis, so gradients follow by themselves and Inf and NaN stay
 -- where they belong. Which elements are read follows PyTorch in the input's own precision.
-local flame, _, internal = ...
+local flame, methods, internal = ...
 local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
 local arguments, per_axis = internal.conv_arguments, internal.conv_per_axis
 local float = { f64 = true, f32 = true, f16 = true, bf16 = true }
@@ -36,7 +36,7 @@ end
 local function linear_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
   for i = 0, out - 1 do
-    local source = align and r(step * i) or math.max(r(r(step * r(i + 0.5)) - 0.5), 0)
+    local source = align and r(step * i) or out == n and i or math.max(r(r(step * r(i + 0.5)) - 0.5), 0)
     local low = math.min(math.floor(source), n - 1)
     local high, part = math.min(low + 1, n - 1), math.min(math.max(r(source - low), 0), 1)
     taps[1].at[i + 1], taps[1].w[i + 1] = low + 1, r(1 - part)
@@ -63,6 +63,44 @@ local function cubic_taps(r, n, out, scale, align)
     end
   end
   return taps
+end
+
+--- The hat and the cubic kernel (with -0.5) that antialias widens to the outputs' distance.
+local filters = {
+  bilinear = { reach = 1, function(t) return math.max(1 - t, 0) end },
+  bicubic = { reach = 2, function(t)
+    if t < 1 then return (1.5 * t - 2.5) * t * t + 1 end
+    return t < 2 and ((-0.5 * t + 2.5) * t - 4) * t + 2 or 0
+  end },
+}
+--- The same of all neighbours under the filter. Rows with fewer than the most give parts of their last one.
+local function smooth_taps(filter)
+  return function(r, n, out, scale, align)
+    local step, rows, most = ratio(r, n, out, scale, align), {}, 0
+    local wide = math.max(step, 1)
+    for i = 0, out - 1 do
+      local centre, total, row = step * (i + 0.5), 0, {}
+      local first = math.max(math.floor(centre - filter.reach * wide + 0.5), 0)
+      local last = math.min(math.floor(centre + filter.reach * wide + 0.5), n) - 1
+      for at = first, last do
+        local w = filter[1](math.abs((at - centre + 0.5) / wide))
+        row[#row + 1], total = { at + 1, w }, total + w
+      end
+      for _, tap in ipairs(row) do tap[2] = tap[2] / total end
+      rows[i + 1], most = row, math.max(most, #row)
+    end
+    local taps = {}
+    for k = 1, most do taps[k] = { at = {}, w = {} } end
+    for i, row in ipairs(rows) do
+      while #row < most do
+        local last = row[#row]
+        last[2] = last[2] / 2
+        row[#row + 1] = { last[1], last[2] }
+      end
+      for k = 1, most do taps[k].at[i], taps[k].w[i] = row[k][1], row[k][2] end
+    end
+    return taps
+  end
 end
 
 -- ---- sums along an axis -----------------------------------------------------------------------------
@@ -199,7 +237,7 @@ def("interpolate", 7, function(x, ...)
     recompute_scale_factor = false, antialias = false }, ...)
   local n, mode = x.ndim - 2, o.mode
   if n < 1 or n > 3 then fail(op, "x has shape %s, need (n, c) and 1 to 3 axes more", text(x.shape)) end
-  if o.antialias then fail(op, "antialias is not there: average first, with avg_pool") end
+  if o.antialias and not filters[mode] then fail(op, "antialias needs mode bilinear or bicubic, got %s", tostring(mode)) end
   local out, scale = output_sizes(op, x, n, o)
   for i = 2, x.ndim do if x.shape[i] == 0 then fail(op, "x has shape %s: only the batch may be empty", text(x.shape)) end end
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
@@ -232,8 +270,9 @@ def("interpolate", 7, function(x, ...)
   local y, r = half and x:float() or x, x.dtype == "f64" and exactly or single
   for i = n, 1, -1 do
     if out[i] ~= x.shape[2 + i] or scale[i] then
-      local taps = mode == "bicubic" and cubic_taps or linear_taps
-      y = weigh(y, 2 + i, ("%s %d %a %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners)), function()
+      local taps = o.antialias and smooth_taps(filters[mode]) or mode == "bicubic" and cubic_taps or linear_taps
+      local key = ("%s %d %a %s %s"):format(mode, out[i], scale[i] or 0, tostring(o.align_corners), tostring(o.antialias))
+      y = weigh(y, 2 + i, key, function()
         return taps(r, x.shape[2 + i], out[i], scale[i], o.align_corners)
       end)
     end
@@ -318,50 +357,109 @@ function samplers.bicubic(x, flat, px, py, padding, align, wide)
   return y
 end
 
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge.
+--- Values of x (n, c, …) at whole voxels at[1] (the last axis), at[2], …: (n, points); outside 0.
+local function voxels_at(x, flat, at)
+  local s, inside, place, stride = x.shape, nil, nil, 1
+  for k, v in ipairs(at) do
+    local size = s[#s + 1 - k]
+    local fits = v:ge(0):logical_and(v:le(size - 1))
+    inside, place = inside and inside:logical_and(fits) or fits, place and place + v * stride or v
+    stride = stride * size
+  end
+  local n, count = s[1], at[1].shape[2]
+  local id = flame.where(inside, place, 0):long() + 1
+  local v = flat:gather(3, id:reshape(n, 1, count):expand(n, s[2], count))
+  return flame.where(inside:reshape(n, 1, count), v, 0)
+end
+
+--- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of eight neighbours, or the nearest.
+local function sample_volume(x, p, o)
+  local s, flat = x.shape, x:reshape(x.shape[1], x.shape[2], -1)
+  for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], o.padding_mode, o.align_corners) end
+  if o.mode == "nearest" then
+    for k = 1, 3 do p[k] = p[k]:detach():round() end
+    return voxels_at(x, flat, p)
+  end
+  local low, part, y = {}, {}, nil
+  for k = 1, 3 do
+    low[k] = p[k]:detach():floor()
+    part[k] = p[k] - low[k]
+  end
+  for corner = 0, 7 do
+    local at, w = {}, nil
+    for k = 1, 3 do
+      local high = corner >> (k - 1) & 1
+      at[k] = low[k] + high
+      local share = high == 1 and part[k] or 1 - part[k]
+      w = w and w * share or share
+    end
+    local term = voxels_at(x, flat, at) * w:unsqueeze(2)
+    y = y and y + term or term
+  end
+  return y
+end
+
+--- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
+--- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 def("grid_sample", 5, function(x, grid, ...)
   local op = "grid_sample"
   need_tensor(op, "x", x)
   need_tensor(op, "grid", grid)
   local o = arguments(op, { "mode", "padding_mode", "align_corners" }, { mode = "bilinear", padding_mode = "zeros",
     align_corners = false }, ...)
-  if x.ndim ~= 4 or grid.ndim ~= 4 or grid.shape[4] ~= 2 or grid.shape[1] ~= x.shape[1] then
-    fail(op, "x has shape %s and grid %s, need (n, c, h, w) and (n, h', w', 2)", text(x.shape), text(grid.shape))
+  local axes = x.ndim - 2
+  if axes ~= 2 and axes ~= 3 or grid.ndim ~= x.ndim or grid.shape[grid.ndim] ~= axes or grid.shape[1] ~= x.shape[1] then
+    fail(op, "x has shape %s and grid %s, need (n, c, h, w) and (n, h', w', 2), or (n, c, d, h, w) and (n, d', h', w', 3)",
+      text(x.shape), text(grid.shape))
   end
-  if x.shape[3] * x.shape[4] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(x.shape)) end
+  local s, g, count = x.shape, grid.shape, 1
+  for k = 3, #s do if s[k] == 0 then fail(op, "x has shape %s: there is nothing to sample", text(s)) end end
   local sampler = samplers[o.mode]
   if not sampler then fail(op, "no mode '%s', there is: bilinear nearest bicubic", tostring(o.mode)) end
+  if axes == 3 and o.mode == "bicubic" then fail(op, "mode bicubic needs 4 axes, x has shape %s", text(s)) end
   if o.padding_mode ~= "zeros" and o.padding_mode ~= "border" and o.padding_mode ~= "reflection" then
     fail(op, "no padding_mode '%s', there is: zeros border reflection", tostring(o.padding_mode))
   end
-  local s, g = x.shape, grid.shape
-  local n, count = g[1], g[2] * g[3]
-  local px = pixels(grid:select(4, 1), s[4], o.align_corners)
-  local py = pixels(grid:select(4, 2), s[3], o.align_corners)
-  local y = sampler(x, x:reshape(s[1], s[2], s[3] * s[4]), px, py, o.padding_mode, o.align_corners,
-    function(w) return w:reshape(n, 1, count) end)
-  return y:reshape(n, s[2], g[2], g[3]):clone()
+  local n, p, y = g[1], {}
+  for k = 2, #g - 1 do count = count * g[k] end
+  for k = 1, axes do p[k] = pixels(grid:select(-1, k), s[#s + 1 - k], o.align_corners) end
+  if axes == 3 then
+    for k = 1, 3 do p[k] = p[k]:reshape(n, count) end
+    y = sample_volume(x, p, o)
+  else
+    y = sampler(x, x:reshape(s[1], s[2], s[3] * s[4]), p[1], p[2], o.padding_mode, o.align_corners,
+      function(w) return w:reshape(n, 1, count) end)
+  end
+  local shape = { n, s[2] }
+  return y:reshape(table.move(g, 2, #g - 1, 3, shape)):clone()
 end)
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}.
+--- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
 def("affine_grid", 3, function(theta, size, ...)
   local op = "affine_grid"
   need_tensor(op, "theta", theta)
   local o = arguments(op, { "align_corners" }, { align_corners = false }, ...)
-  if theta.ndim ~= 3 or theta.shape[2] ~= 2 or theta.shape[3] ~= 3 then
-    fail(op, "theta has shape %s, need (n, 2, 3)", text(theta.shape))
+  local axes = type(size) == "table" and #size - 2
+  if axes ~= 2 and axes ~= 3 then fail(op, "size must be {n, c, h, w} or {n, c, d, h, w}") end
+  if theta.ndim ~= 3 or theta.shape[2] ~= axes or theta.shape[3] ~= axes + 1 then
+    fail(op, "theta has shape %s, need (n, %d, %d)", text(theta.shape), axes, axes + 1)
   end
-  if type(size) ~= "table" or #size ~= 4 then fail(op, "size must be {n, c, h, w}") end
   local kind = { dtype = theta.dtype, device = theta.device }
   local function line(n)
     if n == 1 then return flame.zeros({ 1 }, kind) end
     local edge = o.align_corners and 1 or (n - 1) / n
     return flame.linspace(-edge, edge, n, kind)
   end
-  local n, h, w = size[1], size[3], size[4]
-  local base = flame.stack({ line(w):reshape(1, w):expand(h, w), line(h):reshape(h, 1):expand(h, w),
-    flame.ones({ h, w }, kind) }, 3)
-  return base:reshape(1, h * w, 3):expand(n, h * w, 3):matmul(theta:transpose(2, 3)):reshape(n, h, w, 2):clone()
+  local sizes, columns, out = table.move(size, 3, #size, 1, {}), {}, { size[1] }
+  for k = 1, axes do                                        -- x first: along the last axis
+    local shape, n = {}, sizes[axes + 1 - k]
+    for j = 1, axes do shape[j] = j == axes + 1 - k and n or 1 end
+    columns[k] = line(n):reshape(shape):expand(sizes)
+  end
+  columns[axes + 1] = flame.ones(sizes, kind)
+  local points = flame.stack(columns, -1):reshape(1, -1, axes + 1)
+  table.move(sizes, 1, axes, 2, out)[axes + 2] = axes
+  return points:expand(size[1], points.shape[2], axes + 1):matmul(theta:transpose(2, 3)):reshape(out):clone()
 end)
 
 -- ---- channels and pixels ----------------------------------------------------------------------------
@@ -474,3 +572,4 @@ def("col2im", 6, function(x, output_size, ...)
     :narrow(3, pad[1] + 1, size[1]):narrow(4, pad[2] + 1, size[2])
   return batched and y:clone() or y:squeeze(1):clone()
 end)
+flame.fold, methods.fold = flame.col2im, methods.col2im                -- as F.fold

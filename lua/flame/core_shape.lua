@@ -185,6 +185,7 @@ local function einsum_pair(a, ta, b, tb, want)
 end
 def("einsum", 16, function(spec, ...)
   local xs = { ... }
+  if #xs == 1 and type(xs[1]) == "table" then xs = table.move(xs[1], 1, #xs[1], 1, {}) end
   local terms, right = parse_einsum(spec, xs)
   for i = 1, #xs do xs[i], terms[i] = take_diagonals(xs[i], terms[i]) end
   expand_dots(xs, terms)

@@ -51,7 +51,11 @@ local function vector_norm_of(x, p, d, o)
   if p == 0 then return reduce(x:ne(0):to(x.dtype), "sum") end
   local function power(a) return a ^ p end
   local a = x:abs()
-  return flat_at_0(reduce(p < 1 and p > 0 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
+  if p < 0 then                              -- 0 where there is a 0, and flat
+    local zero = a:eq(0)
+    return flame.where(reduce(zero, "any"), 0, reduce(power(flame.where(zero, 1, a)), "sum") ^ (1 / p))
+  end
+  return flat_at_0(reduce(p < 1 and flat_at_0(a, power) or power(a), "sum"), function(v) return v ^ (1 / p) end)
 end
 
 --- The norm of one or several axes; all of them where d is nil or false.

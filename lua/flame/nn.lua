@@ -5,7 +5,7 @@
 -- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
--- nn_attention.lua; nn_init.lua: nn.init and nn.utils.
+-- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils.
 local flame = require "flame"
 
 local nn = {}
@@ -485,6 +485,7 @@ require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)
 require "flame.nn_more"(nn, positive, options_of, shared)
 require "flame.nn_attention"(nn, shared)
+require "flame.nn_transformer"(nn, shared)
 require "flame.nn_conv"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 

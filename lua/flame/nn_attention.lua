@@ -47,9 +47,8 @@ return function(nn, shared)
   function nn.MultiheadAttention:init(d, heads, ...)
     local o = read("MultiheadAttention", "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
     heads_of("MultiheadAttention", d, heads)
-    if o.add_bias_kv or o.add_zero_attn then fail("MultiheadAttention: add_bias_kv and add_zero_attn are not supported") end
     self.embed_dim, self.num_heads, self.dropout = d, heads, o.dropout or 0
-    self.batch_first = o.batch_first == true
+    self.batch_first, self.add_zero_attn = o.batch_first == true, o.add_zero_attn == true
     local function weight(rows, columns)
       return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))
     end
@@ -64,6 +63,11 @@ return function(nn, shared)
     if o.bias ~= false then self.in_proj_bias = nn.Parameter(flame.zeros({ 3 * d }, shared.make_options(o))) end
     self.out_proj = nn.Linear(d, d, { bias = o.bias, dtype = o.dtype, device = o.device })
     if self.out_proj.bias then nn.init.zeros(self.out_proj.bias) end
+    if o.add_bias_kv then                                  -- one more key and value, learnt
+      local function row() return nn.Parameter(nn.init.xavier_normal(flame.empty({ 1, 1, d }, shared.make_options(o)))) end
+      self.bias_k = row()
+      self.bias_v = row()
+    end
   end
 
   local separate = { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
@@ -79,7 +83,7 @@ return function(nn, shared)
   end
 
   -- What is added to the scores (batch, heads, time, source): -inf where a mask says so. nil: nothing.
-  local function bias_of(self, o, q, k)
+  local function bias_of(self, o, q, k, extra)
     local out
     local function add(mask, shape, name)
       local n = 1
@@ -92,7 +96,7 @@ return function(nn, shared)
       mask = mask:reshape(shape)
       out = out and out + mask or mask
     end
-    local b, t, s = q:size(1), q:size(3), k:size(3)
+    local b, t, s = q:size(1), q:size(3), k:size(3) - extra
     if o.attn_mask then
       local m = o.attn_mask
       if m.ndim == 2 then add(m, { 1, 1, t, s }, "attn_mask")
@@ -104,19 +108,28 @@ return function(nn, shared)
     if o.key_padding_mask then
       add(o.key_padding_mask, { b, 1, 1, s }, "key_padding_mask")
     end
-    return out
+    return out and extra > 0 and out:pad({ 0, extra }) or out
+  end
+
+  -- keys or values with the learnt row (1, 1, d) and with zeros behind.
+  local function with_rows(self, x, row)
+    local h, more = self.num_heads, { x }
+    if row then more[2] = row:reshape(1, h, 1, x:size(4)):expand({ x:size(1), h, 1, x:size(4) }) end
+    if self.add_zero_attn then more[#more + 1] = x:narrow(3, 1, 1):detach() * 0 end
+    return #more > 1 and flame.cat(more, 3) or x
   end
 
   -- Result (batch, heads, time, size) and, if asked for, the weights (batch, heads, time, source).
   local function attend(self, q, k, v, o)
-    local drop = self.training and self.dropout or 0
+    local drop, extra = self.training and self.dropout or 0, (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
+    k, v = with_rows(self, k, self.bias_k), with_rows(self, v, self.bias_v)
     if o.need_weights == false then
-      if o.is_causal and not o.attn_mask and not o.key_padding_mask then
+      if o.is_causal and extra == 0 and not o.attn_mask and not o.key_padding_mask then
         return flame.scaled_dot_product_attention(q, k, v, { is_causal = true, dropout_p = drop })
       end
-      return flame.scaled_dot_product_attention(q, k, v, { attn_mask = bias_of(self, o, q, k), dropout_p = drop })
+      return flame.scaled_dot_product_attention(q, k, v, { attn_mask = bias_of(self, o, q, k, extra), dropout_p = drop })
     end
-    local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)), bias_of(self, o, q, k)
+    local scores, bias = (q * q:size(4) ^ -0.5):matmul(k:transpose(-2, -1)), bias_of(self, o, q, k, extra)
     local weights = (bias and scores + bias or scores):softmax(-1)
     if drop > 0 then weights = weights:dropout(drop) end
     return weights:matmul(v), weights
@@ -171,14 +184,19 @@ return function(nn, shared)
   --- unless batch_first.
   nn.TransformerEncoderLayer = Module.extend("TransformerEncoderLayer")
   function nn.TransformerEncoderLayer:init(d, heads, ...)
-    local o = read("TransformerEncoderLayer", "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias", "", ...)
+    local given = table.pack(...)
+    local o = read("TransformerEncoderLayer", "dim_feedforward dropout activation layer_norm_eps batch_first norm_first bias",
+      "dtype device", ...)
     local hidden, p = o.dim_feedforward or 2048, o.dropout or 0.1
+    rawset(self, "again", function() return nn.TransformerEncoderLayer(d, heads, table.unpack(given, 1, given.n)) end)
+    local kind = { bias = o.bias, dtype = o.dtype, device = o.device }
     self.norm_first = o.norm_first == true
-    self.self_attn = nn.MultiheadAttention(d, heads, { dropout = p, bias = o.bias, batch_first = o.batch_first })
-    self.linear1 = nn.Linear(d, hidden, { bias = o.bias })      -- a line each: order of assignment counts
+    self.self_attn = nn.MultiheadAttention(d, heads, { dropout = p, bias = o.bias, batch_first = o.batch_first, dtype = o.dtype,
+      device = o.device })
+    self.linear1 = nn.Linear(d, hidden, kind)      -- a line each: order of assignment counts
     self.dropout = nn.Dropout(p)
-    self.linear2 = nn.Linear(hidden, d, { bias = o.bias })
-    local norm = { eps = o.layer_norm_eps, bias = o.bias }
+    self.linear2 = nn.Linear(hidden, d, kind)
+    local norm = { eps = o.layer_norm_eps, bias = o.bias, dtype = o.dtype, device = o.device }
     self.norm1 = nn.LayerNorm(d, norm)
     self.norm2 = nn.LayerNorm(d, norm)
     self.dropout1 = nn.Dropout(p)

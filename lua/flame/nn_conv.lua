@@ -175,6 +175,14 @@ return function(nn, shared)
   simple("LPPool2d", "lp_pool2d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
   simple("LocalResponseNorm", "local_response_norm", "size alpha beta k")
   simple("Upsample", "interpolate", "size scale_factor mode align_corners recompute_scale_factor")
+  --- Upsample with the mode fixed.
+  nn.UpsamplingNearest2d = Module.extend("UpsamplingNearest2d", nn.Upsample)
+  function nn.UpsamplingNearest2d:forward(x) return flame.interpolate(x, self.options) end
+  nn.UpsamplingBilinear2d = Module.extend("UpsamplingBilinear2d", nn.Upsample)
+  function nn.UpsamplingBilinear2d:forward(x)
+    local o = self.options
+    return flame.interpolate(x, { size = o.size, scale_factor = o.scale_factor, mode = "bilinear", align_corners = true })
+  end
   simple("PixelShuffle", "pixel_shuffle", "upscale_factor", { "upscale_factor" })
   simple("PixelUnshuffle", "pixel_unshuffle", "downscale_factor", { "downscale_factor" })
   simple("ChannelShuffle", "channel_shuffle", "groups", { "groups" })

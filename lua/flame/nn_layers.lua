@@ -96,21 +96,30 @@ return function(nn, shared)
     return ("in_features=%d, out_features=%d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
   end
 
-  --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
-  --- at zero and is not trained.
-  nn.Embedding = Module.extend("Embedding")
-  function nn.Embedding:init(n, d, ...)
-    local o = read("Embedding", "padding_idx", "dtype device", ...)
-    positive("Embedding", "n", n)
-    positive("Embedding", "d", d)
+  -- Rows for ids: the options of the functions, and the row padding_idx at zero.
+  local lookups = "max_norm norm_type scale_grad_by_freq"
+  local function rows_of(self, name, n, d, o)
+    positive(name, "n", n)
+    positive(name, "d", d)
     self.num_embeddings, self.embedding_dim, self.padding_idx = n, d, o.padding_idx
     self.weight = nn.Parameter(flame.normal({ n, d }, 0, 1, make_options(o)))
-    if o.padding_idx then
-      if math.type(o.padding_idx) ~= "integer" or o.padding_idx < 1 or o.padding_idx > n then
-        fail("Embedding: padding_idx is %s, need 1 to %d", tostring(o.padding_idx), n)
+    local k = o.padding_idx
+    if k then
+      if math.type(k) ~= "integer" or k == 0 or k < -n or k > n then
+        fail("%s: padding_idx is %s, need 1 to %d", name, tostring(k), n)
       end
-      flame.no_grad(function() self.weight[o.padding_idx] = 0 end)
+      flame.no_grad(function() self.weight[k] = 0 end)
     end
+    local kept = { padding_idx = k }
+    for key in lookups:gmatch("%S+") do kept[key] = o[key] end
+    rawset(self, "options", kept)
+  end
+
+  --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
+  --- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
+  nn.Embedding = Module.extend("Embedding")
+  function nn.Embedding:init(n, d, ...)
+    rows_of(self, "Embedding", n, d, read("Embedding", "padding_idx " .. lookups, "sparse dtype device", ...))
   end
   --- A layer with the given table, which is not trained unless freeze = false.
   function nn.Embedding.from_pretrained(table_of_rows, freeze)
@@ -120,12 +129,28 @@ return function(nn, shared)
     return layer
   end
   function nn.Embedding:forward(ids)
-    local y = flame.embedding(ids, self.weight)
-    if not self.padding_idx then return y end
-    return flame.where(ids:eq(self.padding_idx):unsqueeze(-1), y:detach(), y)
+    if next(self.options) == nil then return flame.embedding(ids, self.weight) end
+    return flame.embedding(ids, self.weight, self.options)
   end
   function nn.Embedding:extra()
     return ("%d, %d%s"):format(self.num_embeddings, self.embedding_dim, self.padding_idx and ", padding_idx=" .. self.padding_idx or "")
+  end
+
+  --- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]).
+  nn.EmbeddingBag = Module.extend("EmbeddingBag")
+  function nn.EmbeddingBag:init(n, d, ...)
+    local o = read("EmbeddingBag", lookups .. " mode", "padding_idx include_last_offset sparse dtype device", ...)
+    rows_of(self, "EmbeddingBag", n, d, o)
+    self.options.mode, self.options.include_last_offset = o.mode, o.include_last_offset
+  end
+  function nn.EmbeddingBag:forward(ids, offsets, weights)
+    local o = {}
+    for key, value in pairs(self.options) do o[key] = value end
+    o.per_sample_weights = weights
+    return flame.embedding_bag(ids, self.weight, offsets, o)
+  end
+  function nn.EmbeddingBag:extra()
+    return ("%d, %d, mode=%s"):format(self.num_embeddings, self.embedding_dim, self.options.mode or "mean")
   end
 
   --- Normalises over the last axes of the given shape; weight and bias of that shape.
@@ -162,4 +187,24 @@ return function(nn, shared)
     return x:dropout(self.p)
   end
   function nn.Dropout:extra() return ("p=%g"):format(self.p) end
+
+  -- SELU's value far below 0, which stands for what is dropped; with p: the scale and shift that keep mean and variance.
+  local function alpha_dropout(x, p, shape)
+    if p == 0 then return x end
+    local low = -1.7580993408473766
+    if p == 1 then return x * 0 end
+    local a = ((1 - p) * (1 + p * low * low)) ^ -0.5
+    local kept = flame.rand(shape, { device = x.device }):ge(p)
+    return flame.where(kept, x, low) * a - a * low * p
+  end
+  --- Dropout that keeps mean and variance of what SELU gives.
+  nn.AlphaDropout = Module.extend("AlphaDropout", nn.Dropout)
+  function nn.AlphaDropout:forward(x) return self.training and alpha_dropout(x, self.p, x.shape) or x end
+  --- The same for whole channels (axis 2).
+  nn.FeatureAlphaDropout = Module.extend("FeatureAlphaDropout", nn.Dropout)
+  function nn.FeatureAlphaDropout:forward(x)
+    local shape = x.shape
+    for d = 3, #shape do shape[d] = 1 end
+    return self.training and alpha_dropout(x, self.p, shape) or x
+  end
 end

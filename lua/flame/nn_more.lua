@@ -72,8 +72,8 @@ return function(nn, positive, _, shared)
       end
       local momentum = self.momentum
       if self.training and self.num_batches_tracked then
-        flame.no_grad(function() self.num_batches_tracked:add_(1) end)
-        momentum = momentum or 1 / self.num_batches_tracked:item()
+        if affine then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end      -- of BatchNorm: as PyTorch
+        momentum = momentum or 1 / math.max(self.num_batches_tracked:item(), 1)
       end
       return run(self, x, momentum or 0)
     end
@@ -143,6 +143,15 @@ return function(nn, positive, _, shared)
     if n % 2 ~= 0 then fail("GLU: axis %d has %d elements, need an even number", d, n) end
     return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
   end)
+
+  --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
+  nn.RReLU = Module.extend("RReLU")
+  function nn.RReLU:init(...)
+    local o = read("RReLU", "lower upper", "inplace", ...)
+    self.lower, self.upper = o.lower or 1 / 8, o.upper or 1 / 3
+  end
+  function nn.RReLU:forward(x) return flame.rrelu(x, self.lower, self.upper, self.training) end
+  function nn.RReLU:extra() return ("lower=%g, upper=%g"):format(self.lower, self.upper) end
 
   --- x where positive, else a x; a is learnt: one number, or one a channel (axis 2).
   nn.PReLU = Module.extend("PReLU")
@@ -255,38 +264,16 @@ return function(nn, positive, _, shared)
   loss("SmoothL1Loss", "reduction beta", of "smooth_l1_loss")
   loss("KLDivLoss", "reduction log_target", of "kl_div")
   loss("HingeLoss", "margin reduction", of "hinge_loss")
-  loss("TripletMarginLoss", "margin p eps reduction", of "triplet_margin_loss")
-
-  local function reduced(name, y, how)
-    if how == nil or how == "mean" then return y:mean() end
-    if how == "sum" then return y:sum() end
-    if how == "none" then return y end
-    fail('%s: reduction must be "mean", "sum" or "none", got "%s"', name, tostring(how))
-  end
-  loss("SoftMarginLoss", "reduction", function(x, y, o) return reduced("SoftMarginLoss", (-x * y):softplus(), o.reduction) end)
-  loss("HingeEmbeddingLoss", "margin reduction", function(x, y, o)
-    return reduced("HingeEmbeddingLoss", flame.where(y:gt(0), x, ((o.margin or 1) - x):relu()), o.reduction)
-  end)
-  loss("MarginRankingLoss", "margin reduction", function(a, b, y, o)
-    return reduced("MarginRankingLoss", ((b - a) * y + (o.margin or 0)):relu(), o.reduction)
-  end)
-  loss("CosineEmbeddingLoss", "margin reduction", function(a, b, y, o)
-    local c = flame.cosine_similarity(a, b, -1)
-    return reduced("CosineEmbeddingLoss", flame.where(y:gt(0), 1 - c, (c - (o.margin or 0)):relu()), o.reduction)
-  end)
-  loss("PoissonNLLLoss", "log_input full eps reduction", function(x, y, o)
-    local e
-    if o.log_input == false then e = x - y * (x + (o.eps or 1e-8)):log() else e = x:exp() - y * x end
-    if o.full then
-      local safe = flame.where(y:gt(1), y, 1)
-      e = e + flame.where(y:gt(1), safe * safe:log() - safe + (safe * (2 * math.pi)):log() * 0.5, 0)
-    end
-    return reduced("PoissonNLLLoss", e, o.reduction)
-  end)
-  loss("GaussianNLLLoss", "full eps reduction", function(x, y, var, o)
-    local eps = o.eps or 1e-6
-    local v = var + (var:detach():clamp({ min = eps }) - var:detach())       -- clamped, the gradient passes
-    local e = (v:log() + (x - y):square() / v) * 0.5
-    return reduced("GaussianNLLLoss", o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
-  end)
+  loss("TripletMarginLoss", "margin p eps swap reduction", of "triplet_margin_loss")
+  loss("TripletMarginWithDistanceLoss", "distance_function margin swap reduction", of "triplet_margin_with_distance_loss")
+  loss("SoftMarginLoss", "reduction", of "soft_margin_loss")
+  loss("HingeEmbeddingLoss", "margin reduction", of "hinge_embedding_loss")
+  loss("MarginRankingLoss", "margin reduction", of "margin_ranking_loss")
+  loss("CosineEmbeddingLoss", "margin reduction", of "cosine_embedding_loss")
+  loss("PoissonNLLLoss", "log_input full eps reduction", of "poisson_nll_loss")
+  loss("GaussianNLLLoss", "full eps reduction", of "gaussian_nll_loss")
+  loss("MultiMarginLoss", "p margin weight reduction", of "multi_margin_loss")
+  loss("MultiLabelMarginLoss", "reduction", of "multilabel_margin_loss")
+  loss("MultiLabelSoftMarginLoss", "weight reduction", of "multilabel_soft_margin_loss")
+  loss("CTCLoss", "blank reduction zero_infinity", of "ctc_loss")
 end

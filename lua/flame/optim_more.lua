@@ -91,6 +91,18 @@ return function(optim, shared)
       state.prev:copy_(used)
     end)
 
+  --- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of steps that shrink from t0 on.
+  make_class("ASGD", { "lr", "lambd", "alpha", "t0", "weight_decay" },
+    { lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0, maximize = false }, function(group, p, g, state)
+      g = decayed(group, p, g)
+      state.eta, state.mu = state.eta or group.lr, state.mu or 1
+      state.ax = state.ax or flame.zeros_like(p)
+      p:copy_(p * (1 - group.lambd * state.eta) - g * state.eta)
+      state.ax:copy_(state.mu == 1 and p or state.ax + (p - state.ax) * state.mu)
+      state.eta = group.lr / (1 + group.lambd * group.lr * state.step) ^ group.alpha
+      state.mu = 1 / math.max(1, state.step - group.t0)
+    end)
+
   -- ---- Muon -------------------------------------------------------------------------------------
   --- A matrix with the singular vectors of g and singular values near 1, by Newton and Schulz's
   --- iteration in bf16 (Jordan et al. 2024).

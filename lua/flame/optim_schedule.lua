@@ -85,6 +85,19 @@ return function(optim, shared)
     return o
   end
 
+  -- The arguments with torch's names of options in a table turned into the ones here.
+  local function renamed(names, first, ...)
+    local given = table.pack(first, ...)
+    for i = 1, given.n do
+      if is_options(given[i]) and rawget(given[i], "groups") == nil then
+        local o = {}
+        for key, value in pairs(given[i]) do o[names[key] or key] = value end
+        given[i] = o
+      end
+    end
+    return table.unpack(given, 1, given.n)
+  end
+
   local function check(name, o, low, ...)
     for _, key in ipairs { ... } do number(name, key, o[key], low) end
   end
@@ -116,6 +129,13 @@ return function(optim, shared)
       local x = math.min(1, (at - o.warmup) / math.max(1, o.steps - o.warmup))
       return o.min + (base - o.min) * 0.5 * (1 + math.cos(math.pi * x))
     end)
+  end
+
+  --- torch's form: half a cosine from the rate down to eta_min in T_max steps, and up again in as many.
+  local function cosine_annealing(...)
+    local o = read("CosineAnnealingLR", { "T_max", "eta_min" }, { eta_min = 0 }, renamed({ steps = "T_max", min = "eta_min" }, ...))
+    check("CosineAnnealingLR", o, 1, "T_max")
+    return start(o.opt, function(at, base) return o.eta_min + (base - o.eta_min) * 0.5 * (1 + math.cos(math.pi * at / o.T_max)) end)
   end
 
   --- Cosines that begin anew: the first after T_0 steps, each next one T_mult times as long.
@@ -177,10 +197,23 @@ return function(optim, shared)
 
   --- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
   function schedule.lambda(...)
-    local o = read("lambda", { "f" }, {}, ...)
+    local o = read("lambda", { "f" }, { lr_lambda = false }, renamed({ lr_lambda = "f" }, ...))
     return start(o.opt, function(at, base, i)
       local f = type(o.f) == "table" and o.f[i] or o.f
       return base * f(at)
+    end)
+  end
+  --- The product of a function's values at the steps 1, 2, … as factor of the optimiser's rate; a list has one a group.
+  function schedule.multiplicative(...)
+    local o = read("multiplicative", { "f" }, { lr_lambda = false }, renamed({ lr_lambda = "f" }, ...))
+    local known = {}                                       -- group -> { step, factor }: the last one asked for
+    return start(o.opt, function(at, base, i)
+      local f = type(o.f) == "table" and o.f[i] or o.f
+      local last = known[i]
+      if not last or last[1] > at then last = { 0, 1 } end
+      for k = last[1] + 1, at do last[2] = last[2] * f(k) end
+      last[1], known[i] = at, last
+      return base * last[2]
     end)
   end
 
@@ -225,20 +258,30 @@ return function(optim, shared)
     return start(o.opt, rate, o.cycle_momentum and function(at, group) cycle_momentum(group, through(momentum, at, blend)) end)
   end
 
-  --- Smith 2017: to and fro between base_lr and max_lr.
+  --- Smith 2017: to and fro between base_lr and max_lr; the momentum, where there is one, the other way.
   function schedule.cyclic(...)
-    local o = read("cyclic", { "base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma" },
-      { step_size_up = 2000, step_size_down = 0, mode = "triangular", gamma = 1 }, ...)
+    local o = read("cyclic", { "base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma", "scale_fn", "scale_mode",
+      "cycle_momentum", "base_momentum", "max_momentum" }, { step_size_up = 2000, step_size_down = 0, mode = "triangular", gamma = 1,
+      scale_fn = false, scale_mode = "cycle", cycle_momentum = true, base_momentum = 0.8, max_momentum = 0.9 }, ...)
     local down = o.step_size_down > 0 and o.step_size_down or o.step_size_up
     local total = o.step_size_up + down
     local scale = ({ triangular = function() return 1 end, triangular2 = function(cycle) return 0.5 ^ (cycle - 1) end,
-      exp_range = function(_, at) return o.gamma ^ at end })[o.mode] or fail("cyclic: there is no mode %s", tostring(o.mode))
-    return start(o.opt, function(at)
+      exp_range = function(_, at) return o.gamma ^ at end })[o.mode]
+    if o.scale_fn then
+      scale = function(cycle, at) return o.scale_fn(o.scale_mode == "cycle" and cycle or at) end
+    elseif not scale then
+      fail("cyclic: there is no mode %s", tostring(o.mode))
+    end
+    local function height(at)
       local cycle = at // total + 1
       local x = 1 + at / total - cycle
-      local high = x <= o.step_size_up / total and x * total / o.step_size_up or (1 - x) * total / down
-      return o.base_lr + (o.max_lr - o.base_lr) * high * scale(cycle, at)
-    end)
+      return (x <= o.step_size_up / total and x * total / o.step_size_up or (1 - x) * total / down) * scale(cycle, at)
+    end
+    local function of(v, i) return type(v) == "table" and v[i] or v end
+    return start(o.opt, function(at, _, i) return of(o.base_lr, i) + (of(o.max_lr, i) - of(o.base_lr, i)) * height(at) end,
+      o.cycle_momentum and function(at, group)
+        cycle_momentum(group, o.max_momentum - (o.max_momentum - o.base_momentum) * height(at))
+      end)
   end
 
   -- ---- of others ---------------------------------------------------------------------------------
@@ -316,7 +359,8 @@ return function(optim, shared)
   --- torch's names for the same.
   optim.lr_scheduler = { StepLR = schedule.step, MultiStepLR = schedule.multi_step, ExponentialLR = schedule.exponential,
     LinearLR = schedule.linear, ConstantLR = schedule.constant, PolynomialLR = schedule.polynomial, LambdaLR = schedule.lambda,
-    CosineAnnealingLR = schedule.cosine, CosineAnnealingWarmRestarts = schedule.cosine_restarts, OneCycleLR = schedule.one_cycle,
+    MultiplicativeLR = schedule.multiplicative,
+    CosineAnnealingLR = cosine_annealing, CosineAnnealingWarmRestarts = schedule.cosine_restarts, OneCycleLR = schedule.one_cycle,
     CyclicLR = schedule.cyclic, SequentialLR = schedule.sequential, ChainedScheduler = schedule.chained,
     ReduceLROnPlateau = schedule.reduce_on_plateau }
 end

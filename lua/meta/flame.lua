@@ -35,6 +35,7 @@ nn.utils = {}
 local optim = {}
 optim.lr_scheduler = {}
 optim.schedule = {}
+flame.special = {}
 ---@class flame.Module
 local Module = {}
 
@@ -271,6 +272,7 @@ Tensor.add_ = flame.add
 function flame.addbmm(x, a, b, o) end
 Tensor.addbmm = flame.addbmm
 
+Tensor.addbmm_ = flame.addbmm
 --- x + value a / b; o: {value = 1}
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -300,6 +302,7 @@ Tensor.addcmul_ = flame.addcmul
 function flame.addmm(x, a, b, o) end
 Tensor.addmm = flame.addmm
 
+Tensor.addmm_ = flame.addmm
 --- beta x + alpha a v
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -309,6 +312,7 @@ Tensor.addmm = flame.addmm
 function flame.addmv(x, a, v, o) end
 Tensor.addmv = flame.addmv
 
+Tensor.addmv_ = flame.addmv
 --- beta x + alpha outer(v, w)
 ---@param x flame.Tensor
 ---@param v flame.Tensor
@@ -318,7 +322,8 @@ Tensor.addmv = flame.addmv
 function flame.addr(x, v, w, o) end
 Tensor.addr = flame.addr
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}.
+Tensor.addr_ = flame.addr
+--- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
 ---@param theta any
 ---@param size any
 ---@param ... any
@@ -453,6 +458,11 @@ Tensor.argmin = flame.argmin
 function flame.argsort(x, ...) end
 Tensor.argsort = flame.argsort
 
+--- Positions that are not 0, a row each.
+---@param x flame.Tensor
+function flame.argwhere(x) end
+Tensor.argwhere = flame.argwhere
+
 --- arc sine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -563,6 +573,12 @@ function Tensor:backward(seed, o) end
 function flame.baddbmm(x, a, b, o) end
 Tensor.baddbmm = flame.baddbmm
 
+Tensor.baddbmm_ = flame.baddbmm
+--- A triangle: (n[, periodic = true, {dtype =, device =}]).
+---@param n integer
+---@param ... any
+function flame.bartlett_window(n, ...) end
+
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
 --- the channels. Training uses the batch's statistics and moves the running ones in place.
 ---@param x flame.Tensor
@@ -592,6 +608,14 @@ function flame.best_device() end
 --- as bf16
 ---@return flame.Tensor
 function Tensor:bfloat16() end
+
+--- x1' w[k] x2 + b[k]: x1 (…, n), x2 (…, m), w (out, n, m).
+---@param x1 flame.Tensor
+---@param x2 flame.Tensor
+---@param w flame.Tensor
+---@param b? flame.Tensor
+function flame.bilinear(x1, x2, w, b) end
+Tensor.bilinear = flame.bilinear
 
 --- of probabilities; o: {weight =, reduction =}
 ---@param input flame.Tensor
@@ -627,6 +651,13 @@ function flame.bitwise_and(x, y) end
 Tensor.bitwise_and = flame.bitwise_and
 
 Tensor.bitwise_and_ = flame.bitwise_and
+--- x times 2^n.
+---@param x flame.Tensor
+---@param n flame.Tensor|integer
+function flame.bitwise_left_shift(x, n) end
+Tensor.bitwise_left_shift = flame.bitwise_left_shift
+
+Tensor.bitwise_left_shift_ = flame.bitwise_left_shift
 --- all bits flipped; of bool: not
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -642,6 +673,13 @@ function flame.bitwise_or(x, y) end
 Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
+--- x over 2^n, rounded down.
+---@param x flame.Tensor
+---@param n flame.Tensor|integer
+function flame.bitwise_right_shift(x, n) end
+Tensor.bitwise_right_shift = flame.bitwise_right_shift
+
+Tensor.bitwise_right_shift_ = flame.bitwise_right_shift
 --- bits in exactly one
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -827,6 +865,7 @@ Tensor.clamp_min_ = flame.clamp_min
 function flame.clip(x, min, max) end
 Tensor.clip = flame.clip
 
+Tensor.clip_ = flame.clip
 --- a new value; gradients flow through
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -974,9 +1013,9 @@ Tensor.cosine_similarity = flame.cosine_similarity
 function flame.count_nonzero(x, d, o) end
 Tensor.count_nonzero = flame.count_nonzero
 
---- Covariances of the rows of x.
+--- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param x flame.Tensor
----@param o? table  {correction = 1}
+---@param o? table  {correction = 1, fweights =, aweights =}
 function flame.cov(x, o) end
 Tensor.cov = flame.cov
 
@@ -1000,6 +1039,16 @@ Tensor.cross = flame.cross
 ---@return flame.Tensor
 function flame.cross_entropy(input, target, weight, o) end
 Tensor.cross_entropy = flame.cross_entropy
+
+--- input: log-probabilities (t, n, classes); target: ids (n, longest) or all behind each other; the lengths as
+--- tensors or lists; blank is a class id, the first.
+---@param input flame.Tensor
+---@param target flame.Tensor
+---@param input_lengths flame.Tensor|integer[]
+---@param target_lengths flame.Tensor|integer[]
+---@param ... any  blank = 1, reduction = "mean", zero_infinity = false, or a table of them
+function flame.ctc_loss(input, target, input_lengths, target_lengths, ...) end
+Tensor.ctc_loss = flame.ctc_loss
 
 --- does a GPU work
 ---@return boolean
@@ -1038,6 +1087,7 @@ Tensor.cummin = flame.cummin
 function flame.cumprod(x, d) end
 Tensor.cumprod = flame.cumprod
 
+Tensor.cumprod_ = flame.cumprod
 --- running sums along an axis
 ---@param x flame.Tensor
 ---@param d integer
@@ -1045,6 +1095,7 @@ Tensor.cumprod = flame.cumprod
 function flame.cumsum(x, d) end
 Tensor.cumsum = flame.cumsum
 
+Tensor.cumsum_ = flame.cumsum
 --- Running integral along d by trapezes.
 ---@param y flame.Tensor
 ---@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
@@ -1186,11 +1237,21 @@ Tensor.diagflat = flame.diagflat
 function flame.diagonal(x, k, a, b) end
 Tensor.diagonal = flame.diagonal
 
---- Differences of neighbours along d, n times.
+--- x with a diagonal of two axes replaced by src.
+---@param x flame.Tensor
+---@param src flame.Tensor
+---@param k? integer  0
+---@param a? integer  1
+---@param b? integer  2
+function flame.diagonal_scatter(x, src, k, a, b) end
+Tensor.diagonal_scatter = flame.diagonal_scatter
+
+--- Differences of neighbours along d, n times; prepend and append stand before and behind x.
 ---@param x flame.Tensor
 ---@param n? integer  1
 ---@param d? integer  -1
-function flame.diff(x, n, d) end
+---@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
+function flame.diff(x, n, d, ...) end
 Tensor.diff = flame.diff
 
 --- derivative of lgamma
@@ -1248,6 +1309,13 @@ function Tensor:double() end
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
 
+--- tensor_split along axis 3
+---@param x flame.Tensor
+---@param n integer|integer[]
+---@return flame.Tensor[]
+function flame.dsplit(x, n) end
+Tensor.dsplit = flame.dsplit
+
 --- one behind the other, along the third axis
 ---@param list flame.Tensor[]
 ---@return flame.Tensor
@@ -1281,6 +1349,14 @@ Tensor.elu_ = flame.elu
 ---@return flame.Tensor
 function flame.embedding(ids, w, padding_idx) end
 Tensor.embedding = flame.embedding
+
+--- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the positions at which the bags begin.
+---@param ids flame.Tensor
+---@param w flame.Tensor
+---@param offsets? flame.Tensor  positions from 1, for ids of one axis
+---@param o? table  {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, include_last_offset = false}
+function flame.embedding_bag(ids, w, offsets, o) end
+Tensor.embedding_bag = flame.embedding_bag
 
 --- zeros too: memory is never left with old values
 ---@param ... integer
@@ -1338,6 +1414,12 @@ function flame.erfc(x) end
 Tensor.erfc = flame.erfc
 
 Tensor.erfc_ = flame.erfc
+--- exp(x²) erfc(x).
+---@param x flame.Tensor
+function flame.erfcx(x) end
+Tensor.erfcx = flame.erfcx
+
+Tensor.erfcx_ = flame.erfcx
 --- inverse of erf
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1444,6 +1526,11 @@ Tensor.fill = flame.fill
 ---@return flame.Tensor
 function Tensor:fill_(value) end
 
+--- Writes v on the diagonal; wrap: again and again in a tall matrix.
+---@param v flame.Tensor
+---@param wrap any
+function Tensor:fill_diagonal_(v, wrap) end
+
 --- The same as trunc.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1488,6 +1575,7 @@ function Tensor:float() end
 function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
+Tensor.float_power_ = flame.float_power
 --- largest integer not above x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1511,6 +1599,18 @@ function flame.floordiv(x, y) end
 Tensor.floordiv = flame.floordiv
 
 Tensor.floordiv_ = flame.floordiv
+--- The larger of two; a NaN gives way to the other.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.fmax(x, y) end
+Tensor.fmax = flame.fmax
+
+--- The smaller of two; a NaN gives way to the other.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.fmin(x, y) end
+Tensor.fmin = flame.fmin
+
 --- remainder with the sign of x1
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1519,6 +1619,13 @@ function flame.fmod(x, y) end
 Tensor.fmod = flame.fmod
 
 Tensor.fmod_ = flame.fmod
+--- Its adjoint (F.fold): columns added up to planes of output_size.
+---@param x flame.Tensor
+---@param output_size any
+---@param ... any
+function flame.fold(x, output_size, ...) end
+Tensor.fold = flame.fold
+
 --- x - trunc(x)
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1528,6 +1635,11 @@ Tensor.frac = flame.frac
 Tensor.frac_ = flame.frac
 --- closes this handle now; others stay
 function Tensor:free() end
+
+--- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
+---@param x flame.Tensor
+function flame.frexp(x) end
+Tensor.frexp = flame.frexp
 
 --- a tensor of the elements in a string, row-major, as x:bytes() gives them
 ---@param bytes string
@@ -1573,6 +1685,13 @@ Tensor.gather = flame.gather
 function flame.gaussian_nll_loss(x, y, var, o) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
+--- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.gcd(x, y) end
+Tensor.gcd = flame.gcd
+
+Tensor.gcd_ = flame.gcd
 --- is x1 at least x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1616,6 +1735,12 @@ Tensor.grad = flame.grad
 ---@return boolean
 function flame.gradcheck(f, inputs, o) end
 
+--- Derivatives of sampled values along each axis of dim (all), a list: by differences to both sides, at the ends to one.
+---@param x flame.Tensor
+---@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
+function flame.gradient(x, o) end
+Tensor.gradient = flame.gradient
+
 --- a map from each input to its gradient; o: {create_graph =, allow_unused =}
 ---@param inputs flame.Tensor[]
 ---@param o? table?
@@ -1643,7 +1768,8 @@ function flame.greater_equal(x, y) end
 Tensor.greater_equal = flame.greater_equal
 
 Tensor.greater_equal_ = flame.greater_equal
---- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge.
+--- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
+--- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
 ---@param grid any
 ---@param ... any
@@ -1741,6 +1867,12 @@ function flame.help(what) end
 ---@param x flame.tensor|table
 function flame.hessian(f, x) end
 
+--- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default; (x[, n, dim, norm]).
+---@param x flame.Tensor
+---@param ... any
+function flame.hfft(x, ...) end
+Tensor.hfft = flame.hfft
+
 --- input where the target is 1, max(0, margin - input) where it is -1
 ---@param input flame.Tensor
 ---@param target flame.Tensor
@@ -1763,6 +1895,13 @@ Tensor.hinge_loss = flame.hinge_loss
 function flame.histc(x, ...) end
 Tensor.histc = flame.histc
 
+--- tensor_split along axis 2, or 1 of a vector
+---@param x flame.Tensor
+---@param n integer|integer[]
+---@return flame.Tensor[]
+function flame.hsplit(x, n) end
+Tensor.hsplit = flame.hsplit
+
 --- side by side: along the second axis, the first of vectors
 ---@param list flame.Tensor[]
 ---@return flame.Tensor
@@ -1784,6 +1923,34 @@ function flame.hypot(x, y) end
 Tensor.hypot = flame.hypot
 
 Tensor.hypot_ = flame.hypot
+--- modified Bessel function of order 0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.i0(x) end
+Tensor.i0 = flame.i0
+
+Tensor.i0_ = flame.i0
+--- exp(-|x|) times i0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.i0e(x) end
+Tensor.i0e = flame.i0e
+
+Tensor.i0e_ = flame.i0e
+--- modified Bessel function of order 1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.i1(x) end
+Tensor.i1 = flame.i1
+
+Tensor.i1_ = flame.i1
+--- exp(-|x|) times i1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.i1e(x) end
+Tensor.i1e = flame.i1e
+
+Tensor.i1e_ = flame.i1e
 --- the inverse of fft
 ---@param x flame.Tensor
 ---@param n? integer
@@ -1811,6 +1978,24 @@ Tensor.ifftn = flame.ifftn
 ---@return flame.Tensor
 function flame.ifftshift(x, d) end
 Tensor.ifftshift = flame.ifftshift
+
+--- The regularised lower incomplete gamma function; differentiable by x.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+function flame.igamma(a, x) end
+Tensor.igamma = flame.igamma
+
+--- The regularised upper incomplete gamma function; differentiable by x.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+function flame.igammac(a, x) end
+Tensor.igammac = flame.igammac
+
+--- Its inverse: half of the transform of a real signal.
+---@param x flame.Tensor
+---@param ... any
+function flame.ihfft(x, ...) end
+Tensor.ihfft = flame.ihfft
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
 ---@param x flame.Tensor
@@ -1848,6 +2033,26 @@ function flame.index_fill(x, d, idx, value) end
 Tensor.index_fill = flame.index_fill
 
 Tensor.index_fill_ = flame.index_fill
+--- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
+---@param x flame.Tensor
+---@param key table  as in x[key]: a tensor, range or number for each axis
+---@param v flame.Tensor|number
+---@param o? boolean|table  accumulate, or {accumulate = false}
+function flame.index_put(x, key, v, o) end
+Tensor.index_put = flame.index_put
+
+Tensor.index_put_ = flame.index_put
+--- Slices of src combined with those of x at the positions idx along d.
+---@param x flame.Tensor
+---@param d integer|integer[]?
+---@param idx flame.Tensor
+---@param src flame.Tensor
+---@param reduce "prod"|"mean"|"amax"|"amin"
+---@param o? table  {include_self = true}
+function flame.index_reduce(x, d, idx, src, reduce, o) end
+Tensor.index_reduce = flame.index_reduce
+
+Tensor.index_reduce_ = flame.index_reduce
 --- the positions idx of an axis
 ---@param x flame.Tensor
 ---@param d integer
@@ -1950,7 +2155,8 @@ Tensor.isfinite_ = flame.isfinite
 --- Is each element of x among those of y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
-function flame.isin(x, y) end
+---@param o? table  {invert = false, assume_unique = false}
+function flame.isin(x, y, o) end
 Tensor.isin = flame.isin
 
 --- is x infinite
@@ -1979,6 +2185,13 @@ Tensor.isneginf = flame.isneginf
 function flame.isposinf(x) end
 Tensor.isposinf = flame.isposinf
 
+--- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
+---@param x flame.Tensor
+---@param n_fft integer
+---@param ... any  hop_length, win_length, window, center = true, normalized = false, onesided, length
+function flame.istft(x, n_fft, ...) end
+Tensor.istft = flame.istft
+
 --- the one element as a Lua value
 ---@return number|boolean
 function Tensor:item() end
@@ -1996,6 +2209,11 @@ function flame.jacobian(f, x, o) end
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
 function flame.jvp(f, x, v) end
+
+--- Kaiser's window: (n[, periodic = true, beta = 12, {dtype =, device =}]).
+---@param n integer
+---@param ... any
+function flame.kaiser_window(n, ...) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
@@ -2052,6 +2270,13 @@ function flame.last_error() end
 function flame.layer_norm(x, shape, w, b, eps) end
 Tensor.layer_norm = flame.layer_norm
 
+--- The least common multiple, not negative.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.lcm(x, y) end
+Tensor.lcm = flame.lcm
+
+Tensor.lcm_ = flame.lcm
 --- x * 2^y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2197,6 +2422,11 @@ function flame.linalg.eigvalsh(x, o) end
 ---@return flame.Tensor
 function flame.linalg.einsum(spec, ...) end
 
+--- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
+--- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
+---@param ... any
+function flame.linalg.householder_product(...) end
+
 --- the inverse of matrices
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2231,6 +2461,16 @@ function flame.linalg.lstsq(a, b, ...) end
 ---@param ... any
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.lu(...) end
+
+--- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
+--- with row pivots[i].
+---@param ... any
+---@return flame.Tensor, flame.Tensor
+function flame.linalg.lu_factor(...) end
+
+--- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+---@param ... any
+function flame.linalg.lu_solve(...) end
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -2427,6 +2667,12 @@ Tensor.log2 = flame.log2
 
 Tensor.log2_ = flame.log2
 Tensor.log_ = flame.log
+--- The logarithm of ndtr.
+---@param x flame.Tensor
+function flame.log_ndtr(x) end
+Tensor.log_ndtr = flame.log_ndtr
+
+Tensor.log_ndtr_ = flame.log_ndtr
 --- log of softmax
 ---@param x flame.Tensor
 ---@param d integer
@@ -2561,6 +2807,17 @@ function flame.lt(x, y) end
 Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
+--- P, L, U with x = P L U, rows pivoted.
+---@param ... any
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.lu(...) end
+
+--- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+---@param b flame.Tensor  (…, n, k)
+---@param lu flame.Tensor  (…, n, n)
+---@param pivots flame.Tensor  (…, n)
+function flame.lu_solve(b, lu, pivots) end
+
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 --- broadcasts, fuses with what is around it, and differentiates.
 ---@param text string
@@ -2751,6 +3008,13 @@ function flame.mod(x, y) end
 Tensor.mod = flame.mod
 
 Tensor.mod_ = flame.mod
+--- The most frequent value along d, the smallest of several, and its last position.
+---@param x flame.Tensor
+---@param d? integer  -1
+---@param o? table  {keepdim = false}
+function flame.mode(x, d, o) end
+Tensor.mode = flame.mode
+
 --- The same as movedim.
 ---@param x flame.Tensor
 ---@param a integer
@@ -2795,6 +3059,14 @@ Tensor.mul_ = flame.mul
 function flame.multi_margin_loss(x, y, o) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
 
+--- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids from 1
+--- in each row, up to the first 0.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param o? table  {reduction = "mean"}
+function flame.multilabel_margin_loss(x, y, o) end
+Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
+
 --- mean over the classes of the binary cross entropies of logits
 ---@param input flame.Tensor
 ---@param target flame.Tensor
@@ -2826,6 +3098,13 @@ Tensor.multiply_ = flame.multiply
 function flame.mv(x, y) end
 Tensor.mv = flame.mv
 
+--- Logarithm of the gamma function of p dimensions.
+---@param x flame.Tensor
+---@param p integer
+function flame.mvlgamma(x, p) end
+Tensor.mvlgamma = flame.mvlgamma
+
+Tensor.mvlgamma_ = flame.mvlgamma
 --- NaN as 0, infinities as the largest finite numbers, or what is given
 ---@param x flame.Tensor
 ---@param nan? number
@@ -2848,6 +3127,14 @@ Tensor.nanmean = flame.nanmean
 ---@param ... any
 function flame.nanmedian(x, ...) end
 Tensor.nanmedian = flame.nanmedian
+
+--- quantile of what is not NaN; NaN where nothing else is.
+---@param x flame.Tensor
+---@param q number|flame.Tensor  0 to 1; several come along a new first axis
+---@param d? integer  all
+---@param o? table  {keepdim = false, interpolation = "linear"}
+function flame.nanquantile(x, q, d, o) end
+Tensor.nanquantile = flame.nanquantile
 
 --- Sum of what is not NaN.
 ---@param x flame.Tensor
@@ -2873,6 +3160,18 @@ function Tensor:nbytes() end
 ---@return integer
 function Tensor:ndimension() end
 
+--- The share of a standard normal below x.
+---@param x flame.Tensor
+function flame.ndtr(x) end
+Tensor.ndtr = flame.ndtr
+
+Tensor.ndtr_ = flame.ndtr
+--- The inverse of ndtr: below which x lies the share p of a standard normal.
+---@param x flame.Tensor
+function flame.ndtri(x) end
+Tensor.ndtri = flame.ndtri
+
+Tensor.ndtri_ = flame.ndtri
 --- is x1 different from x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2927,6 +3226,13 @@ function Tensor:new_tensor(values, o) end
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
 
+--- The next float after x towards y.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.nextafter(x, y) end
+Tensor.nextafter = flame.nextafter
+
+Tensor.nextafter_ = flame.nextafter
 --- Log-probabilities (n, classes, …) and class ids (n, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2964,6 +3270,11 @@ function nn.AdaptiveMaxPool2d(...) end
 ---@param ... any
 ---@return flame.Module
 function nn.AdaptiveMaxPool3d(...) end
+
+--- Dropout that keeps mean and variance of what SELU gives.
+---@param self any
+---@param x flame.Tensor
+function nn.AlphaDropout(self, x) end
 
 --- the module of the pooling function
 ---@param ... any
@@ -3023,6 +3334,11 @@ function nn.Buffer(x, persistent) end
 --- The module of flame.celu.
 ---@param ... any
 function nn.CELU(...) end
+
+--- ctc_loss; o: {blank = 1, reduction =, zero_infinity =}
+---@param o? table
+---@return flame.Module
+function nn.CTCLoss(o) end
 
 --- attention of a sequence to what came before
 ---@param size integer
@@ -3155,11 +3471,22 @@ function nn.Dropout3d(p) end
 function nn.ELU(...) end
 
 --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
---- at zero and is not trained.
+--- at zero and is not trained. {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
 ---@param n integer
 ---@param d integer|integer[]?
 ---@param ... any
 function nn.Embedding(n, d, ...) end
+
+--- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]).
+---@param n integer
+---@param d integer|integer[]?
+---@param ... any
+function nn.EmbeddingBag(n, d, ...) end
+
+--- The same for whole channels (axis 2).
+---@param self any
+---@param x flame.Tensor
+function nn.FeatureAlphaDropout(self, x) end
 
 --- axes 2 to last as one
 ---@param first? integer
@@ -3368,6 +3695,20 @@ function nn.ModuleDict(t) end
 ---@param list flame.Tensor[]
 function nn.ModuleList(list) end
 
+--- multilabel_margin_loss
+---@param o? table
+---@return flame.Module
+function nn.MultiLabelMarginLoss(o) end
+
+--- multilabel_soft_margin_loss
+---@param o? table
+---@return flame.Module
+function nn.MultiLabelSoftMarginLoss(o) end
+
+--- The module of flame.multi_margin_loss.
+---@param ... any
+function nn.MultiMarginLoss(...) end
+
 --- PyTorch's attention over several heads
 ---@param size integer
 ---@param heads integer
@@ -3436,6 +3777,10 @@ function nn.RNN(input_size, hidden_size, o) end
 ---@param o? table?
 ---@return flame.Module
 function nn.RNNCell(input_size, hidden_size, o) end
+
+--- leaky_relu with a slope drawn between lower and upper while training, their mean else.
+---@param ... any
+function nn.RReLU(...) end
 
 --- The module of flame.relu.
 ---@param ... any
@@ -3543,12 +3888,35 @@ function nn.Tanhshrink(...) end
 ---@param ... any
 function nn.Threshold(...) end
 
+--- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6, …} and the options of the
+--- layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
+---@param ... any
+function nn.Transformer(...) end
+
 --- attention and a small network, each with norm and residual
 ---@param size integer
 ---@param heads integer
 ---@param o? table?
 ---@return flame.Module
 function nn.TransformerBlock(size, heads, o) end
+
+--- n decoder layers like 'layer' (which is the first of them), and a norm.
+---@param layer any
+---@param count any
+---@param norm any
+function nn.TransformerDecoder(layer, count, norm) end
+
+--- Attention to itself, attention to the encoder's result, a small network; each with norm and sum.
+---@param d integer|integer[]?
+---@param heads any
+---@param ... any
+function nn.TransformerDecoderLayer(d, heads, ...) end
+
+--- n encoder layers like 'layer' (which is the first of them), and a norm.
+---@param layer any
+---@param count any
+---@param norm any
+function nn.TransformerEncoder(layer, count, norm) end
 
 --- PyTorch's encoder layer
 ---@param size integer
@@ -3560,6 +3928,10 @@ function nn.TransformerEncoderLayer(size, heads, o) end
 --- The module of flame.triplet_margin_loss.
 ---@param ... any
 function nn.TripletMarginLoss(...) end
+
+--- The module of flame.triplet_margin_with_distance_loss.
+---@param ... any
+function nn.TripletMarginWithDistanceLoss(...) end
 
 --- an axis as several
 ---@param d integer
@@ -3575,6 +3947,16 @@ function nn.Unfold(...) end
 ---@param o? table?
 ---@return flame.Module
 function nn.Upsample(o) end
+
+--- interpolate, bilinear with aligned corners; o: {size =, scale_factor =}
+---@param o? table
+---@return flame.Module
+function nn.UpsamplingBilinear2d(o) end
+
+--- Upsample with the mode fixed.
+---@param self any
+---@param x flame.Tensor
+function nn.UpsamplingNearest2d(self, x) end
 
 --- pads the last 1 axes
 ---@param size integer|integer[]
@@ -3877,6 +4259,12 @@ function flame.ones(...) end
 function flame.ones_like(x, o) end
 Tensor.ones_like = flame.ones_like
 
+--- SGD with averaged parameters, in state.ax
+---@param params any
+---@param o? table?
+---@return flame.Optimizer
+function optim.ASGD(params, o) end
+
 --- Zeiler 2012
 ---@param params flame.Tensor[]
 ---@param o? table?
@@ -3974,8 +4362,7 @@ function optim.lr_scheduler.ChainedScheduler(list, opt) end
 ---@param ... any
 function optim.lr_scheduler.ConstantLR(...) end
 
---- Linear warm-up over 'warmup' steps to the optimiser's rate, then half a cosine down to
---- 'min' at step 'steps'. Options: opt, steps, warmup = 0, min = 0.
+--- torch's form: half a cosine from the rate down to eta_min in T_max steps, and up again in as many.
 ---@param ... any
 function optim.lr_scheduler.CosineAnnealingLR(...) end
 
@@ -3983,7 +4370,7 @@ function optim.lr_scheduler.CosineAnnealingLR(...) end
 ---@param ... any
 function optim.lr_scheduler.CosineAnnealingWarmRestarts(...) end
 
---- Smith 2017: to and fro between base_lr and max_lr.
+--- Smith 2017: to and fro between base_lr and max_lr; the momentum, where there is one, the other way.
 ---@param ... any
 function optim.lr_scheduler.CyclicLR(...) end
 
@@ -4002,6 +4389,10 @@ function optim.lr_scheduler.LinearLR(...) end
 --- Times gamma at each of the milestones.
 ---@param ... any
 function optim.lr_scheduler.MultiStepLR(...) end
+
+--- The product of a function's values at the steps 1, 2, … as factor of the optimiser's rate; a list has one a group.
+---@param ... any
+function optim.lr_scheduler.MultiplicativeLR(...) end
 
 --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
 ---@param ... any
@@ -4041,7 +4432,7 @@ function optim.schedule.cosine(...) end
 ---@param ... any
 function optim.schedule.cosine_restarts(...) end
 
---- Smith 2017: to and fro between base_lr and max_lr.
+--- Smith 2017: to and fro between base_lr and max_lr; the momentum, where there is one, the other way.
 ---@param ... any
 function optim.schedule.cyclic(...) end
 
@@ -4060,6 +4451,10 @@ function optim.schedule.linear(...) end
 --- Times gamma at each of the milestones.
 ---@param ... any
 function optim.schedule.multi_step(...) end
+
+--- The product of a function's values at the steps 1, 2, … as factor of the optimiser's rate; a list has one a group.
+---@param ... any
+function optim.schedule.multiplicative(...) end
 
 --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
 ---@param ... any
@@ -4081,6 +4476,12 @@ function optim.schedule.sequential(...) end
 ---@param ... any
 ---@return number  the rate of the first group
 function optim.schedule.step(...) end
+
+--- the same as linalg.householder_product
+---@param x flame.Tensor
+---@param tau flame.Tensor
+---@return flame.Tensor
+function flame.orgqr(x, tau) end
 
 --- all products of two vectors
 ---@param x flame.Tensor
@@ -4146,6 +4547,13 @@ Tensor.pixel_unshuffle = flame.pixel_unshuffle
 function flame.poisson_nll_loss(x, y, o, rest) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
+--- The n-th derivative of digamma.
+---@param n integer  0, 1, …
+---@param x flame.Tensor
+function flame.polygamma(n, x) end
+Tensor.polygamma = flame.polygamma
+
+Tensor.polygamma_ = flame.polygamma
 --- x itself
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -4183,6 +4591,15 @@ Tensor.prod = flame.prod
 ---@param ... any
 function flame.profile(...) end
 
+--- x with src at positions counted over all elements; {accumulate = true} adds.
+---@param x flame.Tensor
+---@param idx flame.Tensor
+---@param src flame.Tensor
+---@param o? boolean|table  accumulate, or {accumulate = false}
+function flame.put(x, idx, src, o) end
+Tensor.put = flame.put
+
+Tensor.put_ = flame.put
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
 ---@param x flame.Tensor
 ---@param mode string?
@@ -4305,6 +4722,15 @@ function flame.remainder(x, y) end
 Tensor.remainder = flame.remainder
 
 Tensor.remainder_ = flame.remainder
+--- Slices along d whose p-norm is above maxnorm, scaled down to it.
+---@param x flame.Tensor
+---@param p number
+---@param d integer
+---@param maxnorm number
+function flame.renorm(x, p, d, maxnorm) end
+Tensor.renorm = flame.renorm
+
+Tensor.renorm_ = flame.renorm
 --- each element n times
 ---@param x flame.Tensor
 ---@param n integer|flame.Tensor
@@ -4480,6 +4906,7 @@ Tensor.scatter_add_ = flame.scatter_add
 function flame.scatter_reduce(x, d, idx, src, reduce, o) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
+Tensor.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
 ---@param f? function
 ---@return any
@@ -4564,7 +4991,7 @@ function flame.sin(x) end
 Tensor.sin = flame.sin
 
 Tensor.sin_ = flame.sin
---- sin(pi x) / (pi x), 1 at 0.
+--- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 ---@param x flame.Tensor
 function flame.sinc(x) end
 Tensor.sinc = flame.sinc
@@ -4665,6 +5092,175 @@ Tensor.solve = flame.solve
 function flame.sort(x, ...) end
 Tensor.sort = flame.sort
 
+--- The same as flame.digamma.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.digamma(x) end
+
+--- The same as flame.entr.
+---@param x flame.Tensor
+function flame.special.entr(x) end
+
+--- The same as flame.erf.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.erf(x) end
+
+--- The same as flame.erfc.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.erfc(x) end
+
+--- The same as flame.erfcx.
+---@param x flame.Tensor
+function flame.special.erfcx(x) end
+
+--- The same as flame.erfinv.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.erfinv(x) end
+
+--- The same as flame.exp2.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.exp2(x) end
+
+--- The same as flame.expit.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.expit(x) end
+
+--- The same as flame.expm1.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.expm1(x) end
+
+--- The same as flame.igamma.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+function flame.special.gammainc(a, x) end
+
+--- The same as flame.igammac.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+function flame.special.gammaincc(a, x) end
+
+--- The same as flame.lgamma.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.gammaln(x) end
+
+--- The same as flame.i0.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.i0(x) end
+
+--- The same as flame.i0e.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.i0e(x) end
+
+--- The same as flame.i1.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.i1(x) end
+
+--- The same as flame.i1e.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.i1e(x) end
+
+--- The same as flame.log1p.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.log1p(x) end
+
+--- The same as flame.log_ndtr.
+---@param x flame.Tensor
+function flame.special.log_ndtr(x) end
+
+--- The same as flame.log_softmax.
+---@param x flame.Tensor
+---@param d integer
+---@return flame.Tensor
+function flame.special.log_softmax(x, d) end
+
+--- The same as flame.logit.
+---@param x flame.Tensor
+---@param eps any
+function flame.special.logit(x, eps) end
+
+--- The same as flame.logsumexp.
+---@param x flame.Tensor
+---@param d? integer|integer[]?
+---@param o? table?
+---@return flame.Tensor
+function flame.special.logsumexp(x, d, o) end
+
+--- The same as flame.i0.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.modified_bessel_i0(x) end
+
+--- The same as flame.i1.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.modified_bessel_i1(x) end
+
+--- The same as flame.mvlgamma.
+---@param x flame.Tensor
+---@param p integer
+function flame.special.multigammaln(x, p) end
+
+--- The same as flame.ndtr.
+---@param x flame.Tensor
+function flame.special.ndtr(x) end
+
+--- The same as flame.ndtri.
+---@param x flame.Tensor
+function flame.special.ndtri(x) end
+
+--- The same as flame.polygamma.
+---@param n integer  0, 1, …
+---@param x flame.Tensor
+function flame.special.polygamma(n, x) end
+
+--- The same as flame.digamma.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.psi(x) end
+
+--- The same as flame.round.
+---@param x flame.Tensor
+---@param o? table?
+---@return flame.Tensor
+function flame.special.round(x, o) end
+
+--- The same as flame.sinc.
+---@param x flame.Tensor
+function flame.special.sinc(x) end
+
+--- The same as flame.softmax.
+---@param x flame.Tensor
+---@param d integer
+---@return flame.Tensor
+function flame.special.softmax(x, d) end
+
+--- The same as flame.xlog1py.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.special.xlog1py(x, y) end
+
+--- The same as flame.xlogy.
+---@param x flame.Tensor
+---@param y flame.Tensor
+function flame.special.xlogy(x, y) end
+
+--- The same as flame.zeta.
+---@param x flame.Tensor|number
+---@param q flame.Tensor|number
+function flame.special.zeta(x, q) end
+
 --- parts of this size, or of these sizes
 ---@param x flame.Tensor
 ---@param size integer|integer[]
@@ -4720,6 +5316,14 @@ Tensor.std = flame.std
 function flame.std_mean(x, d, o) end
 Tensor.std_mean = flame.std_mean
 
+--- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…, frequencies, frames, 2),
+--- the last axis real and imaginary part.
+---@param x flame.Tensor
+---@param n_fft integer
+---@param ... any  hop_length = n_fft // 4, win_length = n_fft, window = ones, center = true, pad_mode = "reflect",
+function flame.stft(x, n_fft, ...) end
+Tensor.stft = flame.stft
+
 --- elements from one position to the next along an axis
 ---@param d? integer
 ---@return integer|integer[]
@@ -4750,6 +5354,12 @@ Tensor.subtract_ = flame.subtract
 ---@return flame.Tensor
 function flame.sum(x, d, o) end
 Tensor.sum = flame.sum
+
+--- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
+---@param x flame.Tensor
+---@param ... any
+function flame.sum_to_size(x, ...) end
+Tensor.sum_to_size = flame.sum_to_size
 
 --- one line: shape, dtype, device, least, largest, mean, deviation, counts of NaN and Inf
 ---@param x flame.Tensor
@@ -4929,6 +5539,7 @@ Tensor.trigamma_ = flame.trigamma
 function flame.tril(x, k) end
 Tensor.tril = flame.tril
 
+Tensor.tril_ = flame.tril
 --- positions of the lower triangle: a row of rows, a row of columns
 ---@param rows integer
 ---@param columns integer
@@ -4945,6 +5556,14 @@ function flame.tril_indices(rows, columns, offset, o) end
 function flame.triplet_margin_loss(a, p, n, ...) end
 Tensor.triplet_margin_loss = flame.triplet_margin_loss
 
+--- triplet_margin_loss with a distance of one's own: a function of two tensors that gives one number a row.
+---@param a flame.Tensor
+---@param p number
+---@param n integer
+---@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
+function flame.triplet_margin_with_distance_loss(a, p, n, o) end
+Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
+
 --- the upper triangle, 0 below
 ---@param x flame.Tensor
 ---@param k? integer
@@ -4952,6 +5571,7 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 function flame.triu(x, k) end
 Tensor.triu = flame.triu
 
+Tensor.triu_ = flame.triu
 --- positions of the upper triangle: a row of rows, a row of columns
 ---@param rows integer
 ---@param columns integer
@@ -5095,6 +5715,13 @@ Tensor.view_as = flame.view_as
 ---@param v? flame.tensor|table  in the form of the result; ones
 function flame.vjp(f, x, v) end
 
+--- tensor_split along axis 1
+---@param x flame.Tensor
+---@param n integer|integer[]
+---@return flame.Tensor[]
+function flame.vsplit(x, n) end
+Tensor.vsplit = flame.vsplit
+
 --- one above the other
 ---@param list flame.Tensor[]
 ---@return flame.Tensor
@@ -5142,4 +5769,11 @@ function flame.zeros(...) end
 function flame.zeros_like(x, o) end
 Tensor.zeros_like = flame.zeros_like
 
+--- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
+---@param x flame.Tensor|number
+---@param q flame.Tensor|number
+function flame.zeta(x, q) end
+Tensor.zeta = flame.zeta
+
+Tensor.zeta_ = flame.zeta
 return flame

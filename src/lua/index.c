@@ -339,7 +339,6 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   a->axis = fl_arg_axis(L, 2, a->x->t->node->shape->rank, op);
   a->idx = fl_arg_tensor(L, 3, op, "index");
   a->alpha = 1;
-  if (a->x->t->node->shape->rank == 0) fl_lua_fail(L, op, "a 0-d tensor has no axes");
   if (how == SELECT && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
       "index must have one axis");
   if (how == GATHER || how == SELECT) {
@@ -348,28 +347,59 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   }
   fl_arg_count(L, how == INDEX_ADD ? 5 : 4, op);
   a->src = fl_arg_operand(L, 4, op, how == INDEX_FILL ? "value" : "src");
+  const int want = a->x->t->node->dtype;
+  if (a->src.box != NULL && how != INDEX_FILL && a->src.box->t->node->dtype != want)
+    fl_lua_fail(L, op, "src is %s and x %s: cast one of them", fl_dtype_name(
+        a->src.box->t->node->dtype), fl_dtype_name(want));
   fl_check_options(L, 5, op, "alpha");
   a->alpha = fl_option_num(L, 5, op, "alpha", 1);
   if (how >= INDEX_ADD && a->idx->t->node->shape->rank > 1) fl_lua_fail(L, op,
       "index must have one axis");
 }
 
-static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a) {
+/* A 0-d value as a list of one; others as they are. */
+static fl_node *at_least_1d(fl_node *n) {
+  const int64_t one = 1;
+  return n && n->shape->rank == 0 ? n_reshape(n, 1, &one) : n;
+}
+
+/* The tensor that an op along one axis works on, its positions, and whether the result is 0-d: as
+** PyTorch has it, a 0-d tensor counts as a list of one and 0-d positions as one position. */
+typedef struct along_nodes { fl_node *x, *idx; int scalar; } along_nodes;
+
+static int along_enter(fl_lua *b, const char *op, how_t how, const along *a, along_nodes *n) {
   fl_node *x = node_of(b, a->x), *idx = node_of(b, a->idx);
-  if (x == NULL || idx == NULL) return NULL;
-  fl_node *i = n_index(idx, x->shape->size[a->axis], 0, op);
-  if (i == NULL) return NULL;
-  if (how == GATHER) return n_gather_axis(x, a->axis, i);
-  if (how == SELECT) return n_take_axis(x, a->axis, i);
-  fl_node *src = fl_stored_value(b, &a->src, x, op);
+  if (x == NULL || idx == NULL) return 0;
+  const int lone = idx->shape->rank == 0;
+  n->scalar = how == GATHER ? lone : x->shape->rank == 0;
+  if (how >= INDEX_ADD || how == SELECT || x->shape->rank <= 1) idx = at_least_1d(idx);
+  n->x = x = at_least_1d(x);
+  n->idx = x && idx ? n_index(idx, x->shape->size[a->axis], 0, op) : NULL;
+  return n->idx != NULL;
+}
+
+/* x with src at the positions. */
+static fl_node *write_along(fl_lua *b, const char *op, how_t how, const along *a,
+    const along_nodes *n) {
+  fl_node *i = n->idx, *src = fl_stored_value(b, &a->src, n->x, op);
   if (src != NULL && a->alpha != 1) src = n_mul(src, n_num(b->c, a->alpha));
+  if (n->scalar) src = at_least_1d(src);
   if (src == NULL) return NULL;
-  if (how == SCATTER || how == SCATTER_ADD) {
-    if (src->shape->rank == 0 && idx->shape->rank > 0) src = n_expand(src, idx->shape->rank,
-        idx->shape->size);
-    return src ? n_scatter_axis(x, a->axis, i, src, how == SCATTER_ADD) : NULL;
-  }
-  return n_put_axis(x, a->axis, i, src, how == INDEX_ADD);
+  if (how != SCATTER && how != SCATTER_ADD) return n_put_axis(n->x, a->axis, i, src,
+      how == INDEX_ADD);
+  if (src->shape->rank == 0 && i->shape->rank > 0) src = n_expand(src, i->shape->rank,
+      i->shape->size);
+  return src ? n_scatter_axis(n->x, a->axis, i, src, how == SCATTER_ADD) : NULL;
+}
+
+static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a) {
+  along_nodes n;
+  if (!along_enter(b, op, how, a, &n)) return NULL;
+  fl_node *y;
+  if (how == GATHER) y = n_gather_axis(n.x, a->axis, n.idx);
+  else if (how == SELECT) y = n_take_axis(n.x, a->axis, n.idx);
+  else y = write_along(b, op, how, a, &n);
+  return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
 static int along_new(lua_State *L, const char *op, how_t how) {
@@ -397,7 +427,12 @@ static int i_index_select(lua_State *L) { return along_new(L, "index_select", SE
 #define BOTH_FORMS(name, how) \
   static int i_##name(lua_State *L) { return along_new(L, #name, how); } \
   static int i_##name##_(lua_State *L) { return along_write(L, #name "_", how); }
-BOTH_FORMS(scatter, SCATTER)
+/* scatter with {reduce =} is composed in core_position.lua. */
+static int i_scatter(lua_State *L) {
+  if (lua_gettop(L) == 5) return fl_core_call(L, self_of(L), "scatter_form");
+  return along_new(L, "scatter", SCATTER);
+}
+static int i_scatter_(lua_State *L) { return along_write(L, "scatter_", SCATTER); }
 BOTH_FORMS(scatter_add, SCATTER_ADD)
 BOTH_FORMS(index_add, INDEX_ADD)
 BOTH_FORMS(index_copy, INDEX_COPY)
@@ -422,6 +457,13 @@ static void need_bool(lua_State *L, const fl_box *mask, const char *op) {
     fl_lua_fail(L, op, "mask must be bool, got %s", fl_dtype_name(mask->t->node->dtype));
 }
 
+static void need_one(lua_State *L, const fl_operand_arg *v, const char *op) {
+  char t[192];
+  if (v->box != NULL && v->box->t->node->shape->rank > 0) fl_lua_fail(L, op,
+      "value has shape %s, need a number or a 0-d tensor: where takes any",
+      fl_lua_shape_of(t, v->box->t->node));
+}
+
 static fl_node *masked(fl_lua *b, fl_box *x, fl_box *mask, const fl_operand_arg *v,
     const char *op) {
   fl_node *n = node_of(b, x), *c = node_of(b, mask);
@@ -436,6 +478,7 @@ static int i_masked_fill(lua_State *L) {
       "masked_fill", "mask");
   const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill", "value");
   need_bool(L, mask, "masked_fill");
+  need_one(L, &v, "masked_fill");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   return fl_lua_leave(L, b, m, out, masked(b, x, mask, &v, "masked_fill"));
@@ -448,6 +491,7 @@ static int i_masked_fill_(lua_State *L) {
       "masked_fill_", "mask");
   const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill_", "value");
   need_bool(L, mask, "masked_fill_");
+  need_one(L, &v, "masked_fill_");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = masked(b, x, mask, &v, "masked_fill_");
   fl_lua_leave_status(L, b, m, y ? fl_tensor_write(x->t, y, "masked_fill_") : b->c->err.code);

@@ -107,23 +107,24 @@ static int box_eq(lua_State *L) {
   return 1;
 }
 
-/* Least number of edits between two words, at most 'limit' + 1; two neighbours in the wrong
-** order are one. Words are short. */
+/* How far two words are apart, at most 'limit' + 1: a letter too many, too few or two neighbours in
+** the wrong order cost 4, another letter 5, being the rarer slip. Words are short. */
 static int distance(const char *p, const char *q, int limit) {
+  enum { SLIP = 4, OTHER = 5 };
   int row[3][40];
   const int n = (int)strlen(p), m = (int)strlen(q);
-  if (n > 38 || m > 38 || n - m > limit || m - n > limit) return limit + 1;
-  for (int j = 0; j <= m; j++) row[0][j] = j;
+  if (n > 38 || m > 38 || (n - m) * SLIP > limit || (m - n) * SLIP > limit) return limit + 1;
+  for (int j = 0; j <= m; j++) row[0][j] = j * SLIP;
   for (int i = 1; i <= n; i++) {
     const int *above = row[(i - 1) % 3], *twice = row[(i + 1) % 3];
     int *here = row[i % 3];
-    here[0] = i;
+    here[0] = i * SLIP;
     for (int j = 1; j <= m; j++) {
-      here[j] = above[j - 1] + (p[i - 1] != q[j - 1]);
-      if (above[j] + 1 < here[j]) here[j] = above[j] + 1;
-      if (here[j - 1] + 1 < here[j]) here[j] = here[j - 1] + 1;
-      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] && twice[j - 2] + 1 < here[j])
-        here[j] = twice[j - 2] + 1;
+      here[j] = above[j - 1] + (p[i - 1] != q[j - 1] ? OTHER : 0);
+      if (above[j] + SLIP < here[j]) here[j] = above[j] + SLIP;
+      if (here[j - 1] + SLIP < here[j]) here[j] = here[j - 1] + SLIP;
+      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] && twice[j - 2] + SLIP < here[j])
+        here[j] = twice[j - 2] + SLIP;
     }
   }
   return row[n % 3][m];
@@ -131,7 +132,7 @@ static int distance(const char *p, const char *q, int limit) {
 
 /* No such field: name the nearest one. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
-  int best = strlen(name) > 4 ? 3 : 2;
+  int best = strlen(name) > 4 ? 11 : 6;                  /* below: two slips, or one */
   const char *nearest = NULL;
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(3))) {

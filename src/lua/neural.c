@@ -43,12 +43,18 @@ static int l_linear(lua_State *L) {
 /* ---- rows ---------------------------------------------------------------------------------- */
 static int softmax(lua_State *L, const char *op, fl_node *(*build)(fl_node *, int), int minus) {
   fl_lua *b = self_of(L);
-  fl_arg_count(L, 2, op);
+  int top, dtype = -1;
+  const int opts = fl_tail_options(L, &top);
+  if (top > 2) fl_lua_fail(L, op, "%d arguments at most, got %d", opts ? 3 : 2, lua_gettop(L));
+  if (opts) fl_check_options(L, opts, op, "dtype");
+  if (opts && fl_option(L, opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), op);
+  lua_settop(L, top);
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   const int axis = fl_arg_axis(L, 2, x->t->node->shape->rank, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
+  if (n != NULL && dtype >= 0) n = n_cast(n, dtype);
   const int scalar = n && n->shape->rank == 0;
   const int64_t one = 1;
   if (n != NULL && minus) n = n_neg(n);
@@ -92,8 +98,9 @@ static int l_gelu(lua_State *L) {
   fl_lua *b = self_of(L);
   int tanh_form = 0;
   fl_arg_count(L, 2, "gelu");
-  fl_check_options(L, 2, "gelu", "approximate");
-  if (fl_option(L, 2, "approximate") != LUA_TNIL) {
+  const int plain = lua_type(L, 2) == LUA_TSTRING;
+  if (!plain) fl_check_options(L, 2, "gelu", "approximate");
+  if (plain || fl_option(L, 2, "approximate") != LUA_TNIL) {
     const char *how = fl_arg_string(L, lua_gettop(L), "gelu", "approximate");
     tanh_form = strcmp(how, "tanh") == 0;
     if (!tanh_form && strcmp(how, "none") != 0) fl_lua_fail(L, "gelu",

@@ -326,10 +326,13 @@ static int op_min(lua_State *L) { return extreme(L, "min", FL_OP_amin, FL_OP_arg
 static int op_mean(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, "mean", "keepdim", &a);
+  int dtype = -1;
+  reduce_read(L, "mean", "keepdim dtype", &a);
+  if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), "mean");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
+  if (x != NULL && dtype >= 0) x = n_cast(x, dtype);
   return fl_lua_leave(L, b, m, out, x ? n_mean(x, a.axes, a.keepdim) : NULL);
 }
 

@@ -1,0 +1,104 @@
+--- Factorisations in the form that LAPACK keeps them: LU packed in one matrix with pivots, and the
+-- orthogonal matrix of a list of reflections. Compositions: gradients come of themselves.
+local flame, _, internal = ...
+local fail, need_tensor = internal.failf, internal.need_tensor
+local under, linalg, part = internal.under_linalg, flame.linalg, internal.linalg_parts
+local shape_text = part.shape_text
+
+--- The row swaps, one after the other, that bring the rows of each matrix into the order 'rows'.
+local function pivots_of(rows, n)
+  local shape, out = rows.shape, {}
+  local count = shape[#shape]
+  for b, order in ipairs(rows:reshape(-1, count):totable()) do
+    local now, one = {}, {}
+    for i = 1, count do now[i] = i end
+    for i = 1, n do
+      local j = i
+      while now[j] ~= order[i] do j = j + 1 end
+      now[i], now[j], one[i] = now[j], now[i], j
+    end
+    out[b] = one
+  end
+  shape[#shape] = n
+  return flame.tensor(out, { dtype = "i32", device = rows.device }):reshape(shape)
+end
+--- And the way back: the order of rows behind the swaps of 'pivots'.
+local function rows_of(pivots, count)
+  local shape, out = pivots.shape, {}
+  for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
+    local now = {}
+    for i = 1, count do now[i] = i end
+    for i, j in ipairs(swaps) do now[i], now[j] = now[j], now[i] end
+    out[b] = now
+  end
+  shape[#shape] = count
+  return flame.tensor(out, { dtype = "i64", device = pivots.device }):reshape(shape)
+end
+
+--- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
+--- with row pivots[i].
+---@param x flame.Tensor  (…, m, n)
+---@return flame.Tensor, flame.Tensor
+under("lu_factor", 1, function(x)
+  local p, l, u = linalg.lu(x)
+  local m, n = x.shape[x.ndim - 1], x.shape[x.ndim]
+  local k = math.min(m, n)
+  if x:numel() == 0 then
+    local shape = table.move(x.shape, 1, x.ndim - 2, 1, {})
+    shape[#shape + 1] = k
+    return x:clone(), flame.zeros(shape, { dtype = "i32", device = x.device })
+  end
+  local packed = l:tril(-1):pad({ 0, n - k }) + u:pad({ 0, 0, 0, m - k })
+  return packed, pivots_of(p:detach():argmax(-2), k)
+end)
+flame.lu = linalg.lu_factor
+--- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+---@param lu flame.Tensor  (…, n, n)
+---@param pivots flame.Tensor  (…, n)
+---@param b flame.Tensor  (…, n, k)
+---@param o? table  {left = true}
+under("lu_solve", 4, function(lu, pivots, b, o)
+  local op = "lu_solve"
+  o = internal.options(op, o, { left = true })
+  need_tensor(op, "lu", lu)
+  need_tensor(op, "pivots", pivots)
+  need_tensor(op, "b", b)
+  local n = lu.ndim >= 2 and lu.shape[lu.ndim]
+  if not n or lu.shape[lu.ndim - 1] ~= n or pivots.ndim < 1 or pivots.shape[pivots.ndim] ~= n or b.ndim < 2 then
+    fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)", shape_text(lu), shape_text(pivots), shape_text(b))
+  end
+  if lu:numel() == 0 or b:numel() == 0 then return b:clone() end
+  local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
+  local p = rows_of(pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)                 -- P' b: row i is row rows[i] of b
+  local left = o.left
+  if not left then
+    local y = linalg.solve_triangular(lu:triu(), b, { upper = true, left = false })
+    return linalg.solve_triangular(lu:tril(), y, { upper = false, left = false, unitriangular = true }):matmul(p)
+  end
+  local y = linalg.solve_triangular(lu:tril(), p:matmul(b), { upper = false, unitriangular = true })
+  return linalg.solve_triangular(lu:triu(), y, { upper = true })
+end)
+--- torch.lu_solve: the right side first.
+internal.def("lu_solve", 3, function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end, "module")
+
+--- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
+--- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
+---@param x flame.Tensor  (…, m, n)
+---@param tau flame.Tensor  (…, k), k <= n
+under("householder_product", 2, function(x, tau)
+  local op = "householder_product"
+  need_tensor(op, "x", x)
+  need_tensor(op, "tau", tau)
+  local m, n, k = x.shape[x.ndim - 1], x.shape[x.ndim], tau.shape[tau.ndim]
+  if x.ndim < 2 or n > m or tau.ndim ~= x.ndim - 1 or k > n then
+    fail(op, "x has shape %s and tau %s, need (…, m, n), n <= m, and (…, k), k <= n", shape_text(x), shape_text(tau))
+  end
+  local one = flame.eye(m, n, { dtype = x.dtype, device = x.device })
+  local q, v = one:expand(x.shape), x:tril(-1) + one
+  for i = k, 1, -1 do
+    local column = v:narrow(-1, i, 1)
+    q = q - tau:narrow(-1, i, 1):unsqueeze(-1) * column:matmul(column:transpose(-2, -1):matmul(q))
+  end
+  return k == 0 and q:clone() or q
+end)
+flame.orgqr = linalg.householder_product

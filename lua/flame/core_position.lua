@@ -1,0 +1,254 @@
+--- Reads and writes by position that go beyond x[…]: several sources for one place (scatter_reduce,
+-- index_reduce, put, index_put), diagonals, and sums and parts by shape. The order in which
+-- elements are combined follows from the positions alone.
+local flame, methods, internal = ...
+local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local defaults, axis_of, options, where = internal.defaults, internal.axis_of, internal.options, flame.where
+local is_tensor = flame.is_tensor
+
+--- A function and its in-place form: the same result, written into x. x keeps its shape and dtype.
+local function both(name, most, f)
+  internal.def(name, most, f)
+  methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(f(x, ...)) end, name .. "_", most)
+end
+--- In-place forms of functions that stand elsewhere.
+local function writes(names)
+  for name in names:gmatch("%S+") do
+    methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(methods[name](x, ...)) end, name .. "_", 9)
+  end
+end
+
+local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
+local function same_dtype(op, x, src)
+  if need_tensor(op, "src", src).dtype ~= x.dtype then fail(op, "src is %s and x %s: cast one of them", src.dtype, x.dtype) end
+end
+
+--- Positions that are not 0, a row each.
+---@param x flame.Tensor
+internal.def("argwhere", 1, function(x) return need_tensor("argwhere", "x", x):nonzero() end)
+
+-- ---- several sources for one place ------------------------------------------------------------------
+--- The product of the elements of v with one position in i, along d, at the last of them, 1 elsewhere;
+-- and where the last ones are. Elements of one position stand together; each step doubles the reach.
+local function runs_of_products(v, i, d)
+  local n, reach = v.shape[d], 1
+  local last = n > 1 and flame.cat({ i:narrow(d, 1, n - 1):ne(i:narrow(d, 2, n - 1)),
+    flame.ones_like(i:narrow(d, 1, 1)):bool() }, d) or flame.ones_like(i):bool()
+  while reach < n do
+    local kept, rest = v:narrow(d, 1, reach), n - reach
+    local same = i:narrow(d, reach + 1, rest):eq(i:narrow(d, 1, rest))
+    v = flame.cat({ kept, v:narrow(d, reach + 1, rest) * where(same, v:narrow(d, 1, rest), 1) }, d)
+    reach = reach * 2
+  end
+  return v, last
+end
+
+local function products(x, d, idx, src, hit, own)
+  local order = idx:argsort(d)
+  local i = idx:gather(d, order)
+  local v, last = runs_of_products(src:gather(d, order), i, d)
+  local made = flame.zeros_like(x:detach()):scatter_add(d, i, where(last, v, 0))
+  return where(hit, own and x * made or made, x)
+end
+
+--- A key whose ascending order puts the largest (amax) or smallest (amin) last, NaN behind it.
+local function rising(v, reduce)
+  if reduce == "amax" then return v end
+  if v:is_floating_point() then return -v end
+  return v.dtype == "bool" and v:logical_not() or ~v
+end
+
+--- The largest or smallest by writing in order of size: the last write wins. Equal ones share the gradient.
+local function extremes(x, d, idx, src, hit, own, reduce)
+  local v, base = src:detach(), x:detach()
+  local order = rising(v, reduce):argsort(d)
+  local best = base:scatter(d, idx:gather(d, order), v:gather(d, order))
+  if own then
+    best = where(hit, reduce == "amax" and best:maximum(base) or best:minimum(base), base)
+  end
+  if not x.requires_grad and not src.requires_grad then return best end
+  local mine = base:eq(best)
+  if not own then mine = mine:logical_and(hit:logical_not()) end
+  mine = mine:to(x.dtype)
+  local theirs = v:eq(best:gather(d, idx)):to(x.dtype)
+  local many = mine + flame.zeros_like(base):scatter_add(d, idx, theirs)
+  local flow = where(mine:bool(), x, 0) + flame.zeros_like(base):scatter_add(d, idx, where(theirs:bool(), src, 0))
+  flow = flow / many:clamp({ min = 1 })
+  return best + where(best:isfinite(), flow - flow:detach(), 0)
+end
+
+--- Every element of x with those of src that idx sends to it.
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
+---@param o? table  {include_self = true}
+both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
+  local op = "scatter_reduce"
+  d = axis_of(op, need_tensor(op, "x", x), d)
+  need_tensor(op, "idx", idx)
+  same_dtype(op, x, src)
+  local own = options(op, o, { include_self = true }).include_self
+  if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax" and reduce ~= "amin" then
+    fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
+  end
+  if x.ndim == 0 then
+    return flame.scatter_reduce(x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
+  end
+  if idx.ndim ~= x.ndim or src.ndim ~= x.ndim then
+    fail(op, "x has %d axes, idx %d and src %d", x.ndim, idx.ndim, src.ndim)
+  end
+  local region = {}
+  for k = 1, x.ndim do
+    if idx.shape[k] > src.shape[k] then fail(op, "idx has shape %s and src %s", shape_text(idx), shape_text(src)) end
+    region[k] = { 1, idx.shape[k] }
+  end
+  src = src(table.unpack(region))
+  local count = flame.zeros(x.shape, { dtype = "i64", device = x.device })
+    :scatter_add(d, idx, flame.ones(idx.shape, { dtype = "i64", device = x.device }))
+  if idx:numel() == 0 then return x:clone() end
+  local hit = count:gt(0)
+  if reduce == "prod" then return products(x, d, idx, src, hit, own) end
+  if reduce == "amax" or reduce == "amin" then return extremes(x, d, idx, src, hit, own, reduce) end
+  local total = (own and x or where(hit, 0, x)):scatter_add(d, idx, src)
+  if reduce == "sum" then return total end
+  local n = (count + (own and 1 or 0)):clamp({ min = 1 })
+  return x:is_floating_point() and total / n:to(x.dtype) or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
+end)
+
+--- Slices of src combined with those of x at the positions idx along d.
+---@param reduce "prod"|"mean"|"amax"|"amin"
+---@param o? table  {include_self = true}
+both("index_reduce", 6, function(x, d, idx, src, reduce, o)
+  local op = "index_reduce"
+  d = axis_of(op, need_tensor(op, "x", x), d)
+  if reduce == "sum" then fail(op, 'reduce must be "prod", "mean", "amax" or "amin", got "sum": index_add adds') end
+  if need_tensor(op, "idx", idx).ndim > 1 then fail(op, "idx has %d axes, need 1", idx.ndim) end
+  same_dtype(op, x, src)
+  local column, want = {}, x.shape
+  for k = 1, x.ndim do column[k] = k == d and idx:numel() or 1 end
+  want[d] = idx:numel()
+  if table.concat(src.shape, " ") ~= table.concat(want, " ") then
+    fail(op, "src has shape %s, need (%s)", shape_text(src), table.concat(want, ", "))
+  end
+  return flame.scatter_reduce(x, d, idx:reshape(column):expand(want), src, reduce, o)
+end)
+
+--- scatter with {reduce = "add" | "multiply"}. Called from C.
+function internal.scatter_form(x, d, idx, src, o)
+  local how = options("scatter", o, { reduce = false }).reduce
+  if not is_tensor(src) then src = flame.full(idx.shape, src, { dtype = x.dtype, device = x.device }) end
+  if how == "add" then return x:scatter_add(d, idx, src) end
+  if how == "multiply" then return flame.scatter_reduce(x, d, idx, src, "prod") end
+  if how then fail("scatter", 'reduce must be "add" or "multiply", got "%s"', tostring(how)) end
+  return x:scatter(d, idx, src)
+end
+
+--- x with src at positions counted over all elements; {accumulate = true} adds.
+---@param o? boolean|table  accumulate, or {accumulate = false}
+both("put", 4, function(x, idx, src, o)
+  need_tensor("put", "x", x)
+  need_tensor("put", "idx", idx)
+  same_dtype("put", x, src)
+  local accumulate = defaults("put", { "accumulate" }, { accumulate = false }, o).accumulate
+  if src:numel() ~= idx:numel() then fail("put", "%d positions and %d values", idx:numel(), src:numel()) end
+  local at, n = idx:reshape(-1):long(), x:numel()
+  at = where(at:lt(0), at + (n + 1), at)
+  local flat = x:reshape(-1)
+  return (accumulate and flat:index_add(1, at, src:reshape(-1)) or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
+end)
+
+--- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
+---@param key table  as in x[key]: a tensor, range or number for each axis
+---@param v flame.Tensor|number
+---@param o? boolean|table  accumulate, or {accumulate = false}
+both("index_put", 4, function(x, key, v, o)
+  need_tensor("index_put", "x", x)
+  if type(key) ~= "table" then fail("index_put", "the key must be a table as in x[key], got %s", type(key)) end
+  if not defaults("index_put", { "accumulate" }, { accumulate = false }, o).accumulate then
+    local y = x:clone()
+    y[key] = v
+    return y
+  end
+  if is_tensor(v) then same_dtype("index_put", x, v) end
+  local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)[key]
+  v = is_tensor(v) and v or flame.full({}, v, { dtype = x.dtype, device = x.device })
+  return x:reshape(-1):index_add(1, at:reshape(-1), v:expand(at.shape):reshape(-1)):reshape(x.shape):clone()
+end)
+
+-- ---- diagonals ----------------------------------------------------------------------------------------
+--- x with a diagonal of two axes replaced by src.
+---@param k? integer  0
+---@param a? integer  1
+---@param b? integer  2
+internal.def("diagonal_scatter", 5, function(x, src, k, a, b)
+  local op = "diagonal_scatter"
+  local o = defaults(op, { "offset", "dim1", "dim2" }, { offset = 0, dim1 = 1, dim2 = 2 }, k, a, b)
+  need_tensor(op, "x", x)
+  local at = flame.arange(1, x:numel(), { dtype = "i64", device = x.device }):reshape(x.shape)
+    :diagonal(o.offset, o.dim1, o.dim2)
+  if shape_text(need_tensor(op, "src", src)) ~= shape_text(at) then
+    fail(op, "src has shape %s, the diagonal %s", shape_text(src), shape_text(at))
+  end
+  return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
+end)
+--- Writes v on the diagonal; wrap: again and again in a tall matrix.
+methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
+  local op, shape = "fill_diagonal_", need_tensor("fill_diagonal_", "x", x).shape
+  wrap = defaults(op, { "wrap" }, { wrap = false }, wrap).wrap
+  if #shape < 2 then fail(op, "x has shape %s, need two axes or more", shape_text(x)) end
+  local step, size, least = 0, 1, math.huge                 -- step: from one diagonal element to the next
+  for d = #shape, 1, -1 do
+    if #shape > 2 and shape[d] ~= shape[1] then fail(op, "x has shape %s: with more than two axes all must be equal", shape_text(x)) end
+    least, step, size = math.min(least, shape[d]), step + size, size * shape[d]
+  end
+  if least == 0 then return x end
+  local last = wrap and #shape == 2 and x:numel() or (least - 1) * step + 1
+  local at = flame.arange(1, last, step, { dtype = "i64", device = x.device })
+  return x:copy_(x:reshape(-1):index_fill(1, at, v):reshape(shape))
+end, "fill_diagonal_", 3)
+
+-- ---- by shape -------------------------------------------------------------------------------------------
+--- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
+internal.def("sum_to_size", 9, function(x, ...)
+  local op, to = "sum_to_size", (...)
+  need_tensor(op, "x", x)
+  to = type(to) == "table" and to or { ... }
+  local shape, lead, axes = x.shape, x.ndim - #to, {}
+  for d = 1, #shape do
+    local want = to[d - lead]
+    if d > lead and need_int(op, "size", want) ~= 1 and want ~= shape[d] or lead < 0 then
+      fail(op, "shape %s can not become (%s)", shape_text(x), table.concat(to, ", "))
+    end
+    if d <= lead or want == 1 and shape[d] ~= 1 then axes[#axes + 1] = d end
+  end
+  if #axes == 0 then return x:clone() end
+  return x:sum(axes, { keepdim = true }):reshape(to):to(x.dtype)
+end)
+local function split_along(name, least, axis)
+  internal.def(name, 2, function(x, n)
+    if need_tensor(name, "x", x).ndim < least then fail(name, "x has shape %s, need %d axes or more", shape_text(x), least) end
+    local d = axis(x)
+    if type(n) == "number" and (n < 1 or x.shape[d] % n ~= 0) then
+      fail(name, "axis %d has %d elements, which %s does not divide", d, x.shape[d], tostring(n))
+    end
+    return x:tensor_split(n, d)
+  end)
+end
+split_along("hsplit", 1, function(x) return x.ndim == 1 and 1 or 2 end)
+split_along("vsplit", 2, function() return 1 end)
+split_along("dsplit", 3, function() return 3 end)
+
+--- Slices along d whose p-norm is above maxnorm, scaled down to it.
+---@param p number
+---@param d integer
+---@param maxnorm number
+both("renorm", 4, function(x, p, d, maxnorm)
+  d = axis_of("renorm", need_tensor("renorm", "x", x), d)
+  if x.ndim < 2 then fail("renorm", "x has shape %s, need two axes or more", shape_text(x)) end
+  if type(p) ~= "number" or not (p > 0) then fail("renorm", "p = %s, need p > 0", tostring(p)) end
+  if type(maxnorm) ~= "number" or maxnorm < 0 then fail("renorm", "maxnorm = %s is negative", tostring(maxnorm)) end
+  local rest = {}
+  for k = 1, x.ndim do if k ~= d then rest[#rest + 1] = k end end
+  local n = x:norm(p, rest, { keepdim = true })
+  return x * where(n:gt(maxnorm), maxnorm / (n + 1e-7), 1)
+end)
+
+writes "cumsum cumprod tril triu clip float_power addmm addmv addr addbmm baddbmm"

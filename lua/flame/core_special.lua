@@ -1,0 +1,344 @@
+--- Special functions and functions of integers and bits, composed of others: flame.special has them
+-- under the names that torch.special has. They are sums of series with a fixed number of terms, so
+-- that they fuse and differentiate; half types compute in f32, integers give f32.
+local flame, methods, internal = ...
+local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local smooth, pair, add = internal.smooth, internal.pair, internal.add_name
+local where, is_tensor = flame.where, flame.is_tensor
+
+local function unary(name, f)
+  add(name, 1, function(x) return smooth(need_tensor(name, "x", x), f) end, "e")
+end
+--- A function that loses digits in f32 on the way: f64 within, x's dtype outside.
+local function careful(name, f)
+  add(name, 1, function(x)
+    need_tensor(name, "x", x)
+    local dtype = x:is_floating_point() and x.dtype or "f32"
+    return f(x:double()):to(dtype)
+  end, "e")
+end
+--- c[1] + c[2] z + c[3] z² + …
+local function polynomial(z, c)
+  local y = c[#c]
+  for k = #c - 1, 1, -1 do y = y * z + c[k] end
+  return y
+end
+
+-- ---- modified Bessel functions ---------------------------------------------------------------------
+local FAR = 18                     -- from here the asymptotic series has all digits of f64
+local near_0, near_1, far_0, far_1 = {}, {}, {}, {}
+do
+  local a, b, c, d = 1.0, 0.5, 1.0, 1.0
+  for k = 0, 60 do                 -- (x²/4)^k / (k!)² and (x²/4)^k / (2 k! (k + 1)!)
+    near_0[k + 1], near_1[k + 1] = a, b
+    a, b = a / ((k + 1) * (k + 1)), b / ((k + 1) * (k + 2))
+  end
+  for k = 0, 24 do                 -- products of (odd² - mu) / (8 k), mu = 0 and 4
+    far_0[k + 1], far_1[k + 1] = c, d
+    local odd = (2 * k + 1) ^ 2
+    c, d = c * odd / (8 * (k + 1)), d * (odd - 4) / (8 * (k + 1))
+  end
+end
+--- exp(-|x|) I(x) of order 0 or 1.
+local function scaled_bessel(x, order)
+  local size = x:abs()
+  local far = size:gt(FAR)
+  local z, w = where(far, 0, x), where(far, size, FAR)
+  local near = polynomial(z * z * 0.25, order == 0 and near_0 or near_1)
+  if order == 1 then near = near * z end
+  local tail = polynomial(w:reciprocal(), order == 0 and far_0 or far_1) / (w * (2 * math.pi)):sqrt()
+  if order == 1 then tail = tail * x:sign() end
+  return where(far, tail, near * (-z:abs()):exp())
+end
+for order = 0, 1 do
+  careful("i" .. order .. "e", function(x) return scaled_bessel(x, order) end)
+  careful("i" .. order, function(x)
+    local endless = x:isinf()
+    local v = where(endless, 0, x)
+    return where(endless, order == 0 and x:abs() or x, scaled_bessel(v, order) * v:abs():exp())
+  end)
+end
+
+-- ---- zeta and polygamma --------------------------------------------------------------------------------
+-- B(2k) / (2k)!: Euler and Maclaurin's remainder behind the first TERMS summands.
+local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
+  -3617 / 10670622842880000 }
+local TERMS = 14
+local function hurwitz(s, q)
+  local total = q ^ -s
+  for k = 1, TERMS - 1 do total = total + (q + k) ^ -s end
+  local w = q + TERMS
+  local power = w ^ -s
+  total = total + w * power / (s - 1) + power * 0.5
+  local factor, rest = s, power / w
+  for k, b in ipairs(BERNOULLI) do
+    total = total + factor * rest * b
+    factor, rest = factor * (s + (2 * k - 1)) * (s + 2 * k), rest / (w * w)
+  end
+  return total
+end
+--- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
+---@param x flame.Tensor|number
+---@param q flame.Tensor|number
+add("zeta", 2, function(x, q)
+  x, q = pair("zeta", x, q)
+  local dtype = internal.float_dtype(x, q)
+  x, q = x:double(), q:double()
+  local pole = q:le(0):logical_and(q:eq(q:floor()))
+  local good = x:gt(1):logical_and(q:gt(0):logical_or(x:eq(x:floor()))):logical_and(pole:logical_not())
+  local y = hurwitz(where(good, x, 2), where(good, q, 1))
+  y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
+  return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
+end, "e")
+--- The n-th derivative of digamma.
+---@param n integer  0, 1, …
+---@param x flame.Tensor
+local function polygamma(n, x)
+  need_tensor("polygamma", "x", x)
+  if need_int("polygamma", "n", n) < 0 then fail("polygamma", "n = %d is negative", n) end
+  if n == 0 then return x:digamma() end
+  if n == 1 then return x:trigamma() end
+  local dtype, v, factorial = x:is_floating_point() and x.dtype or "f32", x:double(), 1.0
+  for k = 2, n do factorial = factorial * k end
+  return (flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }), v) * ((-1) ^ (n + 1) * factorial)):to(dtype)
+end
+--- The n-th derivative of digamma.
+---@param n integer  0, 1, …
+---@param x flame.Tensor
+internal.def("polygamma", 2, polygamma, "module")
+methods.polygamma = internal.checked(function(x, n) return polygamma(n, x) end, "polygamma", 2)
+methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n, x)) end, "polygamma_", 2)
+--- Logarithm of the gamma function of p dimensions.
+---@param x flame.Tensor
+---@param p integer
+add("mvlgamma", 2, function(x, p)
+  need_tensor("mvlgamma", "x", x)
+  if need_int("mvlgamma", "p", p) < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
+  return smooth(x, function(v)
+    local y = v:lgamma() + p * (p - 1) / 4 * math.log(math.pi)
+    for j = 1, p - 1 do y = y + (v - j / 2):lgamma() end
+    return y
+  end)
+end, "e")
+
+-- ---- the normal distribution ---------------------------------------------------------------------------
+local ROOT = math.sqrt(0.5)
+local TAIL = {}                    -- of sqrt(pi) x erfcx(x) in 1 / x²: (-1)^k (2k - 1)!! / 2^k
+do
+  local c = 1.0
+  for k = 0, 14 do
+    TAIL[k + 1] = c
+    c = -c * (2 * k + 1) / 2
+  end
+end
+local function erfcx(x)
+  local far = x:gt(12)
+  local near, w = where(far, 0, x), where(far, x, 12)
+  return where(far, polynomial(w:square():reciprocal(), TAIL) / (w * math.sqrt(math.pi)), near:square():exp() * near:erfc())
+end
+--- exp(x²) erfc(x).
+careful("erfcx", erfcx)
+--- The share of a standard normal below x.
+unary("ndtr", function(x) return (x * -ROOT):erfc() * 0.5 end)
+local function log_ndtr(x)
+  local low = x:lt(-1)
+  local a, b = where(low, x, -1), where(low, 0, x)
+  return where(low, (erfcx(a * -ROOT) * 0.5):log() - a:square() * 0.5, ((b * ROOT):erfc() * -0.5):log1p())
+end
+--- The logarithm of ndtr.
+careful("log_ndtr", log_ndtr)
+--- The inverse of ndtr: below which x lies the share p of a standard normal.
+careful("ndtri", function(p)
+  local v = p:detach()
+  local good = v:gt(0):logical_and(v:lt(1))
+  local high = v:gt(0.5)
+  local small = where(good, where(high, 1 - v, v), 0.5)
+  local t = (small:log() * -2):sqrt()                            -- Abramowitz and Stegun 26.2.23, then Newton's steps
+  local x = (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308))) - t
+  for _ = 1, 3 do
+    local l = log_ndtr(x)
+    x = x - (l - small:log()) * (l + x:square() * 0.5 + 0.5 * math.log(2 * math.pi)):exp()
+  end
+  x = where(v:eq(0.5), 0, where(high, -x, x))
+  x = where(good, x, where(v:eq(0), -math.huge, where(v:eq(1), math.huge, 0 / 0)))
+  if not p.requires_grad then return x end
+  return x + where(good, (p - v) * ((x:square() * 0.5):exp() * math.sqrt(2 * math.pi)), 0)
+end)
+
+-- ---- the incomplete gamma function -------------------------------------------------------------------------
+-- (0, …, x) the series where x < a + 1, Lentz' continued fraction elsewhere; ROUNDS serve a up to some 300.
+local ROUNDS = 120
+local function lower_and_upper(a, x)
+  local front = (a * where(x:gt(0), x, 1):log() - x - a:lgamma()):exp()
+  local series = x:lt(a + 1)
+  local b, y = where(series, a, 1), where(series, x, 0.5)
+  local term = b:reciprocal()
+  local sum, n = term, b
+  for _ = 1, ROUNDS do
+    n = n + 1
+    term = term * y / n
+    sum = sum + term
+  end
+  b, y = where(series, 1, a), where(series, 3, x)
+  local d = (y - b + 1):reciprocal()
+  local c, h, s = flame.full_like(d, 1e300), d, y - b + 1
+  for k = 1, ROUNDS do
+    local m = (b - k) * k
+    s = s + 2
+    d = (m * d + s):reciprocal()
+    c = s + m / c
+    h = h * d * c
+  end
+  local low, high = front * sum, front * h
+  return where(series, low, 1 - high), where(series, 1 - low, high)
+end
+local function gamma_share(name, which)
+  add(name, 2, function(a, x)
+    a, x = pair(name, a, x)
+    local dtype = internal.float_dtype(a, x)
+    a, x = a:detach():double(), x:double()
+    local v = x:detach()
+    local good = a:gt(0):logical_and(v:gt(0)):logical_and(v:isfinite()):logical_and(a:isfinite())
+    local p, q = where(good, a, 1), where(good, v, 1)
+    local y = select(which, lower_and_upper(p, q))
+    local ends = where(v:eq(0):logical_and(a:gt(0)), which - 1, where(v:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
+    ends = where(a:eq(0):logical_and(v:gt(0)), 2 - which, ends)
+    y = where(good, y, ends)
+    if x.requires_grad then
+      local slope = ((p - 1) * q:log() - q - p:lgamma()):exp() * (3 - 2 * which)
+      y = y + where(good, (x - v) * slope, 0)
+    end
+    return y:to(dtype)
+  end)
+end
+--- The regularised lower incomplete gamma function; differentiable by x.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+gamma_share("igamma", 1)
+--- The regularised upper incomplete gamma function; differentiable by x.
+---@param a flame.Tensor|number
+---@param x flame.Tensor|number
+gamma_share("igammac", 2)
+
+-- ---- NaN aside ------------------------------------------------------------------------------------------
+--- The larger of two; a NaN gives way to the other.
+add("fmax", 2, function(x, y)
+  x, y = pair("fmax", x, y)
+  return where(x:ge(y):logical_or(y:isnan()), x, y)
+end)
+--- The smaller of two; a NaN gives way to the other.
+add("fmin", 2, function(x, y)
+  x, y = pair("fmin", x, y)
+  return where(x:le(y):logical_or(y:isnan()), x, y)
+end)
+
+-- ---- integers --------------------------------------------------------------------------------------------
+local function need_integers(op, name, x)
+  if is_tensor(x) and (x:is_floating_point() or x.dtype == "bool") then fail(op, "%s is %s, need integers", name, x.dtype) end
+  return x
+end
+local function integers(op, x, y)
+  need_integers(op, "x", x)
+  need_integers(op, "y", y)
+  local like = is_tensor(x) and x or need_tensor(op, "y", y)
+  local function lift(v, name)
+    if type(v) ~= "number" then return need_tensor(op, name, v) end
+    return flame.full({}, need_int(op, name, v), { dtype = like.dtype, device = like.device })
+  end
+  return lift(x, "x"), lift(y, "y")
+end
+--- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
+add("gcd", 2, function(x, y)
+  x, y = integers("gcd", x, y)
+  local a, b = x + y * 0, y + x * 0
+  while b:ne(0):any():item() do
+    local rest = a:fmod(b)                                       -- 0 where b is 0: kept apart
+    a, b = where(b:eq(0), a, b), where(b:eq(0), 0, rest)
+  end
+  return a:abs()
+end, "e")
+--- The least common multiple, not negative.
+add("lcm", 2, function(x, y)
+  x, y = integers("lcm", x, y)
+  local g = flame.gcd(x, y)
+  return (x:floordiv(where(g:eq(0), 1, g)) * y):abs()
+end, "e")
+local function two_to(op, x, n)
+  x, n = integers(op, x, n)
+  return x, flame.full({}, 2, { dtype = n.dtype, device = n.device }):to((x + n * 0).dtype) ^ n
+end
+--- x times 2^n.
+---@param n flame.Tensor|integer
+add("bitwise_left_shift", 2, function(x, n)
+  local v, factor = two_to("bitwise_left_shift", x, n)
+  return v * factor
+end, "e")
+--- x over 2^n, rounded down.
+---@param n flame.Tensor|integer
+add("bitwise_right_shift", 2, function(x, n)
+  local v, factor = two_to("bitwise_right_shift", x, n)
+  return v:floordiv(factor)
+end, "e")
+
+-- ---- floats, taken apart ------------------------------------------------------------------------------------
+local DIGITS = { f64 = 53, f32 = 24, f16 = 11, bf16 = 8 }
+local LEAST = { f64 = -1021, f32 = -125, f16 = -13, bf16 = -125 }       -- exponent of the smallest normal number
+local function need_float(op, x)
+  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  return x
+end
+--- 2^n without a detour through infinity or 0: in two halves.
+local function scaled(x, n)
+  local half = (n * 0.5):floor()
+  return x * half:exp2() * (n - half):exp2()
+end
+--- Mantissa, 0.5 <= |m| < 1, and exponent (f64): x = m 2^e.
+local function parts_of(x)
+  local v = x:detach():double()
+  local ok = v:isfinite():logical_and(v:ne(0))
+  local safe = where(ok, v, 0.5)
+  local small = safe:abs():lt(2.0 ^ -1000)
+  safe = where(small, safe * 2.0 ^ 200, safe)
+  local e = safe:abs():log2():floor() + 1
+  local m = scaled(safe, -e)
+  local high, low = m:abs():ge(1), m:abs():lt(0.5)
+  e = where(high, e + 1, where(low, e - 1, e))
+  m = where(high, m * 0.5, where(low, m * 2, m))
+  return where(ok, m, v), where(ok, where(small, e - 200, e), 0)
+end
+--- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
+internal.def("frexp", 1, function(x)
+  local m, e = parts_of(need_float("frexp", x))
+  m = m:to(x.dtype)
+  if x.requires_grad then m = m + (x - x:detach()) * where(x:detach():isfinite(), (-e):exp2(), 0):to(x.dtype) end
+  return m, e:to("i32")
+end)
+--- The next float after x towards y.
+add("nextafter", 2, function(x, y)
+  need_float("nextafter", x)
+  if need_float("nextafter", y).dtype ~= x.dtype then fail("nextafter", "x is %s and y %s: cast one of them", x.dtype, y.dtype) end
+  local dtype, a, b = x.dtype, x:detach():double(), y:detach():double()
+  local m, e = parts_of(a)
+  local p, least = DIGITS[dtype], LEAST[dtype]
+  local towards = (b - a):sign()
+  towards = where(a:eq(b), 0, where(towards:isnan(), b:sign(), towards))
+  local shrink = (towards * a:sign()):lt(0):logical_and(m:abs():eq(0.5)):logical_and(e:gt(least))
+  e = where(a:eq(0), least, e:clamp({ min = least })) - p
+  local step = scaled(flame.ones_like(e), where(shrink, e - 1, e))
+  local largest = scaled(flame.full({}, 2.0 - 2.0 ^ (1 - p), { dtype = "f64", device = x.device }), flame.full({}, ({ f64 = 1023, f32 = 127,
+    f16 = 15, bf16 = 127 })[dtype], { dtype = "f64", device = x.device }))
+  local z = where(a:isinf(), where(a:eq(b), a, a:sign() * largest), a + towards * step)
+  z = where(a:isnan():logical_or(b:isnan()), 0 / 0, z)
+  return where(a:eq(b), b, z):to(dtype)
+end, "e")
+
+-- ---- flame.special --------------------------------------------------------------------------------------------
+flame.special = {}
+for name, of in pairs { gammaln = "lgamma", psi = "digamma", multigammaln = "mvlgamma", expit = "sigmoid", gammainc = "igamma",
+  gammaincc = "igammac", modified_bessel_i0 = "i0", modified_bessel_i1 = "i1" } do
+  flame.special[name] = flame[of]
+end
+for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr exp2 expm1 expit log1p logit log_ndtr ndtr ndtri
+  log_softmax softmax logsumexp round sinc xlogy xlog1py]]):gmatch("%S+") do
+  flame.special[name] = flame[name]
+end
