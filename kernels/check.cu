@@ -38,7 +38,7 @@ struct fl_place { long long block; unsigned thread, line, write, atomic; };
 struct fl_record { unsigned lock, kind; int var, pad; long long index, size; fl_place at, other; };
 struct fl_block {
   unsigned lock, arrived, left, ended, epoch, broken, pad[2];
-  unsigned warp_lock[32], warp_epoch[32];
+  unsigned warp_lock[32], warp_epoch[32], warp_stopped[32];      /* stopped: lanes that do not run */
   unsigned state[1024], site[1024], mask[1024], go[1024], live[1024];
 };
 struct fl_array { fl_cell *cells; long long n; };
@@ -275,10 +275,10 @@ template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
 FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   volatile fl_block *b = t.b;
   const unsigned first = 32 * w, n = t.n - first < 32 ? t.n - first : 32;
-  unsigned waits = 0, live = 0;
+  unsigned waits = 0, live = 0, gone = 0;
+  if (b->warp_stopped[w] < n) return;
   for (unsigned k = 0; k < n; k++) {
     const unsigned s = b->state[first + k];
-    if (s == FL_RUNS) return;
     if (s == FL_WAITS) waits |= 1u << k;
     if (s != FL_LEFT) live |= 1u << k;
   }
@@ -306,7 +306,12 @@ FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
     b->live[first + k] = live;
     b->mask[first + k] = group;
   }
-  for (unsigned k = 0; k < n; k++) if (leave >> k & 1) b->state[first + k] = FL_RUNS;
+  for (unsigned k = 0; k < n; k++)
+    if (leave >> k & 1) {
+      b->state[first + k] = FL_RUNS;
+      gone++;
+    }
+  b->warp_stopped[w] -= gone;
   __threadfence();
   for (unsigned k = 0; k < n; k++) if (leave >> k & 1) b->go[first + k] = 1u;
 }
@@ -322,7 +327,11 @@ FL_NI void fl_settle(const fl_thread &t) {
     if (b->site[k] < line) line = b->site[k];
   }
   if (!b->ended && !others) {
-    for (unsigned k = 0; k < t.n; k++) if (b->state[k] == FL_AT_BARRIER) b->state[k] = FL_RUNS;
+    for (unsigned k = 0; k < t.n; k++)
+      if (b->state[k] == FL_AT_BARRIER) {                     /* nobody else runs */
+        b->state[k] = FL_RUNS;
+        b->warp_stopped[k / 32]--;
+      }
     b->arrived = 0;
     __threadfence();
     b->epoch++;
@@ -339,7 +348,7 @@ FL_NI void fl_settle(const fl_thread &t) {
 
 FL_NI void fl_state(const fl_thread &t, unsigned state) {
   const unsigned w = t.lane / 32;
-  FL_LOCKED(t.b->warp_lock[w], t.b->state[t.lane] = state; fl_settle_warp(t, w);)
+  FL_LOCKED(t.b->warp_lock[w], t.b->state[t.lane] = state; t.b->warp_stopped[w]++; fl_settle_warp(t, w);)
 }
 
 FL_NI void fl_barrier(fl_thread &t, int line) {
@@ -357,7 +366,12 @@ FL_NI void fl_barrier(fl_thread &t, int line) {
       fl_settle(t);
     })
   while (wait && b->epoch == epoch && !b->broken) __nanosleep(100);
-  if (b->broken) b->state[t.lane] = FL_RUNS;
+  if (b->broken)
+    FL_LOCKED(b->warp_lock[t.lane / 32],
+      if (b->state[t.lane] == FL_AT_BARRIER) {
+        b->state[t.lane] = FL_RUNS;
+        b->warp_stopped[t.lane / 32]--;
+      })
   __threadfence();
 }
 
@@ -375,6 +389,7 @@ FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line,
   const unsigned w = t.lane / 32, first = 32 * w, me = t.lane - first;
   FL_LOCKED(b->warp_lock[w],
     b->site[t.lane] = site; b->mask[t.lane] = mask; b->go[t.lane] = 0; b->state[t.lane] = FL_WAITS;
+    b->warp_stopped[w]++;
     fl_settle_warp(t, w);)
   while (!b->go[t.lane]) __nanosleep(40);
   __threadfence();

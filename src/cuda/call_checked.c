@@ -14,7 +14,7 @@ typedef struct touch { uint32_t block, lane, line, epoch, warp_epoch, seq, how, 
 typedef struct cell { uint32_t lock, set; touch write, read, reader; } cell;
 typedef struct place { int64_t block; uint32_t thread, line, write, atomic; } place;
 typedef struct record { uint32_t lock, kind; int32_t var, pad; int64_t index, size; place at, other; } record;
-typedef struct block { uint32_t head[8], warp[64], of_thread[5 * FL_LANE_MAX_BLOCK]; } block;
+typedef struct block { uint32_t head[8], warp[96], of_thread[5 * FL_LANE_MAX_BLOCK]; } block;
 typedef struct array { uint64_t cells; int64_t n; } array;
 typedef struct check {
   uint64_t record, blocks, shared;
