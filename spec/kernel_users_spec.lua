@@ -3,7 +3,7 @@
 -- default device.
 local run = dofile("spec/users/run.lua")
 
-for _, file in ipairs { "blocks", "warps", "threads" } do
+for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       it(case[1] .. " gives its values", function() run.values(case) end)

@@ -224,8 +224,25 @@ static void refuse_dynamic(fl_kad_state *d) {
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
+/* Blocks that wait for each other by a counter may read what others wrote; going back, nobody
+** waits. */
+static int see_foreign(void *arg, fl_kexpr *x) {
+  fl_kad_state *d = arg;
+  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
+      && d->written[x->var] && !(x->site >= 0 && x->site < d->n_sites0 && d->site_own[x->site]))
+    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
+                  "an atomic whose result is used,", d->f->vars[x->var].source);
+  return 1;
+}
+
+static void refuse_foreign(fl_kad_state *d) {
+  const fl_kvisitor v = {NULL, see_foreign, d};
+  if (d->f->replays) fl_kwalk_block(&v, d->body);
+}
+
 void fl_kad_refuse_early(fl_kad_state *d) {
   const fl_kvisitor v = {see_atomic, NULL, d};
+  refuse_foreign(d);
   refuse_bits(d);
   refuse_dynamic(d);
   fl_kwalk_block(&v, d->body);

@@ -250,6 +250,7 @@ typedef struct fl_kfunc {
   fl_kblock body;
   uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */
   uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
+  uint8_t replays;           /* reads what atomics returned in another launch (kernel/record.h) */
   uint8_t reserved_names;    /* names given so far to temporaries */
   int32_t refusal_line;
   const char *refusal;       /* why, without "kernel 'k', line N: "; NULL: none */

@@ -3,6 +3,7 @@
 ** themselves. flame.kernel, k:with and the gradient are Lua (lua/flame/core_kernel.lua) on top
 ** of the internal functions here.
 */
+#include "kernel/record.h"
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <stdio.h>
@@ -242,6 +243,10 @@ static int kernel_with(lua_State *L) {
   lua_settop(L, me);
   if (lua_getfield(L, 2, "shared") != LUA_TNIL) k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
   lua_settop(L, me);
+  if (lua_getfield(L, 2, "recorder") != LUA_TNIL) k->recorder = fl_arg_kernel(L, me + 1, "with")->k;
+  lua_settop(L, me);
+  if (lua_getfield(L, 2, "records") != LUA_TNIL) k->records = (int)lua_tointeger(L, -1);
+  lua_settop(L, me);
   if (lua_getfield(L, 2, "shape") == LUA_TFUNCTION) { k->lua_shape = 1; k->has_shape = 0; }
   else if (!lua_isnil(L, -1)) { fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape); k->has_shape = 1; k->lua_shape = 0; }
   lua_settop(L, me);
@@ -326,6 +331,31 @@ static int kernel_derive(lua_State *L) {
   if (parts.gather) add_part(L, k->k, parts.gather, 0);
   if (!parts.gather || parts.rest) add_part(L, k->k, parts.rest ? parts.rest : ad, r.deterministic);
   return 1;
+}
+
+static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int replay) {
+  fl_karena *a = &k->k->unit->source->arena;
+  fl_kernel_box *out = push_kernel(L);
+  fl_kad *ad = fl_karena_new(a, sizeof *ad);
+  if (ad && (ad->func = fl_krecord_make(a, k->k->f, replay)) != NULL) {
+    ad->n_params = ad->func->n_params;
+    out->k = fl_kfunction_derived(k->k->unit, ad, 0);
+  }
+  if (!out->k) fl_lua_fail(L, "kernel", "no host memory");
+  set_roles(L, out, 0);
+  return out;
+}
+
+/* kernel -> the kernel that records what atomics return, the one that reads it, how many there are; or
+** nothing where there are none (kernel/record.h). */
+static int kernel_record(lua_State *L) {
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  const int n = k->k->binary ? 0 : fl_krecord_count(k->k->f);
+  if (n == 0 || k->nparam >= FL_KP_MAX_ARGS) return 0;
+  push_recording(L, k, 0);
+  push_recording(L, k, 1);
+  lua_pushinteger(L, n);
+  return 3;
 }
 
 /* (list of kernels, device name): compile together. */
@@ -422,7 +452,8 @@ static int kernel_methods(lua_State *L) {
 const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 }, { "kernel_info", fl_kernel_info, 0 },
   { "checks_gradients", checks_gradients, 0 }, { "kernel_lines", fl_kernel_lines, 0 }, { "kernel_image", fl_kernel_image, 0 },
-  { "kernel_derive", kernel_derive, 0 }, { "kernel_ready", kernel_ready, 0 }, { "kernel_run", fl_kernel_run, 0 },
+  { "kernel_derive", kernel_derive, 0 }, { "kernel_record", kernel_record, 0 }, { "kernel_ready", kernel_ready, 0 },
+  { "kernel_run", fl_kernel_run, 0 },
   { "kernel_methods", kernel_methods, 0 }, { "is_kernel", is_kernel, 0 },
   { "map_text", fl_kernel_map, 0 }, { "map_arity", fl_kernel_map_arity, 0 },
   { "kernel_cache", kernel_cache, 0 }, { "kernel_load", kernel_load, 0 }, { "cuda_load_first", cuda_load, 0 }, { NULL, NULL, 0 }

@@ -26,6 +26,9 @@ typedef struct fl_kernel_box {
   int64_t grid[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written; -1: none */
+  fl_kfunction *recorder;              /* launched where the call is tracked (kernel/record.h); NULL:
+                                       ** k itself. Held by the configuration */
+  int records;                         /* values for each thread */
 } fl_kernel_box;
 
 /* A launch while it is put together. */

@@ -332,6 +332,18 @@ static int track(lua_State *L, fl_lua *b, const plan *p, int given, int64_t n, i
   return fl_core_call(L, b, "kernel_track");
 }
 
+/* The kernel that also writes down what its atomics return: a last result for the derivatives. */
+static fl_kfunction *recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
+  fl_sizes s = { .n = 1, .at = { k->records } };
+  for (int i = 0; i < 3; i++)
+    if (__builtin_mul_overflow(s.at[0], p->p[FL_KP_GRID + i] * p->p[FL_KP_BLOCK + i], &s.at[0]) || s.at[0] > INT64_MAX / 64)
+      fl_lua_fail(L, p->name, "the grid is too large to be differentiated");
+  p->p[FL_KP_ARGS + 2 * k->nparam] = p->p[FL_KP_ARGS + 2 * k->nparam + 1] = 0;
+  add_output(p, k->nparam, FLAME_I64, &s, s.at[0], -1);
+  p->p[FL_KP_COUNT_ARGS]++;
+  return k->recorder;
+}
+
 int fl_kernel_call(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), own;
@@ -358,9 +370,11 @@ int fl_kernel_call(lua_State *L) {
     lua_pop(L, 1);
   }
   set_geometry(L, &p, k, n);
-  make_ready(L, b, &p, k->k);
-  const int nout = results(L, b, &p, k->k);
-  if (!p.tracked || !b->c->grad_mode) return nout;
+  const int tracked = p.tracked && b->c->grad_mode;
+  fl_kfunction *f = tracked && k->recorder ? recorder(L, &p, k) : k->k;
+  make_ready(L, b, &p, f);
+  const int nout = results(L, b, &p, f);
+  if (!tracked) return nout;
   return track(L, b, &p, given, n, nout);
 }
 
