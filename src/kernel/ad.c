@@ -69,6 +69,43 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
   return v;
 }
 
+/* ---- dynamic shared memory -------------------------------------------------------------- */
+
+static int see_used_stmt(void *arg, fl_kstmt *s) {
+  uint8_t *used = arg;
+  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) used[s->var] = 1;
+  return 1;
+}
+
+static int see_used_expr(void *arg, fl_kexpr *x) {
+  uint8_t *used = arg;
+  if (x->kind == FL_KX_LOAD) used[x->var] = 1;
+  return 1;
+}
+
+static int32_t first_view(const fl_kfunc *f, int32_t v) {
+  if (v < 0 || !f->vars[v].dynamic) return v;
+  for (int i = 0; i < v; ++i)
+    if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
+  return v;
+}
+
+static int unify_stmt(void *arg, fl_kstmt *s) {
+  s->var = first_view(arg, s->var);
+  return 1;
+}
+
+static int unify_expr(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) x->var = first_view(arg, x->var);
+  return 1;
+}
+
+/* All views of one type begin at byte 0: they are one array. */
+static void unify_views(fl_kfunc *f) {
+  const fl_kvisitor v = {unify_stmt, unify_expr, f};
+  fl_kwalk_block(&v, f->body);
+}
+
 /* ---- set up ----------------------------------------------------------------------------- */
 
 /* 'loop': the outermost around the statement, which assigns 'inside'; 'before': a statement just
@@ -158,6 +195,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;
   }
+  unify_views(d->f);
   if (reverse) {
     classify_sites(d, f);
     fl_kad_normalise(d);
@@ -213,14 +251,20 @@ static int see_atomic(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+/* Views of dynamic shared memory that are used, with two types: one may overwrite what the other
+** has, unseen. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
-  for (int i = 0; i < d->n0; ++i) n += d->f->vars[i].dynamic;
+  uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
+  const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
+  if (!used) return;
+  fl_kwalk_block(&see, d->body);
+  for (int i = 0; i < d->n0; ++i) n += d->f->vars[i].dynamic && used[i];
   for (int i = 0; i < d->n0; ++i)
     if (d->f->vars[i].dynamic && d->active[i]) v = i;
   if (v < 0) return;
   const int line = d->f->vars[v].line;
-  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with several arrays");
+  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with arrays of several types");
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
