@@ -188,6 +188,90 @@ __global__ void along(const float *x, float *y, int w, int rows) {
       return y
     end },
 
+  { "an array of structs", [[
+struct Particle { float x, y, z, m; };
+__global__ void energy(const Particle *p, float *e, int n) {
+  int i = threadIdx.x;
+  if (i >= n) return;
+  Particle a = p[i];
+  float s = 0.f;
+  for (int j = 0; j < n; ++j) {
+    if (j == i) continue;
+    float dx = p[j].x - a.x, dy = p[j].y - a.y, dz = p[j].z - a.z;
+    s += a.m * p[j].m * rsqrtf(dx * dx + dy * dy + dz * dz + 0.01f);
+  }
+  e[i] = s;
+}]], shape = { 4 }, args = function(t) return { t.f { 4, 4 }, 4 } end,
+    want = function(p, n)
+      return each(n, function(i)
+        local s = 0
+        for j = 0, n - 1 do
+          local d = 0.01
+          for c = 0, 2 do d = d + (p[4 * j + c] - p[4 * i + c]) ^ 2 end
+          if j ~= i then s = s + p[4 * i + 3] * p[4 * j + 3] / math.sqrt(d) end
+        end
+        return s
+      end)
+    end },
+
+  { "structs of vectors, read and written", [[
+struct Body { float3 pos, vel; };
+__global__ void step(const Body *in, Body *out, float dt, int n) {
+  int i = threadIdx.x;
+  if (i >= n) return;
+  Body b = in[i];
+  b.vel.x -= dt * b.pos.x;
+  b.vel.y -= dt * b.pos.y;
+  b.vel.z -= dt * b.pos.z * b.pos.z;
+  b.pos.x += dt * b.vel.x;
+  b.pos.y += dt * b.vel.y;
+  b.pos.z += dt * b.vel.z;
+  out[i] = b;
+}]], shape = { 3, 6 }, args = function(t) return { t.f { 3, 6 }, 0.1, 3 } end,
+    want = function(p)
+      local y = {}
+      for o = 0, 12, 6 do
+        for c = 0, 2 do
+          local v = p[o + 3 + c] - 0.1 * p[o + c] ^ (c == 2 and 2 or 1)
+          y[o + c], y[o + 3 + c] = p[o + c] + 0.1 * v, v
+        end
+      end
+      return y
+    end },
+
+  { "device functions with one dynamic array each", [[
+__device__ float block_max(float v) {
+  extern __shared__ float tops[];
+  tops[threadIdx.x] = v;
+  __syncthreads();
+  for (int d = blockDim.x / 2; d > 0; d >>= 1) {
+    if (threadIdx.x < d) tops[threadIdx.x] = fmaxf(tops[threadIdx.x], tops[threadIdx.x + d]);
+    __syncthreads();
+  }
+  float m = tops[0];
+  __syncthreads();
+  return m;
+}
+__device__ float block_sum(float v) {
+  extern __shared__ float parts[];
+  parts[threadIdx.x] = v;
+  __syncthreads();
+  float s = 0;
+  for (int k = 0; k < blockDim.x; ++k) s += parts[k];
+  __syncthreads();
+  return s;
+}
+__global__ void softmax(const float *x, float *y, int n) {
+  float v = x[threadIdx.x];
+  float e = expf(v - block_max(v));
+  y[threadIdx.x] = e / block_sum(e);
+}]], block = { 8 }, grid = { 1 }, shared = 32, args = function(t) return { t.f { 8 }, 8 } end,
+    want = function(x)
+      local s = 0
+      for i = 0, 7 do s = s + math.exp(x[i]) end
+      return each(8, function(i) return math.exp(x[i]) / s end)
+    end },
+
   { "the nearest by atomicMin of integers", [[
 __global__ void depth(const float *z, int *zbuf, int n) {
   int i = threadIdx.x;

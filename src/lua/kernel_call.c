@@ -32,15 +32,20 @@ static int narrow_index(const fl_kfunc *f, const fl_kernel_box *k) {
   return k->omit >= 0 && fl_ktypes[f->params[k->omit].type].size < 8;
 }
 
+/* Elements of one type without gaps: a float4, a struct of floats. */
+static int is_plain(const fl_kparam *q) {
+  return fl_kt_held_as(q->type) >= 0 && q->pointee_size == (int64_t)q->width * fl_kt_size(q->type);
+}
+
 static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const fl_kparam *q, int i, int first) {
   char shape[192];
   fl_box *x = fl_arg_tensor(L, i, p->name, q->name);
   const fl_node *n = x->t->node;
   const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   if (k->k->binary) {
-  } else if (q->is_struct || want < 0 || q->type == FL_KT_VOID) {
+  } else if (!is_plain(q)) {
     if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s: pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
-  } else if (n->dtype != want && !(n->dtype == FLAME_U8 && fl_ktypes[q->type].dtype < 0)) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
+  } else if (n->dtype != want && !(n->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0))) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
   if (first) p->device = n->device;
   else if (n->device != p->device) {
     char a[16], b[16];
