@@ -88,6 +88,11 @@ __device__ void square(float v, float &q) { q = v * v; }]] }),
   kernel("commas and two counters", [[float a = x[i], b;
   for (int j = 0, k = 3; j < k; ++j, --k) b = (a += 0.5f, a * a);
   y[i] = b;]], function(x) return (x + 1) ^ 2 end),
+  kernel("names that hide others", [[float v = x[i];
+  { float v = x[i] * 2.f; { float v = 3.f; y[i] = v; } y[i] += v; }
+  for (int i = 0; i < 2; ++i) { float v = i; y[threadIdx.x] += v * x[threadIdx.x]; }
+  for (int n = 1; n < 3; ++n) y[threadIdx.x] += n;
+  y[i] += v * v * (n > i);]], function(x) return 6 + 3 * x + x * x end),
   kernel("a count down that wraps", "float s = 0; for (unsigned j = 3; j-- > 0;) s = s * x[i] + j; y[i] = s;",
     function(x) return (2 * x + 1) * x end),
   kernel("a thousand rounds", "float s = x[i]; for (int j = 0; j < 1000; ++j) s = s + 0.001f * sinf(s); y[i] = s;", function(x)

@@ -96,10 +96,13 @@ function Gen:loop(depth)
   local j = "j" .. self.next_loop
   self.next_loop, self.loops = self.next_loop + 1, self.loops + 1
   local k = self:pick(5)
+  local hidden = k < 3 and not self.hidden and self:pick(3) == 0   -- a counter of a name that means another outside
+  if k < 3 then j = hidden and "c1" or self:one_of { j, "j" } end
+  self.hidden = self.hidden or hidden
   if k == 0 then
     local bound = self:one_of { tostring(1 + self:pick(7)), "b[i & 7] + " .. self:pick(4), "n" }
     self:line(("for (int %s = 0; %s < %s; ++%s) {"):format(j, j, bound, j))
-    self:line(("  c%d = %s;"):format(self:pick(3), j))
+    self:line(("  c%d = %s;"):format(2 * self:pick(2), j))
   elseif k == 1 then
     self:line(("for (int %s = %d; %s > 0; %s %s) {"):format(j, 2 + self:pick(8), j, j, self:one_of { "-= 2", ">>= 1", "-= 1" }))
   elseif k == 2 then
@@ -115,6 +118,7 @@ function Gen:loop(depth)
   self:block(depth, true)
   self:line(k == 3 and ("} while (++%s < 6 && %s);"):format(j, self:condition(1)) or "}")
   self.loops = self.loops - 1
+  if hidden then self.hidden = false end
 end
 
 function Gen:switch(depth)
@@ -135,7 +139,9 @@ function Gen:statement(depth, breaks)
   if k == 6 then return self:line(("v%d = (T)0.9 * v%d * %s;"):format(v, v, self:bounded())) end
   if k == 7 then return self:line(("l[%s & 3] %s %s;"):format(self:integer(), self:one_of { "=", "+=" }, self:bounded())) end
   if k == 8 then return self:line(("m[%s & 1][%d] = %s;"):format(self:integer(), self:pick(2), self:bounded())) end
-  if k == 9 then return self:line(("c%d = %s & 7;"):format(self:pick(3), self:integer())) end
+  if k == 9 then
+    return self:line(("c%d = %s & 7;"):format(self.hidden and 2 * self:pick(2) or self:pick(3), self:integer()))
+  end
   if k == 10 then return self:line(("turn(p, v%d, &v%d);"):format(v, (v + 1) % 4)) end
   if k == 11 then return self:line(("p.%s = %s;"):format(self:one_of { "u", "v" }, self:bounded())) end
   if depth > 0 then
@@ -255,13 +261,21 @@ local function on(p, device)
     inputs[i], along[i] = numbers(g, n, p.dtype, device), numbers(g, n, p.dtype, device)
   end
   for i, n in ipairs { p.n, p.n, 4 } do seeds[i] = numbers(g, n, p.dtype, device) end
-  return function(x, w, z, q, a) return k(x, w, z, q, b, a, p.n) end, inputs, along, seeds
+  return function(x, w, z, q, a) return k(x, w, z, q, b, a, p.n) end, inputs, along, seeds, b
 end
 
 local function lists(tensors)
   local out = {}
   for i, t in ipairs(tensors) do out[i] = t:totable() end
   return out
+end
+
+--- The values alone, in one list, and what they are of: the real arguments and the integers.
+function random.value(p)
+  local f, inputs, _, _, b = on(p, "cpu")
+  local all = {}
+  for _, list in ipairs(lists { f(table.unpack(inputs)) }) do table.move(list, 1, #list, #all + 1, all) end
+  return all, lists(inputs), b:totable()
 end
 
 --- value, tangent, adjoint: each a list of lists. A refused derivative is nil, with the reason.

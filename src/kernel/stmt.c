@@ -116,7 +116,9 @@ static void parse_do(fl_front *p, int32_t line) {
   if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
 }
 
+/* What the header declares ends with the loop. */
 static void parse_for(fl_front *p, int32_t line) {
+  const int64_t scope = p->syms.n;
   fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
   fl_kexpr *c = NULL;
   fl_front_need(p, '(');
@@ -141,6 +143,7 @@ static void parse_for(fl_front *p, int32_t line) {
   set_condition(p, s, effects, c, line);
   loop_body(p, s);
   s->other = step;
+  p->syms.n = scope;
 }
 
 /* ---- switch --------------------------------------------------------------------------------------- */
