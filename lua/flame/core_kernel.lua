@@ -443,7 +443,7 @@ function internal.kernel_track(k, results, args, geometry, n)
     if internal.prove_once then
       config.proven = config.proven or {}
       internal.prove_once(config.proven, table.concat(active, ","), function()
-        return internal.proof_of_kernel(k, p, config, call, active, out_params, floats)
+        return internal.proof_of_kernel(p, config, call, active, out_params, floats)
       end)
     end
     if config.vjp then return given_gradient(p, config, values, active, by_param, g, out_params, j) end

@@ -125,7 +125,7 @@ local jvp, run_adjoint, given_gradient = part.jvp, part.run_adjoint, part.given_
 local flat, number_of, sizes, is_output = part.flat, part.number_of, part.sizes, part.is_output
 
 --- The kernel once more, with x for active argument i: its results by place in 'floats'.
-local function run_again(k, p, call, at, x, floats)
+local function run_again(p, call, at, x, floats)
   local kinds, values, out_numel = {}, {}, {}
   for i, q in ipairs(p.params) do
     local v = i == at and x or call.values[i]
@@ -136,20 +136,20 @@ local function run_again(k, p, call, at, x, floats)
     else kinds[i], values[i] = "v", number_of(v) end
     if is_output(q) then out_numel[#out_numel + 1] = call.results[i] end
   end
-  local out, list = table.pack(internal.kernel_run(k, call.geometry, table.concat(kinds), values)), {}
+  local out, list = table.pack(internal.kernel_run(p.kernel, call.geometry, table.concat(kinds), values)), {}
   for m, j in ipairs(floats) do list[m] = out[j]:reshape(out_numel[j].shape) end
   return list
 end
 
 --- What to prove of a call whose gradient is asked for.
-function internal.proof_of_kernel(k, p, config, call, active, out_params, floats)
+function internal.proof_of_kernel(p, config, call, active, out_params, floats)
   local f = { name = p.name, what = config.vjp and "the vjp given" or "its adjoint", results = {}, active = {} }
   local set = {}
   for m, j in ipairs(floats) do f.results[m] = call.results[out_params[j]]:detach() end
   for n, i in ipairs(active) do
     f.active[n], set[i] = { x = call.values[i], name = p.params[i].name }, true
   end
-  function f.forward(n, x) return run_again(k, p, call, active[n], x, floats) end
+  function f.forward(n, x) return run_again(p, call, active[n], x, floats) end
   function f.tangent(n, u)
     local ok, t = pcall(jvp, p, call, { [active[n]] = u })
     if not ok then return nil end                  -- a vjp is given where none can be derived

@@ -261,21 +261,13 @@ local function on(p, device)
     inputs[i], along[i] = numbers(g, n, p.dtype, device), numbers(g, n, p.dtype, device)
   end
   for i, n in ipairs { p.n, p.n, 4 } do seeds[i] = numbers(g, n, p.dtype, device) end
-  return function(x, w, z, q, a) return k(x, w, z, q, b, a, p.n) end, inputs, along, seeds, b
+  return function(x, w, z, q, a) return k(x, w, z, q, b, a, p.n) end, inputs, along, seeds
 end
 
 local function lists(tensors)
   local out = {}
   for i, t in ipairs(tensors) do out[i] = t:totable() end
   return out
-end
-
---- The values alone, in one list, and what they are of: the real arguments and the integers.
-function random.value(p)
-  local f, inputs, _, _, b = on(p, "cpu")
-  local all = {}
-  for _, list in ipairs(lists { f(table.unpack(inputs)) }) do table.move(list, 1, #list, #all + 1, all) end
-  return all, lists(inputs), b:totable()
 end
 
 --- value, tangent, adjoint: each a list of lists. A refused derivative is nil, with the reason.
