@@ -291,7 +291,28 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 ** combination changes the value; a NaN never gives way. */
 #define ROWS_POSITION(name) \
   static inline int FN(later_##name)(T a, T b) { \
-    return (a == a) & ((b != b) | ((a != b) & (FN(f_##name)(a, b) == b))); \
+    return (a == a) & ((b != b) | (b BEATS_##name a)); \
+  } \
+  static inline void FN(step_short_##name)(T *best, const T *x, int32_t *at, int32_t l) { \
+    _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int r = 0; r < 16; r++) { \
+      const T a = best[r], b = x[r]; \
+      const int take = FN(later_##name)(a, b); \
+      best[r] = take ? b : a; \
+      at[r] = take ? l : at[r]; \
+    } \
+  } \
+  static void FN(short_##name)(T *v, int64_t *pos, const T *x, int64_t rows, int64_t n, int64_t first) { \
+    T lane[FL_VM_LANES][16] = { { 0 } }, best[16]; \
+    for (int64_t r0 = 0; r0 < rows; r0 += 16, x += 16 * n) { \
+      const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
+      int32_t at[16] = { 0 }; \
+      for (int l = 0; l < n; l++) \
+        for (int r = 0; r < m; r++) lane[l][r] = x[r * n + l]; \
+      memcpy(best, lane[0], sizeof best); \
+      for (int l = 1; l < n; l++) FN(step_short_##name)(best, lane[l], at, l); \
+      for (int r = 0; r < m; r++) v[r0 + r] = best[r]; \
+      for (int r = 0; r < m; r++) pos[r0 + r] = first + at[r]; \
+    } \
   } \
   static inline int64_t FN(place_##name)(const T *x, int64_t n, T w) { \
     int64_t j = 0; \
@@ -307,6 +328,10 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   static void FN(rows_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
                               int64_t n, int64_t first) { \
     T *v = val; const T *x = x_; \
+    if (n > 0 && n <= FL_VM_LANES) { \
+      FN(short_##name)(v, pos, x, rows, n, first); \
+      return; \
+    } \
     for (int64_t r = 0; r < rows; r++, x += n) { \
       T best = (T)FN(start_value_##name)(); \
       int64_t at = 0; \
