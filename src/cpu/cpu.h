@@ -17,7 +17,7 @@
 **   FULL  one element for each point (level 1; in a MAP the only level)
 ** The kind follows from the strides and operands, not from the planner's level, so work on
 ** broadcast operands is done once a row or once a line. Where that saves work, a MAP is lowered
-** as a ROW kernel without reductions, its last dim the row. Registers beyond the instructions are
+** as a ROW kernel without reductions, its last dim the row, or as a COL kernel along the dim before. Registers beyond the instructions are
 ** copies of these made full ('fill' of UNI, 'spread' of ROW and LINE) and converted inputs of
 ** reductions.
 **
@@ -100,7 +100,8 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 typedef struct fl_prog {
   const fl_vm *vm;
   const fl_kernel *k;                 /* the planner's, or 'own' */
-  fl_kernel own;                      /* a MAP as a ROW kernel: its arrays are the planner's */
+  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are the planner's, */
+  fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
   uint8_t mode;
   int rounds;                         /* of reductions; the last section round has the stores */

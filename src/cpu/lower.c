@@ -577,8 +577,49 @@ static void map_as_rows(lower *b) {
   else b->k = k;
 }
 
+/* The order of dims of a COL kernel: the last but one goes to the end. */
+static void turn(int64_t *v, int n) {
+  const int64_t t = v[n - 2];
+  v[n - 2] = v[n - 1];
+  v[n - 1] = t;
+}
+
+/* A MAP of three dims or more whose operands do not move with the last but one, as a COL kernel
+** without reductions, if that saves work: 0 when memory is out. */
+static int map_as_cols(lower *b) {
+  fl_prog *g = b->g;
+  const fl_kernel *k = b->k;
+  const int n = k->nkept;
+  int shared = 0;
+  if (k->kind != FL_K_MAP || n < 3 || k->size[n - 1] < LINE_ROW || k->size[n - 2] < 4 ||
+      k->points < 4 * FL_VM_BLOCK || jumping_dim(k, n - 1) >= 0) return 1;
+  g->turned = fl_zalloc(g->mem, sizeof *g->turned * (k->noperand + 1u));
+  g->own = *k;
+  if (!g->turned) return 0;
+  for (int i = 0; i < k->noperand; i++) {
+    g->turned[i] = k->operand[i];
+    turn(g->turned[i].stride, n);
+  }
+  turn(g->own.size, n);
+  g->own.operand = g->turned;
+  g->own.kind = FL_K_COL;
+  g->own.nkept = (uint8_t)(n - 1);
+  g->own.nred = 1;
+  g->own.n = k->size[n - 2];
+  g->own.rows = k->points / g->own.n;
+  b->k = &g->own;
+  for (int i = 0; i < k->ninstr; i++) {
+    classify(b, i);
+    shared += b->kind[i] == FL_KIND_ROW && k->instr[i].code != FL_I_LOAD;
+  }
+  if (shared) g->k = b->k;
+  else b->k = k;
+  return 1;
+}
+
 static int lower_all(lower *b) {
   map_as_rows(b);
+  if (!map_as_cols(b)) return 0;
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
   if (k->points == 0) drop_pointless(b);

@@ -152,6 +152,7 @@ void fl_prog_free(fl_prog *g) {
   if (!g) return;
   fl_mem *m = g->mem;
   for (int i = 0; g->sec && i < g->nsec; i++) FL_DROP(m, &g->sec[i]);
+  fl_free(m, g->turned, sizeof *g->turned * (g->own.noperand + 1u));
   fl_free(m, g->sec, sizeof *g->sec * (size_t)g->nsec);
   fl_free(m, g->access, sizeof *g->access * (g->k->noperand + 1u));
   fl_free(m, g->conflict, sizeof *g->conflict * (g->k->nstore + 1u));
