@@ -239,6 +239,7 @@ local function grid(name)
     local move = #shape == 2 and moving(op, shape[1], shape[2], o)
     if move then return function() flame.eval(move()) end end
     local x, d = flame.randn(shape, o), axis_of[layout]
+    if op:find("prod") then x = x * 0.01 + 1 end
     local p = op == "norm" and 2 or nil
     return function()
       if p and d then flame.eval(x:norm(p, d)) else flame.eval(x[op](x, d)) end
