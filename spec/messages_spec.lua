@@ -80,4 +80,53 @@ describe("docs/messages.md", function()
       assert.same({ 1, 2, 3 }, x:totable())
     end
   end)
+  it("are the same by method, function, pcall of either, and in a coroutine", function()
+    local x, bad = flame.zeros(2), flame.zeros(3)
+    local calls = {
+      function() return x:mse_loss(bad) end, function() return flame.mse_loss(x, bad) end,
+      function() return coroutine.wrap(function() return flame.mse_loss(x, bad) end)() end,
+      function() return select(2, assert(pcall(flame.mse_loss, x, bad))) end,
+    }
+    for _, call in ipairs(calls) do
+      local ok, message = pcall(call)
+      assert.is_false(ok)
+      assert.matches("messages_spec%.lua:%d+: mse_loss: shapes %(2%) and %(3%) do not broadcast$", message)
+    end
+    for _, f in ipairs { flame.matmul, x.matmul } do
+      local _, message = pcall(f, x, "a")
+      assert.matches("messages_spec%.lua:%d+: matmul: y must be a tensor, got string 'a'$", message)
+    end
+    local co = coroutine.create(function() return x:matmul(1) end)
+    local _, message = coroutine.resume(co)
+    assert.matches("messages_spec%.lua:%d+: matmul: y must be a tensor, got number 1$", message)
+    assert.equal("matmul", flame.last_error().op)
+  end)
+  it("leaves inputs as they were, and the session going, whatever was wrong", function()
+    local x, at = flame.tensor({ { 1, 2 }, { 3, 4 } }, { requires_grad = true }), flame.tensor({ 1 }, { dtype = "i64" })
+    for _, wrong in ipairs {
+      function() return x:sum(5) end, function() return x:scatter(1, at, flame.zeros(1)) end,
+      function() return x:index_add(1, at, flame.zeros(1, 2, { dtype = "f64" })) end,
+      function() return x:gather(1, flame.tensor({ { 7, 1 } }, { dtype = "i64" })):totable() end,
+      function() return flame.einsum("ij,jk", x) end, function() return x:conv2d(x) end, function() return x:softmax(3) end,
+    } do
+      assert.is_false(pcall(wrong))
+      assert.same({ { 1, 2 }, { 3, 4 } }, x:detach():totable())
+      assert.is_nil(x.grad)
+    end
+    x:sum():backward()
+    assert.same({ { 1, 1 }, { 1, 1 } }, x.grad:totable())
+  end)
+  it("tell of a missing driver, or of operands on two devices", function()
+    local code = "local flame = ...\nlocal x = flame.zeros(2, {device = 'cuda'})\nreturn x + flame.zeros(2, {device = 'cpu'})"
+    local _, message = pcall(assert(load(code, "=script.lua")), flame)
+    if flame.cuda.available() then
+      assert.equal("script.lua:3: add: x is on cuda:0 and y on cpu; use y:to(x.device)", message)
+    else
+      assert.matches("^script%.lua:2: cuda: .+", message)
+      for _, how in ipairs { "cuda()", "to('cuda:1')", "to('cuda')" } do
+        _, message = pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")), flame)
+        assert.matches("^script%.lua:2: cuda: .+", message)
+      end
+    end
+  end)
 end)
