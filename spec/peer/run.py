@@ -9,6 +9,7 @@ epsilon; exits 1 when something differs. Where torch is not installed it says so
 torch in the call's own dtype is taken where an op jumps, and always for the dtype.
 """
 import argparse
+import importlib
 import os
 import struct
 import subprocess
@@ -354,8 +355,8 @@ def main():
     a = p.parse_args()
     torch.set_num_threads(1)
     sample.R.seed(a.seed)
-    import ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors, ops_extra, ops_conv, ops_linalg, ops_fft   # noqa: E401
-    for module in (ops_elementwise, ops_reduce, ops_shape, ops_index, ops_neural, ops_errors, ops_extra, ops_conv, ops_linalg, ops_fft):
+    for name in ("elementwise", "reduce", "shape", "index", "neural", "errors", "extra", "conv", "linalg", "fft", "special"):
+        module = importlib.import_module("ops_" + name)
         module.make(a.scale)
     only = set(filter(None, a.only.split(",")))
     samples = [s for s in sample.ALL if not only or s.op in only]
