@@ -1,6 +1,7 @@
 /*
 ** Passes with few outputs a group (conv.h), as depthwise and grouped convolutions have: too thin
-** for a product, which would spend its time packing. Source planes are copied into padded buffers, their rows and columns sorted by
+** for a product, which would spend its time packing. Source planes are copied into padded
+** buffers, their rows and columns sorted by
 ** residue of the step, so that what a tap reads of a whole block of rows is one run of memory
 ** and the sum of all taps is a sum of shifted vectors. Buffers have some columns more than the
 ** result ("pitch"); what is computed there is left out at the end.
@@ -11,7 +12,8 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { SOURCE = 48 << 10, RESULT = 12 << 10, TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 }; /* elements; rows of a weight's gradient, of a pass */
+enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
+enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 }; /* FEW: rows of a weight's gradient; ROWS: of a pass */
 
 typedef struct flat {
   const fl_conv_job *job;
@@ -23,7 +25,8 @@ typedef struct flat {
   int64_t rows, cols; /* results of a block */
   int64_t height, pitch, plane; /* of a buffer plane */
   int64_t blocks0, blocks1, blocks2; /* blocks of an image */
-  int32_t at[MOST_TAPS], index[MOST_TAPS]; /* of each tap: where its run begins in the buffer; in the kernel */
+  int32_t at[MOST_TAPS];    /* of each tap: where its run begins in the buffer */
+  int32_t index[MOST_TAPS]; /* and its place in the kernel */
   char *workers;
   int64_t worker_bytes;
 } flat;
@@ -104,7 +107,8 @@ static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t s
   }
 }
 
-/* One plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at' (-1: zeros). */
+/* One plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at' (-1:
+** zeros). */
 static void fill_plane(const flat *q, char *to, int64_t at, int64_t y, int64_t x) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];
@@ -116,8 +120,10 @@ static void fill_plane(const flat *q, char *to, int64_t at, int64_t y, int64_t x
   if (at < 0 || hi <= lo || end < top) end = top;
   memset(to, 0, (size_t)(top * n * size));
   if (end > top) {
-    const fl_conv_run run = { (int32_t)lo, (int32_t)(hi - lo), at + (y + top * rows->step) * cols->size + x + lo * step };
-    q->job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src, rows->step * cols->size, step, 1, &run);
+    const int64_t from = at + (y + top * rows->step) * cols->size + x + lo * step;
+    const fl_conv_run run = { (int32_t)lo, (int32_t)(hi - lo), from };
+    q->job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src,
+                                  rows->step * cols->size, step, 1, &run);
   }
   memset(to + end * n * size, 0, (size_t)((q->height - end) * n * size));
 }
@@ -228,9 +234,11 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const int64_t wide = round_block((rows - 1) * q->pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
-    for (int64_t r = 0; r < p->rows; r += p->rows - r < 4 ? 1 : 4)
-      add_taps(q, y + r * result_bytes(q), p->rows - r < 4 ? 1 : 4, buffer, g * p->wg + r * p->wr + c * p->wc, wide,
-               c > 0);
+    for (int64_t r = 0, some; r < p->rows; r += some) {
+      some = p->rows - r < 4 ? 1 : 4;
+      add_taps(q, y + r * result_bytes(q), (int)some, buffer, g * p->wg + r * p->wr + c * p->wc,
+               wide, c > 0);
+    }
   }
   for (int64_t r = 0; r < p->rows; r++) {
     const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) +

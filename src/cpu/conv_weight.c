@@ -10,7 +10,9 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { ROWS = 288, COLS = 256, COLS64 = 128, SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20, OUTS = 16, RUN = 74 };
+enum { ROWS = 288, COLS = 256, COLS64 = 128 };
+enum { SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20 };
+enum { OUTS = 16, RUN = 74 }; /* of sums turned at a time */
 
 typedef struct product {
   const fl_conv_job *job;
@@ -117,8 +119,8 @@ static void pack_rows(const product *q, int64_t g, int64_t first, int64_t rows, 
 TURN(turn_f16, uint16_t, float, fl_f16_to_f32)
 TURN(turn_bf16, uint16_t, float, fl_bf16_to_f32)
 
-static void turn(const fl_conv_loops *l, int dtype, void *b, int64_t w, const char *from, int64_t plane, int64_t cols,
-                 int64_t n) {
+static void turn(const fl_conv_loops *l, int dtype, void *b, int64_t w, const char *from,
+                 int64_t plane, int64_t cols, int64_t n) {
   const void *x = from;
   if (dtype == FLAME_F64) l->turn64(b, w, x, plane, cols, n);
   else if (dtype == FLAME_F32) l->turn32(b, w, x, plane, cols, n);

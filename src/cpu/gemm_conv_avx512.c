@@ -65,7 +65,8 @@ static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __
 }
 
 /* Rows of two vectors of at most two pieces each, in single steps: no branches. */
-static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p, const int *first) {
+static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
+                     const int *first) {
   piece q[4] = { { 0 } };                                   /* a mask of none reads nothing */
   for (int v = 0; v < 2; v++)
     for (int i = first[v]; i < first[v + 1]; i++) q[2 * v + i - first[v]] = p[i];

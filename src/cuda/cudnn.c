@@ -117,7 +117,8 @@ static fl_dnn_item new_tensor(maker *m, int which, unsigned type, int64_t n, int
 /* Padding behind an axis that makes cuDNN's size of the result ours: the same as before it, or
 ** what is needed; -1: there is none. */
 static int64_t padding_behind(const fl_conv *v, int a) {
-  const int64_t span = v->dil[a] * (v->k[a] - 1) + 1, needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];
+  const int64_t span = v->dil[a] * (v->k[a] - 1) + 1;
+  const int64_t needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];
   const int64_t most = needed + v->stride[a] - 1;
   if (v->pad[a] < 0 || most < 0) return -1;
   if (v->pad[a] >= needed && v->pad[a] <= most) return v->pad[a];
@@ -154,7 +155,8 @@ static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv 
   fl_dnn_item w = new_tensor(m, W, type, v->o, v->c / v->groups, v->k, axes);
   fl_dnn_item y = new_tensor(m, Y, type, v->n, v->o, v->out, axes);
   fl_dnn_item op = new_item(m, forward ? FL_DNN_FORWARD : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
-  set(m, op, alpha, real, 1, wide ? (const void *)&one_d : &one_f);   /* attributes of all three follow each other */
+  set(m, op, alpha, real, 1,
+      wide ? (const void *)&one_d : &one_f); /* attributes of all three follow each other */
   set(m, op, alpha + 1, real, 1, wide ? (const void *)&zero_d : &zero_f);
   set(m, op, alpha + 2, FL_DNN_IS_ITEM, 1, &conv);
   set(m, op, alpha + 3, FL_DNN_IS_ITEM, 1, &w);
@@ -231,7 +233,8 @@ static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, 
   r = table.cudnnBackendSetAttribute(results, FL_DNN_HEUR_GRAPH, FL_DNN_IS_ITEM, 1, &graph);
   if (r == FL_DNN_OK) r = table.cudnnBackendSetAttribute(results, FL_DNN_HEUR_MODE, FL_DNN_IS_HEUR_MODE, 1, &mode);
   if (r == FL_DNN_OK) r = table.cudnnBackendFinalize(results);
-  while (r == FL_DNN_OK && made < CONFIGS && table.cudnnBackendCreateDescriptor(FL_DNN_CONFIG, &config[made]) == FL_DNN_OK)
+  while (r == FL_DNN_OK && made < CONFIGS &&
+         table.cudnnBackendCreateDescriptor(FL_DNN_CONFIG, &config[made]) == FL_DNN_OK)
     made++;
   if (r == FL_DNN_OK)
     r = table.cudnnBackendGetAttribute(results, FL_DNN_HEUR_RESULTS, FL_DNN_IS_ITEM, made, &n, config);
@@ -354,7 +357,9 @@ static flame_status turn(fl_cuda *s, const void *from, void *to, int64_t count, 
 
 /* Tensor 'which' turned, with channels last, or back. */
 static flame_status turn_tensor(fl_cuda *s, const fl_conv *v, int which, const void *from, void *to, int back) {
-  const int64_t count = which == W ? v->o : v->n, channels = which == X ? v->c : which == W ? v->c / v->groups : v->o;
+  const int64_t count = which == W ? v->o : v->n, channels = which == X   ? v->c
+                                                             : which == W ? v->c / v->groups
+                                                                          : v->o;
   const int64_t places = fl_volume3(which == X ? v->in : which == W ? v->k : v->out);
   return back ? turn(s, from, to, count, places, channels) : turn(s, from, to, count, channels, places);
 }
@@ -379,7 +384,9 @@ static flame_status copy_aligned(fl_cuda *s, void **at, int64_t bytes, void **co
   if (e != FLAME_OK) return e;
   const void *from = *at;
   *at = *copy;
-  return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)*copy, (fl_cu_ptr)(uintptr_t)from, (size_t)bytes, s->stream),
+  return fl_cuda_check(s,
+                       s->cu->CopyOn((fl_cu_ptr)(uintptr_t)*copy, (fl_cu_ptr)(uintptr_t)from,
+                                     (size_t)bytes, s->stream),
                        "cuMemcpyDtoDAsync");
 }
 
@@ -390,9 +397,10 @@ static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run 
   fl_conv v;
   flame_status e = FLAME_OK;
   if (!fl_conv_read(r->call, &v)) return FLAME_OK;
-  const int64_t size = fl_dtype_size(r->call->dtype), numel[TENSORS] = {
-    [X] = v.n * v.c * fl_volume3(v.in), [W] = v.o * (v.c / v.groups) * fl_volume3(v.k), [Y] = v.n * v.o * fl_volume3(v.out)
-  };
+  const int64_t size = fl_dtype_size(r->call->dtype),
+                numel[TENSORS] = { [X] = v.n * v.c * fl_volume3(v.in),
+                                   [W] = v.o * (v.c / v.groups) * fl_volume3(v.k),
+                                   [Y] = v.n * v.o * fl_volume3(v.out) };
   for (int i = 0; i < TENSORS && e == FLAME_OK; i++) {
     if (p->bytes[i]) {
       if (i != result) e = turn_tensor(s, &v, i, at[i], room, 0);
