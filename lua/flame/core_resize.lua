@@ -243,9 +243,9 @@ def("interpolate", 7, function(x, ...)
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
-    local all = repeated(x, out, scale, mode)
-    if all then return all end
     local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
+    local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)   -- there weigh is the faster
+    if all then return all end
     for i = n, 1, -1 do
       local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end
       local same = out[i] == x.shape[2 + i] and (scale[i] or 1) == 1

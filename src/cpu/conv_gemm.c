@@ -149,7 +149,8 @@ static void plan_rows(product *q) {
   q->row_panels = fl_conv_least(q->panels, ROWS / q->panel_rows);
 }
 
-/* Units: first shorter runs of pixels, then fewer rows, until every worker has some. */
+/* Units: first shorter runs of pixels (unless rows are more: each run asks for all weights), then
+** fewer rows, until every worker has some. */
 static void plan_units(product *q) {
   const fl_conv_pass *p = q->p;
   const int64_t most = q->wide ? NC64 : NC, want = 3 * q->job->workers;
@@ -157,7 +158,7 @@ static void plan_units(product *q) {
                 images = q->direct ? p->n : 1;
   q->image = q->direct ? count : all;
   q->width = most;
-  while (q->width > 2 * q->nr && images * fl_conv_parts(all, q->width) * p->groups < want)
+  while (q->width > 2 * q->nr && p->rows < all && images * fl_conv_parts(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_conv_parts(all, q->width);
   while (q->row_panels > 1 && q->blocks * p->groups * fl_conv_parts(q->panels, q->row_panels) < want)
