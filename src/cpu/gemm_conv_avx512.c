@@ -64,9 +64,16 @@ static __m512 gather_pieces(uintptr_t x, const piece *p, int n, int64_t step, __
   return y;
 }
 
+/* Rows of one vector of one piece. */
+static void pack_one(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, int64_t step, piece p,
+                     __mmask16 tail, __m512i even) {
+  for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
+    _mm512_mask_storeu_ps(b, tail, gather_pieces(x, &p, 1, step, even));
+}
+
 /* Rows of two vectors of at most two pieces each, in single steps: no branches. */
 static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plane, const piece *p,
-                     const int *first) {
+                     const int *first, __mmask16 tail) {
   piece q[4] = { { 0 } };                                   /* a mask of none reads nothing */
   for (int v = 0; v < 2; v++)
     for (int i = first[v]; i < first[v + 1]; i++) q[2 * v + i - first[v]] = p[i];
@@ -74,7 +81,7 @@ static void pack_two(float *b, int64_t ldb, int64_t n, uintptr_t x, int64_t plan
     const __m512 y = _mm512_maskz_loadu_ps(q[0].mask, element(x, q[0].off));
     const __m512 z = _mm512_maskz_loadu_ps(q[2].mask, element(x, q[2].off));
     _mm512_storeu_ps(b, _mm512_mask_loadu_ps(y, q[1].mask, element(x, q[1].off)));
-    _mm512_storeu_ps(b + 16, _mm512_mask_loadu_ps(z, q[3].mask, element(x, q[3].off)));
+    _mm512_mask_storeu_ps(b + 16, tail, _mm512_mask_loadu_ps(z, q[3].mask, element(x, q[3].off)));
   }
 }
 
@@ -92,8 +99,12 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
   }
   cut_pieces(vectors, step, runs, run, p, first);
   uintptr_t x = (uintptr_t)src;
-  if (step == 1 && width == 32 && first[1] - first[0] <= 2 && first[2] - first[1] <= 2) {
-    pack_two(b, ldb, n, x, plane, p, first);
+  if (vectors == 1 && first[1] - first[0] == 1) {
+    pack_one(b, ldb, n, x, plane, step, p[0], tail, even);
+    return;
+  }
+  if (step == 1 && vectors == 2 && first[1] - first[0] <= 2 && first[2] - first[1] <= 2) {
+    pack_two(b, ldb, n, x, plane, p, first, tail);
     return;
   }
   for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b)
