@@ -63,7 +63,7 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   const int64_t big = j.f.m > j.f.n ? j.f.m : j.f.n, less = j.f.m > j.f.n ? j.f.n : j.f.m;
   if (r->call->numel == 0) return FLAME_OK;
   j.one = (fl_linalg_one){ &j.f, r->call->kind, j.width == 8, fl_lapack_get(cpu->blas_name, cpu->width, j.width == 8),
-                           fl_lapack_get(cpu->blas_name, cpu->width, 1) };
+                           fl_lapack_get(cpu->blas_name, cpu->width, 1), cpu->stop };
   j.space = worker_space(r->call->kind, &j.f);
   atomic_init(&j.bad, INT64_MAX);
   const double work = (double)big * (double)less * (double)(less + j.f.k) + 64;

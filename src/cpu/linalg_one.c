@@ -90,6 +90,10 @@ static int all_finite(const fl_linalg_one *o, const void *x, int64_t n) {
   return 1;
 }
 
+static int stopped(const fl_linalg_one *o) {
+  return atomic_load_explicit(o->stop, memory_order_relaxed) != 0;
+}
+
 static void copy(const fl_linalg_one *o, void *y, const void *x, int64_t n) { memcpy(y, x, (size_t)(n * width(o))); }
 
 static void swap_bytes(char *x, char *y, int64_t n) {
@@ -119,7 +123,7 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
     copy(o, x, a, n * n);
     lib->getrf(&in, &in, x, &in, pivot, &info);
     bad = info > 0;
-    if (!bad) lib->getri(&in, x, &in, pivot, work, &lwork, &info);
+    if (!bad && !stopped(o)) lib->getri(&in, x, &in, pivot, work, &lwork, &info);
   } else {
     double *lu = doubles(r, n * n), *one = doubles(r, n * n), *y = doubles(r, n * n);
     int64_t *perm = take(r, n * 8), zero;
@@ -416,7 +420,7 @@ static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, doub
   product64(o, n, a, a, a2);
   for (int64_t i = 0; i < n * n; i++) u[i] = v[i] = power[i] = 0;
   for (int64_t i = 0; i < n; i++) power[i * n + i] = 1;
-  for (int e = 0; e <= q; e += 2) {
+  for (int e = 0; e <= q && !stopped(o); e += 2) {
     if (e) {
       product64(o, n, power, a2, t);
       memcpy(power, t, sizeof *t * (size_t)(n * n));
@@ -426,6 +430,7 @@ static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, doub
       u[i] += c[e + 1] * power[i];
     }
   }
+  if (stopped(o)) return;
   product64(o, n, a, u, t);                      /* odd part */
   for (int64_t i = 0; i < n * n; i++) {
     u[i] = v[i] - t[i];
@@ -457,7 +462,7 @@ static int exp_one(const fl_linalg_one *o, const void *in, void *out, room r) {
   if (norm > forms[f].limit) frexp(norm / forms[f].limit, &squarings);
   for (int64_t i = 0; i < n * n; i++) a[i] = ldexp(a[i], -squarings);
   pade(o, n, forms[f].degree, a, x, r);
-  for (int i = 0; i < squarings; i++) {
+  for (int i = 0; i < squarings && !stopped(o); i++) {
     product64(o, n, x, x, t);
     double *other = x;
     x = t;

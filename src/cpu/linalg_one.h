@@ -3,11 +3,13 @@
 #define FL_CPU_LINALG_ONE_H
 #include "cpu/lapack.h"
 #include "tensor/call_linalg.h"
+#include <stdatomic.h>
 
 typedef struct fl_linalg_one {
   const fl_linalg_form *f;
   int kind, is64;
   const fl_lapack *lib, *lib64;      /* of the dtype and of f64; NULL: ours */
+  const atomic_int *stop;            /* looked at between the library's calls; set: no result counts */
 } fl_linalg_one;
 
 /* Bytes of working memory that one matrix of this kind needs at most. */
