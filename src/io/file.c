@@ -294,9 +294,15 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
   return e;
 }
 
+/* In parts, so that an interrupt ends a long write; the temporary file then goes. */
 static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
+  enum { PART = 8 << 20 };
   while (n > 0) {
-    const ssize_t k = write(o->fd, p, n);
+    if (n > PART && atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) {
+      atomic_store(&o->c->interrupted, 0);
+      return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
+    }
+    const ssize_t k = write(o->fd, p, n < PART ? n : PART);
     if (k < 0 && errno == EINTR) continue;
     if (k <= 0) return out_fail(o, k < 0 ? strerror(errno) : "nothing more can be written");
     p += k;

@@ -17,7 +17,7 @@ static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n
 }
 
 /* ---- nested tables ---------------------------------------------------------------------- */
-typedef struct nest { fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; } nest;
+typedef struct nest { fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read; } nest;
 
 /* "position (2, 3)" of the element being looked at, depth axes deep. */
 static const char *place(lua_State *L, const nest *s, int depth) {
@@ -49,6 +49,15 @@ static void measure(lua_State *L, nest *s) {
   lua_settop(L, top);
 }
 
+/* Lua's hook does not run in here, so an interrupt is looked for. */
+static void poll_interrupt(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (!b->c || !atomic_load_explicit(&b->c->interrupted, memory_order_relaxed)) return;
+  atomic_store(&b->c->interrupted, 0);
+  FL_FAIL(b->c, FLAME_INTERRUPTED, "tensor", "interrupted!");
+  fl_lua_raise(L, b);
+}
+
 /* A table with other keys than 1 … n is not a list. */
 static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
   int64_t keys = 0;
@@ -60,7 +69,7 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
       fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L,
           s, depth), key);
     }
-    keys++;
+    if ((++keys & 0xffff) == 0) poll_interrupt(L);
   }
   if (keys != n) fl_lua_fail(L, "tensor", "table at %s has holes", place(L, s, depth));
 }
@@ -69,6 +78,7 @@ static void read_leaf(lua_State *L, nest *s) {
   fl_scalar v;
   char why[96];
   const int depth = s->shape.n;
+  if ((++s->read & 0xffff) == 0) poll_interrupt(L);
   if (lua_type(L, -1) == LUA_TTABLE)
     fl_lua_fail(L, "tensor", "ragged: a table at %s, a number is expected", place(L, s, depth));
   const char *kind = luaL_typename(L, -1);
@@ -112,7 +122,7 @@ static fl_node *from_host(fl_lua *b, int dtype, int device, const fl_sizes *s, c
 static int make_tensor(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
-  nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL };
+  nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL, 0 };
   fl_arg_count(L, 2, "tensor");
   fl_arg_make_opts(L, 2, "tensor", &o);
   if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor: use clone() or to()");
