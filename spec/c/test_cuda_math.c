@@ -214,6 +214,23 @@ static void without_the_libraries(void) {
   close_context(c);
 }
 
+/* Without elements the vectors are still there: the identity. */
+static void matrices_without_elements(void) {
+  static const struct { int kind, np; int64_t p[6], n; int64_t launches; } cases[] = {
+    { FL_CALL_svd, 6, { 2, 1, 0, 3, 1, 1 }, 18, 1 }, { FL_CALL_svd, 6, { 2, 1, 3, 0, 1, 1 }, 18, 1 },
+    { FL_CALL_qr, 6, { 2, 1, 3, 0, 1, 1 }, 18, 1 }, { FL_CALL_determinant, 3, { 2, 1, 0 }, 6, 1 },
+    { FL_CALL_lu, 4, { 2, 1, 3, 0 }, 6, 1 },
+  };
+  fake_reset();
+  flame_context *c = open_context();
+  for (int i = 0; i < 5; i++) {
+    fake.nlaunch = 0;
+    CHECK(call(c, cases[i].kind, FLAME_F64, 0, numbers, cases[i].n, NULL, cases[i].np, cases[i].p) == FLAME_OK);
+    CHECK(fake.nlaunch == cases[i].launches);
+  }
+  close_context(c);
+}
+
 /* What a kernel writes as the status becomes the CPU's message, or the CPU's work. */
 static void statuses_become_messages(void) {
   static const struct { int kind, np; int64_t p[6], n; uint64_t status; const char *text; } cases[] = {
@@ -248,6 +265,7 @@ int main(void) {
   plans_are_kept_within_bounds();
   a_refused_plan_goes_to_our_kernels();
   without_the_libraries();
+  matrices_without_elements();
   statuses_become_messages();
   printf("test_cuda_math: %d passed, %d failed\n", passed, failed);
   return failed != 0;

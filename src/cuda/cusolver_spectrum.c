@@ -75,11 +75,19 @@ static flame_status small_svd(const fl_linalg_work *w) {
 
 /* ---- by the library ---- */
 
-/* Without columns R is empty and Q, if complete, the identity. */
-static flame_status no_columns(const fl_linalg_work *w) {
-  int64_t size = w->f.k, batch = w->f.batch;
-  void *params[] = { (void *)&w->part[0], &size, &batch };
-  return w->f.b ? fl_linalg_start(w, "identities", batch * size * size, params) : FLAME_OK;
+static flame_status identities(const fl_linalg_work *w, char *to, int64_t size) {
+  int64_t batch = w->f.batch;
+  void *params[] = { &to, &size, &batch };
+  return fl_linalg_start(w, "identities", batch * size * size, params);
+}
+
+/* Matrices without elements: what is left of a complete Q, of full U and V', is the identity. */
+static flame_status no_elements(const fl_linalg_work *w) {
+  if (!w->f.b) return FLAME_OK;
+  if (w->c->kind == FL_CALL_qr) return identities(w, w->part[0], w->f.k);
+  if (w->c->kind != FL_CALL_svd || !w->f.a) return FLAME_OK;
+  const flame_status e = identities(w, w->part[0], w->f.m);
+  return e == FLAME_OK ? identities(w, w->part[2], w->f.n) : e;
 }
 
 static flame_status qr_one(const fl_linalg_work *w, int64_t i) {
@@ -134,7 +142,7 @@ flame_status fl_linalg_run_spectrum(fl_linalg_work *w) {
   flame_status e = FLAME_OK;
   const int kind = w->c->kind;
   if (w->way == FL_WAY_SMALL) return kind == FL_CALL_qr ? small_qr(w) : small_svd(w);
-  if (least(w->f.m, w->f.n) == 0) return no_columns(w);
+  if (least(w->f.m, w->f.n) == 0) return no_elements(w);
   if (w->way == FL_WAY_BATCH) e = eigh_batch(w);
   for (int64_t i = 0; w->way == FL_WAY_LOOP && i < w->f.batch && e == FLAME_OK; i++) {
     e = fl_cuda_poll(w->s);
