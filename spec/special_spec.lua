@@ -184,6 +184,11 @@ describe("elementwise functions at their edges", function()
       assert.is_true(flame.gradcheck(flame[name], { d { 1, 3 }, d { 1, -2 } }, { order = 2 }))
     end
   end)
+  it("addcmul and addcdiv do not round a narrow product before a wide sum", function()
+    local a, b = 1.1000000238418579, 3.2999999523162842                    -- what f32 makes of 1.1 and 3.3
+    near({ 1 + a * b }, d({ 1 }):addcmul(T { 1.1 }, T { 3.3 }), 1e-15)
+    near({ 1 - a / b }, d({ 1 }):addcdiv(T { 1.1 }, T { 3.3 }, { value = -1 }), 1e-15)
+  end)
   it("logaddexp with a number keeps the dtype's digits", function()
     near({ math.log(math.exp(1) + math.exp(0.3)) }, d({ 1 }):logaddexp(0.3), 1e-15)
     near({ math.log(math.exp(1) + math.exp(0.3)) }, flame.logaddexp(0.3, d { 1 }), 1e-15)

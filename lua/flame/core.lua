@@ -162,13 +162,23 @@ def("nan_to_num", 4, function(x, nan, posinf, neginf)
   return where(x:eq(-math.huge), o.neginf, y)
 end, "e")
 def("lerp", 3, function(x, y, w) return need_tensor("lerp", "x", x) + w * (y - x) end, "e")
+--- a and b as x is where that is the wider float: the product is not to be rounded before the sum.
+local function as_wide(x, a, b)
+  local function lift(v)
+    if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
+    return internal.float_dtype(x, v) == x.dtype and v:to(x.dtype) or v
+  end
+  return lift(a), lift(b)
+end
 def("addcmul", 4, function(x, a, b, o)
   o = options("addcmul", o, { value = 1 })
-  return need_tensor("addcmul", "x", x) + (o.value == 1 and a * b or a * b * o.value)
+  a, b = as_wide(need_tensor("addcmul", "x", x), a, b)
+  return x + (o.value == 1 and a * b or a * b * o.value)
 end, "e")
 def("addcdiv", 4, function(x, a, b, o)
   o = options("addcdiv", o, { value = 1 })
-  return need_tensor("addcdiv", "x", x) + (o.value == 1 and a / b or a / b * o.value)
+  a, b = as_wide(need_tensor("addcdiv", "x", x), a, b)
+  return x + (o.value == 1 and a / b or a / b * o.value)
 end, "e")
 local half = { f16 = true, bf16 = true }
 --- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions; where the larger is infinite, it.

@@ -251,4 +251,10 @@ both("renorm", 4, function(x, p, d, maxnorm)
   return x * where(n:gt(maxnorm), maxnorm / (n + 1e-7), 1)
 end)
 
-writes "cumsum cumprod tril triu clip float_power addmm addmv addr addbmm baddbmm"
+writes "cumsum cumprod tril triu clip addmm addmv addr addbmm baddbmm"
+methods.float_power_ = internal.checked(function(x, y)
+  if need_tensor("float_power_", "x", x).dtype ~= "f64" then
+    fail("float_power_", "the result is f64, x is %s and keeps its dtype", x.dtype)
+  end
+  return x:copy_(flame.float_power(x, y))
+end, "float_power_", 2)
