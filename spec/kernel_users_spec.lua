@@ -2,14 +2,19 @@
 -- plain Lua, in f32 and f64, and has a gradient that is proven or refused with its line. On the
 -- default device.
 local run = dofile("spec/users/run.lua")
+local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
+local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
+      -- places that blocks draw from a counter come in no order where blocks run at the same time
+      if not (case.drawn and on_gpu) then
       it(case[1] .. " gives its values", function() run.values(case) end)
       it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
         run.gradients(case)
       end)
+      end
     end
   end)
 end
@@ -54,11 +59,13 @@ describe("a user is told the line and the reason of", function()
     { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },
     { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4, "atomicExch on 'y' cannot be differentiated" },
     { "bits", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4, "the bits of a real number" },
-    { "a barrier that some threads miss", "if (x[i] > 2.f)\n  __syncthreads();\ny[i] = x[i];", 5, "is not reached by all threads" },
-    { "an index out of range", "y[i + 100] = x[i];", 4, "index 100 of 'y' (4 elements) by thread (0, 0, 0)" },
+    { "a barrier that some threads miss", "if (x[i] > 2.f)\n  __syncthreads();\ny[i] = x[i];", 5, "is not reached by all threads",
+      run = true },
+    { "an index out of range", "y[i + 100] = x[i];", 4, "index 100 of 'y' (4 elements) by thread (0, 0, 0)", run = true },
   }
   for _, c in ipairs(cases) do
     it(c[1], function()
+      if c.run and on_gpu and not checked then return pending "a GPU looks only with FLAME_CHECK" end
       local why = message(function() return both(c[2], c[5]) end)
       assert(why:find(c[4], 1, true), why)
       local line = c[3] + (c[5] and c[3] > 1 and 1 or 0)
@@ -82,7 +89,7 @@ describe("a call that is not right says", function()
     { "the limit of shared memory", function() k:with { shared = 300000 }(x) end, "shared = 300000 bytes" },
     { "the limit of static shared memory", function()
       flame.kernel "__global__ void g(float *y) {\n__shared__ float s[20000];\ns[0] = 1;\ny[0] = s[0]; }":with { shape = { 1 } }():item()
-    end, "shared" },
+    end, "shared", cpu = true },                         -- a GPU's compiler drops what is not needed
     { "that outputs need a shape", function()
       flame.kernel "__global__ void g(float *y, float v, int n) { if (threadIdx.x < n) y[threadIdx.x] = v; }" (3.0, 4)
     end, "use :with{shape = {…}}" },
@@ -101,6 +108,7 @@ describe("a call that is not right says", function()
   }
   for _, c in ipairs(cases) do
     it(c[1], function()
+      if c.cpu and on_gpu then return pending "on the CPU" end
       local why = message(c[2])
       assert(why:find(c[3], 1, true), why)
       assert(why:find("kernel_users_spec.lua:", 1, true), why)

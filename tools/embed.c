@@ -6,7 +6,7 @@
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
 **   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
 **                                       deflated where zlib is there
-**   embed OUT code   SYMBOL ROOT FILE…  the same, compiled by the Lua that is linked in:
+**   embed OUT code   SYMBOL ROOT FILE…  the same, but compiled by the Lua that is linked in:
 **                                       for programs with that very Lua and no others
 **
 ** OUT is written under a temporary name and renamed. A FILE that is missing in the form
@@ -119,8 +119,8 @@ static void put_table(FILE *out, const char *symbol, const char *root, const cha
   if (!size || !stored) die("no memory", symbol);
   for (int i = 0; i < count; i++) {
     bytes b = read_file(file[i], 0);
-    if (!strcmp(form, "module")) b = deflated(b, &size[i]);
     if (!strcmp(form, "code")) b = compiled(b, relative(root, file[i]));
+    if (module) b = deflated(b, &size[i]);
     stored[i] = b.n;
     fprintf(out, "static const char text_%d[] = {\n", i);
     put_bytes(out, b);

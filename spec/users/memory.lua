@@ -17,7 +17,7 @@ __global__ void compact(const float *x, float *out, int *count, int n) {
     int slot = atomicAdd(count, 1);
     out[slot] = x[i] * x[i];
   }
-}]], block = { 8 }, args = function(t) return { t.f { 20 } } end,
+}]], drawn = true, block = { 8 }, args = function(t) return { t.f { 20 } } end,
     want = function(x)
       local out, count, n = zeros(20), zeros(20), 0
       for i = 0, 19 do
@@ -41,7 +41,7 @@ __global__ void compact_block(const float *x, float *out, unsigned int *total, f
   if (threadIdx.x == 0) base = atomicAdd(total, count);
   __syncthreads();
   if (mine) out[base + place] = scale * x[i] + x[i] * x[i];
-}]], block = { 8 }, args = function(t) return { t.f { 20 }, t.f { 1 }, 20 } end,
+}]], drawn = true, block = { 8 }, args = function(t) return { t.f { 20 }, t.f { 1 }, 20 } end,
     want = function(x, scale)
       local out, total, n = zeros(20), zeros(20), 0
       for i = 0, 19 do

@@ -104,7 +104,7 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
-/* What NVRTC lacks: kernels keep their names. Integer types and constants of the C library come
+/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
 ** with a header that the device knows (cuda/headers.c). */
 static void put_preamble(const char *text, fl_text *t) {
   static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "INFINITY", "NAN", "M_PI", "M_SQRT",
@@ -112,6 +112,8 @@ static void put_preamble(const char *text, fl_text *t) {
   int wanted = 0;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= strstr(text, known[i]) != NULL;
   if (wanted && !strstr(text, "#include") && !strstr(text, "typedef")) fl_text_puts(t, "#include <stdint.h>\n");
+  if (strstr(text, "__half") && !strstr(text, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
+  if (strstr(text, "__nv_bfloat") && !strstr(text, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
   if (!strstr(text, "extern \"C\"")) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
 }
 

@@ -49,14 +49,9 @@ static void push_chunk(lua_State *L, const struct fl_embedded *e) {
   const struct fl_embedded *code = table ? find(table, e->name) : NULL;
   lua_pop(L, 1);
   const char *name = push_chunk_name(L, e->name);
-  int status;
-  if (code != NULL) {
-    status = luaL_loadbufferx(L, code->text, code->size, name, "b");
-  } else {
-    push_text(L, e);
-    status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name, "t");
-    lua_remove(L, -2);
-  }
+  push_text(L, code ? code : e);
+  const int status = luaL_loadbufferx(L, lua_tostring(L, -1), lua_rawlen(L, -1), name, code ? "b" : "t");
+  lua_remove(L, -2);
   lua_remove(L, -2);
   if (status != LUA_OK) lua_error(L);
 }
