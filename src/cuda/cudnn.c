@@ -1,8 +1,8 @@
 /*
 ** Convolutions by cuDNN's graph API (cudnn.h). The table of entry points is the process', filled
 ** once; the handle and the kept plans are the device's. A plan is the first engine, in the order
-** of cuDNN's heuristics, that is exact and deterministic enough and can be made; those that were
-** found slow come last. That none can be made is no error: the call then goes to our own kernel.
+** of cuDNN's heuristics, that is exact and deterministic enough and can be made. That none can be
+** made is no error: the call then goes to our own kernel.
 */
 #include "cuda/cudnn.h"
 #include "cuda/call.h"
@@ -172,30 +172,17 @@ static fl_dnn_item new_graph(maker *m, fl_dnn_handle h, int kind, const fl_conv 
 
 /* ---- engines ---- */
 
-/* The heuristics order engines without tensor cores badly: measured on an H200 (cuDNN 9.19), these
-** take 2 to 9 times as long as those behind them, or those of the fallback. */
-static int is_slow(int64_t engine, const fl_call *c, const fl_conv *v) {
-  const int depthwise = v->groups == v->c, steps = v->stride[0] * v->stride[1] * v->stride[2] > 1;
-  if (c->dtype != FLAME_F32) return 0;
-  if (c->kind == FL_CALL_conv_weight) return engine == 61 || engine == 67 || (engine == 0 && !depthwise);
-  if (c->kind != FL_CALL_conv_data) return 0;
-  return v->groups > 1 ? engine == 2 || engine == 74 : steps && engine != 50;
-}
-
 /* May results of this engine be ours? The same each time, f32 in f32, sums of halves in f32. */
-static int is_exact(fl_dnn_item config, const fl_call *c, const fl_conv *v, int slow) {
-  const int dtype = c->dtype;
+static int is_exact(fl_dnn_item config, int dtype) {
   fl_dnn_item engine = NULL;
   unsigned note[NOTES];
-  int64_t n = 0, index = 0;
+  int64_t n = 0;
   if (table.cudnnBackendCreateDescriptor(FL_DNN_ENGINE, &engine) != FL_DNN_OK) return 0;
   fl_dnn_status r =
       table.cudnnBackendGetAttribute(config, FL_DNN_CONFIG_ENGINE, FL_DNN_IS_ITEM, 1, &n, &engine);
   if (r == FL_DNN_OK)
-    r = table.cudnnBackendGetAttribute(engine, FL_DNN_ENGINE_INDEX, FL_DNN_IS_I64, 1, &n, &index);
-  if (r == FL_DNN_OK)
     r = table.cudnnBackendGetAttribute(engine, FL_DNN_ENGINE_NOTES, FL_DNN_IS_NOTE, NOTES, &n, note);
-  int exact = r == FL_DNN_OK && n <= NOTES && is_slow(index, c, v) <= slow;
+  int exact = r == FL_DNN_OK && n <= NOTES;
   for (int64_t i = 0; i < n && exact; i++)
     exact = note[i] != FL_DNN_NOTE_NONDETERMINISTIC && note[i] != FL_DNN_NOTE_REDUCED &&
             note[i] != FL_DNN_NOTE_DOWN_CONVERT && !(dtype == FLAME_F32 && note[i] == FL_DNN_NOTE_TENSOR_CORE);
@@ -222,10 +209,8 @@ static int try_plan(fl_dnn_plan *p, fl_dnn_handle h, fl_dnn_item config) {
   return 0;
 }
 
-/* Goes through the configurations of one mode of the heuristics until a plan is made. slow: also the
-** engines found slow. */
-static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, const fl_call *c, const fl_conv *v,
-                   int slow) {
+/* Goes through the configurations of one mode of the heuristics until a plan is made. */
+static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, int dtype) {
   fl_dnn_item config[CONFIGS], results = NULL;
   int64_t n = 0, made = 0;
   fl_dnn_status r = table.cudnnBackendCreateDescriptor(FL_DNN_HEURISTIC, &results);
@@ -240,7 +225,7 @@ static void choose(maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned mode, 
     r = table.cudnnBackendGetAttribute(results, FL_DNN_HEUR_RESULTS, FL_DNN_IS_ITEM, made, &n, config);
   int taken = -1;
   for (int64_t i = 0; r == FL_DNN_OK && i < n && i < made && taken < 0; i++)
-    if (is_exact(config[i], c, v, slow) && try_plan(m->p, h, config[i])) taken = (int)i;
+    if (is_exact(config[i], dtype) && try_plan(m->p, h, config[i])) taken = (int)i;
   for (int64_t i = 0; i < made; i++)
     if (i == taken) m->p->item[m->p->items++] = config[i];
     else table.cudnnBackendDestroyDescriptor(config[i]);
@@ -266,10 +251,8 @@ static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_
   maker m = { p, FL_DNN_OK };
   p->last = last;
   fl_dnn_item graph = new_graph(&m, q->handle, c->kind, v, c->dtype, flat ? 2 : 3);
-  for (int slow = 0; slow < 2 && m.error == FL_DNN_OK && !p->plan; slow++) {
-    choose(&m, q->handle, graph, FL_DNN_MODE_A, c, v, slow);
-    if (!p->plan) choose(&m, q->handle, graph, FL_DNN_MODE_FALLBACK, c, v, slow);
-  }
+  if (m.error == FL_DNN_OK) choose(&m, q->handle, graph, FL_DNN_MODE_A, c->dtype);
+  if (m.error == FL_DNN_OK && !p->plan) choose(&m, q->handle, graph, FL_DNN_MODE_FALLBACK, c->dtype);
   if (!p->plan) drop_items(p);
 }
 
