@@ -36,7 +36,7 @@ oom: install-packages ## the specs that make allocations fail
 	@tools/build release all specs
 	@FLAME_OOM_STRIDE=1 tools/test build oom
 
-fuzz: install-packages ## a minute of fuzzing under ASan and UBSan
+fuzz: install-packages ## a minute of damaged files and kernels, and random ones, under ASan and UBSan
 	@tools/fuzz
 
 bench: all ## every benchmark in bench/
