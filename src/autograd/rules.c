@@ -8,6 +8,7 @@
 ** by a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"
+#include <assert.h>
 #include <math.h>
 
 typedef fl_node *(*rule)(flame_context *c, fl_node *x1, fl_node *x2, fl_node *x3,
@@ -56,6 +57,7 @@ flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin) {
   for (int i = 0; i < y->nin; i++) if (!in[i]) return c->err.code;       /* no memory for a number */
   for (int i = 0; i < y->nin; i++) {
     if (!fl_wants(y, i)) continue;
+    assert(rules[y->op][i]);             /* ops.def gives one for each input */
     gin[i] = rules[y->op][i](c, in[0], in[1], in[2], y, g);
     if (!gin[i] && c->err.code != FLAME_OK) return c->err.code;
   }

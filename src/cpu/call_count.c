@@ -191,6 +191,7 @@ static void place_unit(void *arg, int64_t unit, int worker) {
   const int64_t n = found < p->count - first ? found : p->count - first;
   (void)worker;
   for (int64_t k = 0; k < n; k++) {
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): look wrote at[k] */
     int64_t *to = p->out + (first + k) * p->rank, rest = unit * UNIT + at[k];
     for (int d = p->rank - 1; d > 0; d--) {
       const int64_t row = rest / p->side[d];

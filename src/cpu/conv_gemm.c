@@ -388,6 +388,7 @@ static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, con
   const int64_t plane = fl_conv_dest(p), size = fl_conv_bytes(p->dtype),
                 element = fl_dtype_size(p->dtype);
   for (int64_t i = 0; i < parts; i++)
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): one for each part */
     for (int s = start[i]; s < start[i + 1]; s++) {
       const fl_conv_seg *v = &seg[s];
       int64_t pos = 0;

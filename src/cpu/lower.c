@@ -56,7 +56,7 @@ static void classify(lower *b, int i) {
   const fl_instr *x = &k->instr[i];
   const uint16_t in[3] = { x->a, x->b, x->c };
   int kind = FL_KIND_UNI, pass = 0;
-  for (int j = 0; j < operand_count(x); j++) {
+  for (int j = 0, n = operand_count(x); j < n; j++) {
     kind |= b->kind[in[j]];
     pass = max2(pass, b->pass[in[j]]);
   }
@@ -392,7 +392,7 @@ static void find_late(lower *b) {
   for (int i = 0; i < k->ninstr; i++) {
     const fl_instr *x = &k->instr[i];
     const uint16_t in[3] = { x->a, x->b, x->c };
-    for (int j = 0; j < operand_count(x); j++)
+    for (int j = 0, n = operand_count(x); j < n; j++)
       if (x->code != FL_I_INDEX || j != 2 || b->kind[i] != b->kind[in[j]]) b->late[in[j]] = 0;
   }
   for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;

@@ -123,7 +123,7 @@ void fl_modules_forget(fl_cuda *s) {
 static fl_module *keep_text(fl_cuda *s, fl_module *m, fl_text *t, flame_status e) {
   const char *text = e == FLAME_OK ? fl_text_str(t) : NULL;
   if (text) m->text = fl_alloc(s->mem, t->n + 1);
-  if (m->text) {
+  if (text && m->text) {
     memcpy(m->text, text, t->n + 1);
     m->text_bytes = t->n + 1;
     s->ctx->stats.texts++;

@@ -3,6 +3,7 @@
 ** that fill parameters and launch geometry. The order of words is fixed here alone.
 */
 #include "cuda/text_form.h"
+#include <assert.h>
 #include <string.h>
 
 /* Chunked: long rows, and reductions of everything, whose text then serves every length (the
@@ -63,6 +64,7 @@ static void operand_strides(text_form *f) {
     for (int d = 0; d < f->ndim; d++) {
       if (d >= dims || k->operand[o].stride[d] == 0) f->zero[o] |= (uint8_t)(1 << d);
     }
+    assert(f->inner < FL_MAX_AXES);
     const int flat = f->inner < 0 || f->zero[o] >> f->inner & 1;
     f->in[o] = flat ? 0 : k->operand[o].stride[f->inner] == 1 ? 1 : 2;
   }
@@ -88,7 +90,7 @@ static int inputs_of(const fl_instr *i) {
 /* 'body' for each value x that instruction i reads. */
 #define EACH_INPUT(i, x, body) do { \
     const uint16_t input_[3] = { (i)->a, (i)->b, (i)->c }; \
-    for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { const int x = input_[j_]; body } \
+    for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { assert(j_ < 3); const int x = input_[j_]; body } \
   } while (0)
 
 static void value_facts(text_form *f, int v) {

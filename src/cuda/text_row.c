@@ -295,7 +295,7 @@ static void put_kept_stores(row_writer *r) {
 static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  uint8_t late[FL_MAX_INSTR];
+  uint8_t late[FL_MAX_INSTR] = { 0 };
   char count[16];
   late_loads(r, s->need, late);
   snprintf(count, sizeof count, "%d", f->persist ? f->steps : r->batch);
@@ -489,7 +489,7 @@ static void begin(row_writer *r, text_writer *w) {
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;
-  uint8_t late[FL_MAX_INSTR];
+  uint8_t late[FL_MAX_INSTR] = { 0 };
   const int weight = fl_text_kernel_weight(f->k), elements = f->steps * ROW_VECTOR;
   f->persist = f->cls != C_CHUNKS;
   begin(&r, w);

@@ -6,6 +6,7 @@
 ** kept in registers between the rounds of a row, r<v> the join of reduction v.
 */
 #include "cuda/text_form.h"
+#include <assert.h>
 #include <string.h>
 
 const char *fl_text_ctype(int reg) {
@@ -200,9 +201,11 @@ static void op_value(text_writer *w, const fl_instr *i) {
     fl_text_printf(w->out, "!v%d", i->a);
     return;
   }
+  const int n = o->nin;
+  assert(n <= 3);
   const int closed = o->kind == FL_KIND_TEST ? 0 : open_round(w, i->dtype);
   fl_text_printf(w->out, "op_%s_%s(", o->name, fl_text_suffix(fl_dtype_reg(i->from)));
-  for (int a = 0; a < o->nin; a++) fl_text_printf(w->out, a ? ", v%d" : "v%d", in[a]);
+  for (int a = 0; a < n; a++) fl_text_printf(w->out, a ? ", v%d" : "v%d", in[a]);
   fl_text_puts(w->out, closed ? "))" : ")");
 }
 

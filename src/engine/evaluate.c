@@ -7,6 +7,7 @@
 #include "engine/profile.h"
 #include "base/text.h"
 #include "tensor/entry.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -265,6 +266,7 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
   const char *what = n->attr && n->attr->what ? n->attr->what : "index";
   const long long size = (long long)n->scal[0].i;
   if (c->err.code == FLAME_OK) c->err.site = n->site;
+  assert(!f->text[0] || (n->attr && n->attr->call));       /* only calls leave a text */
   if (f->text[0]) return FL_FAIL(c, FLAME_BAD_VALUE, n->attr->call->what, "%s", f->text);
   if (flags & FL_INDEX_CLASS)
     return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",

@@ -89,7 +89,7 @@ static char *put_utf8(char *out, uint32_t v) {
 
 /* After "\u": one code point, of two escapes when it is a surrogate pair. */
 static int code_point(fl_json *j, uint32_t *v) {
-  uint32_t low;
+  uint32_t low = 0;
   if (!hex4(j, v)) return 0;
   if (*v < 0xD800 || *v > 0xDFFF) return 1;
   if (*v >= 0xDC00 || j->end - j->at < 6 || j->at[0] != '\\' || j->at[1] != 'u')
@@ -110,7 +110,7 @@ static int escape(fl_json *j, char **out) {
     *(*out)++ = to[p - from];
     return 1;
   }
-  uint32_t v;
+  uint32_t v = 0;
   if (e != 'u') return fl_json_fail(j, "no such escape");
   if (!code_point(j, &v)) return 0;
   *out = put_utf8(*out, v);

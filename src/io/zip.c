@@ -32,7 +32,7 @@ typedef struct place { int64_t at, bytes, count; } place;
 
 /* Sizes of 2^32 and more stand in a record of their own before the end record. */
 static flame_status find_wide(fl_zip *z, int64_t end, place *d) {
-  unsigned char b[56];
+  unsigned char b[56] = { 0 };
   flame_status e = bytes_at(z, end - 20, b, 20);
   if (e == FLAME_OK && memcmp(b, "PK\6\7", 4) != 0) e = fl_reader_fail(&z->in, "zip: no 64-bit end record");
   const uint64_t at = le(b + 8, 8);
@@ -172,7 +172,7 @@ void fl_zip_close(fl_zip *z) {
 /* ---- members -------------------------------------------------------------------------------- */
 
 fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device) {
-  unsigned char b[LOCAL_SIZE];
+  unsigned char b[LOCAL_SIZE] = { 0 };
   fl_reader *in = &z->in;
   if (bytes_at(z, m->at, b, LOCAL_SIZE) != FLAME_OK) return NULL;
   const int64_t data = m->at + LOCAL_SIZE + (int64_t)le(b + 26, 2) + (int64_t)le(b + 28, 2);

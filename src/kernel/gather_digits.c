@@ -4,6 +4,7 @@
 ** taken once (fl_kg_bases), those of t follow by adding and one carry.
 */
 #include "kernel/gather.h"
+#include <assert.h>
 
 /* ---- values ----------------------------------------------------------------------------- */
 
@@ -269,11 +270,13 @@ static void set_base(fl_kgathering *g, fl_kblock *b, fl_kchain *c) {
   static const char *const names[3] = {"low", "mid", "high"};
   fl_kad_state *d = &g->d;
   fl_kexpr *there = NULL;
-  for (int k = 0; k < c->n; ++k) {
+  const int n = c->n;
+  assert(n >= 1 && n <= 2);
+  for (int k = 0; k < n; ++k) {
     fl_kexpr *positive = set_modulus(g, b, c, k);
     there = !there ? positive : positive ? kx_op(d, FL_KO_LAND, there, positive) : there;
   }
-  for (int k = 0; k <= c->n; ++k) c->b[k] = kg_local(g, FL_KT_I32, names[k + (k == c->n && k == 1)]);
+  for (int k = 0; k <= n; ++k) c->b[k] = kg_local(g, FL_KT_I32, names[k + (k == n && k == 1)]);
   if (d->a->failed) return;
   split(g, b, g->element, c->m[0], c->b[0], c->b[1]);
   if (c->n == 2) split(g, b, c->b[1], c->m[1], c->b[1], c->b[2]);
@@ -338,7 +341,9 @@ static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_ke
 void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t, int *v) {
   const fl_kchain *c = &g->chain[s->chain];
   static const char *const names[3] = {"d0", "d1", "d2"};
-  for (int i = 0; i <= c->n; ++i) v[i] = kg_local(g, FL_KT_I32, names[i]);
+  const int n = c->n;
+  assert(n <= 2);
+  for (int i = 0; i <= n; ++i) v[i] = kg_local(g, FL_KT_I32, names[i]);
   if (g->d.a->failed) return;
   if (s->near) near_digits(g, b, s, c, v);
   else far_digits(g, b, c, t, v);

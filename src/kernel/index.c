@@ -11,6 +11,7 @@
 */
 #include "kernel/poly.h"
 #include "kernel/builtins.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,7 @@ static void spread(fl_kindices *k, fl_kblock b, int around) {
 
 static void define(fl_kindices *k, fl_kblock b, int32_t loop) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
+    assert(k->var);
     fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
     k->order++;
     if (v) {

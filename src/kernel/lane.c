@@ -473,13 +473,14 @@ static void variables(fl_lane_builder *b) {
 
 static void build(fl_lane_builder *b) {
   around top = { .restore = -1, .exit = -1, .next = -1 };
-  b->around = &top;
   if (!FL_RESERVE(b->mem, &b->code->ins, 64)) { b->failed = 1; return; }
+  b->around = &top;
   memset(b->code->ins.at, 0, sizeof *b->code->ins.at);
   for (int k = 0; k < FL_KP_COUNT; k++) b->special[k] = -1;
   variables(b);
   block(b, &b->f->body);
   land(b, &top.restore);
+  b->around = NULL;
   fl_lane_emit(b, FL_LI_END);
   if (!b->failed && !fl_lane_give_slots(b)) b->failed = 1;
   const int serial = fl_lane_is_serial(b->mem, b->f, b->code->arrays);

@@ -5,6 +5,7 @@
 ** been skipped.
 */
 #include "kernel/lane_build.h"
+#include <assert.h>
 #include <string.h>
 
 int fl_lane_class_of(int type) {
@@ -29,6 +30,7 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op) {
     b->failed = 1;
     p = b->code->ins.at;      /* the first one: lane.c reserved it */
   }
+  assert(p);
   memset(p, 0, sizeof *p);
   p->op = (uint8_t)op;
   p->fn = p->dst = p->a = p->b = p->c = p->x = p->m = p->var = -1;

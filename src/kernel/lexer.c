@@ -182,7 +182,7 @@ static void character(lexer *l, fl_ktok *t) {
   const int c = escaped(l);
   t->kind = FL_TOK_CHAR;
   t->type = FL_KT_I8;
-  t->value.i = (signed char)c;
+  t->value.i = (int8_t)c;
   if (c < 0 || ahead(l, 0) != '\'') bad(t, "malformed character literal");
   else l->at++;
 }

@@ -112,7 +112,7 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   }
   if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0])) return NULL;
   for (; k > 0; --k) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
-  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0), *piece[MOST_STEPS + 1];
+  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0), *piece[MOST_STEPS + 1] = {NULL};
   const int n = (int)(r < 0 ? -r : r);
   for (int i = 0; i <= n; ++i, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by)) piece[i] = e;
   e = piece[n];

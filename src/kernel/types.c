@@ -1,5 +1,6 @@
 /* Types of the source: construction, CUDA's layout, leaves. Nesting is bounded by the parser. */
 #include "kernel/types.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,6 +116,7 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
   s->align = align > 1 ? align : 1;
   for (int i = 0; i < n; i++) {
     const int64_t at = fl_ctype_align(fields[i].type);
+    assert(at > 0);                /* of a complete type: checked where the field was read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
     s->size = fields[i].offset + fl_ctype_size(fields[i].type);

@@ -4,6 +4,7 @@
 ** loops stay.
 */
 #include "kernel/unroll.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST_ROUNDS = 32, MOST_STATEMENTS = 400 };
@@ -86,6 +87,7 @@ static fl_kexpr *put(unroller *u, fl_kexpr *x);
 
 static fl_kexpr *put_logic(unroller *u, fl_kexpr *x, fl_kexpr *l, fl_kexpr *r) {
   const int decides = x->op == FL_KO_LOR;
+  assert(l && r);
   if (l->kind == FL_KX_CONST) return (l->value.i != 0) == decides ? l : r;
   if (r->kind == FL_KX_CONST && (r->value.i != 0) != decides) return l;
   return fl_kexpr_binary(u->f->arena, x->op, l, r);

@@ -96,11 +96,11 @@ uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 /* Raise what the context keeps, as API.md section 7 says. */
-int fl_lua_raise(lua_State *L, fl_lua *b);
+int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 /* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
 int fl_lua_checked(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
-  __attribute__((format(printf, 3, 4)));
+  __attribute__((format(printf, 3, 4), noreturn));
 /* Call f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */

@@ -25,7 +25,7 @@ int fl_lua_call_op(lua_State *L) {
   const int kind = fl_call_of_name(luaL_checkstring(L, 1));
   int64_t p[FL_CALL_PARAMS], size[FL_MAX_AXES];
   fl_box *box[FL_CALL_INPUTS];
-  fl_node *in[FL_CALL_INPUTS];
+  fl_node *in[FL_CALL_INPUTS] = { NULL };
   if (kind < 0) return fl_lua_fail(L, what, "there is no call \"%s\"", lua_tostring(L, 1));
   luaL_checktype(L, 4, LUA_TTABLE);
   luaL_checktype(L, 5, LUA_TTABLE);
@@ -36,7 +36,7 @@ int fl_lua_call_op(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   int ok = 1;
   for (int i = 0; i < nin; i++) ok = ok && (in[i] = node_of(b, box[i])) != NULL;
-  const int device = nin && ok ? in[0]->device : b->c->default_device;
+  const int device = nin > 0 && ok ? in[0]->device : b->c->default_device;
   return fl_lua_leave(L, b, m, out,
                       ok ? n_call(b->c, kind, what, nin, in, device, dtype, rank, size, np, p, NULL, 0, NULL) : NULL);
 }

@@ -8,6 +8,7 @@
 ** their values, so they are evaluated and counted on the host.
 */
 #include "lua/binding.h"
+#include <assert.h>
 
 static const char op_name[] = "x[…]";
 
@@ -207,6 +208,7 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int k = 0;
+  assert(a->n > 0);
   a->moved = 0;
   for (int i = 0; i < a->n; i++) {
     used |= 1u << a->axis[i];

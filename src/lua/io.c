@@ -6,6 +6,7 @@
 */
 #include "lua/binding.h"
 #include "io/io.h"
+#include <assert.h>
 #include <errno.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ static holder *holder_new(lua_State *L, void (*close)(void *)) {
 }
 
 static void holder_close(holder *h) {
+  assert(h->close);                   /* open: callers have it from a field that says so */
   h->close(&h->of);
   h->close = NULL;
 }

@@ -6,6 +6,7 @@
 #include "kernel/record.h"
 #include "lua/kernel.h"
 #include "base/env.h"
+#include <assert.h>
 #include <stdio.h>
 
 static const char key_kernel = 0;              /* registry: the metatable */
@@ -153,6 +154,7 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   luaL_buffinit(L, &list);
   for (int i = 0; i < s->n_kernels; i++) {
     if (i) luaL_addstring(&list, ", ");
+    assert(s->kernels[i]);
     luaL_addstring(&list, s->kernels[i]->name);
   }
   luaL_pushresult(&list);
@@ -277,7 +279,7 @@ static void push_roles(lua_State *L, const fl_kad *ad) {
 static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact) {
   lua_createtable(L, 0, 3);
   fl_kernel_box *out = push_kernel(L);
-  if (ad) out->k = fl_kfunction_derived(of->unit, ad, exact);
+  out->k = ad ? fl_kfunction_derived(of->unit, ad, exact) : NULL;
   if (!out->k) {
     fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
     return;

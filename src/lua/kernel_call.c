@@ -5,6 +5,7 @@
 ** does: the kernel works on copies, which become the handles' values.
 */
 #include "lua/kernel.h"
+#include <assert.h>
 #include <stdio.h>
 
 enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
@@ -195,18 +196,19 @@ static fl_node *part(fl_lua *b, const plan *p, fl_node *packed, int i) {
 /* Record and push the results. */
 static int results(lua_State *L, fl_lua *b, plan *p, fl_kfunction *k) {
   fl_box *out[FL_KP_MAX_ARGS];
-  luaL_checkstack(L, p->nout + 8, p->name);
-  for (int i = 0; i < p->nout; i++) out[i] = fl_box_new(L);
+  const int nout = p->nout;
+  luaL_checkstack(L, nout + 8, p->name);
+  for (int i = 0; i < nout; i++) out[i] = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *packed = record(b, p, k);
   int ok = packed != NULL;
-  for (int i = 0; i < p->nout && ok; i++) {
+  for (int i = 0; i < nout && ok; i++) {
     fl_node *n = part(b, p, packed, i);
     out[i]->t = n ? fl_tensor_new(b->c, n) : NULL;
     ok = out[i]->t != NULL;
   }
   fl_lua_leave_status(L, b, m, ok ? FLAME_OK : b->c->err.code);
-  return p->nout;
+  return nout;
 }
 
 /* ---- k(…) ---- */
@@ -446,13 +448,15 @@ static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i,
 
 static flame_status write_targets(fl_lua *b, plan *p, fl_kfunction *k, fl_box **target) {
   fl_node *packed = record(b, p, k), *value[FL_KP_MAX_ARGS];
+  const int nout = p->nout;
   if (!packed) return b->c->err.code;
-  for (int i = 0; i < p->nout; i++) {
+  for (int i = 0; i < nout; i++) {
     value[i] = part(b, p, packed, i);
-    if (value[i] && p->nout == 1) value[i] = n_copy(value[i]);
+    if (value[i] && nout == 1) value[i] = n_copy(value[i]);
     if (!value[i]) return b->c->err.code;
   }
-  for (int i = 0; i < p->nout; i++) {
+  for (int i = 0; i < nout; i++) {
+    assert(target[i]);                    /* one for each output, see launch_pointer */
     const flame_status e = fl_tensor_write(target[i]->t, value[i], p->name);
     if (e != FLAME_OK) return e;
   }
@@ -464,7 +468,7 @@ int fl_kernel_launch(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
   const fl_kfunc *f = k->k->f;
   plan p;
-  fl_box *target[FL_KP_MAX_ARGS];
+  fl_box *target[FL_KP_MAX_ARGS] = { NULL };
   const int given = lua_gettop(L) - 2;
   int first = 1;
   begin(b, &p, k);

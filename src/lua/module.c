@@ -75,7 +75,10 @@ static fl_lua *state_new(lua_State *L) {
   lua_setmetatable(L, -2);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_state);
   b->c = flame_open(NULL);
-  if (b->c == NULL) luaL_error(L, "flame: no memory for a context");
+  if (b->c == NULL) {
+    luaL_error(L, "flame: no memory for a context");
+    return NULL;                        /* never: lua.h does not say so */
+  }
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
   b->c->host = b;
   b->c->collector = (fl_collector){ collector_step, collector_full, collector_heap, b };

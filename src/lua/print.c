@@ -4,6 +4,7 @@
 ** axis, joined on its device before anything is copied.
 */
 #include "lua/binding.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -101,6 +102,7 @@ static void add_row(printer *p) {
 
 static void add_matrix(printer *p) {
   const int a = p->rank - 2;
+  assert(a >= 0);
   for (int64_t i = 0; i < p->size[a]; i++) {
     if (p->cut & 1u << a && i == EDGE) luaL_addstring(p->out, "…\n");
     add_row(p);
@@ -110,6 +112,7 @@ static void add_matrix(printer *p) {
 /* Matrices of the last two axes, each under its positions in the others. */
 static void add_blocks(printer *p) {
   int64_t at[FL_MAX_AXES] = { 0 };
+  assert(p->rank <= FL_MAX_AXES);
   for (;;) {
     char text[24];
     luaL_addstring(p->out, "(");

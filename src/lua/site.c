@@ -151,18 +151,23 @@ static void push_facts(lua_State *L, const fl_error *e) {
   luaL_pushresult(&out);
 }
 
+/* lua_error does not come back, which lua.h does not say. */
+static _Noreturn void throw_top(lua_State *L) {
+  for (;;) lua_error(L);
+}
+
 int fl_lua_raise(lua_State *L, fl_lua *b) {
   char here[96], there[96];
   if (b->has_error) {                           /* a callback's own error, unchanged */
     lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_error);
     b->has_error = 0;
     if (b->c != NULL) fl_error_clear(&b->c->err);
-    return lua_error(L);
+    throw_top(L);
   }
   here_text(L, here);
   if (b->c == NULL) {
     lua_pushfstring(L, "%s%sflame: the Lua state is closing", here, here[0] ? ": " : "");
-    return lua_error(L);
+    throw_top(L);
   }
   b->last = b->c->err;
   if (b->last.code == FLAME_OK) {
@@ -174,14 +179,14 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   fl_site_text(b, b->last.site, there);
   if (b->last.code == FLAME_INTERRUPTED) {
     lua_pushfstring(L, "%s%sinterrupted!", here, here[0] ? ": " : "");
-    return lua_error(L);
+    throw_top(L);
   }
   const int elsewhere = there[0] != 0 && strcmp(there, here) != 0;
   const char *first = elsewhere ? there : here;
   push_facts(L, &b->last);
   lua_pushfstring(L, "%s%s%s", first, first[0] ? ": " : "", lua_tostring(L, -1));
   if (elsewhere && here[0] != 0) lua_pushfstring(L, "%s (read at %s)", lua_tostring(L, -1), here);
-  return lua_error(L);
+  throw_top(L);
 }
 
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
@@ -191,10 +196,10 @@ int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
   va_start(args, fmt);
   vsnprintf(message, sizeof message, fmt, args);
   va_end(args);
-  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (b->c == NULL) fl_lua_raise(L, b);
   fl_error_clear(&b->c->err);
   fl_fail(&b->c->err, FLAME_BAD_ARGUMENT, op, "%s", message);
-  return fl_lua_raise(L, b);
+  fl_lua_raise(L, b);
 }
 
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op) {

@@ -4,6 +4,7 @@
 ** the window. Nothing is undone here; place.c cuts the lists back after a refusal.
 */
 #include "plan/planner.h"
+#include <assert.h>
 #include <string.h>
 
 fl_group *fl_plan_group(fl_planner *P, int32_t g) { return &P->group.at[g]; }
@@ -252,6 +253,7 @@ static int emit_index(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   fl_map im;
   int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);
   if (err < 0) return err;
+  assert(err > 0);                        /* the input is a tensor, never a number */
   int v = fl_plan_pull(P, g, ref, &im, depth);
   if (v >= 0 && dtype_of(P, ref) != FLAME_I64) v = emit_cast(P, g, v, dtype_of(P, ref), FLAME_I64, INT32_MIN, NULL);
   const int size = v < 0 ? v : scalar(P, g, t, 0, FLAME_I64), at = size < 0 ? size : emit_iota(P, g, m);
@@ -325,6 +327,7 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
     case FL_OP_cast: case FL_OP_copy: {
       const int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);
       if (err < 0) return err;
+      assert(err > 0);                    /* likewise */
       const int v = fl_plan_pull(P, g, ref, &im, depth);
       return v < 0 ? v : emit_cast(P, g, v, dtype_of(P, ref), cell->dtype, t, m);
     }

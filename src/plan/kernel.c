@@ -6,6 +6,7 @@
 #include "plan/kernel.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include <assert.h>
 #include <string.h>
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
@@ -65,6 +66,7 @@ static void print_instr(const fl_kernel *k, int i, fl_text *out) {
               : x->code == FL_I_INDEX || x->code == FL_I_RANDOM ? 3
               : x->code == FL_I_LOAD || x->code == FL_I_IOTA || x->code == FL_I_SCALAR ? 0 : 1;
   const uint16_t v[3] = { x->a, x->b, x->c };
+  assert(n <= 3);
   for (int j = 0; j < n; j++) fl_text_printf(out, " %%%d", v[j]);
   if (x->pass) fl_text_printf(out, "  ; pass %d", x->pass);
   fl_text_puts(out, "\n");
@@ -75,7 +77,7 @@ void fl_kernel_print(const fl_kernel *k, fl_text *out) {
   fl_text_printf(out, "%s kept(", kind[k->kind]);
   for (int d = 0; d < k->nkept + k->nred; d++)
     fl_text_printf(out, "%s%lld", d == k->nkept ? ") reduced(" : d ? " " : "", (long long)k->size[d]);
-  fl_text_printf(out, ")%s\n", k->nkept == 0 && k->nred == 0 ? "" : "");
+  fl_text_puts(out, ")\n");
   for (int i = 0; i < k->noperand; i++) {
     const fl_operand *o = &k->operand[i];
     fl_text_printf(out, "  @%d %s %s%d+%lld%s%s strides(", i, fl_dtype_name(o->dtype),

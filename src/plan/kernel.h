@@ -77,6 +77,7 @@ typedef enum {
 
 typedef struct fl_instr {
   uint8_t code, dtype, from, level, pass;
+  uint8_t zero;                    /* instead of padding: equal ones have equal bytes */
   uint16_t op, a, b, c, arg;
 } fl_instr;
 

@@ -8,6 +8,7 @@
 ** that keeps the reduced axes with size 1, and a reshape view that drops them.
 */
 #include "tensor/build_util.h"
+#include <assert.h>
 #include <string.h>
 
 fl_node fl_none = { .state = FL_NUMBER };
@@ -207,6 +208,7 @@ static fl_layout *joint_shape(int n, fl_node *const *x, const char *op) {
     }
     rank = r;
   }
+  assert(!same || first);                    /* some operand is a tensor */
   if (same) return fl_layout_retain((fl_layout *)first);
   return fl_shape_of(c, rank, size, op);
 }
@@ -267,6 +269,7 @@ static fl_node *elementwise(flame_context *c, int op, int t, int result, int n,
     if (!operand(x[i], own ? FLAME_BOOL : t, name, &in[i], &scal[i])) return NULL;
     if (!lead && in[i]) lead = in[i];
   }
+  assert(lead);
   fl_layout *shape = joint_shape(n, x, name);
   if (!shape) return NULL;
   fl_node *y = fl_node_new(c, op, result, lead->device, shape, n, in);

@@ -104,7 +104,7 @@ fl_node *n_permute(fl_node *x, const int *perm) {
 }
 
 fl_node *n_transpose(fl_node *x, int a, int b) {
-  int perm[FL_MAX_AXES];
+  int perm[FL_MAX_AXES] = { 0 };
   if (!x || !fl_usable(x, "transpose")) return NULL;
   if (!fl_check_axis(x, a, "transpose") || !fl_check_axis(x, b, "transpose")) return NULL;
   for (int k = 0; k < x->shape->rank; k++) perm[k] = k == a ? b : k == b ? a : k;
@@ -165,7 +165,7 @@ void fl_whole_box(const fl_node *x, int64_t *start, int64_t *step, int64_t *coun
 }
 
 fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t step) {
-  int64_t b[FL_MAX_AXES], s[FL_MAX_AXES], n[FL_MAX_AXES];
+  int64_t b[FL_MAX_AXES] = { 0 }, s[FL_MAX_AXES] = { 0 }, n[FL_MAX_AXES] = { 0 };
   if (!x || !fl_usable(x, "slice") || !fl_check_axis(x, axis, "slice")) return NULL;
   fl_whole_box(x, b, s, n);
   b[axis] = first;
@@ -175,7 +175,7 @@ fl_node *n_slice(fl_node *x, int axis, int64_t first, int64_t count, int64_t ste
 }
 
 fl_node *n_select(fl_node *x, int axis, int64_t i) {
-  int64_t b[FL_MAX_AXES], s[FL_MAX_AXES], n[FL_MAX_AXES];
+  int64_t b[FL_MAX_AXES] = { 0 }, s[FL_MAX_AXES] = { 0 }, n[FL_MAX_AXES] = { 0 };
   char text[FL_SHAPE_TEXT];
   if (!x || !fl_usable(x, "select") || !fl_check_axis(x, axis, "select")) return NULL;
   if (i < 0 || i >= x->shape->size[axis]) {

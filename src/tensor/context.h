@@ -99,5 +99,9 @@ int64_t fl_enter(flame_context *c);
 ** handles are still owned by callers, their structs live on and c must too, until c->gone. */
 int fl_tensor_init(flame_context *c);
 int fl_tensor_close(flame_context *c);
+#ifdef __clang_analyzer__                  /* what it can not see: fl_fail returns its code */
+#define FL_FAIL(c, code, op, ...) (fl_fail(&(c)->err, (code), (op), __VA_ARGS__), (code))
+#else
 #define FL_FAIL(c, code, op, ...) (fl_fail(&(c)->err, (code), (op), __VA_ARGS__))
+#endif
 #endif
