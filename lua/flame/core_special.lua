@@ -113,7 +113,8 @@ methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n,
 ---@param p integer
 add("mvlgamma", 2, function(x, p)
   need_tensor("mvlgamma", "x", x)
-  if need_int("mvlgamma", "p", p) < 1 or p > 10000 then fail("mvlgamma", "p = %d, need 1 to 10000", p) end
+  if need_int("mvlgamma", "p", p) < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
+  if p > 10000 then fail("mvlgamma", "p = %d, need at most 10000", p) end
   return smooth(x, function(v)
     local y = v:lgamma() + p * (p - 1) / 4 * math.log(math.pi)
     for j = 1, p - 1 do y = y + (v - j / 2):lgamma() end
