@@ -253,7 +253,9 @@ end
 --- The program's function of its real arguments on a device, these, and directions for both modes.
 local function on(p, device)
   local g = setmetatable({ state = p.seed * 77 + 5 }, Gen)
-  local k = flame.kernel { source = p.source, block = { p.block }, grid = { p.grid }, shape = { p.n }, shared = p.shared,
+  -- a user's kernel is contracted as nvcc does it, unless it says otherwise; the CPU never contracts
+  local k = flame.kernel { options = { "-fmad=false" },
+    source = p.source, block = { p.block }, grid = { p.grid }, shape = { p.n }, shared = p.shared,
     inout = { "z", "q" } }
   local sizes, inputs, along, seeds = { math.max(p.n, 8), 8, p.n, 4, 1 }, {}, {}, {}
   local b = numbers(g, math.max(p.n, 8), "i32", device)
