@@ -10,10 +10,10 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions" } do
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       -- places that blocks draw from a counter come in no order where blocks run at the same time
       if not (case.drawn and on_gpu) then
-      it(case[1] .. " gives its values", function() run.values(case) end)
-      it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
-        run.gradients(case)
-      end)
+        it(case[1] .. " gives its values", function() run.values(case) end)
+        it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
+          run.gradients(case)
+        end)
       end
     end
   end)
