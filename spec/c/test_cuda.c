@@ -304,6 +304,29 @@ static void an_interrupt_ends_a_wait_and_nothing_else(void) {
   close_fake(&c, &d);
 }
 
+/* A kernel that the user gave up and that never ends: closing must not wait for it, so it gives
+** nothing back to the driver. In a child, whose end gives back the fake's memory. */
+static void closing_leaves_an_endless_kernel_behind(void) {
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    flame_context c;
+    fl_device d;
+    fake_reset();
+    alarm(20);
+    if (open_fake(&c, &d) != FLAME_OK) _exit(2);
+    void *x = d.table->alloc(&d, 4);
+    fake.busy = -1;
+    atomic_store(&c.interrupted, 1);
+    if (d.table->sync(&d, NULL) != FLAME_INTERRUPTED) _exit(3);
+    d.table->free(&d, x, 4);
+    d.table->close(&d);
+    _exit(fake.contexts == 1 && fake.streams == 1 && fake.blocks > 0 && fake.pushed == 0 ? 0 : 4);
+  }
+  int status = -1;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void a_run_with_index_checks_tells_its_fault(void) {
   static sample p;
   flame_context c;
@@ -683,6 +706,7 @@ int main(void) {
   works_without_the_pool();
   copies_any_size_there_and_back();
   an_interrupt_ends_a_wait_and_nothing_else();
+  closing_leaves_an_endless_kernel_behind();
   a_run_with_index_checks_tells_its_fault();
   a_lost_device_repeats_its_first_cause();
   missing_things_are_named();

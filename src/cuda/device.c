@@ -98,7 +98,10 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
     if (r == FL_CU_OK) return FLAME_OK;
     if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
     const flame_status stop = fl_cuda_poll(s);
-    if (stop != FLAME_OK) return stop;
+    if (stop != FLAME_OK) {
+      s->left = 1;
+      return stop;
+    }
     if (turn < 200) continue;
     const long us = turn < 300 ? 20 : turn < 400 ? 100 : 1000;
     nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
@@ -108,7 +111,10 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
 flame_status fl_cuda_wait_all(fl_cuda *s) {
   const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream),
                                        "cuEventRecord");
-  return e != FLAME_OK ? e : fl_cuda_wait(s, s->done);
+  if (e != FLAME_OK) return e;
+  const flame_status ended = fl_cuda_wait(s, s->done);
+  if (ended == FLAME_OK) s->left = 0;
+  return ended;
 }
 
 /* ---- memory ---- */
@@ -218,12 +224,29 @@ static flame_status cuda_sync(fl_device *d, fl_fault *fault) {
 
 /* ---- closing ---- */
 
+/* Wait for what is queued. 0: the user has given it up by an interrupt, and it does not end:
+** a kernel can not be stopped, only outlived, so it gets 0.2 s. */
+static int ends(fl_cuda *s) {
+  if (!s->left) return s->cu->StreamSynchronize(s->stream), 1;
+  if (s->cu->EventRecord(s->done, s->stream) != FL_CU_OK) return 1;
+  for (int ms = 0; ms < 200; ms++) {
+    if (s->cu->EventQuery(s->done) != FL_CU_NOT_READY) return 1;
+    nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+  }
+  return 0;
+}
+
 /* Everything back, in whatever state opening or dying left it. In a forked child only host
-** memory: the driver's objects are the parent's. */
+** memory: the driver's objects are the parent's. The same where a kernel never ends: each
+** driver call that gives back would wait for it. The end of the process gives them back. */
 static void close_state(fl_cuda *s) {
-  const int host_only = s->pid != getpid();
-  const int pushed = !host_only && s->context && s->cu->CtxPush(s->context) == FL_CU_OK;
-  if (pushed && s->stream && !s->dead) s->cu->StreamSynchronize(s->stream);
+  int host_only = s->pid != getpid();
+  int pushed = !host_only && s->context && s->cu->CtxPush(s->context) == FL_CU_OK;
+  if (pushed && s->stream && !s->dead && !ends(s)) {
+    fl_cuda_leave(s);
+    host_only = 1;
+    pushed = 0;
+  }
   fl_cuda_let_go(s);
   fl_blas_close(s, host_only);
   fl_dnn_close(s, host_only);
