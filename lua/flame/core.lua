@@ -59,6 +59,24 @@ local function options(op, given, known)
 end
 internal.options = options
 
+--- A table with string keys is one of options, else a list (of axes, of sizes).
+local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
+internal.is_options = is_options
+
+--- Positional arguments by names, then a table of options; a list is a value.
+function internal.arguments(op, names, known, ...)
+  local list, o = table.pack(...), nil
+  for i = 1, list.n do
+    if is_options(list[i]) then
+      if i < list.n then fail(op, "the options table comes last") end
+      o, list[i] = list[i], nil
+    end
+  end
+  o = options(op, o, known)
+  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
+  return o
+end
+
 --- What PyTorch gives a default: by position in the order of 'names', or in one table at the end.
 local function defaults(op, names, known, ...)
   local given, o = table.pack(...), nil

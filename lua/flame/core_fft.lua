@@ -6,25 +6,10 @@
 -- A transform is linear: its gradient is another one.
 local flame, _, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
-local options, def = internal.options, internal.def
+local arguments, def = internal.arguments, internal.def
 
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
-
---- Positional arguments by names, then a table of options; a list of integers is a value.
-local function arguments(op, names, known, ...)
-  local list, o = table.pack(...), nil
-  for i = 1, list.n do
-    if is_options(list[i]) then
-      if i < list.n then fail(op, "the options table comes last") end
-      o, list[i] = list[i], nil
-    end
-  end
-  o = options(op, o, known)
-  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
-  return o
-end
 
 local function need_signal(op, x, complex)
   need_tensor(op, "x", x)

@@ -4,12 +4,14 @@ local flame, _, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
 local defaults, where = internal.defaults, flame.where
 
+--- A loss of each element as the option "reduction" asks.
 local function reduce(op, y, how)
   if how == "mean" then return y:mean() end
   if how == "sum" then return y:sum() end
   if how == "none" then return y end
   fail(op, 'reduction must be "mean", "sum" or "none", got "%s"', tostring(how))
 end
+internal.reduce_loss = reduce
 
 --- PyTorch's third argument of losses with weights: (x, y, weight, o) as (x, y, o with weight).
 local function with_weight(op, weight, o)

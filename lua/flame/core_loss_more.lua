@@ -2,14 +2,8 @@
 -- margins over several labels, embedding_bag. core_loss.lua has the others.
 local flame, _, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
-local defaults, where = internal.defaults, flame.where
+local defaults, where, reduce = internal.defaults, flame.where, internal.reduce_loss
 
-local function reduce(op, y, how)
-  if how == "mean" then return y:mean() end
-  if how == "sum" then return y:sum() end
-  if how == "none" then return y end
-  fail(op, 'reduction must be "mean", "sum" or "none", got "%s"', tostring(how))
-end
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
 -- ---- margins -----------------------------------------------------------------------------------

@@ -4,26 +4,10 @@
 local flame, methods, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
 local options, def, axis_of, under = internal.options, internal.def, internal.axis_of, internal.under_linalg
+local arguments, is_options = internal.arguments, internal.is_options
 local part = internal.linalg_parts
 local linalg, is_tensor = flame.linalg, flame.is_tensor
 local shape_text, turned = part.shape_text, part.turned
-
---- A table with string keys is one of options, else a list of axes.
-local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
-
---- Positional arguments by names, then an options table; lists of axes are values.
-local function arguments(op, names, known, ...)
-  local list, o = table.pack(...), nil
-  for i = 1, list.n do
-    if is_options(list[i]) then
-      if i < list.n then fail(op, "the options table comes last") end
-      o, list[i] = list[i], nil
-    end
-  end
-  o = options(op, o, known)
-  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
-  return o
-end
 
 local function need_float(op, x)
   need_tensor(op, "x", x)
