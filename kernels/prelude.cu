@@ -99,15 +99,22 @@ FN unsigned divide(unsigned x, long long m) {
   return (__umulhi(x, (unsigned)m) + x) >> (unsigned)(m >> 32);
 }
 
+/* What a run has found out of range is that of the lowest (site, position) of all lanes and
+** launches, so that it does not depend on who came first. Eight words, all bits set before the
+** run, each site << 48 | position << 8 | a byte of the value: their least ones belong together.
+** (Sites have 16 bits; no tensor has 2^40 elements.) The loop keeps the callers' text short. */
+FN void report(unsigned long long *record, long long site, int64_t where, int64_t given) {
+  const unsigned long long at = (unsigned long long)site << 48 | (unsigned long long)where << 8;
+#pragma unroll 1
+  for (int b = 0; b < 8; b++) atomicMin(record + b, at | ((uint64_t)given >> 8 * b & 255));
+}
 /* Checked position: 1-based 'given' on an axis of n to 0-based; see FL_I_INDEX. */
-struct fault_record { int site, pad; long long value, position; };
 FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
                     long long site, int64_t where) {
   if (ignore && given == -100) return 0;
   const int64_t i = negative && given < 0 ? given + n : (int64_t)((uint64_t)given - 1);
   if (i >= 0 && i < n) return i;
-  fault_record *r = (fault_record *)fault;
-  if (atomicCAS(&r->site, -1, (int)site) == -1) { r->value = given; r->position = where; }
+  report((unsigned long long *)fault, site, where, given);
   return 0;
 }
 

@@ -199,8 +199,35 @@ describe("a bad index", function()
   end)
 end)
 
+describe("of several positions out of range", function()
+  local function tells(message, f, ...)
+    local ok, e = pcall(f, ...)
+    assert.is_false(ok)
+    assert.truthy(tostring(e):find(message, 1, true), tostring(e))
+  end
+  it("the first is told, whichever thread comes to it first", function()
+    local at = flame.arange(1, 100000, 1, { dtype = "i64" })
+    local bad = flame.where(at:gt(70000), at * -9000000000, 1)
+    for _ = 1, 3 do
+      local x = flame.zeros(5):index_select(1, bad)
+      tells("index -630009000000000 at position 70001 is out of range", function() return x:sum():item() end)
+    end
+  end)
+  it("the first op is told, whether they are of one launch or not", function()
+    local x, square = flame.arange(4), flame.ones(4, 4)
+    flame.eval()
+    for _ = 1, 3 do
+      local a, b = x:index_select(1, ids { 1, 7 }), x:index_select(1, ids { 8, 1 })
+      local c = square:matmul(square):index_select(1, ids { 9 })
+      tells("index 7 at position 2", x.item, a:sum() + b:sum() + c:sum())
+      tells("index 8 at position 1", function() return b:totable() end)      -- each has its own
+      tells("index 9 at position 1", function() return c:totable() end)
+    end
+  end)
+end)
+
 describe("a write at a position out of range, found when it runs,", function()
-  local internal, on_gpu = flame.internal, flame.default_device():sub(1, 4) == "cuda"
+  local internal = flame.internal
   local good, bad = ids({ 2 }), ids({ 9 })
   local function line() return debug.getinfo(2, "l").currentline end
   --- x after the writes of f, once the first read has raised: for 'what' of x and each budget.
@@ -256,7 +283,7 @@ describe("a write at a position out of range, found when it runs,", function()
       x:add_(1)
       local at = line(); x[bad] = 5
       x:add_(1); x[bad] = 6; x:add_(1)
-      return not on_gpu and at or nil                    -- a GPU tells one of them
+      return at
     end
     for _, stored in ipairs { true, false } do assert.same({ 3, 3, 3 }, after(f, stored, 1 << 20)) end
   end)

@@ -337,17 +337,26 @@ static void a_run_with_index_checks_tells_its_fault(void) {
   CHECK(open_fake(&c, &d) == FLAME_OK);
   void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
   make_sample(&p, &c, FL_OP_sub);
-  p.plan.nstep = 1;
+  p.plan.nstep = 2;
   CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  p.instr[0][1].code = FL_I_INDEX;      /* only now: the step is known to check indices */
+  for (int i = 0; i < 2; i++) {         /* only now: the steps are known to check indices */
+    p.instr[i][1].code = FL_I_INDEX;
+    p.instr[i][1].arg = (uint16_t)(2 + i);
+  }
   const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
-  const fl_text_fault record = { .site = 3, .value = 11, .position = 5 };   /* as a kernel would */
+  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1 && done == 2);
+  fl_text_fault record;
   fake.launch_writes = ((fl_cuda *)d.state)->fault;
   fake.launch_bytes = &record;
   fake.launch_size = sizeof record;
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK);
-  CHECK(fault.site == 3 && fault.value == 11 && fault.position == 5);
+  for (int i = 0; i < 2; i++) {
+    const int64_t value = -7 - i;
+    for (int b = 0; b < 8; b++)         /* as a kernel would */
+      record.word[b] = (uint64_t)(2 + i) << 48 | 5 << 8 | ((uint64_t)value >> 8 * b & 255);
+    CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK);
+    CHECK(fault.site == 2 + i && fault.value == value && fault.position == 5);
+    CHECK(done == i);                                             /* what ran before it is right */
+  }
   fake.launch_size = 0;
   CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);         /* told once */
   CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);

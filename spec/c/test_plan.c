@@ -5,6 +5,7 @@
 ** then run with the planted bug (FL_PLANT_*) that breaks just this: the check must see it.
 */
 #include "engine/engine.h"
+#include "tensor/build.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,6 +127,57 @@ static int indexing(flame_context *c) {
   return ok;
 }
 
+/* The value at an index of x, changed a little. */
+static flame_tensor *taken(flame_tensor *x, const flame_tensor *at, double k) {
+  flame_context *c = flame_context_of(x);
+  FL_ENTER(c);
+  flame_tensor *y = fl_tensor_new(c, n_take_axis(x->node, 0, n_index(at->node, N, 0, "take")));
+  FL_LEAVE(c);
+  return free_first(times(y, k), y);
+}
+
+/* Do the kernels' reports ascend from step to step? How many there are, or -1. */
+static int reports_ascend(const fl_plan *p) {
+  int n = 0, last = -1;
+  for (int32_t i = 0; i < p->nstep; i++) {
+    int most = last;
+    for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
+      const fl_kernel *k = &p->step[i].kernel[j];
+      for (int v = 0; v < k->ninstr; v++) {
+        if (k->instr[v].code != FL_I_INDEX) continue;
+        if (k->instr[v].arg <= last) return -1;
+        if (k->instr[v].arg > most) most = k->instr[v].arg;
+        n++;
+      }
+    }
+    last = most;
+  }
+  return n;
+}
+
+/* The second index rests on a product; the third shares the first one's kernel, which comes
+** before that: of several bad ones that of the first step is to be told, as on the CPU. */
+static void reports_are_numbered_by_step(void) {
+  flame_context *c = open_with(FL_PLANT_NONE);
+  now = "reports are numbered in the order of the steps";
+  const int64_t at[N] = { 1, 2, 3, 4, 5, 6 };
+  flame_tensor *x = count(c), *ids = flame_from_data(c, FLAME_I64, 1, (int64_t[]){ N }, at);
+  flame_tensor *a = taken(x, ids, 2), *square = flame_reshape(a, 2, (int64_t[]){ 1, N });
+  flame_tensor *back = flame_reshape(a, 2, (int64_t[]){ N, 1 }), *m = flame_matmul(back, square);
+  flame_tensor *row = flame_slice(m, 0, 0, 1, 1), *flat = flame_reshape(row, 1, (int64_t[]){ N });
+  flame_tensor *few = flame_slice(ids, 0, 0, N / 2, 1);
+  flame_tensor *second = taken(flat, few, 3), *third = taken(x, ids, 4);
+  fl_program p = { 0 };
+  CHECK(third && fl_program_make(c, 0, NULL, 0, &p) == FLAME_OK);
+  fl_plan *plan = fl_plan_make(c, &p);
+  CHECK(plan && reports_ascend(plan) >= 3);
+  fl_plan_free(plan);
+  fl_program_free(&p);
+  flame_tensor *all[] = { x, ids, a, square, back, m, row, flat, few, second, third };
+  for (int i = 0; i < 11; i++) flame_free(all[i]);
+  flame_close(c);
+}
+
 typedef struct hazard { const char *name; int (*run)(flame_context *c); int bug; } hazard;
 static const hazard hazards[] = {
   { "a write waits for readers of the old value", order_of_writes, FL_PLANT_ORDER },
@@ -146,6 +198,7 @@ int main(void) {
       flame_close(c);
     }
   }
+  reports_are_numbered_by_step();
   printf("plan: %d passed, %d failed\n", passed, failed);
   return failed > 0;
 }

@@ -207,7 +207,14 @@ static flame_status cuda_copy(fl_device *d, void *dst, const void *src, int64_t 
 
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault) {
   const fl_text_fault f = *s->fault_host;
-  *fault = (fl_fault){ .site = f.site, .value = f.value, .position = f.position };
+  *fault = (fl_fault){ .site = -1 };
+  if (f.word[0] != UINT64_MAX) {
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value |= (f.word[i] & 255) << 8 * i;
+    fault->site = (int32_t)(f.word[0] >> 48);
+    fault->position = (int64_t)(f.word[0] >> 8 & ((1ull << 40) - 1));
+    fault->value = (int64_t)value;
+  }
   s->fault_pending = 0;
 }
 

@@ -453,17 +453,35 @@ static int checks_indices(const fl_step *s) {
   return 0;
 }
 
-/* A report counts from the first step that checked since the last look: the record keeps one
-** report of several, so what ran from there on may rest on another bad index. */
+/* The step, from 'first' on, that reports at this site. */
+static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
+  for (int32_t i = first; i < p->nstep; i++)
+    for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
+      const fl_kernel *k = &p->step[i].kernel[j];
+      for (int v = 0; v < k->ninstr; v++)
+        if (k->instr[v].code == FL_I_INDEX && k->instr[v].arg == site) return i;
+    }
+  return first;
+}
+
+/* Look at the checks of the steps from *open on. Done are the steps before the one that reports:
+** the record keeps the lowest report, so these have found nothing. */
+static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault, int32_t *done) {
+  const int32_t first = *open;
+  *open = -1;
+  const flame_status e = look(s, fault);
+  if (e != FLAME_OK) *done = first;
+  else if (fault->site >= 0) *done = step_of_site(p, first, fault->site);
+  return e;
+}
+
 static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done,
                               fl_marks *marks) {
-  int32_t open = -1;                                  /* that first step; -1: nothing to look at */
+  int32_t open = -1;               /* the first step that checked since the last look; -1: none */
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i <= p->nstep && e == FLAME_OK; i++) {
     if (open >= 0 && (i == p->nstep || p->step[i].commits)) {
-      e = look(s, fault);
-      if (e != FLAME_OK || fault->site >= 0) *done = open;
-      open = -1;
+      e = look_at(s, p, &open, fault, done);
       if (e != FLAME_OK || fault->site >= 0) return e;
     }
     if (i == p->nstep) break;
@@ -473,8 +491,11 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b, fault->text);
     fl_marks_set(s, marks, i, 1);
     if (fault->text[0]) {                             /* only calls that can report say something */
-      fault->site = p->step[i].call->fault;
-      *done = open >= 0 ? open : i;
+      fl_fault earlier = { .site = -1 };
+      *done = i;
+      if (open >= 0) e = look_at(s, p, &open, &earlier, done);
+      if (e != FLAME_OK || earlier.site >= 0) *fault = earlier;
+      else fault->site = p->step[i].call->fault;
       return e;
     }
     if (e == FLAME_OK) ++*done;

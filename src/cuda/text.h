@@ -15,7 +15,7 @@
 **
 ** Memory. scratch: uninitialised, 256-byte aligned, free again after the launch. counters:
 ** uint32 words that are 0 before a launch and 0 again after it (zero them once). fault: one
-** fl_text_fault, site -1 when nothing happened; several faults of a run keep one of them.
+** fl_text_fault; of several faults of a run it keeps the one with the lowest (site, position).
 **
 ** What the text depends on (the key): kind, dims count, instructions (but for scalar slots,
 ** fault sites), operand dtypes, on which dims strides are 0, whether the innermost one is
@@ -44,8 +44,8 @@
 
 enum { FL_TEXT_VERSION = 1, FL_TEXT_MAX_WORDS = 4095 };
 
-/* In device memory; the driver sets site = -1 and reads it back. */
-typedef struct fl_text_fault { int32_t site, pad; int64_t value, position; } fl_text_fault;
+/* In device memory, all bits set before a run; report() of kernels/prelude.cu says what a word is. */
+typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
 
 /* Device addresses that kernels need beside their operands (NULL where geometry asks none). */
 typedef struct fl_text_aux { void *fault, *scratch, *counter; } fl_text_aux;

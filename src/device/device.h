@@ -12,7 +12,7 @@
 
 struct fl_kfunction;
 
-typedef struct fl_fault {       /* first out-of-range index seen by a run */
+typedef struct fl_fault {       /* of the out-of-range indices of a run that of the lowest (site, position) */
   int32_t site;                 /* index in plan->fault, -1: none */
   int64_t value, position;      /* the value as given (1-based domain), its 0-based linear place */
   char text[FL_CALL_FAULT];     /* of a call: what is bad instead; else empty */

@@ -396,16 +396,22 @@ static flame_status check_alive(flame_context *c) {
   return c->dead ? (c->err.code ? c->err.code : FLAME_DEVICE_LOST) : FLAME_OK;
 }
 
-/* After a failed check the values that do not rest on it are still to be run. */
+/* After a failed check the values that do not rest on it are still to be run. Each failure is
+** told by what rests on it, the first of them by the call. */
 static flame_status run_window(flame_context *c, int device, int *effects) {
   const fl_error before = c->err;
+  fl_error told = before;
   flame_status first = FLAME_OK;
   for (;;) {
     const int64_t live = c->win.live;
     const flame_status s = run_with_retry(c, device, NULL, 0, effects);
-    if (first == FLAME_OK) first = s;
-    if (s != FLAME_BAD_VALUE || !*effects || c->win.live >= live || !pending_on(c, device)) return first;
-    if (first != s) c->err = before;
+    if (first == FLAME_OK) {
+      first = s;
+      told = c->err;
+    }
+    const int again = s == FLAME_BAD_VALUE && *effects && c->win.live < live && pending_on(c, device);
+    c->err = again ? before : told;
+    if (!again) return first;
   }
 }
 

@@ -344,6 +344,45 @@ static void note_outs(fl_plan *plan) {
   }
 }
 
+/* The reports of a step: note in 'at' that they are of step 'step', or (-1) give them the
+** numbers that 'at' holds. */
+static void sites_of(fl_step *s, int32_t *at, int32_t step) {
+  if (s->kind == FL_S_CALL && s->call->fault >= 0) {
+    if (step < 0) s->call->fault = at[s->call->fault];
+    else at[s->call->fault] = step;
+  }
+  for (int32_t j = 0; s->kind == FL_S_KERNEL && j < s->count; j++) {
+    for (int i = 0; i < s->kernel[j].ninstr; i++) {
+      fl_instr *x = &s->kernel[j].instr[i];
+      if (x->code != FL_I_INDEX) continue;
+      if (step < 0) x->arg = (uint16_t)at[x->arg];
+      else at[x->arg] = step;
+    }
+  }
+}
+
+/* Number the reports in the order of their steps (and of emission in a step): the lowest of a
+** run is then of the first step that reports, and what ran before that step is right. */
+static int order_faults(const fl_planner *P, fl_plan *plan) {
+  const int32_t n = plan->nfault, steps = plan->nstep;
+  if (n < 2) return 1;
+  int32_t *at = fl_alloc(P->mem, sizeof *at * (size_t)n);
+  int32_t *start = fl_zalloc(P->mem, sizeof *start * (size_t)(steps + 2));
+  const int ok = at && start;
+  for (int32_t i = 0; ok && i < n; i++) at[i] = steps;             /* of a kernel that is not run */
+  for (int32_t i = 0; ok && i < steps; i++) sites_of(&plan->step[i], at, i);
+  for (int32_t i = 0; ok && i < n; i++) start[at[i] + 1]++;
+  for (int32_t i = 0; ok && i <= steps; i++) start[i + 1] += start[i];
+  for (int32_t i = 0; ok && i < n; i++) {
+    at[i] = start[at[i]]++;
+    plan->fault[at[i]].node = P->fault.at[i];
+  }
+  for (int32_t i = 0; ok && i < steps; i++) sites_of(&plan->step[i], at, -1);
+  fl_free(P->mem, at, sizeof *at * (size_t)n);
+  fl_free(P->mem, start, sizeof *start * (size_t)(steps + 2));
+  return ok;
+}
+
 /* ---- the plan --------------------------------------------------------------------------------------------- */
 
 static int describe(fl_planner *P, fl_plan *plan) {
@@ -413,7 +452,7 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   mark_stored(P);
   P->plan = plan;
   const int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) && place_memory(P, turns, n, plan) &&
-                 make_steps(P, turns, n, plan);
+                 make_steps(P, turns, n, plan) && order_faults(P, plan);
   fl_free(P->mem, turns, cap);
   if (!ok) {
     fl_plan_free(plan);

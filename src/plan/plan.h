@@ -70,7 +70,8 @@ typedef struct fl_out {
   int32_t first, step;             /* the first and last step that write it, -1: none (no elements) */
 } fl_out;
 
-/* Where faults point: the program's node whose INDEX reported. */
+/* Where faults point: the program's node whose INDEX reported. Faults are numbered in the order
+** of the steps that report them: of several in a run, the lowest counts. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 
 typedef struct fl_plan {
