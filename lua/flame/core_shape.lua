@@ -47,6 +47,7 @@ def("pad", 4, function(x, pairs_of, o, value)
   need_tensor("pad", "x", x)
   if type(o) == "string" or value ~= nil then o = { mode = o, value = value } end
   local mode = type(o) == "table" and o.mode or "constant"
+  if type(o) == "table" and type(o.value) == "boolean" then o = { mode = mode, value = o.value and 1 or 0 } end
   if mode == "constant" then return internal.pad_constant(x, pairs_of, o) end
   options("pad", o, { mode = "constant", value = 0 })
   if not edges[mode] then fail("pad", "no mode '%s', there is: constant reflect replicate circular", tostring(mode)) end
@@ -63,8 +64,8 @@ def("pad", 4, function(x, pairs_of, o, value)
 end)
 
 -- ---- einsum --------------------------------------------------------------------------------------------
--- Products of two at a time over one batched matmul. "..." becomes the digits 1 to 8, aligned
--- at the right, as names of their own.
+-- Products of two at a time over one batched matmul, three and more in the order that multiplies
+-- least. "..." becomes the digits 1 to 8, aligned at the right, as names of their own.
 local DIGITS = "12345678"
 
 --- The names of the axes of each tensor and of the result. xs: "..." axes are expanded here.
@@ -115,7 +116,7 @@ local function take_diagonals(x, have)
   return x, have
 end
 
---- Sizes by name, checked over all terms; "..." axes of size 1 give way.
+--- Sizes by name, checked over all terms, which are given back; "..." axes of size 1 give way.
 local function expand_dots(xs, terms)
   local sizes = {}
   for i, x in ipairs(xs) do
@@ -136,6 +137,7 @@ local function expand_dots(xs, terms)
     end
     if differs then xs[i] = x:expand(shape) end
   end
+  return sizes
 end
 
 --- x with axes named by 'have' as axes 'want' (those missing become size 1); others are summed.
@@ -183,16 +185,139 @@ local function einsum_pair(a, ta, b, tb, want)
     product_of(ys, nb + nk + 1, #ys)))
   return z:reshape(shape), batch .. m .. n
 end
-def("einsum", 16, function(spec, ...)
+
+-- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or two plans and
+-- the names that what is outside of them asks for.
+local EXACT = 8                     -- up to so many tensors every order is tried: 3^n splits of sets
+
+--- Terms and the result as sets, and the number of products over a set of names.
+local function einsum_sets(terms, right, sizes)
+  local bit, size, count, sets = {}, {}, 0, {}
+  for c, n in pairs(sizes) do
+    bit[c], size[1 << count] = 1 << count, n
+    count = count + 1
+  end
+  local function set_of(text)
+    local s = 0
+    for c in text:gmatch(".") do s = s | (bit[c] or 0) end
+    return s
+  end
+  for i, term in ipairs(terms) do sets[i] = set_of(term) end
+  local known = {}
+  local function products(s)
+    if known[s] then return known[s] end
+    local p, rest = 1.0, s
+    while rest ~= 0 do
+      local one = rest & -rest
+      p, rest = p * size[one], rest & ~one
+    end
+    known[s] = p
+    return p
+  end
+  return sets, set_of(right), products
+end
+
+--- The cheapest order of all: the best split of each set of tensors, from small sets to large ones. Of equals
+--- the one that adds the last tensor last, as the text reads.
+local function best_order(sets, right, products)
+  local n, cost, split, names = #sets, {}, {}, {}
+  local all = (1 << n) - 1
+  local function union(s)
+    local u = 0
+    for i = 1, n do if s & (1 << (i - 1)) ~= 0 then u = u | sets[i] end end
+    return u
+  end
+  for s = 1, all do
+    names[s] = union(s) & (right | union(all & ~s))
+    local rest, last = s & (s - 1), 1                     -- without the first tensor; the last one
+    while last * 2 <= s do last = last * 2 end
+    cost[s] = rest == 0 and 0.0 or math.huge
+    local function try(b)
+      local a = s & ~b
+      local c = cost[a] + cost[b] + products(names[a] | names[b])
+      if c < cost[s] or not split[s] then cost[s], split[s] = c, a end
+    end
+    if rest ~= 0 then try(last) end
+    local b = rest
+    while b ~= 0 do
+      try(b)
+      b = (b - 1) & rest
+    end
+  end
+  return split, all
+end
+
+--- For many tensors: always the pair that multiplies least.
+local function greedy_order(sets, right, products)
+  local split, list = {}, {}
+  for i, names in ipairs(sets) do list[i] = { set = 1 << (i - 1), names = names } end
+  local function outside(i, j)
+    local u = right
+    for k, v in ipairs(list) do if k ~= i and k ~= j then u = u | v.names end end
+    return u
+  end
+  while #list > 1 do
+    local best, p, q = math.huge, 1, 2
+    for i = 1, #list do
+      for j = i + 1, #list do
+        local c = products(list[i].names | list[j].names)
+        if c < best then best, p, q = c, i, j end
+      end
+    end
+    local a, b = list[p], list[q]
+    local names = (a.names | b.names) & outside(p, q)
+    list[p] = { set = a.set | b.set, names = names }
+    split[a.set | b.set] = a.set
+    table.remove(list, q)
+  end
+  return split, list[1].set
+end
+
+--- The plan for these terms and sizes.
+local function einsum_plan(terms, right, sizes)
+  local sets, out, products = einsum_sets(terms, right, sizes)
+  local split, all = (#terms <= EXACT and best_order or greedy_order)(sets, out, products)
+  local function node(s)
+    local number, others = 0, {}
+    for i, term in ipairs(terms) do
+      if s == 1 << (i - 1) then number = i end
+      if s & (1 << (i - 1)) == 0 then others[#others + 1] = term end
+    end
+    if number > 0 then return number end
+    return { node(split[s]), node(s & ~split[s]), want = right .. table.concat(others) }
+  end
+  return node(all)
+end
+
+--- The product of the tensors of a plan, and the names of its axes.
+local function einsum_run(plan, xs, terms)
+  if type(plan) == "number" then return xs[plan], terms[plan] end
+  local a, ta = einsum_run(plan[1], xs, terms)
+  local b, tb = einsum_run(plan[2], xs, terms)
+  return einsum_pair(a, ta, b, tb, plan.want)
+end
+
+local einsum_plans, einsum_count = {}, 0
+--- Plans by text and sizes; only three tensors and more have a choice.
+local function einsum_plan_for(spec, xs, terms, right, sizes)
+  if #xs < 3 then return #xs == 1 and 1 or { 1, 2, want = right } end
+  local key = { tostring(spec) }
+  for i, x in ipairs(xs) do key[i + 1] = table.concat(x.shape, ",") end
+  key = table.concat(key, ";")
+  if not einsum_plans[key] then
+    if einsum_count >= 256 then einsum_plans, einsum_count = {}, 0 end
+    einsum_plans[key], einsum_count = einsum_plan(terms, right, sizes), einsum_count + 1
+  end
+  return einsum_plans[key]
+end
+
+def("einsum", 64, function(spec, ...)
   local xs = { ... }
   if #xs == 1 and type(xs[1]) == "table" then xs = table.move(xs[1], 1, #xs[1], 1, {}) end
+  if #xs > 62 then fail("einsum", "%d tensors, at most 62 are possible", #xs) end
   local terms, right = parse_einsum(spec, xs)
   for i = 1, #xs do xs[i], terms[i] = take_diagonals(xs[i], terms[i]) end
-  expand_dots(xs, terms)
-  local x, t = xs[1], terms[1]
-  for i = 2, #xs do
-    local later = right .. table.concat(terms, "", i + 1)
-    x, t = einsum_pair(x, t, xs[i], terms[i], later)
-  end
+  local sizes = expand_dots(xs, terms)
+  local x, t = einsum_run(einsum_plan_for(spec, xs, terms, right, sizes), xs, terms)
   return arrange(x, t, right):clone()
 end, "module")
