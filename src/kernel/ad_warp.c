@@ -238,7 +238,10 @@ static fl_kexpr *taken(back *w) {
   fl_kexpr *to = NULL, *in = NULL;
   switch (w->s->op) {
   case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR: return kx_op(d, FL_KO_XOR, w->lane, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
+  case FL_KSH_XOR:                                        /* of the warp; a group behind is not reached */
+    to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
+    in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
+    return fl_kexpr_select(d->a, in, to, w->self);
   case FL_KSH_UP:
     to = kx_op(d, FL_KO_SUB, w->lane, w->by);
     in = kx_op(d, FL_KO_GE, w->lane, w->by);
@@ -267,6 +270,27 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
+/* XOR is its own opposite while it stays in the group; a distance that leaves it is searched for. */
+static fl_kexpr *exchanged_back(back *w) {
+  fl_kad_state *d = w->d;
+  fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);
+  const fl_kexpr *given = w->s->x[2];
+  const int equal = equal_in_lanes(d, w->s, given), width = w->width;
+  const int stays = width == 32 || (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
+  if (equal && stays) return seed_of(w, w->b, w->seed, from, NULL);
+  w->width = 32;
+  w->lane = w->self;
+  w->base = i32(d, 0);
+  if (!equal) return searched_back(w);
+  const int r = fl_ktemp(d->f, w->seed->type);
+  fl_kstmt *in = r < 0 ? NULL : fl_kstmt_if(d->f, w->b, kx_op(d, FL_KO_LT, by, i32(d, width)));
+  if (!in) return NULL;
+  kx_set(d, &in->body, r, seed_of(w, &in->body, w->seed, from, NULL));
+  w->b = &in->other;
+  kx_set(d, w->b, r, searched_back(w));
+  return kx_var(d, r);
+}
+
 static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, fl_kexpr *seed) {
   back w = {.d = d, .b = b, .s = s, .seed = seed, .width = (int)s->x[3]->value.i};
   if (!seed) return NULL;
@@ -277,20 +301,15 @@ static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, 
   w.lane = w.width == 32 ? w.self : fl_kad_atom(d, b, lane_of(d, w.width));
   w.base = w.width == 32 ? i32(d, 0) : fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, w.self, w.lane));
   if (!w.base || !w.here || !w.by) return NULL;
+  if (s->op == FL_KSH_XOR) return exchanged_back(&w);
   if (!equal_in_lanes(d, s, s->x[2])) return searched_back(&w);
-  if (s->op == FL_KSH_IDX) return sum_back(&w);
-  if (s->op != FL_KSH_XOR) return shifted_back(&w);
-  return seed_of(&w, b, seed, kx_op(d, FL_KO_XOR, w.self, kx_op(d, FL_KO_AND, w.by, i32(d, 31))),
-                 NULL);
+  return s->op == FL_KSH_IDX ? sum_back(&w) : shifted_back(&w);
 }
 
-/* XOR must stay inside its group: a constant below a constant width. */
 static int can_shuffle(const fl_kstmt *s) {
   if (!s->x[0] || !s->x[3] || s->x[3]->kind != FL_KX_CONST) return 0;
   const int64_t width = s->x[3]->value.i;
-  if (width < 1 || width > 32 || (width & (width - 1))) return 0;
-  if (s->op != FL_KSH_XOR || width == 32) return 1;
-  return s->x[2]->kind == FL_KX_CONST && s->x[2]->value.i >= 0 && s->x[2]->value.i < width;
+  return width >= 1 && width <= 32 && !(width & (width - 1));
 }
 
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {

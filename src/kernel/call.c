@@ -22,44 +22,6 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
   return p->failed ? 0 : n;
 }
 
-/* ---- which function ------------------------------------------------------------------------------ */
-
-/* -1: cannot be; else the number of conversions. */
-static int fit(const struct fl_kformal *f, const fl_value *v) {
-  const fl_ctype *t = f->type;
-  const int pointer =
-      v->kind == FL_V_POINTER || (v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY);
-  if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? 0 : -1;
-  if (t->kind == FL_C_POINTER)
-    return pointer ? v->null || fl_ctype_same(t->of, v->type) ||
-                             (v->kind == FL_V_PLACE && fl_ctype_same(t->of, v->type->of))
-                         ? 0
-                         : 1
-                   : -1;
-  if (t->kind == FL_C_ARRAY)
-    return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? 0 : -1;
-  if (pointer || v->kind == FL_V_NONE) return -1;
-  if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? 0 : -1;
-  if (v->type->kind != FL_C_SCALAR) return -1;
-  return t->scalar == v->type->scalar ? 0 : 1;
-}
-
-fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_value *args, int n) {
-  fl_kdevice *best = NULL;
-  int least = 1 << 20;
-  (void)p;
-  for (fl_kdevice *d = first; d; d = d->next) {
-    int sum = 0;
-    if (d->n_params != n) continue;
-    for (int i = 0; i < n && sum >= 0; i++) {
-      const int k = fit(&d->params[i], &args[i]);
-      sum = k < 0 ? -1 : sum + k;
-    }
-    if (sum >= 0 && sum < least) least = sum, best = d;
-  }
-  return best;
-}
-
 /* ---- inlining -------------------------------------------------------------------------------------- */
 
 /* Is the parameter assigned, stepped or its address taken in the body? (By its tokens; a name
@@ -87,7 +49,7 @@ static fl_value settled(fl_front *p, fl_value v) {
   return v;
 }
 
-static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v,
+static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
                          int64_t body, int32_t line) {
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
   v = fl_cast_to(p, f->type, v, line);
@@ -112,27 +74,20 @@ static void bind_pointer(fl_front *p, const struct fl_kformal *f, fl_value v,
   s->offset = offset;
 }
 
-static void bind_value(fl_front *p, const struct fl_kformal *f, fl_value v,
+static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
                        int32_t line) {
   fl_value to = fl_decl_object(p, f->type, f->name, line);
   if (p->failed) return;
-  if (v.kind == FL_V_LIST) {
-    const int64_t at = p->at;
-    p->at = v.at;
-    fl_decl_fill(p, to, 1);
-    p->at = at;
-  } else {
-    fl_val_assign(p, to, v, line);
-  }
+  fl_val_assign(p, to, v, line);
   to.is_const = f->is_const;
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_OBJECT);
   if (s) s->v = to;
 }
 
-static void bind_reference(fl_front *p, const struct fl_kformal *f, fl_value v,
+static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v,
                            int32_t line) {
   const int place = v.kind == FL_V_PLACE && !v.rvalue && fl_ctype_same(f->type, v.type);
-  if (!place && f->is_const) { bind_value(p, f, v, line); return; }
+  if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, line); return; }
   if (!place) {
     fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);
     return;
@@ -143,17 +98,46 @@ static void bind_reference(fl_front *p, const struct fl_kformal *f, fl_value v,
   if (s) s->v = v;
 }
 
-static void bind(fl_front *p, const fl_kdevice *d, const fl_value *args, int64_t frame,
-                 int32_t line) {
-  const int64_t outer = p->frame;
+/* A list as an argument is read in the caller's scope, before there are names of the callee. */
+static fl_value listed(fl_front *p, const fl_kformal *f, fl_value v, int32_t line) {
+  const int64_t at = p->at;
+  const fl_value to = fl_decl_object(p, f->type, f->name, line);
+  p->at = v.at;
+  if (!p->failed) fl_decl_fill(p, to, 1);
+  p->at = at;
+  return to;
+}
+
+/* What a formal is by default, in the scope of the function. */
+static fl_value by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame, int32_t line) {
+  const int64_t at = p->at, outer = p->frame;
+  const fl_kscope *up = p->up;
+  p->frame = frame;
+  p->up = d->scope;
+  p->at = f->init;
+  fl_value v = fl_val_none();
+  if (fl_front_is(p, '{')) v = listed(p, f, (fl_value){ .kind = FL_V_LIST, .at = p->at }, line);
+  else v = fl_parse_assign(p);
+  p->frame = outer;
+  p->up = up;
+  p->at = at;
+  return v;
+}
+
+static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
+  fl_value args[16];
+  for (int i = 0; i < c->n && !p->failed; i++)
+    args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line) : c->args[i];
+  if (d->owner) fl_member_open(p, d, c->self);
+  fl_front_push(p, d->env, d->n_env);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
-    const struct fl_kformal *f = &d->params[i];
-    /* a list argument is read in the caller's scope, the parameters are not in it yet */
-    if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, args[i], d->body, line);
-    else if (f->by_reference) bind_reference(p, f, args[i], line);
-    else bind_value(p, f, args[i], line);
+    const fl_kformal *f = &d->params[i];
+    const fl_value v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
+    if (p->failed) break;
+    if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
+    else if (f->by_reference) bind_reference(p, f, v, c->line);
+    else bind_value(p, f, v, c->line);
   }
-  (void)outer;
   p->frame = frame;
 }
 
@@ -186,13 +170,10 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   s->body = body;
 }
 
+/* Known from the start, unless it is auto or a place: then the first return says it. */
 static fl_value result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_value){ .kind = FL_V_NONE };
   if (d->result->kind == FL_C_VOID) return fl_val_none();
-  if (d->result->kind == FL_C_POINTER) {
-    fl_refuse(p, line, "functions that return pointers are outside the language ('%s')",
-              d->name);
-    return fl_val_none();
-  }
   return fl_decl_object(p, d->result, d->name, line);
 }
 
@@ -208,50 +189,89 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
   }
 }
 
-fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n,
-                   int32_t line) {
-  (void)n;
-  if (p->failed) return fl_val_none();
-  if (d->why) fl_refuse(p, line, "%s", d->why);
+/* "{ return e; }" of constants, where no statement may stand. */
+static fl_value fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+  if (!(p->toks.at[d->body].punct == '{' && fl_ktok_is(&p->toks.at[d->body + 1], "return"))) {
+    fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
+    return fl_val_none();
+  }
+  const fl_kplace back = fl_front_open(p, d->body + 2, d->scope);
+  const int64_t frame = p->frame;
+  if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+  fl_front_push(p, d->env, d->n_env);
+  for (int i = 0; i < d->n_params && !p->failed; i++) {
+    const fl_kformal *f = &d->params[i];
+    fl_kexpr *e = fl_val_scalar(p, i < c->n ? c->args[i] : by_default(p, d, f, frame, c->line), c->line);
+    e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
+    if (!e || e->kind != FL_KX_CONST) fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
+    fl_symbol *s = p->failed ? NULL : fl_front_add(p, f->name, FL_SYM_CONSTANT);
+    if (s) s->v = fl_val_expr(e);
+  }
+  fl_kexpr *r = p->failed ? NULL : fl_parse_scalar(p);
+  if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_convert(p, r, d->result->scalar);
+  fl_front_close(p, back);
+  return fl_val_expr(r);
+}
+
+static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (p->failed) return 1;
+  if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
   else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
-  else if (d->busy)
-    fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
-  else if (!p->b || !p->f)
-    fl_refuse(p, line, "a call of '%s' in a constant expression", d->name);
+  else if (d->busy) fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
   else if (p->inlined >= FL_K_MAX_INLINE || ++p->nodes > FL_K_MAX_NODES)
     fl_refuse(p, line, "calls of functions are nested too deeply or too many");
-  if (p->failed) return fl_val_none();
-  if (!d->line) blame(p, d->body, line);
+  return p->failed;
+}
+
+/* Reads the body, bound, into *body; the parser's state is that of the caller again. */
+static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body, int *label) {
   const fl_front saved = *p;
   const int64_t frame = p->syms.n;
-  fl_value r = result_object(p, d, line);
-  fl_kblock body = { NULL, NULL };
-  bind(p, d, args, frame, line);
-  p->b = &body;
-  p->at = d->body;
-  p->result = d->result;
+  const fl_value r = result_object(p, d, c->line);
+  bind(p, d, c, frame);
+  p->up = d->scope;
+  p->half = 0;
+  p->outside = p->b;
+  p->b = body;
+  p->inside = d;
   p->returned = r;
-  p->return_label = p->f->n_labels++;
+  p->return_label = *label = p->f->n_labels++;
   p->breaks = FL_BREAK_NONE;
   p->continues = p->statement = p->outer = 0;
   p->inlined++;
   d->busy = 1;
+  if (d->is_maker && !p->failed) fl_member_inits(p, d, *c->self);
+  p->at = d->body;
   if (!p->failed) fl_parse_compound(p);
   d->busy = 0;
-  const int label = p->return_label;
+  const fl_value given = p->returned;
   p->syms.n = frame;
   p->b = saved.b;
   p->at = saved.at;
+  p->half = saved.half;
   p->frame = saved.frame;
-  p->result = saved.result;
+  p->up = saved.up;
+  p->inside = saved.inside;
+  p->outside = saved.outside;
   p->returned = saved.returned;
   p->return_label = saved.return_label;
   p->breaks = saved.breaks;
   p->continues = saved.continues;
   p->inlined--;
+  return given;
+}
+
+fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+  fl_kblock body = { NULL, NULL };
+  int label = 0;
+  if (cannot(p, d, c->line)) return fl_val_none();
+  if (!p->b || !p->f) return fold_call(p, d, c);
+  if (!d->line) blame(p, d->body, c->line);
+  fl_value r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
-  append_body(p, body, label, line);
-  r.rvalue = 1;
+  append_body(p, body, label, c->line);
+  if (r.kind == FL_V_NONE) return fl_val_none();
+  if (d->returns == FL_RETURNS_VALUE) r.rvalue = 1;
   return r;
 }
 
@@ -329,37 +349,53 @@ static fl_value call_math(fl_front *p, const fl_ktok *name, const fl_value *args
   return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
 }
 
-static fl_value call_device(fl_front *p, fl_kdevice *first, const fl_value *args, int n,
-                            const fl_ktok *name) {
-  fl_kdevice *d = fl_overload(p, first, args, n);
-  if (d) return fl_inline(p, d, args, n, name->line);
-  fl_refuse(p, name->line, "'%s' cannot be called with these %d arguments", first->name,
-            n);
+/* A function of the language itself has that name: a user's of other types stands beside it. */
+static int is_built_in(const fl_ktok *t) {
+  return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5)) ||
+         (t->n > 6 && !memcmp(t->text, "atomic", 6)) || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+}
+
+/* The function that the call at the tokens means, called. *other: it means a built-in one; then nothing
+** is taken. */
+static fl_value resolve(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name, int *other) {
+  fl_symbol given[8];
+  fl_value args[16];
+  const int64_t at = p->at;
+  const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
+  fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
+  int exact = 0;
+  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given, 8);
+  c.n = fl_parse_arguments(p, args, 16);
+  if (p->failed) return fl_val_none();
+  fl_kdevice *d = fl_overload(p, first, &c, &exact);
+  *other = !self && !c.n_given && !exact && is_built_in(name);
+  if (*other && !p->failed) {
+    p->at = at;
+    if (p->b) *p->b = mark;
+    if (mark.last) mark.last->next = NULL;
+    return fl_val_none();
+  }
+  if (d) return fl_inline(p, d, &c);
+  fl_refuse(p, name->line, "'%.*s' cannot be called with these %d arguments", (int)name->n, name->text, c.n);
   return fl_val_none();
 }
 
-fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
+fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name) {
+  int other;
+  const fl_value v = resolve(p, first, self, name, &other);
+  if (other) fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n, name->text);
+  return v;
+}
+
+static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
   fl_value args[16], out = fl_val_none();
-  const fl_symbol *s = fl_front_find(p, name->text, name->n);
-  fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
-  if (s && s->kind == FL_SYM_WRONG) {
-    fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
-    return out;
-  }
-  if (s && !device) {
-    fl_refuse(p, name->line, "function pointers are outside the language ('%s')",
-              s->name);
-    return out;
-  }
-  if (!device && (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)))
-    return out;
+  if (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)) return out;
   if (fl_ktok_is(name, "__builtin_nanf")) {
     fl_front_skip(p);
     return fl_call_math(p, name, NULL, 0);
   }
   const int n = fl_parse_arguments(p, args, 16);
   if (p->failed) return out;
-  if (device) return call_device(p, device, args, n, name);
   if (name->n > 6 && !memcmp(name->text, "make_", 5)) {
     out = make_vector(p, name, args, n);
     if (out.kind != FL_V_NONE || p->failed) return out;
@@ -369,6 +405,33 @@ fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
     return out;
   if (fl_ktok_is(name, "__builtin_expect") && n == 2) return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);
+  for (int i = 0; i < n; i++) {                             /* a friend of an argument's struct */
+    const fl_symbol *s = fl_member_find(args[i].type, name->text, name->n);
+    const fl_kcall c = { .args = args, .n = n, .line = name->line };
+    fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
+    if (d) return fl_inline(p, d, &c);
+  }
   fl_refuse(p, name->line, "unknown function '%.*s'", (int)name->n, name->text);
   return out;
+}
+
+fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
+  const fl_symbol *s = fl_front_find(p, name->text, name->n), *self = NULL;
+  fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
+  int other = 0;
+  if (s && s->kind == FL_SYM_WRONG) {
+    fl_refuse(p, name->line, "'%s': %s", s->name, s->why);
+    return fl_val_none();
+  }
+  if (s && (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) && s->v.type->kind == FL_C_STRUCT)
+    return fl_member_call(p, s->v, "operator()", 10, name->line);
+  if (s && !device) {
+    fl_refuse(p, name->line, "function pointers are outside the language ('%s')", s->name);
+    return fl_val_none();
+  }
+  if (!device) return call_built_in(p, name);
+  if (device->owner) self = fl_front_find(p, "this", 4);
+  fl_value object = self ? self->v : fl_val_none();
+  const fl_value v = resolve(p, device, self ? &object : NULL, name, &other);
+  return other && !p->failed ? call_built_in(p, name) : v;
 }

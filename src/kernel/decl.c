@@ -9,7 +9,7 @@ static const char *const qualifiers[] = {
   "__shared__", "__constant__", "__device__", "__host__", "__global__", "__forceinline__", "__noinline__",
   "__inline__", "__grid_constant__", "typedef", "signed", "unsigned", "long", "short", "int", "char", "void",
   "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas", "volatile", "union",
-  "class", "typename", "mutable", "using", "consteval", "constinit",
+  "class", "typename", "mutable", "using", "consteval", "constinit", "decltype",
 };
 
 static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
@@ -27,14 +27,36 @@ static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
   return vector_type(p, t);
 }
 
+/* "a::b" and "V<…>::b" at k: is b a type? */
+static int qualified_type(fl_front *p, int k) {
+  const fl_symbol *s = NULL;
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  for (int among = 0;; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind != FL_TOK_NAME) return 0;
+    s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
+    const int angle = s && s->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
+    if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE))
+      return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
+    if (angle) return !fl_front_is_at(p, k + angle + 3, '(');
+    k += 1;
+    if (fl_ktok_is(t, "std") || (s && s->kind == FL_SYM_SPACE)) continue;
+    if (!s || s->kind != FL_SYM_TYPE) return 0;
+    const fl_kmembers *m = s->type->kind == FL_C_STRUCT ? s->type->s->members : NULL;
+    inner = m ? m->inner : s->inner;
+    n = m ? m->n_inner : s->n_inner;
+    among = 1;
+  }
+}
+
 int fl_decl_starts(fl_front *p, int k) {
   const fl_ktok *t = fl_front_ahead(p, k);
-  if (fl_ktok_is(t, "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
-    t = fl_front_ahead(p, k + 2);
+  while (t->kind == FL_TOK_PUNCT && t->punct == FL_PU_SCOPE) t = fl_front_ahead(p, ++k);
   if (t->kind != FL_TOK_NAME) return 0;
   for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
     if (fl_ktok_is(t, qualifiers[i])) return 1;
-  return type_of_name(p, t) != NULL;
+  return qualified_type(p, k);
 }
 
 typedef struct words {
@@ -97,12 +119,37 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
   return 1;
 }
 
+/* A type that a symbol at the tokens is, or NULL. */
+static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
+  if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
+  fl_front_next(p);
+  return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
+}
+
+/* decltype(e), behind the word. */
+static const fl_ctype *type_of_expression(fl_front *p) {
+  fl_kblock side = { NULL, NULL };
+  fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
+  const int32_t line = fl_front_tok(p)->line;
+  fl_front_need(p, '(');
+  const fl_value v = fl_parse_expr(p);
+  fl_front_need(p, ')');
+  fl_front_into(p, out);
+  if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST)) fl_refuse(p, line, "decltype of nothing");
+  if (p->failed) return NULL;
+  return v.kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v.type, v.is_const) : v.type;
+}
+
 static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
-  while (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE))
-    p->at += 2;
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  fl_front_word(p, "typename");
+  const int among = fl_scope_prefix(p, &inner, &n);
   const fl_ktok *t = fl_front_tok(p);
+  if (among) return inner_type(p, fl_front_among(inner, n, t->text, t->n));
   if (fl_front_word(p, "void")) return fl_ctype_void();
-  if (fl_front_word(p, "struct")) return fl_decl_struct(p);
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return fl_decl_struct(p);
+  if (fl_front_word(p, "decltype")) return type_of_expression(p);
   if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
@@ -110,8 +157,12 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
     fl_refuse(p, t->line, "%s", why);
     return NULL;
   }
+  const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<')) return inner_type(p, known);
   const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
   if (type) fl_front_next(p);
+  if (type && fl_front_is(p, '<') && type->kind == FL_C_STRUCT && type->s->members && type->s->members->of)
+    return fl_template_again(p, type);
   return type;
 }
 
@@ -226,8 +277,6 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
 
 /* ---- structs and enums ---------------------------------------------------------------------------- */
 
-enum { MAX_FIELDS = 64 };
-
 static int64_t alignment(fl_front *p) {
   int64_t n = 0;
   while (fl_ktok_is(fl_front_tok(p), "__align__") ||
@@ -239,34 +288,6 @@ static int64_t alignment(fl_front *p) {
       fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
     fl_front_need(p, ')');
   }
-  return n;
-}
-
-static int member_lines(fl_front *p, fl_cfield *out, int n) {
-  const int32_t line = fl_front_tok(p)->line;
-  const fl_specifiers s = fl_decl_specifiers(p);
-  if (s.is_static) fl_refuse(p, line, "static members are outside the language");
-  if (fl_front_take(p, ';')) return n;
-  do {
-    int ref;
-    const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
-    const char *name = fl_front_name(p);
-    if (fl_front_is(p, '('))
-      fl_refuse(p, line, "member functions are outside the language");
-    if (fl_front_is(p, '=') || fl_front_is(p, '{'))
-      fl_refuse(p, line, "defaults of members are outside the language");
-    if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
-    t = fl_decl_arrays(p, t);
-    if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
-    for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
-      if (!e->count) fl_refuse(p, line, "a member without a size");
-    if (n == MAX_FIELDS)
-      fl_refuse(p, line, "a struct of more than %d members", MAX_FIELDS);
-    if (p->failed) return n;
-    out[n].name = name;
-    out[n++].type = t;
-  } while (fl_front_take(p, ','));
-  fl_front_need(p, ';');
   return n;
 }
 
@@ -284,15 +305,8 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
     fl_refuse(p, line, "unknown struct '%s'", name);
     return NULL;
   }
-  fl_cfield *fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *fields);
-  int n = 0;
-  if (!fl_front_enter(p)) return NULL;
-  while (fields && !p->failed && !fl_front_is(p, '}')) n = member_lines(p, fields, n);
-  p->nest--;
-  fl_front_need(p, '}');
-  if (p->failed || !fields) return NULL;
-  const fl_ctype *type = fl_ctype_struct(p->a, name, fields, n, align);
-  if (!type) { fl_refuse(p, line, "struct '%s' is too large", name); return NULL; }
+  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL);
+  if (!type) return NULL;
   if (t->kind == FL_TOK_NAME) {
     fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
     if (s) s->type = type, s->line = line;
@@ -301,8 +315,9 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
 }
 
 void fl_decl_enum(fl_front *p) {
-  int64_t next = 0;
-  if (!fl_front_word(p, "class")) fl_front_word(p, "struct");
+  int64_t next = 0, own = -1;
+  const int64_t mark = p->syms.n;
+  const int scoped = fl_front_word(p, "class") || fl_front_word(p, "struct");
   if (fl_front_tok(p)->kind == FL_TOK_NAME) {
     const fl_ktok *t = fl_front_tok(p);
     const fl_symbol *known = fl_front_find(p, t->text, t->n);
@@ -310,6 +325,7 @@ void fl_decl_enum(fl_front *p) {
     if (!known) {
       fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
       if (s) s->type = fl_ctype_scalar(FL_KT_I32);
+      own = s ? s - p->syms.at : -1;
     }
   }
   if (fl_front_take(p, ':')) fl_decl_specifiers(p);
@@ -323,4 +339,11 @@ void fl_decl_enum(fl_front *p) {
     if (!fl_front_take(p, ',')) break;
   }
   fl_front_need(p, '}');
+  if (own < 0 || p->failed) return;
+  const int64_t n = p->syms.n - own - 1;                    /* "Mode::A" */
+  fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + own + 1, (size_t)n * sizeof *inner);
+  p->syms.at[own].inner = inner;
+  p->syms.at[own].n_inner = inner ? n : 0;
+  if (scoped) p->syms.n = mark + 1;
 }

@@ -111,30 +111,49 @@ static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_
   return x;
 }
 
-static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n,
-                           int32_t line) {
+/* The operator of that name for these operands, called: a member of the first, a friend in the struct of
+** either, or free. 0: there is none. */
+int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line) {
+  const int32_t length = (int32_t)strlen(name);
+  for (int i = -1; i < n && !p->failed; i++) {
+    const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
+    fl_value self = args[0];
+    fl_kcall c = { .args = args, .n = n, .line = line };
+    if (!s) continue;
+    if (i < 0 && self.kind != FL_V_PLACE) {
+      self = fl_decl_object(p, self.type, "object", line);
+      if (!p->failed) fl_val_assign(p, self, args[0], line);
+    }
+    if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
+    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed ? fl_overload(p, s->device, &c, NULL) : NULL;
+    if (d) return *out = fl_inline(p, d, &c), 1;
+  }
+  const fl_symbol *s = NULL;
+  for (int64_t i = p->globals ? p->globals : p->syms.n; i-- > 0 && !s;)
+    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length)) s = &p->syms.at[i];
+  const fl_kcall c = { .args = args, .n = n, .line = line };
+  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed ? fl_overload(p, s->device, &c, NULL) : NULL;
+  if (d) *out = fl_inline(p, d, &c);
+  return d != NULL || p->failed;
+}
+
+static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int32_t line) {
   char name[16] = "operator";
+  fl_value out = fl_val_none();
   strcat(name, spelling(op));
-  const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-  fl_kdevice *d =
-      s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, n) : NULL;
-  if (d) return fl_inline(p, d, args, n, line);
+  if (fl_operator(p, name, args, n, &out, line)) return out;
   fl_refuse(p, line, "there is no operator '%s' for '%s'", spelling(op),
             fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
   return fl_val_none();
 }
 
 /* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
-static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from,
-                              int32_t line) {
+static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from, int32_t line) {
   char name[16] = "operator";
   const fl_value args[2] = { to, from };
+  fl_value out = fl_val_none();
   strcat(strcat(name, spelling(op)), "=");
-  const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-  fl_kdevice *d =
-      s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, args, 2) : NULL;
-  if (d) fl_inline(p, d, args, 2, line);
-  else fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
+  if (!fl_operator(p, name, args, 2, &out, line)) fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
   return to;
 }
 
@@ -161,7 +180,9 @@ static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) 
   fl_kblock side = { NULL, NULL };
   fl_kexpr *a = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
-  fl_kexpr *b = fl_val_truth(p, parse_binary(p, level + 1), line);
+  fl_kexpr *b = NULL;
+  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p)) b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);  /* assert(c && "why") */
+  else b = fl_val_truth(p, parse_binary(p, level + 1), line);
   fl_front_into(p, out);
   if (!a || !b || p->failed) return fl_val_none();
   if (!side.first) {
@@ -407,6 +428,11 @@ fl_value fl_parse_expr(fl_front *p) {
 fl_kexpr *fl_parse_scalar(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   return fl_val_scalar(p, fl_parse_assign(p), line);
+}
+
+fl_kexpr *fl_parse_constant(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  return fl_val_scalar(p, parse_binary(p, 9), line);
 }
 
 fl_kexpr *fl_parse_condition(fl_front *p) {

@@ -113,12 +113,48 @@ void fl_front_skip(fl_front *p) {
 
 /* ---- names -------------------------------------------------------------------------------------- */
 
-fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
-  for (int64_t i = p->syms.n - 1; i >= 0; i--) {
+static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name, int32_t n) {
+  for (int64_t i = high - 1; i >= low; i--) {
     fl_symbol *s = &p->syms.at[i];
-    if (i < p->frame && i >= p->globals) { i = p->globals; continue; }
     if (s->n == n && !memcmp(s->name, name, (size_t)n)) return s;
   }
+  return NULL;
+}
+
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
+  const int64_t first = p->frame > p->globals ? p->frame : p->globals;
+  fl_symbol *s = find_between(p, first, p->syms.n, name, n);
+  for (const fl_kscope *up = p->up; up && !s; up = up->up) s = find_between(p, up->low, up->high, name, n);
+  return s ? s : find_between(p, 0, p->globals, name, n);
+}
+
+fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
+  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half };
+  p->at = at;
+  p->up = up;
+  p->half = 0;
+  if (p->f) p->frame = p->syms.n;
+  return back;
+}
+
+void fl_front_close(fl_front *p, fl_kplace back) {
+  p->at = back.at;
+  p->frame = back.frame;
+  p->syms.n = back.syms;
+  p->up = back.up;
+  p->half = back.half;
+}
+
+void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    fl_symbol *s = fl_front_add(p, list[i].name, list[i].kind);
+    if (s) *s = list[i];
+  }
+}
+
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length) {
+  for (int64_t i = n - 1; i >= 0; i--)
+    if (list[i].n == length && !memcmp(list[i].name, name, (size_t)length)) return &list[i];
   return NULL;
 }
 
@@ -141,12 +177,9 @@ static const struct { const char *word, *why; } reserved[] = {
   { "__asm", "inline asm is outside the language" },
   { "goto", "goto is outside the language" },
   { "volatile", "volatile is outside the language" },
-  { "template", "templates are outside the language" },
-  { "typename", "templates are outside the language" },
-  { "class", "classes are outside the language" }, { "union", "unions are outside the language" },
+  { "union", "unions are outside the language" },
   { "new", "new is outside the language" }, { "delete", "delete is outside the language" },
   { "try", "exceptions are outside the language" }, { "throw", "exceptions are outside the language" },
-  { "operator", "operators can be defined for structs at file scope only" },
   { "malloc", "malloc is outside the language" }, { "free", "free is outside the language" },
   { "clock", "clock() is outside the language" }, { "clock64", "clock64() is outside the language" },
   { "globaltimer", "timers are outside the language" },

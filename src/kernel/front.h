@@ -49,21 +49,81 @@ typedef enum {
   FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; gets variables when used */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
+  FL_SYM_TEMPLATE,  /* of structs */
+  FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
   FL_SYM_WRONG      /* known but outside the language: 'why' */
 } fl_symkind;
 
-typedef struct fl_kdevice {      /* a __device__ function */
+typedef struct fl_symbol fl_symbol;
+
+/* Symbols low … high - 1 are seen from a lambda, behind its own. */
+typedef struct fl_kscope { int64_t low, high; const struct fl_kscope *up; } fl_kscope;
+
+typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'type' */
+  const char *name;
+  const fl_ctype *type;          /* NULL: it is a type */
+  int64_t init;                  /* token of its default, 0: none */
+} fl_ktparam;
+
+typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
+typedef struct fl_kformal {
+  const char *name;
+  const fl_ctype *type;          /* NULL: auto */
+  uint8_t by_reference, is_const;
+  int64_t init;                  /* token of its default, 0: none */
+} fl_kformal;
+
+/* A __device__ function: free, a member, a constructor (result void), a lambda, or a template of
+** one. Its tokens are read again at each call. */
+typedef struct fl_kdevice {
   const char *name;
   int32_t line, n_params;
-  const fl_ctype *result;
-  struct fl_kformal { const char *name; const fl_ctype *type; uint8_t by_reference, is_const; } *params;
-  int64_t body;              /* token '{' */
-  int busy;                  /* being inlined: a call is recursion */
-  const char *why;           /* not NULL: cannot be called */
-  struct fl_kdevice *next;   /* overload of the same name */
+  const fl_ctype *result;        /* NULL: auto */
+  fl_kformal *params;
+  int64_t head, open;            /* its first token, its '(' */
+  int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none) */
+  int64_t arrow;                 /* type behind '->', 0: none */
+  int busy;                      /* being inlined: a call is recursion */
+  const char *why;               /* not NULL: cannot be called */
+  uint8_t returns;               /* fl_kreturns */
+  uint8_t is_static, is_const, is_maker;      /* of members; is_maker: a constructor */
+  const fl_ctype *owner;         /* the struct it is a member of */
+  fl_ktparam *tparams;           /* a template */
+  int32_t n_tparams, n_special;
+  fl_symbol *special;            /* arguments of an explicit specialisation */
+  fl_symbol *env;                /* names seen inside: template arguments, what a lambda copied */
+  int64_t n_env;
+  const fl_kscope *scope;        /* of a lambda */
+  struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 
-typedef struct fl_symbol {
+/* What a struct has besides its fields. */
+typedef struct fl_kmembers {
+  fl_symbol *inner;              /* functions (constructors: FL_MAKER), constants, types, template arguments */
+  int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
+  int has_inits;
+  const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
+} fl_kmembers;
+#define FL_MAKER "()"
+
+typedef struct fl_ktemplate {    /* of structs */
+  const char *name;
+  fl_ktparam *tparams;
+  int32_t n_tparams;
+  int64_t at;                    /* the token behind 'struct' */
+  struct fl_kinstance { fl_symbol *args; const fl_ctype *type; int64_t at; struct fl_kinstance *next; } *instances;
+} fl_ktemplate;
+
+typedef struct fl_kcall {        /* a call to be resolved */
+  const fl_value *self;          /* NULL: of no object */
+  const fl_value *args;
+  int n;
+  const fl_symbol *given;        /* explicit template arguments */
+  int n_given;
+  int32_t line;
+} fl_kcall;
+
+struct fl_symbol {
   const char *name;
   int32_t n, line;
   uint8_t kind;
@@ -73,8 +133,11 @@ typedef struct fl_symbol {
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables v.var exist in this function */
   fl_kdevice *device;
+  fl_ktemplate *structs;     /* TEMPLATE */
+  const fl_symbol *inner;    /* TYPE: enumerators */
+  int64_t n_inner;
   const char *why;
-} fl_symbol;
+};
 
 /* ---- the parser --------------------------------------------------------------------------------- */
 
@@ -89,6 +152,7 @@ typedef struct fl_front {
   fl_ktok end;               /* what is seen after a refusal */
   struct { fl_symbol *at; int64_t n, cap; } syms;
   int64_t globals, frame;    /* symbols of the file; first symbol of the function being read */
+  const fl_kscope *up;       /* seen behind the frame: of a lambda */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements go here; NULL: nothing with effects is allowed */
   int failed;                /* refused: line, why */
@@ -97,8 +161,9 @@ typedef struct fl_front {
   int nest, inlined;
   int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
   int32_t break_label;
-  const fl_ctype *result;    /* of the inlined function being read; NULL: in the kernel */
-  fl_value returned;         /* its result object */
+  const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
+  fl_value returned;         /* its result object, of no type before the first return of auto or a place */
+  fl_kblock *outside;        /* statements in front of its body */
   int32_t return_label;
   int statement;             /* the next assignment is a whole statement: its value is unused */
   int64_t statement_call;    /* token of a name whose call is a whole statement; -1 */
@@ -106,6 +171,8 @@ typedef struct fl_front {
   int64_t nodes;             /* statements and inlined calls so far */
   int64_t shared_at;         /* static shared memory so far */
   fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
+  int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
   const fl_ctype *vectors[64];
   int n_vectors;
@@ -128,6 +195,12 @@ void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((f
 /* After building: turns the arena's complaint about depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
+/* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
+typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half; } fl_kplace;
+fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
+void fl_front_close(fl_front *p, fl_kplace back);
+void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
 /* Reason why a name is outside the language whatever it stands for, or NULL. */
 const char *fl_front_reserved(const fl_ktok *t);
@@ -147,14 +220,62 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
 const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
 void fl_decl_local(fl_front *p);                             /* a declaration statement */
+void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
 fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line);
+const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);     /* "a[] = {…}" counted */
+/* A constant from the list at the tokens, under its name. 0: not all of it is constant; 'try' takes nothing then. */
+int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+void fl_decl_zero(fl_front *p, fl_value place, int32_t line);
+void fl_vector_set(fl_front *p, fl_value to, const fl_value *args, int32_t line);   /* float3 v(a, b, c) */
 void fl_decl_fill(fl_front *p, fl_value place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
+
+/* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs with functions, lambdas ---- */
+
+/* A function whose head starts at the tokens: name, '(' and what stands behind it; its formals where it is no
+** template. owner: its struct, or NULL. NULL: this is no function (nothing taken), or refused. */
+fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
+void fl_device_formals(fl_front *p, fl_kdevice *d);          /* behind '(', takes ')' */
+void fl_device_tail(fl_front *p, fl_kdevice *d);             /* behind ')': to the end of the body */
+void fl_device_signature(fl_front *p, fl_kdevice *d);        /* result and formals of what was scanned */
+void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s, int ref);
+void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);   /* under its name among symbols from 'from' */
+/* The one to call, an instance where it is a template; NULL: none fits, or refused. *exact: without conversions. */
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
+fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
+
+int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
+int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
+void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
+void fl_template_declare(fl_front *p);                       /* behind 'template' at file scope */
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);   /* defaults; 0: some are missing */
+/* Of d in the list 'first'. NULL: does not fit. */
+fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
+/* "V<…>" where V is an instance: itself, or another one. At '<'. */
+const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
+int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> at + k; 0: not closed */
+/* "a::b::" at the tokens, taken. 1: 'inner' is what the last of them has. */
+int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
+
+/* Behind '{', takes '}'. of, args: the template it is an instance of, or NULL. */
+const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args);
+const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
+int fl_member_made(const fl_ctype *t);                       /* an object of it wants fl_member_make */
+int fl_member_has_maker(const fl_ctype *t);
+void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, int32_t line);
+void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line);    /* field i without an initialiser */
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self);     /* its names, in the open frame */
+void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);           /* of a constructor */
+fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
+fl_value fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- value.c: places and conversions ------------------------------------------------------------------ */
 
@@ -187,11 +308,12 @@ fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, a
 fl_value fl_parse_unary(fl_front *p);
 fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);
 fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line);
+int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line);
 fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line);   /* ++ -- */
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
-fl_value fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' behind a name */
-fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_value *args, int n, int32_t line);
-fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_value *args, int n);
+fl_value fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
+fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name);
+fl_kexpr *fl_parse_constant(fl_front *p);                    /* without < and >, for template arguments */
 int fl_parse_arguments(fl_front *p, fl_value *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_value *out);

@@ -35,8 +35,12 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
-/* The same, preprocessed. A wrong directive or expansion is a BAD token at its place. */
-int fl_kpreprocess(fl_karena *a, const char *text, size_t n, fl_ktoks *out);
+/* The same, preprocessed behind the directives in 'given' ("" or the #defines of options). A wrong
+** directive or expansion is a BAD token at its place. */
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
+
+/* The directives that options of a compiler stand for ("-DN=4"). NULL: no memory. */
+const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
 
 static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
   int32_t i = 0;

@@ -45,7 +45,7 @@ static int is_asked(const fl_ktoks *toks) {
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
   if (!is_asked(toks)) return 1;
-  int ok = fl_kpreprocess(a, fl_klibrary_text, strlen(fl_klibrary_text), &lib);
+  int ok = fl_kpreprocess(a, fl_klibrary_text, strlen(fl_klibrary_text), "", &lib);
   if (ok && lib.n > 1) {
     const int64_t n = lib.n - 1;                      /* without its END */
     ok = FL_RESERVE(a->mem, toks, toks->n + n) != 0;

@@ -1,9 +1,10 @@
 /*
 ** Directives and macros over the raw tokens. Object-like and function-like macros are
-** expanded as in C (a macro is not expanded inside its own expansion); # and ## are outside
-** the language. Growth is bounded, so a macro bomb is an error and not an outage.
+** expanded as in C (a macro is not expanded inside its own expansion). Growth is bounded, so a
+** macro bomb is an error and not an outage.
 */
 #include "kernel/lexer.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64 };
@@ -15,6 +16,7 @@ typedef struct macro {
   fl_ktok params[MAX_PARAMS];
   const fl_ktok *body;
   int64_t n_body;
+  int variadic;              /* its last parameter is __VA_ARGS__ */
   int busy, gone;
   struct macro *next;
 } macro;
@@ -58,8 +60,9 @@ typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" behind the macro's name at s->at; 0: not closed or too many. */
-static int split(span *s, span *arg, int *n) {
+/* Splits "( a, b )" behind the macro's name at s->at; 0: not closed or too many. From argument
+** 'rest' on commas do not part (-1: always). */
+static int split(span *s, span *arg, int *n, int rest) {
   int depth = 1;
   *n = 0;
   arg[0].at = ++s->at;
@@ -68,7 +71,7 @@ static int split(span *s, span *arg, int *n) {
     const int c = s->at->punct;
     if (c == '(' || c == '[' || c == '{') depth++;
     if (c == ')' || c == ']' || c == '}') depth--;
-    if (depth && !(depth == 1 && c == ',')) continue;
+    if (depth && !(depth == 1 && c == ',' && *n != rest)) continue;
     arg[*n].end = s->at;
     ++*n;
     if (!depth) { s->at++; return 1; }
@@ -85,15 +88,64 @@ static int param_of(const macro *m, const fl_ktok *t) {
   return -1;
 }
 
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+/* "#x": the argument as a string. */
+static void put_string(pre *p, span s, int32_t line) {
+  size_t n = 1;
+  for (const fl_ktok *t = s.at; t < s.end; t++) n += (size_t)t->n + 3;
+  char *text = fl_karena_new(p->a, n), *to = text;
+  if (!text) { p->stop = 1; return; }
+  for (const fl_ktok *t = s.at; t < s.end; t++) {
+    const int quoted = t->kind == FL_TOK_STRING;
+    if (t > s.at && !t->glued) *to++ = ' ';
+    if (quoted) *to++ = '"';
+    memcpy(to, t->text, (size_t)t->n);
+    to += t->n;
+    if (quoted) *to++ = '"';
+  }
+  const fl_ktok t = { .kind = FL_TOK_STRING, .line = line, .text = text, .n = (int32_t)(to - text) };
+  emit(p, &t);
+}
+
+/* "a##b": what was put last and t become one token, read again. */
+static void paste(pre *p, const fl_ktok *t) {
+  fl_ktok *last = &p->out->at[p->out->n - 1];
+  fl_ktoks one = { NULL, 0, 0 };
+  char *text = fl_karena_new(p->a, (size_t)last->n + (size_t)t->n + 1);
+  if (!text) { p->stop = 1; return; }
+  memcpy(text, last->text, (size_t)last->n);
+  memcpy(text + last->n, t->text, (size_t)t->n);
+  if (fl_klex(p->a, text, (size_t)last->n + (size_t)t->n, last->line, &one) && one.n == 2) *last = one.at[0];
+  else emit_bad(p, last->line, "## makes no single token");
+  FL_DROP(p->a->mem, &one);
+}
+
+/* Tokens of the body as they are, or those of an argument beside ## (not expanded). */
+static void put_plain(pre *p, span s, int pasted) {
+  for (; s.at < s.end && !p->stop; s.at++, pasted = 0) {
+    if (pasted && p->out->n) paste(p, s.at);
+    else emit(p, s.at);
+  }
+}
+
 /* The body with expanded arguments put in. */
 static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
                       int32_t line) {
   fl_ktoks *out = p->out;
+  const fl_ktok *end = m->body + m->n_body;
   p->out = body;
-  for (int64_t i = 0; i < m->n_body && !p->stop; i++) {
-    const int k = param_of(m, &m->body[i]);
-    if (k >= 0) expand(p, arg[k], line);
-    else emit(p, &m->body[i]);
+  for (const fl_ktok *t = m->body; t < end && !p->stop; t++) {
+    const int before = t > m->body && is_punct(t - 1, FL_PU_PASTE), after = t + 1 < end && is_punct(t + 1, FL_PU_PASTE);
+    const int next = is_punct(t, '#') && t + 1 < end ? param_of(m, t + 1) : -1, k = param_of(m, t);
+    /* "f(a, ##__VA_ARGS__)": without more arguments the comma goes too */
+    const int dropped = before && m->variadic && k == m->n_params - 1 && body->n && is_punct(&body->at[body->n - 1], ',');
+    if (next >= 0 && m->n_params >= 0) put_string(p, arg[next], line), t++;
+    else if (dropped && arg[k].at == arg[k].end) body->n--;
+    else if (is_punct(t, FL_PU_PASTE) && t > m->body && t + 1 < end) continue;
+    else if (k >= 0 && !dropped && (before || after)) put_plain(p, arg[k], before);
+    else if (k >= 0) expand(p, arg[k], line);
+    else put_plain(p, (span){ t, t + 1 }, before);
   }
   p->out = out;
   return !p->stop;
@@ -104,19 +156,14 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
   if (++p->expansions > MAX_TOKENS) { p->stop = 1; return; }
-  if (m->n_params < 0) {
-    m->busy = 1;
-    expand(p, (span){ m->body, m->body + m->n_body }, line);
-    m->busy = 0;
-    return;
-  }
-  if (!split(s, arg, &n)) {
+  if (m->n_params >= 0 && !split(s, arg, &n, m->variadic ? m->n_params - 1 : -1)) {
     emit_bad(p, line, "call of a macro that is not closed");
     s->at = s->end;
     return;
   }
   if (n == 1 && !m->n_params && arg[0].at == arg[0].end) n = 0;
-  if (n != m->n_params) {
+  if (m->variadic && n == m->n_params - 1) arg[n++] = (span){ s->at, s->at };
+  if (m->n_params >= 0 && n != m->n_params) {
     emit_bad(p, line, "wrong number of arguments for a macro");
     return;
   }
@@ -141,8 +188,8 @@ static void expand(pre *p, span s, int32_t line) {
         !(s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '('))
       m = NULL;
     if (m && !m->busy) expand_macro(p, m, &s, t.line);
-    else if (t.kind == FL_TOK_PUNCT && (t.punct == '#' || t.punct == FL_PU_PASTE))
-      emit_bad(p, t.line, "# and ## in macros are not supported");
+    else if (is_punct(&t, '#') || is_punct(&t, FL_PU_PASTE))
+      emit_bad(p, t.line, "# or ## where no macro makes something of it");
     else emit(p, &t);
   }
   p->depth--;
@@ -162,9 +209,16 @@ static void define(pre *p, span s) {
   if (s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '(' && s.at->glued) {
     m->n_params = 0;
     for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')');
-         s.at++)
+         s.at++) {
       if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS)
         m->params[m->n_params++] = *s.at;
+      if (is_punct(s.at, FL_PU_ELLIPSIS)) {
+        static const char rest[] = "__VA_ARGS__";
+        m->variadic = 1;
+        if (is_punct(s.at - 1, ',') || is_punct(s.at - 1, '('))
+          m->params[m->n_params++] = (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 };
+      }
+    }
     if (s.at < s.end) s.at++;
   }
   m->body = s.at;
@@ -173,21 +227,32 @@ static void define(pre *p, span s) {
   p->macros = m;
 }
 
-/* Conditions: integers, names (0), defined, and C's operators by precedence climbing. */
-typedef struct cond { const fl_ktok *at, *end; int depth; } cond;
+/* Conditions: integers, names (0), and C's operators by precedence climbing. 'wrong': something
+** else was met, and the condition decides nothing. */
+typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
 static int64_t condition(cond *c, int level);
 
+static int takes(cond *c, int punct) {
+  if (c->at >= c->end || !is_punct(c->at, punct)) return 0;
+  c->at++;
+  return 1;
+}
+
 static int64_t primary(cond *c) {
-  if (c->at >= c->end || ++c->depth > MAX_EXPANSION) return 0;
-  const fl_ktok *t = c->at++;
   int64_t v = 0;
-  if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
-  else if (t->kind == FL_TOK_PUNCT && t->punct == '!') v = !primary(c);
-  else if (t->kind == FL_TOK_PUNCT && t->punct == '-')
-    v = (int64_t)(0 - (uint64_t)primary(c));
-  else if (t->kind == FL_TOK_PUNCT && t->punct == '(') {
+  if (c->at >= c->end || ++c->depth > MAX_EXPANSION) return c->wrong = 1, 0;
+  if (takes(c, '!')) v = !primary(c);
+  else if (takes(c, '~')) v = ~primary(c);
+  else if (takes(c, '+')) v = primary(c);
+  else if (takes(c, '-')) v = (int64_t)(0 - (uint64_t)primary(c));
+  else if (takes(c, '(')) {
     v = condition(c, 0);
-    c->at += c->at < c->end;
+    c->wrong |= !takes(c, ')');
+  } else {
+    const fl_ktok *t = c->at++;
+    if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
+    else if (t->kind == FL_TOK_NAME) v = fl_ktok_is(t, "true");
+    else c->wrong = 1;
   }
   c->depth--;
   return v;
@@ -196,12 +261,17 @@ static int64_t primary(cond *c) {
 static int level_of(const fl_ktok *t) {
   if (t->kind != FL_TOK_PUNCT) return 0;
   switch (t->punct) {
-    case FL_PU_LOR: return 1;
-    case FL_PU_LAND: return 2;
-    case FL_PU_EQ: case FL_PU_NE: return 3;
-    case '<': case '>': case FL_PU_LE: case FL_PU_GE: return 4;
-    case '+': case '-': return 5;
-    case '*': case '/': case '%': return 6;
+    case '?': return 1;
+    case FL_PU_LOR: return 2;
+    case FL_PU_LAND: return 3;
+    case '|': return 4;
+    case '^': return 5;
+    case '&': return 6;
+    case FL_PU_EQ: case FL_PU_NE: return 7;
+    case '<': case '>': case FL_PU_LE: case FL_PU_GE: return 8;
+    case FL_PU_SHL: case FL_PU_SHR: return 9;
+    case '+': case '-': return 10;
+    case '*': case '/': case '%': return 11;
     default: return 0;
   }
 }
@@ -210,16 +280,21 @@ static int64_t apply(int op, int64_t a, int64_t b) {
   switch (op) {
     case FL_PU_LOR: return a || b;
     case FL_PU_LAND: return a && b;
+    case '|': return a | b;
+    case '^': return a ^ b;
+    case '&': return a & b;
     case FL_PU_EQ: return a == b;
     case FL_PU_NE: return a != b;
     case '<': return a < b;
     case '>': return a > b;
     case FL_PU_LE: return a <= b;
     case FL_PU_GE: return a >= b;
+    case FL_PU_SHL: return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
+    case FL_PU_SHR: return b < 0 || b > 63 ? 0 : a >> b;
     case '+': return (int64_t)((uint64_t)a + (uint64_t)b);
     case '-': return (int64_t)((uint64_t)a - (uint64_t)b);
     case '*': return (int64_t)((uint64_t)a * (uint64_t)b);
-    default: return b == 0 || b == -1 ? 0 : op == '/' ? a / b : a % b;
+    default: return b == 0 ? 0 : b == -1 ? (op == '/' ? (int64_t)(0 - (uint64_t)a) : 0) : op == '/' ? a / b : a % b;
   }
 }
 
@@ -227,35 +302,44 @@ static int64_t condition(cond *c, int level) {
   int64_t v = primary(c);
   while (c->at < c->end && level_of(c->at) > level) {
     const fl_ktok *op = c->at++;
-    v = apply(op->punct, v, condition(c, level_of(op)));
+    if (op->punct == '?') {
+      const int64_t yes = condition(c, 0);
+      c->wrong |= !takes(c, ':');
+      const int64_t no = condition(c, 0);
+      v = v ? yes : no;
+    } else {
+      v = apply(op->punct, v, condition(c, level_of(op)));
+    }
   }
   return v;
 }
 
+/* "defined X" is 1 or 0, other tokens stay. */
+static void put_defined(pre *p, span s) {
+  while (s.at < s.end && !p->stop) {
+    if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
+    const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
+    const fl_ktok *name = s.at + 1 + paren;
+    fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
+    one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
+    emit(p, &one);
+    s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
+  }
+}
+
 /* Replaces "defined X" and macros, then evaluates. */
 static int decide(pre *p, span s) {
-  fl_ktoks line = { NULL, 0, 0 }, *out = p->out;
-  int64_t v = 0;
+  fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
+  const int32_t at = s.at < s.end ? s.at->line : 0;
+  p->out = &asked;
+  put_defined(p, s);
   p->out = &line;
-  while (s.at < s.end && !p->stop) {
-    if (fl_ktok_is(s.at, "defined")) {
-      const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
-      const fl_ktok *name = s.at + 1 + paren;
-      fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
-      one.value.i = name < s.end && name->kind == FL_TOK_NAME && find(p, name) != NULL;
-      emit(p, &one);
-      s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
-    } else if (s.at->kind == FL_TOK_NAME && find(p, s.at) &&
-               find(p, s.at)->n_params < 0) {
-      expand(p, (span){ s.at, s.at + 1 }, s.at->line);
-      s.at++;
-    } else {
-      emit(p, s.at++);
-    }
-  }
+  if (asked.n) expand(p, (span){ asked.at, asked.at + asked.n }, 0);
   p->out = out;
-  cond c = { line.at, line.at + line.n, 0 };
-  if (line.n) v = condition(&c, 0);
+  cond c = { line.at, line.at + line.n, 0, 0 };
+  const int64_t v = line.n ? condition(&c, 0) : 0;
+  if (c.wrong || c.at < c.end || !line.n) emit_bad(p, at, "a condition of #if that is not understood");
+  FL_DROP(p->a->mem, &asked);
   FL_DROP(p->a->mem, &line);
   return v != 0;
 }
@@ -283,7 +367,10 @@ static void conditional(pre *p, const fl_ktok *d, span rest) {
   if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, rest));
   else if (fl_ktok_is(d, "ifdef")) open_if(p, d->line, named);
   else if (fl_ktok_is(d, "ifndef")) open_if(p, d->line, !named);
-  else if (fl_ktok_is(d, "elif")) other_if(p, d->line, decide(p, rest));
+  else if (fl_ktok_is(d, "elif")) {
+    const int asked = p->n_ifs && p->ifs[p->n_ifs - 1].outer && !p->ifs[p->n_ifs - 1].taken;
+    other_if(p, d->line, asked && decide(p, rest));
+  }
   else if (fl_ktok_is(d, "else")) other_if(p, d->line, 1);
   else if (fl_ktok_is(d, "endif") && p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
 }
@@ -348,12 +435,47 @@ static void run(pre *p, const fl_ktok *t) {
   }
 }
 
-int fl_kpreprocess(fl_karena *a, const char *text, size_t n, fl_ktoks *out) {
-  fl_ktoks own = { NULL, 0, 0 };
+/* The macro that an option of a compiler sets: "N", "N=V", or "U" before a name to forget. */
+static const char *macro_of(const char *o, const char *next, int *used, int *forget) {
+  static const struct { const char *word; int undo, joined; } known[] = {
+    { "--define-macro", 0, '=' }, { "--undefine-macro", 1, '=' }, { "-D", 0, 0 }, { "-U", 1, 0 } };
+  *used = 1;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const size_t n = strlen(known[i].word);
+    if (strncmp(o, known[i].word, n) != 0) continue;
+    *forget = known[i].undo;
+    if (!o[n]) return *used = 2, next;
+    if (known[i].joined && o[n] != known[i].joined) continue;
+    for (o += n + (known[i].joined != 0); *o == ' '; o++) continue;
+    return o;
+  }
+  return NULL;
+}
+
+const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n) {
+  const char *text = "";
+  for (int i = 0, used, forget = 0; i < n && text; i += used) {
+    const char *m = macro_of(option[i], i + 1 < n ? option[i + 1] : NULL, &used, &forget);
+    const char *set = m ? strchr(m, '=') : NULL;
+    if (!m) continue;
+    const size_t size = strlen(text) + strlen(m) + 32;
+    char *more = fl_karena_new(a, size);
+    if (!more) return NULL;
+    const int name = set && !forget ? (int)(set - m) : (int)strlen(m);
+    snprintf(more, size, "%s#%s %.*s %s\n", text, forget ? "undef" : "define", name, m,
+             forget ? "" : set ? set + 1 : "1");
+    text = more;
+  }
+  return text;
+}
+
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out) {
+  fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
   pre p = { .a = a, .out = out, .live = 1 };
-  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
+  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) && fl_klex(a, given, strlen(given), 1, &macros) &&
       fl_klex(a, text, n, 1, &p.raw)) {
     run(&p, own.at);
+    run(&p, macros.at);
     run(&p, p.raw.at);
     fl_ktok end = { .kind = FL_TOK_END };
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
@@ -362,6 +484,7 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, fl_ktoks *out) {
     else a->failed = 1;
   }
   FL_DROP(a->mem, &own);
+  FL_DROP(a->mem, &macros);
   FL_DROP(a->mem, &p.raw);
   return !a->failed;
 }

@@ -187,84 +187,24 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   p->src->n_kernels++;
 }
 
-static void formals(fl_front *p, fl_kdevice *d) {
-  struct fl_kformal formal[16];
-  memset(formal, 0, sizeof formal);
-  if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
-  while (!p->failed && !fl_front_is(p, ')')) {
-    int ref;
-    const int32_t line = fl_front_tok(p)->line;
-    const fl_specifiers s = fl_decl_specifiers(p);
-    const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
-    if (!t) break;
-    if (d->n_params == 16) {
-      fl_refuse(p, line, "a function of more than 16 parameters");
-      break;
-    }
-    struct fl_kformal *f = &formal[d->n_params++];
-    f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
-    if (fl_front_is(p, '[')) {
-      fl_front_skip(p);
-      t = fl_front_is(p, '[') ? fl_decl_arrays(p, t) : t;
-      t = t ? fl_ctype_pointer(p->a, t, s.is_const) : NULL;
-    }
-    if (s.is_auto) fl_refuse(p, line, "auto is no type here");
-    if (fl_front_is(p, '='))
-      fl_refuse(p, line, "defaults of parameters are outside the language");
-    f->type = t;
-    f->by_reference = (uint8_t)ref;
-    f->is_const = (uint8_t)(s.is_const && (!t || t->kind != FL_C_POINTER));
-    if (!fl_front_take(p, ',')) break;
-  }
-  fl_front_need(p, ')');
-  d->params = fl_karena_new(p->a, sizeof formal);
-  if (d->params) memcpy(d->params, formal, sizeof formal);
-}
-
-static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
-  if (a->n_params != b->n_params) return 0;
-  for (int i = 0; i < a->n_params; i++)
-    if (!fl_ctype_same(a->params[i].type, b->params[i].type)) return 0;
-  return 1;
-}
-
-static void list_device(fl_front *p, fl_kdevice *d) {
-  fl_symbol *s = fl_front_find(p, d->name, (int32_t)strlen(d->name));
-  if (s && s->kind != FL_SYM_FUNCTION) s = NULL;
-  for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
-    if (o->why || d->why || !same_formals(o, d)) continue;
-    if (o->body < 0) o->body = d->body, o->params = d->params;       /* was a prototype */
-    return;
-  }
-  if (!s) s = fl_front_add(p, d->name, FL_SYM_FUNCTION);
-  if (!s) return;
-  d->next = s->device;
-  s->device = d;
-}
-
 /* Behind '(' of a function that is no kernel. What it cannot do is said when it is called. */
-static void add_device(fl_front *p, const char *name, const fl_ctype *result,
-                       const fl_specifiers *s, int32_t line) {
+static void add_device(fl_front *p, const char *name, int64_t head, const fl_ctype *result,
+                       const fl_specifiers *s, int ref, int32_t line) {
   fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
   if (!d) return;
   d->name = name;
   d->line = line;
-  d->result = result;
-  d->body = -1;
-  formals(p, d);
-  skip_attributes(p);
-  fl_front_word(p, "const");
+  d->head = head;
+  d->open = p->at - 1;
+  fl_device_formals(p, d);
   if (p->failed) return;
-  (void)s;
-  if (!fl_front_take(p, ';')) {
-    d->body = p->at;
-    if (!fl_front_is(p, '{')) {
-      fl_refuse(p, line, "function '%s' is not understood", name);
-      return;
-    }
-    fl_front_skip(p);
-  }
-  list_device(p, d);
+  fl_device_tail(p, d);
+  if (p->failed) return;
+  d->is_const = 0;
+  fl_device_result(p, d, result, s, ref);
+  for (int i = 0; i < d->n_params; i++)
+    if (!d->params[i].type) fl_refuse(p, line, "parameters of type auto are outside the language; write a template");
+  if (!p->failed) fl_device_list(p, d, 0);
 }
 
 /* ---- file scope ------------------------------------------------------------------------------------- */
@@ -313,6 +253,7 @@ static void note_wrong(reader *r, int64_t from) {
   const char *reason =
       fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
   if (!is_kernel) {
+    if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
     fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
     if (s) s->why = reason;
     return;
@@ -331,19 +272,9 @@ static void note_wrong(reader *r, int64_t from) {
   p->src->n_kernels++;
 }
 
-static const char *operator_name(fl_front *p) {
-  char name[24] = "operator";
-  p->at++;
-  const fl_ktok *t = fl_front_next(p);
-  if (t->kind != FL_TOK_PUNCT || t->n > 3 || t->punct == '(' || t->punct == '[')
-    fl_refuse(p, t->line, "this operator cannot be defined here");
-  else strncat(name, t->text, (size_t)t->n);
-  const char *s = fl_karena_str(p->a, name, strlen(name));
-  return s ? s : "operator";
-}
-
 static void declaration(reader *r) {
   fl_front *p = &r->p;
+  const int64_t head = p->at;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type) return;
   const int64_t back = p->at;
@@ -366,15 +297,34 @@ static void declaration(reader *r) {
     fl_decl_global(p, s);
     return;
   }
-  const char *text = is_operator ? operator_name(p) : fl_front_name(p);
-  fl_front_need(p, '(');
-  if (p->failed) return;
-  if (ref) {
-    fl_refuse(p, name->line, "functions that return references are outside the language");
+  if (is_operator) {
+    p->at = head;
+    fl_kdevice *d = fl_device_scan(p, NULL);
+    const int64_t end = p->at;
+    if (!d) fl_refuse(p, name->line, "this operator cannot be defined here");
+    else fl_device_signature(p, d);
+    p->at = end;
+    if (d && !p->failed) fl_device_list(p, d, 0);
     return;
   }
+  const char *text = fl_front_name(p);
+  fl_front_need(p, '(');
+  if (p->failed) return;
   if (s.is_global) add_kernel(r, text, &attributes, name->line);
-  else add_device(p, text, t, &s, name->line);
+  else add_device(p, text, head, t, &s, ref, name->line);
+}
+
+static void top_namespace(fl_front *p) {
+  p->spaces = 1;
+  p->at++;
+  fl_front_take(p, FL_PU_SCOPE);
+  while (!p->failed && fl_front_tok(p)->kind == FL_TOK_NAME) {
+    const char *name = fl_front_name(p);
+    if (!fl_front_find(p, name, (int32_t)strlen(name))) fl_front_add(p, name, FL_SYM_SPACE);
+    if (!fl_front_take(p, FL_PU_SCOPE)) break;
+  }
+  if (fl_front_is(p, '=')) fl_refuse(p, fl_front_tok(p)->line, "other names of namespaces are outside the language");
+  fl_front_need(p, '{');
 }
 
 static void top_level(reader *r) {
@@ -388,16 +338,16 @@ static void top_level(reader *r) {
     p->at += 3;                                            /* its '}' is taken as above */
     return;
   }
-  if (fl_ktok_is(t, "namespace") &&
-      (fl_front_is_at(p, 1, '{') || fl_front_is_at(p, 2, '{'))) {
-    p->at += fl_front_is_at(p, 1, '{') ? 2 : 3;
+  if (fl_ktok_is(t, "namespace") || (fl_ktok_is(t, "inline") && fl_ktok_is(fl_front_ahead(p, 1), "namespace"))) {
+    if (fl_ktok_is(t, "inline")) p->at++;
+    top_namespace(p);
+    if (p->failed) note_wrong(r, from);
     return;
   }
   if (fl_ktok_is(t, "static_assert")) { skip_declaration(p, from); return; }
   if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); }
-  else if (fl_ktok_is(t, "template")) {
-    fl_refuse(p, t->line, "templates are outside the language");
-  } else declaration(r);
+  else if (fl_front_word(p, "template")) fl_template_declare(p);
+  else declaration(r);
   if (p->failed) note_wrong(r, from);
   if (p->at == from) p->at++;
 }
@@ -516,7 +466,10 @@ static void read_body(fl_front *p, pending *k) {
   p->breaks = FL_BREAK_NONE;
   p->nodes = p->shared_at = 0;
   p->statement_call = -1;
-  p->result = NULL;
+  p->inside = NULL;
+  p->outside = NULL;
+  p->up = NULL;
+  p->half = 0;
   p->table = NULL;
   for (int i = 0; i < f->n_params && !p->failed; i++)
     if (k->types[i]) bind_parameter(p, f, i, k->types[i]);
@@ -551,6 +504,11 @@ static void read_all(reader *r) {
 }
 
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n) {
+  return fl_ksource_parse_with(m, e, text, n, NULL, 0);
+}
+
+fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
+                                  const char *const *option, int n_options) {
   fl_ksource *s = fl_zalloc(m, sizeof *s);
   reader r;
   memset(&r, 0, sizeof r);
@@ -565,7 +523,8 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
   r.p.src = s;
   r.p.end.kind = FL_TOK_END;
   r.p.statement_call = -1;
-  if (s->text && fl_kpreprocess(&s->arena, s->text, n, &r.p.toks)
+  const char *given = fl_kpreprocess_options(&s->arena, option, n_options);
+  if (s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, &r.p.toks)
       && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
   FL_DROP(m, &r.p.toks);
   FL_DROP(m, &r.p.syms);

@@ -20,6 +20,9 @@ typedef struct fl_ksource {
 /* NULL only when memory is out (kept in *e as FLAME_NO_MEMORY). A wrong text is no failure:
 ** see error, and refusal of each kernel. n bytes; a NUL inside ends it. */
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
+/* The same as a compiler sees it that has these options: -D, -U and their long forms count. */
+fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
+                                  const char *const *option, int n_options);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */
 /* "kernel 'k', line N: reason" of a kernel without body, in s's arena; "" if it has one. */

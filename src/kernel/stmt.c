@@ -36,18 +36,86 @@ void fl_parse_compound(fl_front *p) {
   p->syms.n = scope;
 }
 
+/* To behind a statement that is not read. */
+static void skip_statement(fl_front *p) {
+  while (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) fl_front_skip(p);
+  if (fl_front_is(p, '{')) { fl_front_skip(p); return; }
+  const int is_if = fl_ktok_is(fl_front_tok(p), "if"), is_do = fl_ktok_is(fl_front_tok(p), "do");
+  if (is_if || fl_ktok_is(fl_front_tok(p), "for") || fl_ktok_is(fl_front_tok(p), "while") ||
+      fl_ktok_is(fl_front_tok(p), "switch")) {
+    p->at++;
+    fl_front_word(p, "constexpr");
+    fl_front_skip(p);
+    skip_statement(p);
+    if (is_if && fl_front_word(p, "else")) skip_statement(p);
+    return;
+  }
+  if (is_do) { p->at++; skip_statement(p); }
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
+    else p->at++;
+  }
+  fl_front_take(p, ';');
+}
+
+/* if constexpr: what is not chosen is not read. */
+static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
+  if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "if constexpr of what is no constant");
+  if (!c || p->failed) return;
+  const int yes = c->value.i != 0;
+  const int64_t scope = p->syms.n;
+  if (yes) fl_parse_statement(p);
+  else skip_statement(p);
+  if (fl_front_word(p, "else")) {
+    if (yes) skip_statement(p);
+    else fl_parse_statement(p);
+  }
+  p->syms.n = scope;
+}
+
+/* Is there a ';' in the (…) at the tokens, behind '('? */
+static int has_init(fl_front *p) {
+  int depth = 1;
+  for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
+    if (fl_front_is_at(p, k, ';')) return 1;
+    depth += fl_front_is_at(p, k, '(') - fl_front_is_at(p, k, ')');
+  }
+  return 0;
+}
+
+/* The condition of if (…): "e", "init; e", "T v = e" or "init; T v = e". */
+static fl_kexpr *if_condition(fl_front *p, int32_t line) {
+  if (has_init(p)) {
+    if (fl_decl_starts(p, 0)) fl_decl_local(p);
+    else { p->statement = 1; fl_parse_expr(p); fl_front_need(p, ';'); }
+  }
+  if (!fl_decl_starts(p, 0) || fl_front_is_at(p, 1, '(') || fl_front_is_at(p, 1, '{')) return fl_parse_condition(p);
+  const int64_t from = p->at;
+  while (!p->failed && !fl_front_is(p, '=') && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, ')')) p->at++;
+  const fl_ktok name = p->toks.at[p->at - 1];
+  const int declares = fl_front_is(p, '=') && name.kind == FL_TOK_NAME;
+  p->at = from;
+  if (!declares) return fl_parse_condition(p);
+  fl_decl_one(p);
+  const fl_symbol *s = p->failed ? NULL : fl_front_find(p, name.text, name.n);
+  if (!s) return NULL;
+  const fl_value v = s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v;
+  return fl_val_truth(p, v, line);
+}
+
 static void parse_if(fl_front *p, int32_t line) {
-  fl_front_word(p, "constexpr");
+  const int fixed = fl_front_word(p, "constexpr");
+  const int64_t scope = p->syms.n;
   fl_front_need(p, '(');
-  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))
-    fl_refuse(p, line, "a declaration inside if (…)");
-  fl_kexpr *c = fl_parse_condition(p);
+  fl_kexpr *c = if_condition(p, line);
   fl_front_need(p, ')');
+  if (fixed) { chosen(p, c, line); p->syms.n = scope; return; }
   fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
   if (!s) return;
   s->x[0] = c;
   statement_into(p, &s->body);
   if (fl_front_word(p, "else")) statement_into(p, &s->other);
+  p->syms.n = scope;
 }
 
 /* ---- loops ------------------------------------------------------------------------------------- */
@@ -116,12 +184,67 @@ static void parse_do(fl_front *p, int32_t line) {
   if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
 }
 
+/* "for (T v : a)", behind '('? */
+static int is_range(fl_front *p) {
+  for (int k = 0; fl_decl_starts(p, 0); k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';') || fl_front_is_at(p, k, '?')) return 0;
+    if (fl_front_is_at(p, k, '(') || fl_front_is_at(p, k, '=')) return 0;
+    if (fl_front_is_at(p, k, ':')) return 1;
+  }
+  return 0;
+}
+
+/* The variable of a round: a name of the element, or a copy. */
+static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref, const char *name, fl_value e,
+                         int32_t line) {
+  fl_value v = e;
+  if (!ref) {
+    v = fl_decl_object(p, s->is_auto ? e.type : t, name, line);
+    if (!p->failed) fl_val_assign(p, v, e, line);
+  } else if (!s->is_auto && !fl_ctype_same(t, e.type)) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
+  }
+  v.is_const |= s->is_const;
+  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT);
+  if (sym) sym->v = v;
+}
+
+static void parse_range(fl_front *p, int32_t line) {
+  int ref;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  const char *name = fl_front_name(p);
+  fl_front_need(p, ':');
+  const fl_value over = fl_parse_expr(p);
+  fl_front_need(p, ')');
+  if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
+    fl_refuse(p, line, "a range that is no array");
+  const int i = t && !p->failed ? fl_front_temp(p, FL_KT_I64, line) : -1;
+  if (i < 0) return;
+  fl_kstmt_assign(p->f, p->b, i, fl_kexpr_int(p->a, FL_KT_I64, 0));
+  fl_kstmt *loop = new_loop(p, line);
+  if (!loop) return;
+  fl_kexpr *at = fl_kexpr_var(p->f, i), *one = fl_kexpr_int(p->a, FL_KT_I64, 1);
+  loop->x[0] = fl_kexpr_binary(p->a, FL_KO_LT, at, fl_kexpr_int(p->a, FL_KT_I64, over.type->count));
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  bind_element(p, &s, t, ref, name, fl_val_index(p, over, at, line), line);
+  fl_front_into(p, out);
+  loop_body(p, loop);
+  fl_kstmt_assign(p->f, &loop->other, i, fl_kexpr_binary(p->a, FL_KO_ADD, at, one));
+}
+
 /* What the header declares ends with the loop. */
 static void parse_for(fl_front *p, int32_t line) {
   const int64_t scope = p->syms.n;
   fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
   fl_kexpr *c = NULL;
   fl_front_need(p, '(');
+  if (is_range(p)) {
+    parse_range(p, line);
+    p->syms.n = scope;
+    return;
+  }
   if (fl_decl_starts(p, 0)) fl_decl_local(p);
   else if (!fl_front_take(p, ';')) {
     p->statement = 1;
@@ -302,24 +425,68 @@ static void parse_switch(fl_front *p, int32_t line) {
 
 /* ---- jumps -------------------------------------------------------------------------------------------- */
 
+/* A place or a pointer: the same variable in all returns, its index in a temporary in front of the body. */
+static void return_place(fl_front *p, int32_t line) {
+  const fl_kdevice *d = p->inside;
+  fl_value v = fl_parse_expr(p), *r = &p->returned;
+  if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
+  if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
+    fl_refuse(p, line, d->returns == FL_RETURNS_POINTER ? "the null pointer is returned"
+                                                        : "a reference to a value that is not stored");
+  if (p->failed) return;
+  v.sym = 0;
+  if (r->kind == FL_V_NONE) {
+    *r = v;
+    fl_kblock *in = fl_front_into(p, p->outside);
+    const int t = v.idx ? fl_front_temp(p, FL_KT_I64, line) : -1;
+    fl_front_into(p, in);
+    r->idx = t < 0 ? NULL : fl_kexpr_var(p->f, t);
+  } else if (r->var != v.var || r->linear != v.linear || !r->idx != !v.idx || !fl_ctype_same(r->type, v.type)) {
+    fl_refuse(p, line, "a function that returns one variable or another by reference");
+  }
+  if (v.idx && r->idx && !p->failed) fl_kstmt_assign(p->f, p->b, r->idx->var, v.idx);
+}
+
+/* The result of auto is an object of the first return's type. */
+static void return_auto(fl_front *p, int32_t line) {
+  const fl_value v = fl_parse_expr(p);
+  if (p->failed) return;
+  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST) fl_refuse(p, line, "auto of a pointer or a list: write the type");
+  if (v.kind == FL_V_NONE) return;                          /* return f(), of void */
+  if (p->returned.kind == FL_V_NONE) {
+    fl_kblock *in = fl_front_into(p, p->outside);
+    p->returned = fl_decl_object(p, v.type, p->inside->name, line);
+    fl_front_into(p, in);
+  } else if (!fl_ctype_same(p->returned.type, v.type)) {
+    fl_refuse(p, line, "auto of two types");
+  }
+  if (!p->failed) fl_val_assign(p, p->returned, v, line);
+}
+
+static void return_value(fl_front *p, int32_t line) {
+  const fl_ctype *result = p->inside->result;
+  if (p->inside->returns != FL_RETURNS_VALUE) return_place(p, line);
+  else if (!result) return_auto(p, line);
+  else if (result->kind == FL_C_VOID) {
+    p->statement = 1;
+    fl_parse_expr(p);
+  } else if (fl_front_is(p, '{') && result->kind == FL_C_STRUCT) {
+    fl_decl_fill(p, p->returned, 1);
+  } else {
+    fl_val_assign(p, p->returned, fl_parse_expr(p), line);
+  }
+}
+
 static void parse_return(fl_front *p, int32_t line) {
-  if (!p->result) {
+  if (!p->inside) {
     if (!fl_front_is(p, ';')) fl_refuse(p, line, "a kernel returns nothing");
     fl_emit(p, FL_KS_RETURN, line);
     return;
   }
-  if (!fl_front_is(p, ';')) {
-    if (p->result->kind == FL_C_VOID) {
-      p->statement = 1;
-      fl_parse_expr(p);
-    } else if (fl_front_is(p, '{') && p->result->kind == FL_C_STRUCT) {
-      fl_decl_fill(p, p->returned, 1);
-    } else {
-      fl_val_assign(p, p->returned, fl_parse_expr(p), line);
-    }
-  } else if (p->result->kind != FL_C_VOID) {
+  const fl_ctype *result = p->inside->result;
+  if (!fl_front_is(p, ';')) return_value(p, line);
+  else if (result ? result->kind != FL_C_VOID : p->returned.kind != FL_V_NONE)
     fl_refuse(p, line, "return without a value");
-  }
   fl_kstmt *s = fl_emit(p, FL_KS_LEAVE, line);
   if (s) s->label = p->return_label;
 }
@@ -393,7 +560,7 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) fl_decl_local(p);
+  else if (fl_ktok_is(t, "decltype") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))) fl_decl_local(p);
   else expression_statement(p);
 }
 

@@ -37,6 +37,8 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
+  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && want == var->type)
+    v.linear = 1;                                           /* elements of one array, counted alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
     v = view_shared(p, v, want);
   else if (want != var->type || (!v.linear && to->kind != FL_C_SCALAR))
@@ -105,7 +107,12 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
   fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return fl_val_none();
   switch (s->kind) {
-    case FL_SYM_OBJECT: case FL_SYM_REFERENCE: return s->v;
+    case FL_SYM_OBJECT: return s->v;
+    case FL_SYM_REFERENCE: {
+      fl_value v = s->v;
+      if (fl_ktok_is(t, "this")) v.kind = FL_V_POINTER;
+      return v;
+    }
     case FL_SYM_CONSTANT: return fl_val_expr(s->v.e);
     case FL_SYM_POINTER: {
       fl_value v = s->v;
@@ -150,6 +157,16 @@ static fl_value list_of(fl_front *p, const fl_ctype *t, int32_t line) {
   return v;
 }
 
+/* V(…) of a struct; V() without constructors is zeros. */
+static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n, int32_t line) {
+  fl_value v = fl_decl_object(p, t, "made", line);
+  if (p->failed) return fl_val_none();
+  if (n || fl_member_has_maker(t)) fl_member_make(p, v, args, n, line);
+  else fl_decl_zero(p, v, line);
+  v.rvalue = 1;
+  return v;
+}
+
 /* T(x), T{…}: at the token of the type. */
 static fl_value constructed(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
@@ -173,8 +190,9 @@ static fl_value constructed(fl_front *p) {
       !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
     fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
+    if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
-      fl_refuse(p, line, "constructors are outside the language; write {…}");
+      fl_refuse(p, line, "'%s' has no constructor of %d arguments; write {…}", fl_ctype_text(p->a, s.type), n);
       return fl_val_none();
     }
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
@@ -193,17 +211,44 @@ static fl_value cast_word(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   fl_front_need(p, '<');
   const fl_ctype *t = fl_decl_type_name(p);
-  fl_front_need(p, '>');
+  fl_template_close(p);
   fl_front_need(p, '(');
   fl_value v = fl_parse_expr(p);
   fl_front_need(p, ')');
   return fl_cast_to(p, t, v, line);
 }
 
+/* What stands behind "V::" or "Mode::". */
+static fl_value qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
+  const fl_ktok *t = fl_front_next(p);
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
+  if (!s) {
+    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
+    return fl_val_none();
+  }
+  const int64_t mark = p->syms.n;
+  const fl_symbol *self = fl_front_find(p, "this", 4);
+  const fl_value object = self ? self->v : fl_val_none();
+  if (s->kind == FL_SYM_FUNCTION)
+    return fl_call_function(p, s->device, self && s->device->owner && object.type == s->device->owner ? &object : NULL, t);
+  fl_front_push(p, s, 1);
+  const fl_value v = named(p, t);
+  p->syms.n = mark;
+  return v;
+}
+
+static int is_template_call(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *s = fl_front_is(p, '<') ? fl_front_find(p, t->text, t->n) : NULL;
+  if (!s || s->kind != FL_SYM_FUNCTION) return 0;
+  const int angle = fl_template_angle(p, 0);
+  return angle && fl_front_is_at(p, angle, '(');
+}
+
 static fl_value name(fl_front *p) {
-  while (fl_front_is(p, FL_PU_SCOPE) ||
-         (fl_ktok_is(fl_front_tok(p), "std") && fl_front_is_at(p, 1, FL_PU_SCOPE)))
-    p->at++;
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  if (fl_decl_starts(p, 0) && !fl_front_is(p, FL_PU_SCOPE)) return constructed(p);
+  if (fl_scope_prefix(p, &inner, &n)) return qualified(p, inner, n);
   const fl_ktok *t = fl_front_tok(p);
   const char *why = fl_front_reserved(t);
   if (why && !fl_front_find(p, t->text, t->n)) {
@@ -226,12 +271,7 @@ static fl_value name(fl_front *p) {
     fl_refuse(p, t->line, "kernels that launch kernels are outside the language");
     return fl_val_none();
   }
-  if (fl_front_is(p, FL_PU_SCOPE)) {
-    fl_refuse(p, t->line, "names of namespace '%.*s' are outside the language", (int)t->n,
-              t->text);
-    return fl_val_none();
-  }
-  if (fl_front_is(p, '(')) return fl_parse_call(p, t);
+  if (fl_front_is(p, '(') || is_template_call(p, t)) return fl_parse_call(p, t);
   fl_value v = special(p, t);
   if (v.kind == FL_V_NONE) v = named(p, t);
   if (v.kind == FL_V_NONE && !p->failed)
@@ -258,10 +298,7 @@ static fl_value primary(fl_front *p) {
         fl_front_need(p, ')');
         return v;
       }
-      if (t->punct == '[') {
-        fl_refuse(p, t->line, "lambdas are outside the language");
-        return fl_val_none();
-      }
+      if (t->punct == '[') return fl_parse_lambda(p);
       /* fall through */
     default:
       if (t->kind == FL_TOK_END)
@@ -277,29 +314,53 @@ static fl_value primary(fl_front *p) {
 
 /* ---- postfix and unary ----------------------------------------------------------------------------- */
 
+static int is_object(fl_value v) {
+  return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
+}
+
+/* Behind '['. */
+static fl_value element(fl_front *p, fl_value v, int32_t line) {
+  const int32_t at = fl_front_tok(p)->line;
+  const fl_value i = fl_parse_expr(p);
+  fl_front_need(p, ']');
+  if (p->failed) return v;
+  if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
+  const fl_value args[2] = { v, i };
+  if (!fl_operator(p, "operator[]", args, 2, &v, line))
+    fl_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
+  return v;
+}
+
+/* At '.' or '->'. */
+static fl_value member(fl_front *p, fl_value v, int32_t line) {
+  const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
+  fl_front_word(p, "template");
+  const fl_ktok *t = fl_front_next(p);
+  if (arrow) v = fl_val_deref(p, v, line);
+  if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER || t->kind != FL_TOK_NAME) {
+    fl_refuse(p, line, "'%.*s' of something that is no struct",
+              t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
+    return v;
+  }
+  const fl_symbol *s = fl_member_find(v.type, t->text, t->n);
+  if (s && s->kind == FL_SYM_FUNCTION && (fl_front_is(p, '(') || fl_front_is(p, '<')))
+    return fl_member_call(p, v, s->name, s->n, line);
+  if (s && s->kind == FL_SYM_CONSTANT) return s->v;
+  return fl_val_member(p, v, t->text, t->n, line);
+}
+
 static fl_value postfix(fl_front *p, int outer) {
   fl_value v = primary(p);
   while (!p->failed) {
     const int32_t line = fl_front_tok(p)->line;
-    if (fl_front_take(p, '[')) {
-      const int32_t at = fl_front_tok(p)->line;
-      fl_kexpr *i = fl_val_scalar(p, fl_parse_expr(p), at);
-      fl_front_need(p, ']');
-      v = fl_val_index(p, v, i, line);
-    } else if (fl_front_is(p, '.') || fl_front_is(p, FL_PU_ARROW)) {
-      const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
-      const fl_ktok *t = fl_front_next(p);
-      if (fl_front_is(p, '('))
-        fl_refuse(p, line, "member functions are outside the language");
-      if (arrow) v = fl_val_deref(p, v, line);
-      if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER)
-        fl_refuse(p, line, "'%.*s' of something that is no struct",
-                  t->kind == FL_TOK_NAME ? (int)t->n : 1,
-                  t->kind == FL_TOK_NAME ? t->text : "?");
-      else v = fl_val_member(p, v, t->text, t->n, line);
+    if (fl_front_take(p, '[')) v = element(p, v, line);
+    else if (fl_front_is(p, '.') || fl_front_is(p, FL_PU_ARROW)) {
+      v = member(p, v, line);
     } else if (fl_front_is(p, FL_PU_INC) || fl_front_is(p, FL_PU_DEC)) {
       const int op = fl_front_next(p)->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB;
       v = fl_step(p, v, op, 1, outer, line);
+    } else if (fl_front_is(p, '(') && is_object(v)) {
+      v = fl_member_call(p, v, "operator()", 10, line);
     } else if (fl_front_is(p, '(')) {
       fl_refuse(p, line, "function pointers are outside the language");
     } else {
@@ -332,15 +393,16 @@ static fl_value size_of(fl_front *p) {
 static fl_value unary_op(fl_front *p, int op, int32_t line) {
   fl_value v = fl_parse_unary(p);
   if (p->failed) return v;
+  if (is_object(v)) {
+    const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
+    fl_value out = fl_val_none();
+    if (!fl_operator(p, name, &v, 1, &out, line))
+      fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
+    return out;
+  }
   if (op == '!')
     return fl_val_expr(
         fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
-  if (v.type->kind == FL_C_STRUCT && (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS)) {
-    const fl_symbol *s = fl_front_find(p, op == '-' ? "operator-" : "operator?", 9);
-    fl_kdevice *d =
-        s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &v, 1) : NULL;
-    if (d) return fl_inline(p, d, &v, 1, line);
-  }
   fl_kexpr *e = fl_val_scalar(p, v, line);
   if (!e) return fl_val_none();
   if (op == '~' && fl_kt_is_float(e->type)) {

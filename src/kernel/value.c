@@ -345,7 +345,11 @@ static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t lin
   }
 }
 
+static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !t->s->n_leaves; }
+
 void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
+  if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
+  if (!p->failed && is_empty(to.type)) fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
   if (p->failed || !writable(p, to, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
@@ -366,6 +370,11 @@ void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
     fl_kexpr **parts = fl_val_parts(p, from, line);
     if (parts) assign_parts(p, to, parts, line);
   }
+}
+
+void fl_vector_set(fl_front *p, fl_value to, const fl_value *args, int32_t line) {
+  for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
+    fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line), fl_val_scalar(p, args[i], line), 0, line);
 }
 
 int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line) {

@@ -183,7 +183,7 @@ static int kernel_new(lua_State *L) {
   for (; noption < 16 && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_ksource *s = fl_ksource_parse(&b->c->mem, &b->c->err, text, n);
+  fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);

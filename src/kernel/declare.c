@@ -1,0 +1,349 @@
+/*
+** Declarations, of a thread and of the file: objects, shared memory, pointers into arrays,
+** references, auto.
+*/
+#include "kernel/front.h"
+#include <string.h>
+
+/* ---- declarators ----------------------------------------------------------------------------------------- */
+
+static void bind_object(fl_front *p, const char *name, fl_value v, int is_const,
+                        int32_t line) {
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
+  if (!s) return;
+  v.is_const = (uint8_t)is_const;
+  s->v = v;
+  s->line = line;
+}
+
+fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
+  const int element = fl_ctype_element(of, &n);
+  if (element == FL_KT_VOID) {
+    fl_refuse(p, line, "dynamic shared memory of a struct with mixed members");
+    return fl_val_none();
+  }
+  const int var = fl_kvar_add(p->f, FL_KV_SHARED, element, name, 0);
+  if (var < 0) return fl_val_none();
+  p->f->uses_shared = 1;
+  p->f->vars[var].dynamic = 1;
+  p->f->vars[var].temporary = 0;
+  p->f->vars[var].line = line;
+  return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
+}
+
+static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
+  p->f->uses_shared = 1;
+  if (!s->is_extern) {
+    const int64_t align = fl_ctype_align(t),
+                  at = (p->shared_at + align - 1) / align * align;
+    const fl_value v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
+    for (int i = 0; !p->failed && i < fl_ctype_leaves(t); i++)
+      p->f->vars[v.var + i].offset = at;
+    p->shared_at = at + fl_ctype_size(t);
+    if (fl_front_is(p, '=') || fl_front_is(p, '{'))
+      fl_refuse(p, line, "shared memory cannot be initialised");
+    bind_object(p, name, v, 0, line);
+    return;
+  }
+  const fl_value v = fl_decl_dynamic(p, t, name, line);
+  fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
+  if (sym) sym->v = v;
+}
+
+/* Is the pointer assigned again before its block ends? */
+static int moves_later(fl_front *p, const char *name) {
+  int depth = 1;
+  for (int64_t i = p->at; i + 1 < p->toks.n && depth > 0; i++) {
+    const fl_ktok *t = &p->toks.at[i], *next = t + 1, *last = i ? t - 1 : t;
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (c == '{') - (c == '}');
+    if (!fl_ktok_is(t, name)) continue;
+    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
+              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
+        p0 == FL_PU_DEC)
+      return 1;
+  }
+  return 0;
+}
+
+/* from: NULL, or what it points to at first. */
+static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
+                            const char *name, fl_value *from, int32_t line) {
+  int offset = -1;
+  fl_value v = { .type = NULL };
+  if (from) v = fl_cast_to(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
+  if (from && !p->failed && v.null)
+    fl_refuse(p, line, "pointer '%s' is set to null", name);
+  if (p->failed || !p->b) return;
+  if (!from || moves_later(p, name)) {
+    offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
+    if (offset < 0) return;
+    fl_kstmt_decl(p->f, p->b, offset);
+    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset,
+                                         v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0))
+                       : NULL;
+    if (s) s->line = line;
+    v.idx = NULL;
+  } else if (v.idx) {
+    v.idx = fl_val_stable(p, v.idx);
+  }
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_POINTER);
+  if (!s) return;
+  v.sym = 0;
+  s->v = v;
+  s->type = of;
+  s->offset = offset;
+  s->line = line;
+}
+
+static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const,
+                              const char *name, int32_t line) {
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "reference '%s' without an object", name);
+  fl_value v = fl_parse_assign(p);
+  if (p->failed) return;
+  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_same(t, v.type));
+  if (!place && is_const && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS : t->kind != FL_C_POINTER)) {
+    const fl_value to = fl_decl_object(p, is_auto ? v.type : t, name, line);
+    fl_val_assign(p, to, v, line);
+    bind_object(p, name, to, 1, line);
+    return;
+  }
+  if (!place) {
+    fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
+    return;
+  }
+  if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  v.is_const |= (uint8_t)is_const;
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_REFERENCE);
+  if (s) s->v = v;
+}
+
+static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
+                         int32_t line) {
+  fl_front_need(p, '=');
+  fl_value v = fl_parse_assign(p);
+  if (p->failed) return;
+  if (v.kind == FL_V_POINTER || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
+    v = fl_val_pointer(p, v, line);
+    declare_pointer(p, v.type, v.is_const, name, &v, line);
+    return;
+  }
+  if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) {
+    fl_refuse(p, line, "auto '%s' of nothing", name);
+    return;
+  }
+  const fl_value to = fl_decl_object(p, v.type, name, line);
+  fl_val_assign(p, to, v, line);
+  bind_object(p, name, to, s->is_const, line);
+}
+
+static int punct_at(fl_front *p, int64_t i) {
+  return i >= 0 && i < p->toks.n && p->toks.at[i].kind == FL_TOK_PUNCT ? p->toks.at[i].punct : 0;
+}
+
+/* Is a vector or array of them seen as scalars before its block ends: "(float *)&v", "(&v.x)[k]"? */
+static int seen_as_scalars(fl_front *p, const char *name) {
+  int depth = 1;
+  for (int64_t i = p->at; i + 4 < p->toks.n && depth > 0; i++) {
+    const int c = punct_at(p, i);
+    depth += (c == '{') - (c == '}');
+    if (!fl_ktok_is(&p->toks.at[i], name)) continue;
+    const int address = punct_at(p, i - 1) == '&', before = punct_at(p, i - 1 - address);
+    const int closes = punct_at(p, i - 2 - address);
+    if (before == ')' && closes == '*') return 1;
+    if (before == '(' && (closes == '>' || closes == FL_PU_SHR)) return 1;
+    if (!address || punct_at(p, i + 1) != '.') continue;
+    if (before == '=' || (before == '(' && punct_at(p, i + 3) == ')' && punct_at(p, i + 4) == '[')) return 1;
+  }
+  return 0;
+}
+
+/* An object of a thread; its scalars are one array where they are counted. */
+static fl_value local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  const int element = fl_ctype_element(t, &n);
+  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID || !seen_as_scalars(p, name))
+    return fl_decl_object(p, t, name, line);
+  fl_value v = fl_decl_object(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, line);
+  v.linear = 1;
+  v.type = t;
+  return v;
+}
+
+/* "T v = e" or "T v(…)". */
+static void initialised(fl_front *p, fl_value v, int set, int32_t line) {
+  fl_value args[16];
+  const int n = set ? 1 : fl_parse_arguments(p, args, 16);
+  if (set) args[0] = fl_parse_assign(p);
+  if (p->failed) return;
+  const int same = n == 1 && args[0].type && (v.type->kind == FL_C_SCALAR || fl_ctype_same(v.type, args[0].type));
+  if (same || (set && !fl_member_has_maker(v.type))) fl_val_assign(p, v, args[0], line);
+  else if (v.type->kind == FL_C_STRUCT && v.type->s->width == n && n) fl_vector_set(p, v, args, line);
+  else fl_member_make(p, v, args, n, line);
+}
+
+/* A scalar, struct or array of a thread with its initialiser. */
+static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
+                           const char *name, int32_t line) {
+  const int set = fl_front_take(p, '=');
+  t = fl_decl_sized(p, t, line);
+  if (p->failed || !t) return;
+  const int list = fl_front_is(p, '{');
+  const int fixed = s->is_const || s->is_constant;
+  if (list && fixed && t->kind != FL_C_SCALAR && fl_decl_try_table(p, t, name, line)) return;
+  if (s->is_static && !fixed)
+    fl_refuse(p, line, "static variables are outside the language");
+  if (t->kind == FL_C_SCALAR && set && !list) {
+    fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+    if (p->failed || !e) return;
+    if (fixed && e->kind == FL_KX_CONST) {
+      fl_symbol *c = fl_front_add(p, name, FL_SYM_CONSTANT);
+      if (c) c->v = fl_val_expr(e);
+      return;
+    }
+    const fl_value v = fl_decl_object(p, t, name, line);
+    fl_val_store(p, v, e, 0, line);
+    bind_object(p, name, v, fixed, line);
+    return;
+  }
+  const fl_value v = local_object(p, t, name, line);
+  if (p->failed) return;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  if (list) fl_decl_fill(p, v, 1);
+  else if (set || fl_front_is(p, '(')) initialised(p, v, set, line);
+  else if (fl_member_made(of)) fl_member_make(p, v, NULL, 0, line);
+  bind_object(p, name, v, fixed, line);
+}
+
+static void declarator(fl_front *p, const fl_specifiers *s) {
+  int ref;
+  const fl_ctype *t = fl_decl_pointers(p, s, &ref);
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  t = fl_decl_arrays(p, t);
+  if (p->failed || !t) return;
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = t;
+  } else if (s->is_shared) {
+    declare_shared(p, s, t, name, line);
+  } else if (ref) {
+    declare_reference(p, t, s->is_auto, s->is_const, name, line);
+  } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
+    if (s->is_auto) { declare_auto(p, s, name, line); return; }
+    if (fl_front_take(p, '=')) {
+      fl_value v = fl_parse_assign(p);
+      if (!p->failed) declare_pointer(p, t->of, t->const_of, name, &v, line);
+    } else {
+      declare_pointer(p, t->of, t->const_of, name, NULL, line);
+    }
+  } else if (t->kind == FL_C_POINTER) {
+    fl_refuse(p, line, "pointers to pointers are outside the language");
+  } else if (s->is_auto) {
+    declare_auto(p, s, name, line);
+  } else {
+    declare_object(p, s, t, name, line);
+  }
+}
+
+void fl_decl_one(fl_front *p) {
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (s.type) declarator(p, &s);
+}
+
+static int parse_using(fl_front *p) {
+  if (!fl_front_word(p, "using")) return 0;
+  const int32_t line = fl_front_tok(p)->line;
+  if (fl_front_word(p, "namespace")) {
+    while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END)
+      fl_front_next(p);
+    fl_front_need(p, ';');
+    return 1;
+  }
+  const char *name = fl_front_name(p);
+  if (!fl_front_take(p, '='))
+    fl_refuse(p, line, "using declarations are outside the language");
+  const fl_ctype *t = fl_decl_type_name(p);
+  fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
+  if (s) s->type = t;
+  fl_front_need(p, ';');
+  return 1;
+}
+
+void fl_decl_local(fl_front *p) {
+  if (parse_using(p)) return;
+  const fl_specifiers s = fl_decl_specifiers(p);
+  if (!s.type || fl_front_take(p, ';')) return;
+  do declarator(p, &s); while (!p->failed && fl_front_take(p, ','));
+  if (fl_front_is(p, ':'))
+    fl_refuse(p, fl_front_tok(p)->line, "range-based for is outside the language");
+  fl_front_need(p, ';');
+}
+
+/* ---- file scope --------------------------------------------------------------------------------------------- */
+
+static void wrong(fl_front *p, const char *name, const char *why) {
+  fl_symbol *s = fl_front_add(p, name, FL_SYM_WRONG);
+  if (s) s->why = why;
+}
+
+static void global(fl_front *p, const fl_specifiers *s) {
+  int ref;
+  const fl_ctype *t = fl_decl_pointers(p, s, &ref);
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  t = fl_decl_arrays(p, t);
+  if (p->failed || !t) return;
+  const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
+  if (s->is_typedef) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
+    if (sym) sym->type = t;
+  } else if (s->is_shared && s->is_extern) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_DYNAMIC);
+    if (sym) sym->type = t, sym->line = line;
+  } else if (s->is_shared) {
+    wrong(p, name, "declare shared memory inside the kernel");
+  } else if (!s->is_const && !s->is_constant) {
+    wrong(p, name, "variables of file scope that are not const are outside the language");
+  } else if (!set && !list) {
+    wrong(p, name, "has no initialiser, and nobody could set it");
+  } else if (t->kind == FL_C_POINTER || ref) {
+    wrong(p, name, "pointers at file scope are outside the language");
+  } else if (list && t->kind != FL_C_SCALAR) {
+    t = fl_decl_sized(p, t, line);
+    if (t && !p->failed) fl_decl_table(p, t, name, line);
+    return;
+  } else if (t->kind == FL_C_SCALAR) {
+    const int brace = fl_front_take(p, '{');
+    fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+    if (brace) fl_front_need(p, '}');
+    if (e && e->kind != FL_KX_CONST)
+      fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
+    fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
+    if (c) c->v = fl_val_expr(e);
+    return;
+  } else {
+    wrong(p, name, "its initialiser is not read here; write {…}");
+  }
+  while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
+         fl_front_tok(p)->kind != FL_TOK_END) {
+    if (fl_front_is(p, '{') || fl_front_is(p, '(') || fl_front_is(p, '['))
+      fl_front_skip(p);
+    else fl_front_next(p);
+  }
+}
+
+void fl_decl_global(fl_front *p, fl_specifiers s) {
+  if (fl_front_take(p, ';')) return;
+  do global(p, &s); while (!p->failed && fl_front_take(p, ','));
+  fl_front_need(p, ';');
+}

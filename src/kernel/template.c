@@ -1,0 +1,433 @@
+/*
+** Templates: their parameters and arguments, functions whose arguments are deduced from a call,
+** structs of given arguments. An instance reads the tokens of its template again, with the
+** parameters as names of types and constants.
+*/
+#include "kernel/front.h"
+#include <string.h>
+
+enum { MAX_TPARAMS = 8 };
+
+/* ---- < … > ----------------------------------------------------------------------------------------- */
+
+int fl_template_angle(fl_front *p, int k) {
+  int depth = 0, round = 0;
+  for (int i = k;; i++) {
+    const fl_ktok *t = fl_front_ahead(p, i);
+    if (t->kind == FL_TOK_END) return 0;
+    if (t->kind != FL_TOK_PUNCT) continue;
+    if (t->punct == '(' || t->punct == '[') round++;
+    if (t->punct == ')' || t->punct == ']') round--;
+    if (round < 0 || t->punct == ';' || t->punct == '{' || t->punct == '}') return 0;
+    if (round) continue;
+    depth += (t->punct == '<') - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
+    if (depth <= 0) return i - k + 1;
+  }
+}
+
+void fl_template_close(fl_front *p) {
+  if (fl_front_is(p, FL_PU_SHR)) {
+    p->half = !p->half;
+    if (!p->half) p->at++;
+  } else {
+    fl_front_need(p, '>');
+  }
+}
+
+static int closes(fl_front *p) { return fl_front_is(p, '>') || fl_front_is(p, FL_PU_SHR); }
+
+/* To the ',' or '>' that ends a default. */
+static void skip_default(fl_front *p) {
+  for (; !p->failed && !closes(p) && !fl_front_is(p, ',') && fl_front_tok(p)->kind != FL_TOK_END;) {
+    if (fl_front_is(p, '(') || fl_front_is(p, '{')) fl_front_skip(p);
+    else if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+    else p->at++;
+  }
+}
+
+static void template_param(fl_front *p, fl_ktparam *list, int n) {
+  fl_ktparam *t = &list[n];
+  const int32_t line = fl_front_tok(p)->line;
+  int ref, known = 0;
+  for (int i = 0; i < n; i++) known |= fl_ktok_is(fl_front_tok(p), list[i].name);
+  if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
+    t->type = NULL;
+  } else if (known) {                                        /* of the type of an earlier one: as given */
+    p->at++;
+    t->type = fl_ctype_void();
+  } else if (fl_ktok_is(fl_front_tok(p), "template")) {
+    fl_refuse(p, line, "templates as arguments of templates are outside the language");
+  } else {
+    const fl_specifiers s = fl_decl_specifiers(p);
+    t->type = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+    if (s.is_auto) t->type = fl_ctype_void();
+    else if (t->type && (t->type->kind != FL_C_SCALAR || fl_kt_is_float(t->type->scalar)))
+      fl_refuse(p, line, "a template's parameter is a type or an integer here");
+  }
+  if (fl_front_is(p, FL_PU_ELLIPSIS)) fl_refuse(p, line, "variadic templates are outside the language");
+  t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
+  if (!fl_front_take(p, '=')) return;
+  t->init = p->at;
+  skip_default(p);
+}
+
+int fl_template_params(fl_front *p, fl_ktparam **out) {
+  fl_ktparam list[MAX_TPARAMS];
+  int n = 0;
+  memset(list, 0, sizeof list);
+  fl_front_need(p, '<');
+  while (!p->failed && !closes(p)) {
+    if (n == MAX_TPARAMS) fl_refuse(p, fl_front_tok(p)->line, "a template of more than %d parameters", MAX_TPARAMS);
+    else template_param(p, list, n++);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_template_close(p);
+  *out = fl_karena_new(p->a, sizeof list);
+  if (*out) memcpy(*out, list, sizeof list);
+  return *out && !p->failed ? n : 0;
+}
+
+static void template_arg(fl_front *p, fl_symbol *out) {
+  const int32_t line = fl_front_tok(p)->line;
+  memset(out, 0, sizeof *out);
+  out->offset = -1;
+  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) {
+    out->kind = FL_SYM_TYPE;
+    out->type = fl_decl_type_name(p);
+    return;
+  }
+  fl_kblock *into = fl_front_into(p, NULL);
+  fl_kexpr *e = fl_parse_constant(p);
+  fl_front_into(p, into);
+  if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "an argument of a template must be a type or a constant");
+  out->kind = FL_SYM_CONSTANT;
+  out->v = fl_val_expr(e);
+}
+
+int fl_template_args(fl_front *p, fl_symbol *out, int max) {
+  int n = 0;
+  fl_front_need(p, '<');
+  while (!p->failed && !closes(p)) {
+    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
+    else template_arg(p, &out[n++]);
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_template_close(p);
+  return p->failed ? 0 : n;
+}
+
+static int same_args(const fl_symbol *a, const fl_symbol *b, int n) {
+  for (int i = 0; i < n; i++) {
+    if (a[i].kind != b[i].kind) return 0;
+    if (a[i].kind == FL_SYM_TYPE ? !fl_ctype_same(a[i].type, b[i].type)
+                                 : a[i].v.e->value.i != b[i].v.e->value.i) return 0;
+  }
+  return 1;
+}
+
+static void give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from) {
+  *to = *from;
+  to->name = t->name;
+  to->n = (int32_t)strlen(t->name);
+}
+
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
+  for (int i = 0; i < n && !p->failed; i++) {
+    if (!env[i].name && t[i].init) {
+      fl_symbol one;
+      const fl_kplace back = fl_front_open(p, t[i].init, NULL);
+      fl_front_push(p, env, i);
+      template_arg(p, &one);
+      fl_front_close(p, back);
+      give(&env[i], &t[i], &one);
+    }
+    if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
+    if (t[i].type && t[i].type->kind == FL_C_SCALAR && env[i].v.e)
+      env[i].v = fl_val_expr(fl_val_convert(p, env[i].v.e, t[i].type->scalar));
+  }
+  return !p->failed;
+}
+
+/* ---- deduction ---------------------------------------------------------------------------------------- */
+
+/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]". NULL: it cannot be. */
+static const fl_ctype *meet(fl_front *p, const fl_value *v, int pointer, int array, int ref) {
+  const fl_ctype *t = v->type;
+  const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
+  if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
+  if (array) return is_array ? t->of : NULL;
+  if (pointer) return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
+  if (v->kind == FL_V_POINTER) return fl_ctype_pointer(p->a, t, v->is_const);
+  return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
+}
+
+typedef struct deduction { const fl_ktparam *t; int n; fl_symbol *env; } deduction;
+
+static int index_of(const deduction *d, const fl_ktok *t) {
+  for (int i = 0; i < d->n; i++)
+    if (fl_ktok_is(t, d->t[i].name)) return i;
+  return -1;
+}
+
+static void set_type(const deduction *d, int i, const fl_ctype *type) {
+  fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type };
+  if (type && !d->env[i].name && !d->t[i].type) give(&d->env[i], &d->t[i], &s);
+}
+
+static void set_value(fl_front *p, const deduction *d, int i, int64_t value) {
+  fl_symbol s = { .kind = FL_SYM_CONSTANT, .offset = -1 };
+  if (d->env[i].name || !d->t[i].type) return;
+  s.v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, value));
+  give(&d->env[i], &d->t[i], &s);
+}
+
+/* "Vec<T, N>" at token i, against the struct that the argument is. */
+static void unify(fl_front *p, const deduction *d, const fl_ktemplate *of, int64_t i, const fl_ctype *type) {
+  if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
+  const fl_symbol *args = type->s->members->inner;
+  for (int k = 0; k < of->n_tparams; k++, i += 2) {
+    const int which = index_of(d, &p->toks.at[i + 1]);
+    const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
+    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* more than a name: not deduced */
+    if (which < 0) continue;
+    if (args[k].kind == FL_SYM_TYPE) set_type(d, which, args[k].type);
+    else set_value(p, d, which, args[k].v.e->value.i);
+  }
+}
+
+/* One formal: tokens i … end - 1. */
+static void deduce_one(fl_front *p, const deduction *d, int64_t i, int64_t end, const fl_value *v) {
+  int stars = 0, array = 0, ref = 0;
+  int64_t name = -1, size = -1;
+  for (int64_t k = i; k < end; k++) {
+    const fl_ktok *t = &p->toks.at[k];
+    const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    stars += c == '*' || (c == '[' && !array);
+    ref |= c == '&' || c == FL_PU_LAND;
+    if (c == '(' && p->toks.at[k + 1].punct == '&') array = 1;
+    if (c == '[' && array && size < 0) size = k + 1;
+    const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") || fl_ktok_is(t, "volatile");
+    if (t->kind == FL_TOK_NAME && !skipped && name < 0) name = k;
+    if (c == '=') break;
+  }
+  if (name < 0 || stars > 1) return;
+  const int which = index_of(d, &p->toks.at[name]);
+  const fl_ctype *type = meet(p, v, stars, array, ref);
+  if (which >= 0) set_type(d, which, type);
+  const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
+  if (s && s->kind == FL_SYM_TEMPLATE) unify(p, d, s->structs, name + 1, type);
+  if (size >= 0 && index_of(d, &p->toks.at[size]) >= 0 && array && type)
+    set_value(p, d, index_of(d, &p->toks.at[size]), v->type->count);
+}
+
+static void deduce(fl_front *p, const deduction *d, int64_t open, const fl_kcall *c) {
+  int depth = 1, arg = 0;
+  int64_t from = open + 1;
+  for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int ch = t->kind == FL_TOK_PUNCT ? t->punct : 0;
+    depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') - (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
+             2 * (ch == FL_PU_SHR);
+    if (depth && !(ch == ',' && depth == 1)) continue;
+    if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
+    from = i + 1;
+  }
+}
+
+/* ---- functions -------------------------------------------------------------------------------------------- */
+
+/* The types of a's formals with their names bound; auto is what the argument is. */
+static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
+  const fl_kplace back = fl_front_open(p, one->head, one->scope);
+  if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
+  fl_front_push(p, one->env, one->n_env);
+  one->n_params = 0;
+  fl_device_signature(p, one);
+  fl_front_close(p, back);
+  for (int i = 0; i < one->n_params && !p->failed; i++) {
+    fl_kformal *f = &one->params[i];
+    if (f->type) continue;
+    if (i < c->n) f->type = meet(p, &c->args[i], 0, 0, f->by_reference);
+    if (!f->type) return 0;
+  }
+  return !p->failed;
+}
+
+static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
+  for (fl_kdevice *s = first; s; s = s->next)
+    if (s->n_special == n && same_args(s->special, env, n)) return s;
+  return NULL;
+}
+
+fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
+  const int n = d->n_tparams;
+  fl_symbol *env = fl_karena_new(p->a, (size_t)(n + d->n_env + 1) * sizeof *env);
+  fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
+  if (!env || !one || c->n_given > n) return NULL;
+  for (int i = 0; i < c->n_given; i++) give(&env[i], &d->tparams[i], &c->given[i]);
+  const deduction found = { d->tparams, n, env };
+  if (n) {
+    const fl_kplace back = fl_front_open(p, p->at, d->scope);
+    if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+    deduce(p, &found, d->open, c);
+    fl_front_close(p, back);
+    if (!fl_template_bind(p, d->tparams, n, env)) return NULL;
+  }
+  fl_kdevice *s = n ? special(first, env, n) : NULL;
+  *one = s ? *s : *d;
+  one->n_tparams = one->n_special = 0;
+  if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
+  one->env = env;
+  one->n_env = n + d->n_env;
+  return read_types(p, one, c) ? one : NULL;
+}
+
+/* ---- structs ------------------------------------------------------------------------------------------------ */
+
+static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  const char *s = t->name;
+  for (int i = 0; i < t->n_tparams && s; i++) {
+    const char *sep = i ? ", " : "<";
+    if (args[i].kind == FL_SYM_TYPE) s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
+    else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
+  }
+  return s ? fl_karena_printf(p->a, "%s>", s) : "?";
+}
+
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_symbol *args = fl_karena_new(p->a, MAX_TPARAMS * sizeof *args);
+  if (!args) return NULL;
+  const int n = fl_template_args(p, args, MAX_TPARAMS);
+  if (p->failed) return NULL;
+  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
+  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  if (p->failed) return NULL;
+  struct fl_kinstance *known = t->instances;
+  while (known && !same_args(known->args, args, t->n_tparams)) known = known->next;
+  if (known && known->type) return known->type;
+  if (!fl_front_enter(p)) return NULL;
+  struct fl_kinstance *one = known ? known : fl_karena_new(p->a, sizeof *one);
+  const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
+  const fl_ctype *type = NULL;
+  if (!fl_front_take(p, '{')) fl_refuse(p, line, "template '%s' is not understood", t->name);
+  else type = fl_member_struct(p, t->name, 0, t, args);
+  fl_front_close(p, back);
+  p->nest--;
+  if (!type || !one || p->failed) return NULL;
+  type->s->name = instance_name(p, t, args);
+  one->args = args;
+  one->type = type;
+  if (!known) one->next = t->instances, t->instances = one;
+  return type;
+}
+
+const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
+  const fl_ktemplate *t = type->s->members->of;
+  fl_symbol args[MAX_TPARAMS];
+  const int64_t at = p->at;
+  const int n = fl_template_args(p, args, MAX_TPARAMS);
+  if (p->failed || (n == t->n_tparams && same_args(args, type->s->members->inner, n))) return type;
+  p->at = at;
+  for (int64_t i = p->syms.n; i-- > 0;)
+    if (p->syms.at[i].kind == FL_SYM_TEMPLATE && p->syms.at[i].structs == t)
+      return fl_template_struct(p, p->syms.at[i].structs);
+  fl_refuse(p, fl_front_tok(p)->line, "another '%s<…>' inside '%s' is outside the language", t->name, t->name);
+  return NULL;
+}
+
+/* "template <> struct name<…> { … }": an instance with tokens of its own. */
+static void special_struct(fl_front *p, fl_ktemplate *t) {
+  fl_symbol *args = fl_karena_new(p->a, MAX_TPARAMS * sizeof *args);
+  struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
+  if (!args || !one) return;
+  if (fl_template_args(p, args, MAX_TPARAMS) != t->n_tparams && !p->failed)
+    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
+  for (int i = 0; i < t->n_tparams && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  one->args = args;
+  one->at = p->at;
+  one->next = t->instances;
+  t->instances = one;
+  fl_front_skip(p);
+  fl_front_need(p, ';');
+}
+
+static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
+  const int32_t line = fl_front_tok(p)->line;
+  const char *name = fl_front_name(p);
+  const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+  fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
+  if (fl_front_is(p, '<')) {
+    if (!t || n) fl_refuse(p, line, "partial specialisation is outside the language");
+    else special_struct(p, t);
+    return;
+  }
+  if (!t) t = fl_karena_new(p->a, sizeof *t);
+  if (!t) return;
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at };
+  if (!s) {
+    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TEMPLATE);
+    if (sym) sym->structs = t;
+  }
+  if (fl_front_take(p, ';')) return;                        /* declared only */
+  if (fl_front_is(p, ':')) fl_refuse(p, line, "derived structs are outside the language");
+  else fl_front_skip(p);
+  fl_front_need(p, ';');
+}
+
+void fl_template_declare(fl_front *p) {
+  fl_ktparam *params = NULL;
+  const int32_t line = fl_front_tok(p)->line;
+  if (!fl_front_is(p, '<')) {
+    fl_refuse(p, line, "explicit instantiation is outside the language; kernels have types of their own here");
+    return;
+  }
+  const int n = fl_template_params(p, &params);
+  if (p->failed) return;
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
+  if (fl_ktok_is(fl_front_tok(p), "using") || fl_ktok_is(fl_front_tok(p), "constexpr")) {
+    const int64_t at = p->at;
+    while (!p->failed && !fl_front_is(p, '(') && !fl_front_is(p, ';') && !fl_front_is(p, '=')) p->at++;
+    if (!fl_front_is(p, '(')) fl_refuse(p, line, "templates of names and variables are outside the language");
+    p->at = at;
+  }
+  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
+    if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
+      fl_refuse(p, line, "a kernel cannot be a template here; give its types with typedef, or constants = {…} and ${…}");
+  fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
+  if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
+  if (!d) return;
+  d->tparams = params;
+  d->n_tparams = n;
+  fl_device_list(p, d, 0);
+}
+
+/* ---- a::b ------------------------------------------------------------------------------------------------------ */
+
+int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
+  int found = 0;
+  while (!p->failed) {
+    const fl_ktok *t = fl_front_tok(p);
+    if (fl_front_is(p, FL_PU_SCOPE)) { p->at++; continue; }
+    if (t->kind != FL_TOK_NAME) break;
+    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
+    const int angle = s && s->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
+    if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE)) break;
+    p->at++;
+    if (fl_ktok_is(t, "std") || (s && s->kind == FL_SYM_SPACE)) continue;
+    const fl_ctype *type = angle ? fl_template_struct(p, s->structs) : s && s->kind == FL_SYM_TYPE ? s->type : NULL;
+    const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
+    if (!m && !(s && s->n_inner)) {
+      const char *why = fl_front_reserved(t);
+      if (why) fl_refuse(p, t->line, "%s", why);
+      else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
+      break;
+    }
+    *inner = m ? m->inner : s->inner;
+    *n = m ? m->n_inner : s->n_inner;
+    found = 1;
+  }
+  return found;
+}
