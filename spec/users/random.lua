@@ -56,9 +56,23 @@ function Gen:condition(depth)
   return ("%s %s %s"):format(self:expression(depth > 0 and 1 or 0), self:one_of { "<", "<=", ">", ">=" }, self:expression(0))
 end
 
+--- What C++ has more than C: templates, overloads, objects, lambdas.
+function Gen:modern()
+  local a, b, c = self:leaf(), self:leaf(), self:integer()
+  return self:one_of {
+    ("mix(%s, %s)"):format(a, b), ("power_<%d>(%s)"):format(1 + self:pick(3), a), ("kind_((int)(%s))"):format(c),
+    ("kind_((short)(%s)) * kind_((T)%s)"):format(c, a), ("kind_((%s) * 2ll)"):format(c), ("Cx(%s, %s).norm()"):format(a, b),
+    ("(Cx(%s) * cx).re"):format(a), ("fx[%s]"):format(c), "fx.sum()", ("lam(%s)"):format(a), ("lamc(%s)"):format(a),
+    ("apply(%s, lamc)"):format(a), ("apply(%s, [&](auto p) { return p * v1 + l[%s & 3]; })"):format(a, c),
+    ("apply(%s, Twice{%s})"):format(a, b), ("GLUE(v, %d)"):format(self:pick(4)), ("total(l) * %s"):format(a),
+    ("(Cx{%s, %s} - cx).im"):format(a, b), ("FOLD(%s, %s)"):format(a, b),
+  }
+end
+
 function Gen:expression(depth)
   if depth <= 0 then return self:leaf() end
-  local k = self:pick(12)
+  local k = self:pick(16)
+  if k > 11 then return self:modern() end
   if k < 3 then
     return ("(%s %s %s)"):format(self:expression(depth - 1), self:one_of { "+", "-" }, self:expression(depth - 1))
   elseif k < 6 then return ("%s * %s"):format(self:expression(depth - 1), self:leaf())
@@ -133,7 +147,11 @@ end
 
 function Gen:statement(depth, breaks)
   self.budget = self.budget - 1
-  local k, v = self:pick(22), self:pick(4)
+  local k, v = self:pick(26), self:pick(4)
+  if k == 22 then return self:line(("cx = Cx((T)0.5) * cx; cx += Cx{%s, %s};"):format(self:bounded(), self:leaf())) end
+  if k == 23 then return self:line(("acc(%s);"):format(self:expression(1))) end
+  if k == 24 then return self:line(("fx[%s] %s= %s;"):format(self:integer(), self:one_of { "", "+" }, self:bounded())) end
+  if k == 25 then return self:line(("for (T &e : l) e = clip((T)0.75 * e + %s);"):format(self:bounded())) end
   if k < 4 then return self:line(("v%d = %s;"):format(v, self:bounded())) end
   if k < 6 then return self:line(("v%d += (T)0.5 * %s;"):format(v, self:bounded())) end
   if k == 6 then return self:line(("v%d = (T)0.9 * v%d * %s;"):format(v, v, self:bounded())) end
@@ -209,6 +227,33 @@ __device__ T clip(T v) { return fmin(fmax(v, (T)-1.25), (T)1.25); }
 __device__ T half_of(T v) { return v / ((T)1 + fabs(v)); }
 __device__ void turn(Pair &p, T by, T *out) { T t = p.u; p.u = clip(p.u - by * p.v); p.v = clip(p.v + by * t); *out = t; }
 ]]
+local modern = [[
+#define GLUE(p, q) p##q
+#define FOLD(p, ...) mix(p, __VA_ARGS__)
+template <typename U> __device__ U mix(U p, U q) { return (U)0.5 * (p + q); }
+template <int N> __device__ T power_(T p) { if constexpr (N == 0) return (T)1; else return clip(p * power_<N - 1>(p)); }
+template <typename U, int N> __device__ U total(const U (&d)[N], U from = 0) { for (U e : d) from += e; return from; }
+template <typename F> __device__ auto apply(T p, F f) { return clip(f(p)); }
+__device__ T kind_(int p) { return (T)0.125 * p; }
+__device__ T kind_(long long p) { return (T)0.0625 * p; }
+__device__ T kind_(T p) { return p * (T)0.75; }
+struct Twice { T by; __device__ T operator()(T p) const { return by * p + p; } };
+template <typename U, int N> struct Fixed {
+  U d[N];
+  static constexpr int mask = N - 1;
+  __device__ U &operator[](int k) { return d[k & mask]; }
+  __device__ U sum() const { return total(d); }
+};
+struct Cx {
+  T re, im = (T)0.125;
+  __device__ Cx(T r) : re(r) {}
+  __device__ Cx(T r, T i) : re(r), im(i) {}
+  __device__ Cx operator*(const Cx &o) const { return Cx(re * o.re - im * o.im, re * o.im + im * o.re); }
+  __device__ Cx &operator+=(const Cx &o) { re += o.re; im += o.im; return *this; }
+  __device__ T norm() const { return re * re + im * im; }
+  friend __device__ Cx operator-(Cx p, const Cx &q) { p.re -= q.re; p.im -= q.im; return p; }
+};
+]]
 local functions = {
   "__device__ T f0(T p, T q) { if (p > q) return p * q; return half_of(p) + (T)0.5 * q; }\n",
   "__device__ T f1(T p, T q) { T r = 0; for (int e = 0; e < 3; ++e) { r += p * q; if (r > 1) return r * p;" ..
@@ -229,6 +274,11 @@ function random.program(seed)
   g:line("T v0 = x[i], v1 = (T)0.3, v2 = a, v3 = w[i & 7], l[4] = {x[i], (T)0.5, v3, 0}, m[2][2] = {{1, a}, {v3, x[0]}};")
   g:line("Pair p = {v0, v3};")
   g:line("int c0 = i, c1 = 1, c2 = b[i & 7];")
+  g:line("Cx cx(v0, v1);")
+  g:line("Fixed<T, 4> fx = {{v0, v1, v2, v3}};")
+  g:line("auto lam = [&](T p) { return clip(p * v1 + l[c1 & 3]); };")
+  g:line("auto lamc = [=](T p) -> T { if (p > v0) return p * v0; return half_of(p + v2 * l[1]); };")
+  g:line("auto acc = [&](T p) { v2 += (T)0.25 * clip(p); l[0] = v2; };")
   g.budget = 6 + g:pick(24)
   for phase = together and 3 or 1, 1, -1 do
     for _ = 0, 1 + g:pick(5) do
@@ -236,8 +286,8 @@ function random.program(seed)
     end
     if phase > 1 then g:exchange() end
   end
-  g:line("y[i] = v0 + v1 * v2 - v3 + l[1] * l[2] + p.u * m[i & 1][0];")
-  local source = { "typedef ", single and "float" or "double", " T;\n", before, table.concat(functions, "", 1, g.functions),
+  g:line("y[i] = v0 + v1 * v2 - v3 + l[1] * l[2] + p.u * m[i & 1][0] + cx.norm() - fx.sum();")
+  local source = { "typedef ", single and "float" or "double", " T;\n", before, modern, table.concat(functions, "", 1, g.functions),
     "__global__ void k(const T *x, const T *w, T *y, T *z, T *q, const int *b, T a, int n) {\n", table.concat(g.lines, "\n"), "\n}\n" }
   return { source = table.concat(source), dtype = single and "f32" or "f64", exact = g.exact, atomics = g.atomics,
     block = together and 32 or 4, grid = 2, n = together and 64 or 7, shared = together and 32 * (single and 4 or 8) or 0, seed = seed }

@@ -77,8 +77,8 @@ static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
 static int has_init(fl_front *p) {
   int depth = 1;
   for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
-    if (fl_front_is_at(p, k, ';')) return 1;
-    depth += fl_front_is_at(p, k, '(') - fl_front_is_at(p, k, ')');
+    if (depth == 1 && fl_front_is_at(p, k, ';')) return 1;
+    depth += fl_front_is_at(p, k, '(') + fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, ')') - fl_front_is_at(p, k, '}');
   }
   return 0;
 }
