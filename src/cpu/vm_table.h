@@ -164,7 +164,7 @@ static int index_check(int64_t *y, const int64_t *a, int64_t size, int64_t n, in
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
       const int64_t in = -(int64_t)((a[i] >= 1) & (a[i] <= size));
       bad |= ~in;
-      y[i] = (a[i] - 1) & in;
+      y[i] = (int64_t)((uint64_t)a[i] - 1) & in;
     }
     return !bad;
   }
