@@ -14,11 +14,13 @@ local function need_tensor(op, name, x)
   if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, type(x)) end
   return x
 end
+--- The word for what v is, in messages.
+local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 internal.need_tensor = need_tensor
 
 local function need_int(op, name, v)
   local i = type(v) == "number" and math.tointeger(v)
-  return i or fail(op, "%s must be an integer, got %s", name, type(v) == "number" and tostring(v) or type(v))
+  return i or fail(op, "%s must be an integer, got %s", name, type(v) == "number" and tostring(v) or word(v))
 end
 internal.need_int = need_int
 
@@ -67,7 +69,7 @@ internal.is_options = is_options
 function internal.arguments(op, names, known, ...)
   local list, o = table.pack(...), nil
   for i = 1, list.n do
-    if is_options(list[i]) then
+    if is_options(list[i]) and (i == list.n or next(list[i]) ~= nil) then
       if i < list.n then fail(op, "the options table comes last") end
       o, list[i] = list[i], nil
     end

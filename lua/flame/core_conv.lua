@@ -577,7 +577,9 @@ def("local_response_norm", 5, function(x, ...)
   if not o.size then fail(op, "size is missing") end
   if x.ndim < 3 then fail(op, "x has shape %s, need at least 3 axes", text(x.shape)) end
   local n, shape = per_axis(op, "size", o.size, 1, 1)[1], x.shape
-  local square = (x * x):reshape(shape[1], 1, shape[2], -1)
+  local rest = 1
+  for k = 3, #shape do rest = rest * shape[k] end
+  local square = (x * x):reshape(shape[1], 1, shape[2], rest)
   square = square:pad({ 0, 0, n // 2, (n - 1) // 2 })
   local mean = flame.avg_pool2d(square, { n, 1 }, 1):reshape(shape)
   return x / (mean * o.alpha + o.k):pow(o.beta)

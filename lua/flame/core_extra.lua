@@ -131,6 +131,9 @@ add("isclose", 5, function(x, y, rtol, atol, equal_nan)
   need_tensor("isclose", "y", y)
   local o = defaults("isclose", { "rtol", "atol", "equal_nan" }, { rtol = 1e-5, atol = 1e-8, equal_nan = false },
     rtol, atol, equal_nan)
+  for _, name in ipairs { "rtol", "atol" } do
+    if not (o[name] >= 0) then fail("isclose", "%s = %g is negative", name, o[name]) end
+  end
   local a, b = x:detach():double(), y:detach():double()
   local close = a:eq(b):logical_or((a - b):abs():le(b:abs() * o.rtol + o.atol):logical_and(b:isfinite()))
   return o.equal_nan and close:logical_or(a:isnan():logical_and(b:isnan())) or close
@@ -243,8 +246,9 @@ end)
 ---@param p? number  2
 add("pdist", 2, function(x, p)
   if need_tensor("pdist", "x", x).ndim ~= 2 then fail("pdist", "x has %d axes, need 2", x.ndim) end
+  p = defaults("pdist", { "p" }, { p = 2 }, p).p
   local at = flame.triu_indices(x.shape[1], x.shape[1], 1, { device = x.device })
-  return (x:index_select(1, at:select(1, 1)) - x:index_select(1, at:select(1, 2))):norm(p or 2, 2)
+  return (x:index_select(1, at:select(1, 1)) - x:index_select(1, at:select(1, 2))):norm(p, 2)
 end)
 --- p-norm of x - y.
 ---@param p? number  2
@@ -262,7 +266,7 @@ local function add_product(name, product)
 end
 add_product("addmv", function(a, v) return a:mv(v) end)
 add_product("addr", function(v, w) return v:outer(w) end)
-add_product("addbmm", function(a, b) return a:bmm(b):sum(1) end)
+add_product("addbmm", function(a, b) return a:bmm(b):sum(1, { dtype = a.dtype }) end)
 --- Sum of products over the last axes.
 add("inner", 2, function(x, y)
   need_tensor("inner", "x", x)
@@ -327,7 +331,11 @@ end)
 --- The trapezes between neighbours along d; x: positions, a tensor or the distance.
 local function trapezes(op, y, x, d)
   need_tensor(op, "y", y)
-  if type(x) == "table" then d, x = x.dim or d, x.dx or x.x end
+  if type(d) == "table" then d = internal.options(op, d, { dim = -1 }).dim end
+  if type(x) == "table" then
+    local o = internal.options(op, x, { dx = 1, x = false, dim = d or -1 })
+    d, x = o.dim, o.x or o.dx
+  end
   d = axis_of(op, y, d or -1)
   local n = y.shape[d]
   if n < 2 then return y:narrow(d, 1, 0), d end
@@ -368,6 +376,8 @@ add("cov", 2, function(x, o)
       if need_tensor("cov", name, given).ndim ~= 1 or given.shape[1] ~= count then
         fail("cov", "%s has shape (%s), need (%d)", name, table.concat(given.shape, ", "), count)
       end
+      if name == "fweights" and given:is_floating_point() then fail("cov", "fweights is %s, need integers", given.dtype) end
+      if given:detach():lt(0):any():item() then fail("cov", "%s has a negative element", name) end
       w = w and w * given:to(v.dtype) or given:to(v.dtype)
     end
   end
@@ -414,7 +424,7 @@ add("quantile", 4, function(x, q, d, o)
   if n == 0 then fail(op, "axis %d has no elements", axis) end
   local sorted = v.ndim == 0 and v:reshape(1) or v:sort(axis)
   local nan = sorted:isnan():any(axis, { keepdim = true })
-  local function at(share)
+  local function at(share, tracked)
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = share * (n - 1)
     local low = math.floor(p)
@@ -424,6 +434,7 @@ add("quantile", 4, function(x, q, d, o)
     elseif o.interpolation == "nearest" then w = (w > 0.5 or w == 0.5 and low % 2 == 1) and 1 or 0
     elseif o.interpolation ~= "linear" then fail(op, "no interpolation '%s'", tostring(o.interpolation)) end
     local a = sorted:narrow(axis, low + 1, 1)
+    if tracked and o.interpolation == "linear" and w > 0 then w = tracked * (n - 1) - low end
     local y = where(nan, 0 / 0, w == 0 and a or a + (sorted:narrow(axis, high + 1, 1) - a) * w)
     if d == nil then
       for k = 1, #shape do shape[k] = 1 end
@@ -433,7 +444,8 @@ add("quantile", 4, function(x, q, d, o)
   end
   if type(q) == "number" then return at(q):clone() end
   local list = need_tensor(op, "q", q):totable()
-  if q.ndim == 0 then return at(list):clone() end
-  for k, share in ipairs(list) do list[k] = at(share) end
+  local tracked = q.requires_grad and q:to(x.dtype)
+  if q.ndim == 0 then return at(list, tracked):clone() end
+  for k, share in ipairs(list) do list[k] = at(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)

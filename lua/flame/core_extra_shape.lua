@@ -7,7 +7,10 @@ local defaults, axis_of, add, where = internal.defaults, internal.axis_of, inter
 -- ---- shapes ------------------------------------------------------------------------------------------
 add("ravel", 1, function(x) return need_tensor("ravel", "x", x):reshape(-1) end)
 add("fliplr", 1, function(x) return need_tensor("fliplr", "x", x):flip(2) end)
-add("flipud", 1, function(x) return need_tensor("flipud", "x", x):flip(1) end)
+add("flipud", 1, function(x)
+  if need_tensor("flipud", "x", x).ndim == 0 then fail("flipud", "x is 0-d, need at least one axis") end
+  return x:flip(1)
+end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param k? integer  1
 ---@param axes? integer[]  {1, 2}
@@ -33,7 +36,14 @@ local function at_least(n)
 end
 for n = 1, 3 do
   local name, lift = ("atleast_%dd"):format(n), at_least(n)
-  add(name, 1, function(x) return lift(need_tensor(name, "x", x)):clone() end)
+  local function one(x, what) return lift(need_tensor(name, what, x)):clone() end
+  --- x with that many axes at least; of a list of tensors a list.
+  add(name, 1, function(x)
+    if type(x) ~= "table" then return one(x, "x") end
+    local out = {}
+    for k, y in ipairs(x) do out[k] = one(y, ("tensors[%d]"):format(k)) end
+    return out
+  end)
 end
 local function stacked(name, lift, d)
   add(name, 1, function(list)
@@ -49,12 +59,18 @@ stacked("row_stack", at_least(2), 1)
 stacked("dstack", at_least(3), 3)
 stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x end, 2)
 --- n parts along d as equal as can be, or cuts behind the positions of a list.
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@param d? integer  1
 add("tensor_split", 3, function(x, n, d)
   d = axis_of("tensor_split", need_tensor("tensor_split", "x", x), d or 1)
   local size, parts, first = x.shape[d], {}, 0
   if size == nil then fail("tensor_split", "a 0-d tensor has no axes") end
+  if flame.is_tensor(n) then
+    if n:is_floating_point() or n.ndim > 1 then
+      fail("tensor_split", "n is %s of %d axes, need integers, one axis at most", n.dtype, n.ndim)
+    end
+    n = n:totable()
+  end
   if type(n) == "table" then
     for k = 1, #n + 1 do
       local last = k > #n and size or need_int("tensor_split", "position", n[k])
@@ -191,6 +207,7 @@ add("masked_scatter", 3, function(x, mask, src)
   if need_tensor("masked_scatter", "src", src).dtype ~= x.dtype then
     fail("masked_scatter", "src is %s and x %s: cast one of them", src.dtype, x.dtype)
   end
+  x = x:expand(internal.broadcast_shape("masked_scatter", { x, mask }))
   local hit = mask:expand(x.shape)
   local at = hit:reshape(-1):cumsum(1)
   local n = x:numel() > 0 and at[-1]:item() or 0

@@ -330,11 +330,18 @@ local lu = flame.func {
     return matmul(permutation(rows, m), ga)
   end,
 }
+--- As in PyTorch on the CPU, rows are always pivoted.
+internal.need_pivot = function(op, o)
+  if type(o) == "boolean" then o = { pivot = o } end
+  if not options(op, o, { pivot = true }).pivot then fail(op, "pivot = false is not supported: rows are always pivoted") end
+end
 --- P, L, U with x = P L U, rows pivoted.
 ---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-under("lu", 1, function(x)
+under("lu", 2, function(x, o)
   local lead, _, m, n = need_matrix("lu", "x", x)
+  internal.need_pivot("lu", o)
   local packed, rows = parts(lu(x), joined(lead, m, n), joined(lead, m))
   local l, u = lu_factors(packed, m, n)
   return permutation(rows, m), l, u

@@ -38,8 +38,10 @@ end
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
 --- with row pivots[i].
 ---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor
-under("lu_factor", 1, function(x)
+under("lu_factor", 2, function(x, o)
+  internal.need_pivot("lu_factor", o)
   local p, l, u = linalg.lu(x)
   local m, n = x.shape[x.ndim - 1], x.shape[x.ndim]
   local k = math.min(m, n)
@@ -52,14 +54,14 @@ under("lu_factor", 1, function(x)
   return packed, pivots_of(p:detach():argmax(-2), k)
 end)
 flame.lu = linalg.lu_factor
---- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
 ---@param b flame.Tensor  (…, n, k)
----@param o? table  {left = true}
+---@param o? table  {left = true, adjoint = false}
 under("lu_solve", 4, function(lu, pivots, b, o)
   local op = "lu_solve"
-  o = internal.options(op, o, { left = true })
+  o = internal.options(op, o, { left = true, adjoint = false })
   need_tensor(op, "lu", lu)
   need_tensor(op, "pivots", pivots)
   need_tensor(op, "b", b)
@@ -68,6 +70,9 @@ under("lu_solve", 4, function(lu, pivots, b, o)
     fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)", shape_text(lu), shape_text(pivots), shape_text(b))
   end
   if lu:numel() == 0 or b:numel() == 0 then return b:clone() end
+  if o.adjoint then                                                             -- a' x = b is x' a = b'
+    return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not o.left })):clone()
+  end
   local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
   local p = rows_of(pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)                 -- P' b: row i is row rows[i] of b
   local left = o.left

@@ -124,7 +124,8 @@ local eigh = flame.func {
     local apart = w:unsqueeze(-2) - w:unsqueeze(-1)
     local top = w:detach():abs():amax(-1, { keepdim = true }):unsqueeze(-1)
     local f = inverse_unless(apart:detach():abs():le(top * (4 * epsilon[w.dtype])), apart)
-    return matmul(matmul(v, matmul(turned(v), gv) * f + on_diagonal(gw)), turned(v))
+    local gx = matmul(matmul(v, matmul(turned(v), gv) * f + on_diagonal(gw)), turned(v))
+    return (gx + turned(gx)) * 0.5                  -- x stands for a symmetric matrix
   end,
 }
 local function upper_of(op, o)
@@ -188,14 +189,23 @@ local pinv = flame.func {
     return pinv_cotangent(x, y, g)
   end,
 }
---- Limits below which a singular value counts as 0, as torch.linalg has them.
+--- Limits below which a singular value counts as 0, as torch.linalg has them: numbers, or tensors of one a matrix.
 local function limits(x, o)
   local s = x.shape
-  local atol, rtol = o.atol or 0, o.rtol or nil
-  rtol = rtol or (atol > 0 and 0 or math.max(s[#s], s[#s - 1]) * epsilon[x.dtype])
+  local function limit(v) return flame.is_tensor(v) and v:to(x.dtype):unsqueeze(-1) or v or nil end
+  local atol, rtol = limit(o.atol) or 0, limit(o.rtol)
+  if not rtol then
+    rtol = math.max(s[#s], s[#s - 1]) * epsilon[x.dtype]
+    if flame.is_tensor(atol) then rtol = where(atol:gt(0), 0, rtol) elseif atol > 0 then rtol = 0 end
+  end
   return atol, rtol
 end
-local function symmetric_from_lower(x) return x:tril() + turned(x:tril(-1)) end
+--- The symmetric matrix whose lower half is given; its cotangent is symmetric, as that of eigh.
+local symmetric_from_lower = flame.func {
+  name = "pinv",
+  forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
+  backward = function(_, g) return (g + turned(g)) * 0.5 end,
+}
 local function pinv_any(op, x, o)
   need_matrix(op, "x", x)
   if o.hermitian then

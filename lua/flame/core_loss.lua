@@ -38,6 +38,7 @@ end
 loss("mse_loss", {}, function(x, y) return (x - y):square() end)
 loss("l1_loss", {}, function(x, y) return (x - y):abs() end)
 loss("huber_loss", { delta = 1.0 }, function(x, y, o)
+  if not (o.delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", o.delta) end
   local d = (x - y):abs()
   return flame.where(d:le(o.delta), d * d * 0.5, (d - 0.5 * o.delta) * o.delta)
 end)
@@ -71,7 +72,7 @@ def("kl_div", 3, function(x, y, o)
   o = options("kl_div", o, { reduction = "mean", log_target = false })
   local e
   if o.log_target then e = y:exp() * (y - x)
-  else e = flame.where(y:gt(0), y * (flame.where(y:gt(0), y, 1):log() - x), 0) end
+  else e = flame.where(y:ne(0), y * (flame.where(y:ne(0), y, 1):log() - x), 0) end
   if o.reduction == "batchmean" then return e:sum() / x.shape[1] end
   return reduce("kl_div", e, o.reduction)
 end)
@@ -98,6 +99,7 @@ def("cosine_similarity", 5, function(x, y, d, eps)
   local o = defaults("cosine_similarity", { "dim", "eps" }, { dim = false, eps = 1e-8 }, d, eps)
   d = o.dim or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
+  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then x, y = table.unpack(flame.broadcast(x, y)) end
   local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
 end)
@@ -136,12 +138,15 @@ def("multi_margin_loss", 3, function(x, y, o)
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
   o = options(op, o, { p = 1, margin = 1.0, weight = false, reduction = "mean" })
+  local single = x.ndim < 2
+  if single then x, y = x:reshape(1, -1), y:reshape(1) end
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
   local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):clamp({ min = 0 })
   if o.p ~= 1 then e = e ^ o.p end
   if o.weight then e = e * o.weight:take(ids):unsqueeze(-1) end
   local own = flame.one_hot(ids, n):bool()
-  return reduce(op, flame.where(own, 0, e):sum(-1) / n, o.reduction)
+  e = flame.where(own, 0, e):sum(-1) / n
+  return reduce(op, single and e:reshape({}) or e, o.reduction)
 end)
 --- Negative log-likelihood of y under a normal of mean x and variance var.
 ---@param o? table  {full = false, eps = 1e-6, reduction = "mean"}

@@ -158,7 +158,7 @@ def("bilinear", 4, function(x1, x2, w, b)
   local lead, rows = x1.shape, 1
   for k = 1, #lead - 1 do rows = rows * lead[k] end
   lead[#lead] = w.shape[1]
-  local y = flame.einsum("bn,onm,bm->bo", x1:reshape(rows, -1), w, x2:reshape(rows, -1)):reshape(lead)
+  local y = flame.einsum("bn,onm,bm->bo", x1:reshape(rows, w.shape[2]), w, x2:reshape(rows, w.shape[3])):reshape(lead)
   return b and y + b or y:clone()
 end)
 

@@ -89,6 +89,7 @@ both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
   if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax" and reduce ~= "amin" then
     fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
   end
+  if x.dtype == "bool" then return flame.scatter_reduce(x:long(), d, idx, src:long(), reduce, o):bool() end
   if x.ndim == 0 then
     return flame.scatter_reduce(x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
   end
@@ -122,6 +123,7 @@ both("index_reduce", 6, function(x, d, idx, src, reduce, o)
   if reduce == "sum" then fail(op, 'reduce must be "prod", "mean", "amax" or "amin", got "sum": index_add adds') end
   if need_tensor(op, "idx", idx).ndim > 1 then fail(op, "idx has %d axes, need 1", idx.ndim) end
   same_dtype(op, x, src)
+  if x.ndim == 0 then return flame.index_reduce(x:reshape(1), 1, idx, src:reshape(-1), reduce, o):reshape({}):clone() end
   local column, want = {}, x.shape
   for k = 1, x.ndim do column[k] = k == d and idx:numel() or 1 end
   want[d] = idx:numel()
@@ -220,7 +222,7 @@ internal.def("sum_to_size", 9, function(x, ...)
     if d <= lead or want == 1 and shape[d] ~= 1 then axes[#axes + 1] = d end
   end
   if #axes == 0 then return x:clone() end
-  return x:sum(axes, { keepdim = true }):reshape(to):to(x.dtype)
+  return x:sum(axes, { keepdim = true }):reshape(to):clone()
 end)
 local function split_along(name, least, axis)
   internal.def(name, 2, function(x, n)

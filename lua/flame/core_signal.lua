@@ -6,21 +6,37 @@ local options, defaults, def, axis_of = internal.options, internal.defaults, int
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local function conjugate(x) return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device }) end
+local function conjugate(x)
+  if not x:is_floating_point() then x = x:float() end
+  return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
+end
 
 -- ---- Hermitian signals ---------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
+--- f(x, size, dim, norm) with the norm of the other direction; size and dim may be lists.
 local function hermitian(name, f)
   def(name, 5, function(x, ...)
-    local o = defaults(name, { "n", "dim", "norm" }, { n = false, dim = -1, norm = "backward" }, ...)
+    local list, o = table.pack(...), {}
+    local size = (name == "hfft" or name == "ihfft") and "n" or "s"
+    if type(list[list.n]) == "table" and type(next(list[list.n])) == "string" then o, list[list.n] = list[list.n], nil end
+    o = options(name, o, { [size] = false, dim = false, norm = "backward" })
+    for i, key in ipairs { size, "dim", "norm" } do if list[i] ~= nil then o[key] = list[i] end end
     if not other_norm[o.norm] then fail(name, 'norm must be "backward", "ortho" or "forward", got %s', tostring(o.norm)) end
-    return f(need_tensor(name, "x", x), { n = o.n or nil, dim = o.dim, norm = other_norm[o.norm] })
+    return f(need_tensor(name, "x", x), { [size] = o[size] or nil, dim = o.dim or nil, norm = other_norm[o.norm] })
   end)
 end
 --- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default; (x[, n, dim, norm]).
 hermitian("hfft", function(x, o) return flame.irfft(conjugate(x), o) end)
+--- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
+hermitian("hfft2", function(x, o) return flame.irfft2(conjugate(x), o) end)
+--- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
+hermitian("hfftn", function(x, o) return flame.irfftn(conjugate(x), o) end)
 --- Its inverse: half of the transform of a real signal.
 hermitian("ihfft", function(x, o) return conjugate(flame.rfft(x, o)) end)
+--- The inverse of hfft2.
+hermitian("ihfft2", function(x, o) return conjugate(flame.rfft2(x, o)) end)
+--- The inverse of hfftn.
+hermitian("ihfftn", function(x, o) return conjugate(flame.rfftn(x, o)) end)
 
 -- ---- short-time transforms -------------------------------------------------------------------------
 --- The window of length n_fft: given, or ones, with zeros on both sides.
@@ -72,8 +88,9 @@ end)
 def("istft", 10, function(x, n_fft, ...)
   local op = "istft"
   local o = defaults(op, { "hop_length", "win_length", "window", "center", "normalized", "onesided", "length" },
-    { hop_length = false, win_length = false, window = false, center = true, normalized = false, onesided = true, length = false }, ...)
+    { hop_length = false, win_length = false, window = false, center = true, normalized = false, onesided = 0, length = false }, ...)
   n_fft = need_int(op, "n_fft", n_fft)
+  if o.onesided == 0 then o.onesided = need_tensor(op, "x", x).ndim < 3 or x.shape[x.ndim - 2] ~= n_fft end
   local bins = o.onesided and n_fft // 2 + 1 or n_fft
   if need_tensor(op, "x", x).ndim < 3 or x.ndim > 4 or x.shape[x.ndim] ~= 2 or x.shape[x.ndim - 2] ~= bins then
     fail(op, "x has shape %s, need (…, %d, frames, 2)", shape_text(x), bins)
@@ -82,7 +99,7 @@ def("istft", 10, function(x, n_fft, ...)
   local v = (single and x:unsqueeze(1) or x):transpose(2, 3)
   if o.normalized then v = v * n_fft ^ 0.5 end
   local w = window_of(op, x, o, n_fft)
-  local frames = o.onesided and flame.irfft(v, { n = n_fft }) or flame.ifft(v):select(-1, 1)
+  local frames = flame.irfft(o.onesided and v or v:narrow(3, 1, n_fft // 2 + 1), { n = n_fft })
   local count, total = frames.shape[2], n_fft + hop * (frames.shape[2] - 1)
   local at = flame.arange(0, count - 1, { dtype = "i64", device = x.device }):unsqueeze(2) * hop
     + flame.arange(1, n_fft, { dtype = "i64", device = x.device })
@@ -164,8 +181,12 @@ def("gradient", 2, function(x, o)
   if not o.dim then for d = 1, x.ndim do axes[d] = d end end
   local v = x:is_floating_point() and x or x:float()
   if type(o.spacing) == "table" and #o.spacing ~= #axes then fail(op, "spacing has %d entries for %d axes", #o.spacing, #axes) end
+  local seen = {}
   for i, d in ipairs(axes) do
-    out[i] = slope(v, axis_of(op, x, d), type(o.spacing) == "table" and o.spacing[i] or o.spacing, o.edge_order)
+    d = axis_of(op, x, d)
+    if seen[d] then fail(op, "axis %d is named twice", d) end
+    seen[d] = true
+    out[i] = slope(v, d, type(o.spacing) == "table" and o.spacing[i] or o.spacing, o.edge_order)
   end
   return out
 end)
@@ -209,9 +230,9 @@ def("nanquantile", 4, function(x, q, d, o)
   local sorted = v:sort(axis)
   local last = (v:isnan():logical_not():sum(axis, { keepdim = true }) - 1):clamp({ min = 0 }):double()
   local shape = x.shape
-  local function one(share)
+  local function one(share, tracked)
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
-    local p = last * share
+    local p = last * (tracked or share)
     local low = p:floor()
     local w = p - low
     if o.interpolation == "lower" then w = w * 0 elseif o.interpolation == "higher" then w = w:gt(0):double()
@@ -228,7 +249,8 @@ def("nanquantile", 4, function(x, q, d, o)
   end
   if type(q) == "number" then return one(q):clone() end
   local list = need_tensor(op, "q", q):totable()
-  if q.ndim == 0 then return one(list):clone() end
-  for k, share in ipairs(list) do list[k] = one(share) end
+  local tracked = q.requires_grad and q:double()
+  if q.ndim == 0 then return one(list, tracked):clone() end
+  for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)

@@ -317,7 +317,7 @@ local logs = flame.func {
   end,
   backward = function(ctx, g)
     local x, y = ctx:saved()
-    local later = next_of(y, ctx.d, 0)
+    local later = next_of(y, ctx.d, math.huge)             -- behind the last there is nothing: a weight of 0
     local steps = where(later:detach():eq(-math.huge), 0, y - later):exp()
     local none = y:detach():eq(-math.huge)
     local weight = where(none, 0, where(none, 0, x - y):exp())
@@ -371,6 +371,7 @@ extremes("cummin", 1)
 def("nonzero", 2, function(x, o)
   need_tensor("nonzero", "x", x)
   o = defaults("nonzero", { "as_tuple" }, { as_tuple = false }, o)
+  if x.ndim == 0 and o.as_tuple then x = x:reshape(1) end
   local flat, shape = x:detach(), x.shape
   local count = flat:ne(0):sum():item()
   local at = call("nonzero", "nonzero", { flat }, { count, #shape, table.unpack(shape) }, { count, #shape }, "i64")

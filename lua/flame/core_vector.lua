@@ -19,8 +19,11 @@ end
 local root, flat_at_0 = internal.root, internal.flat_at_0
 
 --- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in PyTorch.
-local function vector_norm_of(x, p, d, o)
+--- Of half types in f32: the powers leave their range long before the norm does.
+local vector_norm_of
+function vector_norm_of(x, p, d, o)
   need_float("norm", x)
+  if x.dtype == "f16" or x.dtype == "bf16" then return vector_norm_of(x:float(), p, d, o):to(x.dtype) end
   if type(o) == "boolean" then o = { keepdim = o } end
   if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
   if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
@@ -90,7 +93,8 @@ local function matrix_norm(op, x, ord, d, keepdim)
   local y = brought_last(x, a, b)
   local function sums(axis) return y:abs():sum(axis) end
   local m, n = y.shape[y.ndim - 1], y.shape[y.ndim]
-  if m * n == 0 and ord ~= "fro" and ord ~= "nuc" then
+  local left = math.abs(tonumber(ord) or 0)                       -- what the largest of is taken
+  if (left == 1 and n or left == math.huge and m or left == 2 and m * n) == 0 then
     fail(op, "ord = %s has no value for a matrix without elements, x has shape %s", tostring(ord), shape_text(x))
   end
   if ord == "fro" then y = vector_norm_of(y, 2, { -2, -1 })
@@ -397,8 +401,10 @@ under("vander", 2, function(x, o)
   local op = "vander"
   need_tensor(op, "x", x)
   if type(o) == "number" then o = { N = o } end
-  if x.ndim == 0 then fail(op, "x is 0-d, need at least one axis") end
-  local n = need_int(op, "N", options(op, o, { N = x.shape[x.ndim] }).N)
+  local n = options(op, o, { N = x.shape[x.ndim] or false }).N
+  if not n then fail(op, "x is 0-d, need at least one axis, or N") end
+  if x.ndim == 0 then x = x:reshape(1) end
+  n = need_int(op, "N", n)
   if n <= 0 then fail(op, "N = %d, need at least 1", n) end
   if not x:is_floating_point() then x = x:long() end
   local columns = { flame.ones_like(x) }
@@ -424,10 +430,20 @@ under("diagonal", 4, function(x, ...)
   return need_tensor("diagonal", "x", x):diagonal(o.offset, o.dim1, o.dim2)
 end)
 
---- The tensor x with tensordot(a, x, x.ndim) = b.
-under("tensorsolve", 3, function(a, b)
+--- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param dims? integer[]|table  or {dims =}
+---@return flame.Tensor
+under("tensorsolve", 3, function(a, b, dims)
   need_tensor("tensorsolve", "a", a)
   need_tensor("tensorsolve", "b", b)
+  if is_options(dims) then dims = options("tensorsolve", dims, { dims = false }).dims end
+  if dims then
+    local places = {}
+    for k = 1, #dims do places[k] = k - #dims - 1 end
+    a = a:movedim(dims, places)
+  end
   local rest = {}
   for k = b.ndim + 1, a.ndim do rest[#rest + 1] = a.shape[k] end
   local n = b:numel()

@@ -1873,6 +1873,18 @@ function flame.hessian(f, x) end
 function flame.hfft(x, ...) end
 Tensor.hfft = flame.hfft
 
+--- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
+---@param x flame.Tensor
+---@param ... any
+function flame.hfft2(x, ...) end
+Tensor.hfft2 = flame.hfft2
+
+--- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
+---@param x flame.Tensor
+---@param ... any
+function flame.hfftn(x, ...) end
+Tensor.hfftn = flame.hfftn
+
 --- input where the target is 1, max(0, margin - input) where it is -1
 ---@param input flame.Tensor
 ---@param target flame.Tensor
@@ -1996,6 +2008,18 @@ Tensor.igammac = flame.igammac
 ---@param ... any
 function flame.ihfft(x, ...) end
 Tensor.ihfft = flame.ihfft
+
+--- The inverse of hfft2.
+---@param x flame.Tensor
+---@param ... any
+function flame.ihfft2(x, ...) end
+Tensor.ihfft2 = flame.ihfft2
+
+--- The inverse of hfftn.
+---@param x flame.Tensor
+---@param ... any
+function flame.ihfftn(x, ...) end
+Tensor.ihfftn = flame.ihfftn
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
 ---@param x flame.Tensor
@@ -2468,7 +2492,7 @@ function flame.linalg.lu(...) end
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.lu_factor(...) end
 
---- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param ... any
 function flame.linalg.lu_solve(...) end
 
@@ -2584,8 +2608,9 @@ function flame.linalg.tensordot(x, y, dims) end
 ---@param ... any
 function flame.linalg.tensorinv(...) end
 
---- The tensor x with tensordot(a, x, x.ndim) = b.
+--- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
 ---@param ... any
+---@return flame.Tensor
 function flame.linalg.tensorsolve(...) end
 
 --- sum of the diagonal
@@ -2812,7 +2837,7 @@ Tensor.lt_ = flame.lt
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.lu(...) end
 
---- The solution of a x = b (or x a = b with left = false) from lu_factor's result.
+--- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param b flame.Tensor  (…, n, k)
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
@@ -5442,7 +5467,7 @@ function flame.tensor(values, o) end
 
 --- n parts along d as equal as can be, or cuts behind the positions of a list.
 ---@param x flame.Tensor
----@param n integer|integer[]
+---@param n integer|integer[]|flame.Tensor
 ---@param d? integer  1
 function flame.tensor_split(x, n, d) end
 Tensor.tensor_split = flame.tensor_split

@@ -12,7 +12,7 @@ static const char *found(lua_State *L, int i) {
   if (lua_type(L, i) == LUA_TSTRING) return lua_pushfstring(L, "string '%s'", lua_tostring(L, i));
   if (lua_type(L, i) == LUA_TNUMBER) return lua_pushfstring(L, "number %s",
       luaL_tolstring(L, i, NULL));
-  return luaL_typename(L, i);
+  return box_at(L, i) != NULL ? "a tensor" : luaL_typename(L, i);
 }
 
 fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name) {
@@ -47,6 +47,12 @@ fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *n
     fl_lua_fail(L, op, "%s must be a tensor or a number, got %s", name, found(L, i));
   }
   return a;
+}
+
+/* What is stored into a tensor: an operand, or a boolean. */
+fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name) {
+  const int v = lua_toboolean(L, i);
+  return lua_isboolean(L, i) ? (fl_operand_arg){ NULL, 1, v, v } : fl_arg_operand(L, i, op, name);
 }
 
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a) {

@@ -322,9 +322,7 @@ int fl_index_set(lua_State *L) {
   key k;
   fl_box *x = fl_arg_tensor(L, 1, op_name, "x");
   read_key(L, &k, x->t->node->shape);
-  const fl_operand_arg v = lua_isboolean(L, 3) ? (fl_operand_arg){ NULL, 1, lua_toboolean(L,
-      3), lua_toboolean(L, 3) }
-                                               : fl_arg_operand(L, 3, op_name, "the value");
+  const fl_operand_arg v = fl_arg_value(L, 3, op_name, "the value");
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   fl_node *y = n && !x->t->view ? set_node(b, n, &k, &v) : n;
@@ -348,7 +346,7 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
     return;
   }
   fl_arg_count(L, how == INDEX_ADD ? 5 : 4, op);
-  a->src = fl_arg_operand(L, 4, op, how == INDEX_FILL ? "value" : "src");
+  a->src = fl_arg_value(L, 4, op, how == INDEX_FILL ? "value" : "src");
   const int want = a->x->t->node->dtype;
   if (a->src.box != NULL && how != INDEX_FILL && a->src.box->t->node->dtype != want)
     fl_lua_fail(L, op, "src is %s and x %s: cast one of them", fl_dtype_name(
@@ -384,7 +382,9 @@ static int along_enter(fl_lua *b, const char *op, how_t how, const along *a, alo
 static fl_node *write_along(fl_lua *b, const char *op, how_t how, const along *a,
     const along_nodes *n) {
   fl_node *i = n->idx, *src = fl_stored_value(b, &a->src, n->x, op);
-  if (src != NULL && a->alpha != 1) src = n_mul(src, n_num(b->c, a->alpha));
+  const int64_t whole = a->alpha > -0x1p62 && a->alpha < 0x1p62 ? (int64_t)a->alpha : 0;
+  if (src != NULL && a->alpha != 1) src = n_mul(src, fl_is_float(src->dtype) || (double)whole != a->alpha
+      ? n_num(b->c, a->alpha) : n_int(b->c, whole));
   if (n->scalar) src = at_least_1d(src);
   if (src == NULL) return NULL;
   if (how != SCATTER && how != SCATTER_ADD) return n_put_axis(n->x, a->axis, i, src,
@@ -478,7 +478,7 @@ static int i_masked_fill(lua_State *L) {
   fl_arg_count(L, 3, "masked_fill");
   fl_box *x = fl_arg_tensor(L, 1, "masked_fill", "x"), *mask = fl_arg_tensor(L, 2,
       "masked_fill", "mask");
-  const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill", "value");
+  const fl_operand_arg v = fl_arg_value(L, 3, "masked_fill", "value");
   need_bool(L, mask, "masked_fill");
   need_one(L, &v, "masked_fill");
   fl_box *out = fl_box_new(L);
@@ -491,7 +491,7 @@ static int i_masked_fill_(lua_State *L) {
   fl_arg_count(L, 3, "masked_fill_");
   fl_box *x = fl_arg_tensor(L, 1, "masked_fill_", "x"), *mask = fl_arg_tensor(L, 2,
       "masked_fill_", "mask");
-  const fl_operand_arg v = fl_arg_operand(L, 3, "masked_fill_", "value");
+  const fl_operand_arg v = fl_arg_value(L, 3, "masked_fill_", "value");
   need_bool(L, mask, "masked_fill_");
   need_one(L, &v, "masked_fill_");
   const int64_t m = fl_lua_enter(L, b);

@@ -178,6 +178,11 @@ static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "one_hot");
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
+  if (lua_istable(L, 2)) {
+    fl_check_options(L, 2, "one_hot", "num_classes");
+    fl_option(L, 2, "num_classes");
+    lua_replace(L, 2);
+  }
   if (lua_isnoneornil(L, 2) || (lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == -1))
     return one_hot_counted(L);
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");

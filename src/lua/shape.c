@@ -213,19 +213,20 @@ static int s_unfold(lua_State *L) {
   const int axis = fl_arg_axis(L, 2, l->rank, "unfold");
   const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
       "step");
-  if (l->rank == 0 || l->rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes", l->rank);
-  if (step < 1 || size < 1 || size > l->size[axis])
+  if (l->rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l->rank);
+  const int64_t length = l->rank > 0 ? l->size[axis] : 1;
+  if (step < 1 || size < 1 || size > length)
     fl_lua_fail(L, "unfold",
         "size %lld and step %lld do not fit axis %d with %lld elements", (long long)size,
-        (long long)step, axis + 1, (long long)l->size[axis]);
-  int64_t stride[FL_MAX_AXES], sizes[FL_MAX_AXES];
+        (long long)step, axis + 1, (long long)length);
+  int64_t stride[FL_MAX_AXES] = { 1 }, sizes[FL_MAX_AXES];
   fl_row_major(l->rank, l->size, stride);
   memcpy(sizes, l->size, sizeof sizes);
   const int rank = l->rank;
   stride[rank] = stride[axis];
   sizes[rank] = size;
-  sizes[axis] = (sizes[axis] - size) / step + 1;
-  stride[axis] *= step;
+  if (rank > 0) sizes[axis] = (length - size) / step + 1;
+  if (rank > 0) stride[axis] *= step;
   VIEW_BEGIN("unfold");
   VIEW_END(n_strided(n, rank + 1, sizes, stride, 0));
 }

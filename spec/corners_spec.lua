@@ -1,0 +1,166 @@
+--- Corners that PyTorch's own samples of its operators find: 0-d and empty inputs, batches in the
+-- arguments, gradients at large values, options by name, and what must raise.
+require "spec.helper"
+local flame = require "flame"
+local T, linalg, huge = flame.tensor, flame.linalg, math.huge
+local function eq(expected, x, o) assert.allclose(expected, x, o) end
+local function D(v) return T(v, { dtype = "f64" }) end
+local function raises(text, f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  assert.is_true(e:find(text, 1, true) ~= nil, e)
+end
+local function gradient(f, v)
+  local x = T(v, { dtype = "f64", requires_grad = true })
+  return f(x):sum():gradients({ x })[x]
+end
+
+describe("0-d and empty inputs", function()
+  it("count as a list of one where PyTorch has it so", function()
+    assert.same({ 3 }, T(3):unfold(1, 1, 1):totable())
+    assert.same({ { 1 } }, (function() local l = T(3):nonzero({ as_tuple = true }) return { l[1]:totable() } end)())
+    eq(6, T(2):index_reduce(1, T({ 1 }, { dtype = "i64" }), T(3), "prod"))
+    eq({ { 1, 2, 4 } }, linalg.vander(T(2), { N = 3 }))
+    eq(0, flame.multi_margin_loss(T(0.5), T(1):long()))
+    eq(2, linalg.vector_norm(T(-2), 2, {}, { keepdim = false }))
+  end)
+  it("give empty results, and norms where the largest is of something", function()
+    assert.same({ 0, 1, 2 }, flame.local_response_norm(flame.zeros(0, 1, 2), 1).shape)
+    assert.same({ 0, 5 }, flame.bilinear(flame.zeros(0, 3), flame.zeros(0, 4), flame.zeros(5, 3, 4)).shape)
+    eq(0, linalg.norm(flame.zeros(5, 0), huge))
+    eq(0, linalg.norm(flame.zeros(0, 5), 1))
+    raises("norm: ord = 1 has no value", linalg.norm, flame.zeros(5, 0), 1)
+  end)
+  it("raise where there is no axis", function()
+    raises("flipud: x is 0-d", flame.flipud, T(1))
+    raises("unfold: size 2 and step 1 do not fit axis 1 with 1 elements", flame.unfold, T(1), 1, 2, 1)
+  end)
+end)
+
+describe("broadcasting of arguments", function()
+  it("comes before the norms of cosine_similarity", function()
+    local x, y = D { { { 1, 2, 3 }, { 4, 5, 6 } } }, D { { { 1, 0, 2 } }, { { 3, 1, 1 } } }
+    eq(flame.cosine_similarity(x:expand(2, 2, 3):contiguous(), y:expand(2, 2, 3):contiguous(), -2),
+      flame.cosine_similarity(x, y, { dim = -2 }))
+  end)
+  it("spreads x of masked_scatter over the mask", function()
+    eq({ { 5, 2 }, { 1, 6 } }, T({ 1, 2 }):masked_scatter(T { { true, false }, { false, true } }, T { 5, 6 }))
+  end)
+  it("takes limits of matrix_rank and pinv one a matrix", function()
+    local x = flame.eye(2):expand(3, 2, 2) * T({ 1, 0.5 }):reshape(2, 1)
+    assert.same({ 2, 1, 0 }, linalg.matrix_rank(x, { atol = T { 0.1, 0.7, 2 } }):totable())
+    eq({ { { 1, 0 }, { 0, 2 } }, { { 1, 0 }, { 0, 0 } }, { { 0, 0 }, { 0, 0 } } }, linalg.pinv(x, { atol = T { 0.1, 0.7, 2 } }))
+  end)
+end)
+
+describe("gradients", function()
+  it("of logcumsumexp are finite at large values", function()
+    eq({ 5, 0, 0 }, gradient(function(x) return x:logcumsumexp(1) * D { 1, 1, 3 } end, { 10000, -8, 3 }))
+  end)
+  it("of eigh and a Hermitian pinv are symmetric, as PyTorch's", function()
+    local v = { { 2, 0.3, 0.1 }, { 0.3, 1, 0.2 }, { 0.1, 0.2, 3 } }
+    for _, f in ipairs { function(x) local _, q = linalg.eigh(x) return q:abs() * D { 1, 2, 3 } end,
+      function(x) return linalg.pinv(x, { hermitian = true }) * D { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } } end } do
+      local g = gradient(f, v)
+      assert.is_true(g:amax():item() ~= 0)
+      eq(g:t(), g, { rtol = 1e-9 })
+    end
+  end)
+  it("of quantile and nanquantile flow to q", function()
+    for _, name in ipairs { "quantile", "nanquantile" } do
+      eq({ 8, 16 }, gradient(function(q) return flame[name](D { 1, 3, 7, 4, 11 }, q) end, { 0.3, 0.9 })
+        * T({ 2, 1 }):double(), { rtol = 1e-9 })
+    end
+  end)
+end)
+
+describe("dtypes", function()
+  it("stay in addbmm and widen in sum_to_size, as in PyTorch", function()
+    local i = flame.ones({ 2, 2, 2 }, { dtype = "i32" })
+    assert.equal("i32", flame.addbmm(i[1], i, i).dtype)
+    assert.equal("i64", i:sum_to_size(2, 2).dtype)
+    assert.equal("i32", i:sum_to_size(2, 2, 2).dtype)
+  end)
+  it("of integers take alpha, of bool a sign, booleans and reductions", function()
+    local b, one = T { true, false }, T({ 1 }, { dtype = "i64" })
+    assert.same({ -2, 5 }, T({ 1, 5 }):long():index_add(1, one, T({ 3 }):long(), { alpha = -1 }):totable())
+    assert.same({ true, false }, b:sign():totable())
+    assert.same({ true, true }, b:masked_fill(T { false, true }, true):totable())
+    assert.same({ false, false }, b:index_fill(1, one, false):totable())
+    assert.same({ true, false, true }, b:pad({ 0, 1 }, { value = true }):totable())
+    assert.same({ false, false }, b:scatter_reduce(1, one, T { false }, "prod"):totable())
+  end)
+  it("f16 and bf16 have norms whose squares they can not hold", function()
+    for _, dtype in ipairs { "f16", "bf16" } do
+      local x = T({ 300, 400 }, { dtype = dtype, requires_grad = true })
+      local n = x:norm()
+      assert.equal(dtype, n.dtype)
+      eq(500, n)
+      eq({ 0.6, 0.8 }, n:gradients({ x })[x], { rtol = 4e-3 })
+    end
+  end)
+end)
+
+describe("options by name", function()
+  it("work where PyTorch has a default", function()
+    local y, x = T { { 1, 2, 4 }, { 3, 5, 9 } }, T { { 0, 1, 3 }, { 0, 2, 3 } }
+    eq({ 7.5, 15 }, flame.trapezoid(y, x, { dim = 2 }))
+    eq({ { 1.5, 7.5 }, { 8, 15 } }, flame.cumulative_trapezoid(y, x, { dim = -1 }))
+    eq({ 4 + 6 + 8 }, T({ { 1, 2, 3 }, { 5, 8, 11 } }):pdist({ p = 1 }))
+    assert.same({ { 0, 1, 0 } }, flame.one_hot(T({ 2 }):long(), { num_classes = 3 }):totable())
+    raises("trapezoid: no option 'axis'", flame.trapezoid, y, x, { axis = 1 })
+  end)
+  it("of LU factorisations", function()
+    local a, b = D { { 1, 2 }, { 3, 5 } }, D { { 1 }, { 2 } }
+    local lu, p = linalg.lu_factor(a, { pivot = true })
+    eq(linalg.solve(a:t(), b), linalg.lu_solve(lu, p, b, { adjoint = true }))
+    eq(linalg.solve(a, b:t(), { left = false }):t():t(), linalg.lu_solve(lu, p, b:t(), { left = false }))
+    eq(linalg.solve(a:t(), b:t(), { left = false }), linalg.lu_solve(lu, p, b:t(), { left = false, adjoint = true }))
+    raises("lu: pivot = false is not supported", linalg.lu, a, { pivot = false })
+  end)
+  it("move axes of tensorsolve", function()
+    local a, x = flame.randn(2, 3, 6):double(), flame.randn(6):double()
+    local b = flame.einsum("ijk,k->ij", a, x)
+    eq(x, linalg.tensorsolve(a, b), { rtol = 1e-6 })
+    local c = flame.einsum("kji,ik->j", a, flame.randn(6, 2):double())
+    local big = flame.randn(2, 6, 3):double()
+    local y = linalg.tensorsolve(big, flame.ones({ 6 }, { dtype = "f64" }), { dims = { 1, 3 } })
+    eq(flame.ones(6), flame.einsum("ijk,ik->j", big, y), { rtol = 1e-6 })
+    assert.same({ 3 }, c.shape)
+  end)
+end)
+
+describe("parts and lists", function()
+  it("tensor_split cuts at the positions of a tensor, atleast_nd lifts lists", function()
+    local parts = flame.arange(5):tensor_split(T({ 1, 3 }, { dtype = "i64" }))
+    assert.same({ { 1 }, { 2, 3 }, { 4, 5 } }, { parts[1]:totable(), parts[2]:totable(), parts[3]:totable() })
+    assert.equal(2, #flame.arange(5):tensor_split(T(2):long()))
+    local up = flame.atleast_2d { T(1), T { 1, 2 } }
+    assert.same({ { 1, 1 }, { 1, 2 } }, { up[1].shape, up[2].shape })
+  end)
+  it("istft tells one side from two by the size", function()
+    local x = flame.randn(40)
+    for _, onesided in ipairs { true, false } do
+      local y = flame.stft(x, 8, { onesided = onesided })
+      eq(x, flame.istft(y, 8), { atol = 1e-4 })
+    end
+  end)
+  it("Hermitian transforms over several axes undo each other", function()
+    local x = flame.randn(3, 4, 6):double()
+    eq(x, flame.hfft2(flame.ihfft2(x)), { atol = 1e-9 })
+    eq(x, flame.hfftn(flame.ihfftn(x, nil, { 1, 3 }, "ortho"), { dim = { 1, 3 }, norm = "ortho" }), { atol = 1e-9 })
+    assert.equal("f32", flame.hfft(T({ { 1, 0 }, { 2, 0 } }, { dtype = "u8" })).dtype)
+  end)
+end)
+
+describe("wrong values", function()
+  it("raise and say which", function()
+    raises("isclose: rtol = -0.4 is negative", flame.isclose, T(1), T(1), { rtol = -0.4 })
+    raises("huber_loss: delta = 0, need delta > 0", flame.huber_loss, T(1), T(1), { delta = 0 })
+    raises("gradient: axis 2 is named twice", flame.gradient, flame.zeros(3, 3), { dim = { 2, -1 } })
+    raises("cov: fweights is f32, need integers", flame.cov, flame.zeros(2, 3), { fweights = flame.ones(3) })
+    raises("cov: aweights has a negative element", flame.cov, flame.zeros(2, 3), { aweights = T { 1, -1, 1 } })
+    raises("first must be an integer, got a tensor", flame.narrow, flame.zeros(3), 1, T(1), 1)
+    assert.is_true(flame.kl_div(T { 0 }, T { -1 }, { reduction = "sum" }):isnan():item())
+  end)
+end)
