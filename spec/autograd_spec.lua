@@ -234,6 +234,80 @@ describe("functions of functions", function()
   end)
 end)
 
+describe("checkpoint", function()
+  local nn = require "flame.nn"
+  --- Gradients of x and of the parameters with 'call' in place of a plain call.
+  local function gradients(call, f, make, others)
+    flame.seed(11)
+    local x = make()
+    local loss = (call(f, x) * x):sum()
+    flame.eval(loss)
+    local all = { x, table.unpack(others or {}) }
+    local g, out = loss:gradients(all), {}
+    for i, t in ipairs(all) do out[i] = g[t]:totable() end
+    out[#out + 1] = flame.rand(2):totable()
+    return out
+  end
+  local function same(f, make, others)
+    local function plain(h, ...) return h(...) end
+    assert.same(gradients(plain, f, make, others), gradients(flame.checkpoint, f, make, others))
+  end
+  local function row() return leaf({ 1, 2, 3, 4, 5, 6, 7, 8 }) end
+  it("computes again with the random numbers of the first time, and leaves the generator alone", function()
+    same(function(x) return x:dropout(0.5) * x end, row)
+    same(function(x) return x * flame.rand(8) end, row)
+  end)
+  it("gives parameters and tensors that f closes over their gradients, and writes none of them", function()
+    local net = nn.Sequential { nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 8) }
+    same(function(x) return net(x) end, row, net:parameters())
+    same(net, row, net:parameters())
+    assert.is_nil(net[1].weight.grad)
+    local x = row()
+    local h = x * 2                                 -- of what is outside, which x leads to as well
+    flame.checkpoint(function(v) return (v * h):sum() end, x):backward()
+    assert.same({ 4, 8, 12, 16, 20, 24, 28, 32 }, x.grad:totable())
+    flame.checkpoint(net, flame.ones(8)):sum():backward()      -- no argument is tracked
+    assert.truthy(net[1].weight.grad)
+  end)
+  it("keeps the values of its arguments at the time of the call", function()
+    local x, k = row(), flame.full({ 8 }, 3)
+    local h = x * 1
+    local y = flame.checkpoint(function(v, w) return v * v * w end, h, k):sum()
+    k:zero_()
+    h:zero_()
+    y:backward()
+    assert.same({ 6, 12, 18, 24, 30, 36, 42, 48 }, x.grad:totable())
+  end)
+  it("can be nested, differentiated twice, and give several results and plain values", function()
+    local function inner(v) return flame.checkpoint(function(u) return u:sin() * u end, v) end
+    same(function(v) return flame.checkpoint(function(u) return inner(u * 2) + inner(u) end, v) end, row)
+    local x = leaf({ 2 })
+    local g = flame.checkpoint(function(v) return v ^ 3 end, x):sum():gradients({ x }, { create_graph = true })[x]
+    assert.same({ 12 }, g:sum():gradients({ x })[x]:totable())
+    local a, b, word, n = flame.checkpoint(function(v, k) return v * k, v + 1, "word", flame.tensor(1) end, x, 3)
+    assert.same({ "word", false }, { word, n.requires_grad })
+    local z = (a * b):sum()
+    z:backward()
+    assert.same({ 15 }, x.grad:totable())
+  end)
+  it("keeps nothing of what is inside, and outlives the scope it was called in", function()
+    local x, y = flame.rand(1000, { requires_grad = true }), nil
+    flame.eval(x)
+    local before = flame.stats().live_bytes
+    do
+      local s <close> = flame.scope()
+      y = s:keep(flame.checkpoint(function(v) return v:sin():exp():tanh():sin():exp() end, x * 1))
+      flame.eval(y)
+    end
+    assert.is_true(flame.stats().live_bytes - before <= 8000)
+    y:sum():backward()
+    assert.truthy(x.grad)
+  end)
+  it("refuses what can not be called", function()
+    assert.has_error(function() flame.checkpoint(5) end)
+  end)
+end)
+
 describe("gradcheck", function()
   local function d(...) return flame.randn({ ... }, { dtype = "f64" }) end
   it("accepts right gradients, of first and second order", function()

@@ -73,7 +73,7 @@ end
 local function wrap_checkpoint(checkpoint)
   return function(f, ...)
     local dtype = stack[#stack]
-    if inside > 0 or not dtype or type(f) ~= "function" then return checkpoint(f, ...) end
+    if inside > 0 or not dtype or f == nil then return checkpoint(f, ...) end
     return checkpoint(function(...) return flame.autocast(dtype, f, ...) end, ...)
   end
 end

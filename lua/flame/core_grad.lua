@@ -384,32 +384,44 @@ def("func", 1, function(spec)
   end
 end, "module")
 
---- f's results without keeping what is inside: backward runs f again.
+--- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
+-- which is afterwards where it was.
+local function again(f, args, kept, rng)
+  local now <const> = flame.rng_state()
+  local _ <close> = setmetatable({}, { __close = function() flame.rng_state(now) end })
+  local _ <close> = flame.enable_grad()
+  flame.rng_state(rng)
+  local fresh = { table.unpack(args, 1, args.n) }
+  for i, x in pairs(kept) do fresh[i] = internal.snapshot(x) end
+  return table.pack(f(table.unpack(fresh, 1, args.n)))
+end
+
+--- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 def("checkpoint", 64, function(f, ...)
-  local args = table.pack(...)
-  local inputs, at = {}, {}
-  for i = 1, args.n do
-    if is_tensor(args[i]) then
-      inputs[#inputs + 1] = args[i]
-      at[#inputs] = i
+  local meta = getmetatable(f)
+  if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then
+    fail("checkpoint", "f must be a function or a module, got %s", type(f))
+  end
+  if not flame.is_grad_enabled() then return f(...) end
+  local args, kept, rng = table.pack(...), {}, flame.rng_state()
+  for i = 1, args.n do if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end end
+  local since = internal.sequence()
+  -- a tracked argument comes through its copy, as it will again: the gradient goes there
+  for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
+  local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
+  for i = 1, args.n do if kept[i] then args[i] = false end end
+  for i = 1, values.n do
+    local v = values[i]
+    if is_tensor(v) and v.requires_grad and not v.is_leaf then
+      tracked[#tracked + 1], at[#at + 1] = v, i
     end
   end
-  local values = table.pack(flame.no_grad(f, ...))
-  if not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
-  return internal.custom({ table.unpack(values, 1, values.n) }, inputs, function(which, g)
-    local _ <close> = flame.enable_grad()
-    local again, fresh = { table.unpack(args, 1, args.n) }, {}
-    for k, i in ipairs(at) do
-      fresh[k] = args[i]:detach()
-      if args[i].requires_grad then fresh[k]:requires_grad_(true) end
-      again[i] = fresh[k]
-    end
-    local y = select(which, f(table.unpack(again, 1, args.n)))
-    y:backward(g)
-    local out = {}
-    for k = 1, #fresh do out[k] = fresh[k].grad end
-    return table.unpack(out, 1, #fresh)
-  end)
+  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
+    local start = internal.sequence()
+    return gradients(again(f, args, kept, rng)[at[which]], g, start)
+  end))
+  for k, i in ipairs(at) do values[i] = made[k] end
+  return table.unpack(values, 1, values.n)
 end, "module")
 
 -- ---- gradcheck --------------------------------------------------------------------------------------

@@ -81,6 +81,17 @@ static int tracked_input(const fl_node *n, int i) {
   return n->in[i] && n->in[i]->entry && n->entry->tracked >> (i < 31 ? i : 31) & 1;
 }
 
+/* Recorded before what is to be walked. A walk further out may be under way there: 'grad' and
+** hooks are its own. */
+static int outside(const walk *w, const fl_entry *e) {
+  return e->sequence < w->how.since;
+}
+
+/* Nothing behind it is walked. */
+static int ends(const walk *w, const fl_entry *e) {
+  return e->leaf || outside(w, e);
+}
+
 static int visit(walk *w, fl_node *n) {
   if (n->mark & VISITED) return 1;
   item *it = FL_PUSH(&w->c->mem, &w->order);
@@ -98,7 +109,7 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
   for (int r = 0; r < nroots; r++) if (!visit(w, roots[r])) return no_memory(w);
   while (w->todo.n) {
     fl_node *n = w->todo.at[--w->todo.n];
-    if (n->entry->leaf) continue;
+    if (ends(w, n->entry)) continue;
     if (n->entry->spent) {
       FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
               "second backward: what this graph had saved is freed; pass {retain_graph = "
@@ -147,7 +158,7 @@ static void prune(walk *w) {
     fl_node *n = it->node;
     int need = w->into_leaves ? wants_grad(n->entry)
                               : find_target(w, it->sequence) < w->targets.n;
-    for (int i = 0; !n->entry->leaf && i < n->nin; i++) {
+    for (int i = 0; !ends(w, n->entry) && i < n->nin; i++) {
       if (!tracked_input(n, i) || !(n->in[i]->mark & NEEDED)) continue;
       it->wanted |= 1u << (i < 31 ? i : 31);
       need = 1;
@@ -174,10 +185,24 @@ static int add_into(fl_node **sum, fl_node *g) {
   return 1;
 }
 
+/* Add g to what is asked for at the entry of this sequence number. */
+static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
+  for (int64_t k = find_target(w, sequence); k < w->targets.n; k++) {
+    if (w->targets.at[k].sequence != sequence) break;
+    if (!add_into(&w->out[w->targets.at[k].i], g)) return 0;
+  }
+  return 1;
+}
+
+/* A cotangent comes to n: it waits there, or has arrived. */
+static int bring(walk *w, fl_node *n, fl_node *g) {
+  return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
+}
+
 /* Undo broadcasting and promotion of one input's cotangent and add it. */
-static int pass_down(fl_node *in, fl_node *g) {
+static int pass_down(walk *w, fl_node *in, fl_node *g) {
   g = n_cast(fl_sum_to(g, in->shape), in->dtype);
-  return g && add_into(&in->grad, g);
+  return g && bring(w, in, g);
 }
 
 static flame_status arrive(walk *w, item *it, fl_node *g) {
@@ -188,11 +213,7 @@ static flame_status arrive(walk *w, item *it, fl_node *g) {
     *a = (arrival){ it->node, g };
     fl_node_hold(g);
   }
-  for (int64_t k = find_target(w, it->sequence); k < w->targets.n; k++) {
-    if (w->targets.at[k].sequence != it->sequence) break;
-    if (!add_into(&w->out[w->targets.at[k].i], g)) return w->c->err.code;
-  }
-  return FLAME_OK;
+  return add_to_targets(w, it->sequence, g) ? FLAME_OK : w->c->err.code;
 }
 
 static flame_status run_rule(walk *w, item *it, fl_node *g) {
@@ -208,7 +229,7 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   for (int i = 0; e == FLAME_OK && i < nin; i++) {
     if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i))
       continue;
-    if (!pass_down(n->in[i], gin[i])) e = c->err.code ? c->err.code : FLAME_INTERNAL;
+    if (!pass_down(w, n->in[i], gin[i])) e = c->err.code ? c->err.code : FLAME_INTERNAL;
   }
   if (gin != few) fl_free(&c->mem, gin, (size_t)nin * sizeof *gin);
   it->done = 1;
@@ -251,7 +272,8 @@ static flame_status descend(walk *w) {
   c->grad_mode = (uint8_t)(w->how.create_graph != 0);
   for (int64_t k = 0; e == FLAME_OK && k < w->order.n; k++) {
     item *it = &w->order.at[k];
-    if (it->needed && it->node->grad && it->node->entry) e = step(w, it);
+    const fl_node *n = it->node;
+    if (it->needed && n->grad && n->entry && !outside(w, n->entry)) e = step(w, it);
   }
   c->grad_mode = mode;
   c->site = site;
@@ -291,7 +313,7 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   fl_node *g = seed ? n_cast(seed, root->dtype)
                     : n_fill(c, root->dtype, root->device, s->rank, s->size,
                              (fl_scalar){ .d = 1 });
-  if (!g || !add_into(&root->grad, g)) return c->err.code;
+  if (!g || !bring(w, root, g)) return c->err.code;
   return FLAME_OK;
 }
 
@@ -317,7 +339,7 @@ static void end(walk *w, flame_status e) {
   const int spend = e == FLAME_OK && !w->how.retain_graph && !w->how.create_graph;
   for (int64_t k = 0; k < w->order.n; k++) {
     fl_node *n = w->order.at[k].node;
-    if (n->grad) {
+    if (n->grad && w->order.at[k].sequence >= w->how.since) {
       fl_node_drop(n->grad);
       n->grad = NULL;
     }
@@ -355,6 +377,25 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
       e = FL_FAIL(c, FLAME_NO_MEMORY, "gradients", "host memory is out");
   }
   for (int i = 0; e != FLAME_OK && i < n; i++) out[i] = NULL;
+  return e;
+}
+
+flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t since,
+                    fl_nodes *out) {
+  walk w = { .c = c, .op = "checkpoint", .how = { .since = since } };
+  flame_status e = FLAME_OK;
+  for (int r = 0; e == FLAME_OK && r < nroots; r++)
+    if (roots[r]->entry) e = collect(&w, 1, &roots[r]);
+  clear_marks(&w);
+  for (int64_t k = 0; e == FLAME_OK && k < w.order.n; k++) {
+    item *it = &w.order.at[k];
+    it->done = it->sequence >= since;
+    if (it->done) continue;
+    fl_node **slot = FL_PUSH(&c->mem, out);
+    if (slot) fl_node_hold(it->node);
+    if (!slot || !(*slot = lend(c, it->node))) e = no_memory(&w);
+  }
+  end(&w, e);
   return e;
 }
 
@@ -410,7 +451,7 @@ flame_status flame_backward(flame_tensor *x, flame_tensor *seed) {
   if (!x) return FLAME_BAD_ARGUMENT;
   flame_context *c = x->ctx;
   FL_ENTER(c);
-  const flame_status e = fl_backward_into_leaves(x, seed, (fl_backward){ 0, 0 });
+  const flame_status e = fl_backward_into_leaves(x, seed, (fl_backward){ 0 });
   FL_LEAVE(c);
   return e;
 }

@@ -7,7 +7,7 @@
 
 /* ---- backward -------------------------------------------------------------------------- */
 static fl_backward how_of(lua_State *L, int opts, const char *op) {
-  fl_backward h;
+  fl_backward h = { 0 };
   h.create_graph = fl_option_bool(L, opts, op, "create_graph", 0);
   h.retain_graph = fl_option_bool(L, opts, op, "retain_graph", h.create_graph);
   return h;
@@ -28,7 +28,7 @@ static int g_backward(lua_State *L) {
 }
 
 /* (roots, seeds, wrt, {retain_graph, create_graph}) -> list of tensors, false where unreached.
-** seeds may be nil. For core.lua, which makes the map. */
+** seeds may be nil. For core_grad.lua, which makes the map. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -64,6 +64,13 @@ static int g_gradients(lua_State *L) {
     lua_pushboolean(L, 0);
     lua_rawseti(L, -2, i + 1);
   }
+  return 1;
+}
+
+/* Number of the next entry. */
+static int g_sequence(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  lua_pushinteger(L, b->c != NULL ? b->c->sequence : 0);
   return 1;
 }
 
@@ -173,11 +180,37 @@ static int remake_result(lua_State *L) {
   return fl_lua_leave(L, b, m, out, v ? n_custom(v, y->nin, y->in, y->entry->custom, which) : NULL);
 }
 
-static void push_remake(lua_State *L, fl_lua *b, custom_call *call) {
+/* (y, g, since): the gradients of y, the same result computed again since then, by the inputs. */
+static int inner_gradients(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const custom_call *call = (const custom_call *)lua_touserdata(L, lua_upvalueindex(3));
+  const int n = call->nin;
+  fl_box *y = fl_arg_tensor(L, 1, "checkpoint", "y"), *g = fl_arg_tensor(L, 2, "checkpoint", "g");
+  fl_backward how = { .create_graph = b->c->grad_mode, .since = fl_arg_int(L, 3, "checkpoint", "since") };
+  fl_node **out = (fl_node **)lua_newuserdatauv(L, (size_t)(2 * n + 1) * sizeof(void *), 0);
+  fl_box **boxes = (fl_box **)(void *)(out + n);
+  luaL_checkstack(L, n + 8, "too many inputs");
+  for (int i = 0; i < n; i++) boxes[i] = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *root = node_of(b, y), *seed = node_of(b, g);
+  flame_status e = root && seed ? fl_gradients(b->c, 1, &root, &seed, n, call->y->in, out,
+      how) : b->c->err.code;
+  for (int i = 0; e == FLAME_OK && i < n; i++)
+    if (out[i] && (boxes[i]->t = fl_tensor_new(b->c, out[i])) == NULL) e = b->c->err.code;
+  fl_lua_leave_status(L, b, m, e);
+  for (int i = 0; i < n; i++) {
+    if (boxes[i]->t != NULL) continue;
+    lua_pushnil(L);
+    lua_replace(L, i - n - 1);
+  }
+  return n;
+}
+
+static void push_of_call(lua_State *L, fl_lua *b, custom_call *call, lua_CFunction f) {
   lua_pushlightuserdata(L, b);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
   lua_pushlightuserdata(L, call);
-  lua_pushcclosure(L, remake_result, 3);
+  lua_pushcclosure(L, f, 3);
 }
 
 /* Push a box on a node: for trampolines, which have no upvalues. */
@@ -194,8 +227,9 @@ static int custom_trampoline(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
   lua_pushinteger(L, call->y->attr->axis + 1);
   push_node(L, b, call->g);
-  push_remake(L, b, call);
-  lua_call(L, 3, call->nin);
+  push_of_call(L, b, call, remake_result);
+  push_of_call(L, b, call, inner_gradients);
+  lua_call(L, 4, call->nin);
   for (int i = 0; i < call->nin; i++) {
     const int at = lua_gettop(L) - call->nin + 1 + i;
     call->gin[i] = NULL;
@@ -229,8 +263,30 @@ static fl_custom *custom_new(fl_lua *b, int ref) {
   return NULL;
 }
 
+/* outs[i]: values[i], whose gradients by in[0..n) the function at 'ref' gives. */
+static flame_status make_custom(fl_lua *b, int ref, int nv, fl_box **values, int n, fl_node **in,
+    fl_box **outs) {
+  fl_custom *k = custom_new(b, ref);
+  if (k == NULL) {
+    luaL_unref(b->L, LUA_REGISTRYINDEX, ref);
+    return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
+  }
+  int ok = 1;
+  k->refs = 1;
+  for (int i = 0; ok && i < nv; i++) {
+    fl_node *v = node_of(b, values[i]);
+    outs[i]->t = fl_tensor_new(b->c, v ? n_custom(v, n, in, k, i) : NULL);
+    ok = outs[i]->t != NULL;
+  }
+  if (--k->refs == 0) {                              /* nothing is tracked */
+    drop_function(k->arg);
+    fl_free(&b->c->mem, k, sizeof *k);
+  }
+  return ok ? FLAME_OK : b->c->err.code;
+}
+
 /* (values, inputs, backward) -> tensors of those values whose gradients backward(which, g)
-** gives, one for each input. For core.lua. */
+** gives, one for each input. For core_grad.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
   const int nv = (int)lua_rawlen(L, 1), ni = (int)lua_rawlen(L, 2);
@@ -245,25 +301,36 @@ static int g_custom(lua_State *L) {
   lua_pushvalue(L, 3);
   const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   const int64_t m = fl_lua_enter(L, b);
-  fl_custom *k = custom_new(b, ref);
-  int ok = k != NULL;
-  if (!ok) {
-    FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
-    luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  } else {
-    k->refs = 1;
-  }
-  for (int i = 0; i < ni; i++) ok = ok && (in[i] = node_of(b, inputs[i])) != NULL;
-  for (int i = 0; ok && i < nv; i++) {
-    fl_node *v = node_of(b, values[i]);
-    outs[i]->t = fl_tensor_new(b->c, v ? n_custom(v, ni, in, k, i) : NULL);
-    ok = outs[i]->t != NULL;
-  }
-  if (k != NULL && --k->refs == 0) {                 /* nothing is tracked */
-    drop_function(k->arg);
-    fl_free(&b->c->mem, k, sizeof *k);
-  }
-  fl_lua_leave_status(L, b, m, ok ? FLAME_OK : b->c->err.code);
+  int ok = 1;
+  for (int i = 0; i < ni; i++) ok = (in[i] = node_of(b, inputs[i])) != NULL && ok;
+  if (!ok) luaL_unref(L, LUA_REGISTRYINDEX, ref);
+  fl_lua_leave_status(L, b, m, ok ? make_custom(b, ref, nv, values, ni, in, outs) : b->c->err.code);
+  return nv;
+}
+
+/* (values, since, backward): the same for values that are tracked, without what was recorded
+** since then: their inputs are the tensors from before which that read. */
+static int g_checkpointed(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const int nv = (int)lua_rawlen(L, 1);
+  const int64_t since = fl_arg_int(L, 2, "checkpoint", "since");
+  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(3 * nv + 1) * sizeof(void *), 0);
+  fl_box **outs = values + nv;
+  fl_node **roots = (fl_node **)(void *)(outs + nv);
+  fl_nodes in = { 0 };
+  fl_arg_list(L, 1, "checkpoint", "results", nv, values);
+  luaL_checkstack(L, nv + 8, "too many results");
+  for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
+  lua_pushvalue(L, 3);
+  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  const int64_t m = fl_lua_enter(L, b);
+  int ok = 1;
+  for (int i = 0; i < nv; i++) ok = (roots[i] = node_of(b, values[i])) != NULL && ok;
+  flame_status e = ok ? fl_cut(b->c, nv, roots, since, &in) : b->c->err.code;
+  if (e != FLAME_OK) luaL_unref(L, LUA_REGISTRYINDEX, ref);
+  else e = make_custom(b, ref, nv, values, (int)in.n, in.at, outs);
+  FL_DROP(&b->c->mem, &in);
+  fl_lua_leave_status(L, b, m, e);
   return nv;
 }
 
@@ -369,5 +436,6 @@ static int g_snapshot(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_internal[] = {
-  { "call", fl_lua_call_op, 0 }, { "snapshot", g_snapshot, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 }, { NULL, NULL, 0 }
+  { "call", fl_lua_call_op, 0 }, { "snapshot", g_snapshot, 0 }, { "gradients", g_gradients, 0 }, { "custom", g_custom, 0 },
+  { "sequence", g_sequence, 0 }, { "checkpointed", g_checkpointed, 0 }, { NULL, NULL, 0 }
 };
