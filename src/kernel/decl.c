@@ -35,13 +35,19 @@ static int qualified_type(fl_front *p, int k) {
   for (int among = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind != FL_TOK_NAME) return 0;
+    if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) fl_scope_file(p, &inner, &n), among = 1;
     s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
     const int angle = s && s->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
     if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE))
       return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
-    if (angle) return !fl_front_is_at(p, k + angle + 3, '(');
+    if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;    /* "V<T>::type name" */
     k += 1;
-    if (fl_ktok_is(t, "std") || (s && s->kind == FL_SYM_SPACE)) continue;
+    if (fl_ktok_is(t, "std")) continue;
+    if (s && s->kind == FL_SYM_SPACE) {
+      fl_scope_file(p, &inner, &n);
+      among = 1;
+      continue;
+    }
     if (!s || s->kind != FL_SYM_TYPE) return 0;
     const fl_kmembers *m = s->type->kind == FL_C_STRUCT ? s->type->s->members : NULL;
     inner = m ? m->inner : s->inner;

@@ -131,7 +131,7 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
 /* "T (&name)[N]" */
 static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kformal *f) {
   p->at += 2;
-  f->name = fl_front_name(p);
+  f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
   fl_front_need(p, ')');
   f->by_reference = 1;
   return fl_decl_arrays(p, t);
@@ -140,7 +140,7 @@ static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kforma
 static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
   int ref = 0;
   const fl_ctype *t = s->type;
-  if (fl_front_is(p, '(') && fl_front_is_at(p, 1, '&') && fl_front_is_at(p, 3, ')')) return array_reference(p, t, f);
+  if (fl_front_is(p, '(') && fl_front_is_at(p, 1, '&')) return array_reference(p, t, f);
   if (fl_front_take(p, FL_PU_LAND)) ref = 2;                /* of a variable, or a copy of a value */
   else t = fl_decl_pointers(p, s, &ref);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
@@ -190,6 +190,10 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
 }
 
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s, int ref) {
+  if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {      /* of its formals: what it returns */
+    d->result = NULL;
+    return;
+  }
   if (d->arrow) {
     const int64_t at = p->at;
     p->at = d->arrow;

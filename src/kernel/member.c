@@ -53,7 +53,7 @@ static void field_lines(fl_front *p, body *b) {
 static int destructor(fl_front *p) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
-  if (!fl_front_is_at(p, k, '~')) return 0;
+  if (!fl_front_is_at(p, k, '~') || (k && fl_ktok_is(fl_front_ahead(p, k - 1), "operator"))) return 0;
   const int32_t line = fl_front_tok(p)->line;
   p->at += k + 2;
   fl_front_skip(p);

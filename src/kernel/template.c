@@ -406,17 +406,43 @@ void fl_template_declare(fl_front *p) {
 
 /* ---- a::b ------------------------------------------------------------------------------------------------------ */
 
+void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
+  *inner = p->syms.at;
+  *n = p->f ? p->globals : p->syms.n;
+}
+
+int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *list;
+  int64_t n;
+  fl_scope_file(p, &list, &n);
+  for (int64_t i = 0; i < n; i++)
+    if (list[i].kind == FL_SYM_SPACE && fl_ktok_is(t, list[i].name)) return 1;
+  return 0;
+}
+
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   while (!p->failed) {
     const fl_ktok *t = fl_front_tok(p);
-    if (fl_front_is(p, FL_PU_SCOPE)) { p->at++; continue; }
+    if (fl_front_take(p, FL_PU_SCOPE)) {                     /* "::x": of the file, or built in */
+      t = fl_front_tok(p);
+      if (found || t->kind != FL_TOK_NAME) continue;
+      fl_scope_file(p, inner, n);
+      found = fl_front_among(*inner, *n, t->text, t->n) != NULL;
+      continue;
+    }
     if (t->kind != FL_TOK_NAME) break;
     const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
     const int angle = s && s->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
     if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE)) break;
     p->at++;
-    if (fl_ktok_is(t, "std") || (s && s->kind == FL_SYM_SPACE)) continue;
+    if (fl_ktok_is(t, "std")) { p->at++; continue; }
+    if (fl_scope_is_space(p, t)) {
+      fl_scope_file(p, inner, n);
+      found = 1;
+      p->at++;
+      continue;
+    }
     const fl_ctype *type = angle ? fl_template_struct(p, s->structs) : s && s->kind == FL_SYM_TYPE ? s->type : NULL;
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
     if (!m && !(s && s->n_inner)) {
@@ -428,6 +454,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     *inner = m ? m->inner : s->inner;
     *n = m ? m->n_inner : s->n_inner;
     found = 1;
+    p->at++;
   }
   return found;
 }

@@ -226,12 +226,14 @@ static fl_value qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
     fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
     return fl_val_none();
   }
+  if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
+  if (p->failed) return fl_val_none();
   const int64_t mark = p->syms.n;
-  const fl_symbol *self = fl_front_find(p, "this", 4);
+  const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
   const fl_value object = self ? self->v : fl_val_none();
   if (s->kind == FL_SYM_FUNCTION)
     return fl_call_function(p, s->device, self && s->device->owner && object.type == s->device->owner ? &object : NULL, t);
-  fl_front_push(p, s, 1);
+  fl_front_push(p, &kept, 1);
   const fl_value v = named(p, t);
   p->syms.n = mark;
   return v;
