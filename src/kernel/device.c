@@ -128,19 +128,22 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
 
 /* ---- types ------------------------------------------------------------------------------------------- */
 
-/* "T (&name)[N]" */
+/* "T (&name)[N]" and "T (*name)[N]" */
 static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kformal *f) {
+  const int pointer = fl_front_is_at(p, 1, '*');
   p->at += 2;
   f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
   fl_front_need(p, ')');
-  f->by_reference = 1;
-  return fl_decl_arrays(p, t);
+  f->by_reference = !pointer;
+  if (!fl_front_is(p, '[')) fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
+  t = fl_decl_arrays(p, t);
+  return t && pointer ? fl_ctype_pointer(p->a, t, 0) : t;
 }
 
 static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
   int ref = 0;
   const fl_ctype *t = s->type;
-  if (fl_front_is(p, '(') && fl_front_is_at(p, 1, '&')) return array_reference(p, t, f);
+  if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*'))) return array_reference(p, t, f);
   if (fl_front_take(p, FL_PU_LAND)) ref = 2;                /* of a variable, or a copy of a value */
   else t = fl_decl_pointers(p, s, &ref);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
