@@ -45,6 +45,7 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
+  FL_V_ROWS,      /* the same row by row: operands with bit 4 up of 'uni' have one element a row */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
   FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
@@ -103,7 +104,7 @@ typedef struct fl_prog {
   fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are the planner's, */
   fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
-  uint8_t mode;
+  uint8_t mode, asks;                 /* asks: for the next tile's lines ahead */
   int rounds;                         /* of reductions; the last section round has the stores */
   int nsec;
   fl_section *sec;

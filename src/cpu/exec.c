@@ -69,9 +69,11 @@ static char *origin(const tile *t, int operand, const view *v) {
 }
 
 /* The first lines of the next tile, 'elements' further on (COL: the next rows of the same
-** columns): hardware looks ahead within a page only, and a tile is one. */
+** columns): hardware looks ahead within a page only, and a tile is one. Where that costs more
+** than it saves (AMD), not. */
 static void ask_ahead(const tile *t, const void *p, int64_t elements, int size) {
   const fl_prog *g = t->g;
+  if (!g->asks) return;
   const int64_t ahead = g->mode == FL_MODE_COL ? g->batch * g->columns : elements;
   for (int i = 0; i < 16; i++)
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(ahead * size + 64 * i)));
@@ -214,6 +216,23 @@ static void check_index(tile *t, const fl_vop *x, int64_t n) {
   vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
+/* An operation one row at a time: some of its operands have one element a row. */
+static void op_rows(tile *t, const fl_vop *x) {
+  const fl_prog *g = t->g;
+  const uint16_t v[4] = { x->v, x->a, x->b, x->c };
+  char *p[4];
+  int64_t step[4];
+  for (int i = 0; i < 4; i++) {
+    const int bits = i ? x->uni >> (i - 1) & 17 : 0;
+    p[i] = t->reg[v[i]];
+    step[i] = (bits == 0 ? t->cols : bits == 17) * fl_reg_size(g->reg.at[v[i]].reg);
+  }
+  for (int64_t r = 0; r < t->rows; r++) {
+    x->fn.op(p[0], p[1], p[2], p[3], t->cols, x->uni & 7);
+    for (int i = 0; i < 4; i++) p[i] += step[i];
+  }
+}
+
 static void run(tile *t, const fl_section *s) {
   const fl_prog *g = t->g;
   void **r = t->reg;
@@ -222,6 +241,7 @@ static void run(tile *t, const fl_section *s) {
     if (x->target) aim(t, x);
     switch (x->code) {
       case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
+      case FL_V_ROWS: op_rows(t, x); break;
       case FL_V_MOVE: x->fn.move(r[x->v], r[x->a], n); break;
       case FL_V_LOAD: load(t, x); break;
       case FL_V_IOTA: iota(t, x->arg, x->level, r[x->v], n); break;
@@ -291,7 +311,7 @@ static void map_unit(tile *t, int64_t unit) {
   const int64_t end = least(g->k->points, (unit + 1) * g->unit);
   for (int64_t p = unit * g->unit; p < end; p += t->n1) {
     t->pt1 = p;
-    t->n1 = least(FL_VM_BLOCK, end - p);
+    t->n1 = least(g->full, end - p);
     run(t, &g->sec[FL_SEC_FULL(0)]);
   }
 }
@@ -410,7 +430,7 @@ static void at_block(tile *t, int64_t block) {
 
 static void long_tile(tile *t, int round, int64_t block, int64_t i) {
   const fl_kernel *k = t->g->k;
-  t->n1 = t->cols = least(FL_VM_BLOCK, k->n - i);
+  t->n1 = t->cols = least(t->g->full, k->n - i);
   t->pt1 = block * k->n + i;
   t->first = i;
   run(t, &t->g->sec[FL_SEC_FULL(round)]);
@@ -459,7 +479,7 @@ static void merge_top(tile *t, int round, int64_t depth) {
 /* Round 'round' over one group of a block; the result is left in slot 0 of the counter. */
 static void group_round(tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
-  const int64_t part = g->mode == FL_MODE_LONG ? FL_VM_BLOCK : FL_VM_CHUNK;
+  const int64_t part = g->mode == FL_MODE_LONG ? g->full : FL_VM_CHUNK;
   const int64_t end = least(g->k->n, (group + 1) * g->group);
   int64_t depth = 0, count = 0;
   for (int64_t i = group * g->group; i < end; i += part, count++) {

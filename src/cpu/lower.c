@@ -11,6 +11,7 @@ typedef struct lower {
   fl_prog *g;
   const fl_kernel *k;
   int workers;
+  int row_by_row;               /* operands of one element a row need no full copy */
   int failed, bad;              /* memory; a kernel that breaks the contract */
   uint8_t *kind;                /* per instruction */
   uint8_t *pass;                /* reduction rounds before the value is known */
@@ -23,7 +24,7 @@ typedef struct lower {
 /* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
-       LIGHT_TILE = 4 * FL_VM_BLOCK,
+       LIGHT_TILE = 4 * FL_VM_BLOCK, LIGHT_MAP = 3, UNI_ROW = 64,
        COL_BLOCK = 1024, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
@@ -76,13 +77,17 @@ static void classify(lower *b, int i) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-/* Reductions of what is read, or nearly so: several rows a tile, whose sums do not wait for
-** each other. */
-static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
+static int full_work(const fl_kernel *k, const uint8_t *kind) {
   int work = 0;
   for (int i = 0; i < k->ninstr; i++)
     work += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_LOAD;
-  return trips == 1 && g->rounds == 1 && work <= 1;
+  return work;
+}
+
+/* Reductions of what is read, or nearly so: several rows or blocks a tile, whose sums do not wait
+** for each other. */
+static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
+  return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
 }
 
 static int has_line(const fl_kernel *k, const uint8_t *kind) {
@@ -107,14 +112,14 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     return;
   }
   g->mode = FL_MODE_LONG;
-  g->full = FL_VM_BLOCK;
+  g->full = is_light(g, k, kind, trips) ? LIGHT_TILE : FL_VM_BLOCK;
   g->row = 1;
   g->blocks = k->rows;
   g->group = ROW_GROUP;
   g->slots = 10;
 }
 
-static void choose_cols(fl_prog *g, const fl_kernel *k, int workers) {
+static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
   if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK &&
       k->n * g->columns <= FL_VM_BLOCK) {
@@ -131,7 +136,8 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, int workers) {
   g->width = least(g->columns, COL_BLOCK);
   if (g->width < 1) g->width = 1;
   g->col_blocks = parts(g->columns, g->width);
-  g->batch = g->col_blocks > 1 ? 1 : least(FL_VM_BLOCK / g->width, FL_VM_CHUNK);
+  const int tile = is_light(g, k, kind, trips) ? LIGHT_TILE : FL_VM_BLOCK;
+  g->batch = g->col_blocks > 1 ? 1 : least(tile / g->width, FL_VM_CHUNK);
   g->full = g->batch * g->width;
   g->row = g->width;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
@@ -152,13 +158,13 @@ static int jumping_dim(const fl_kernel *k, int last) {
   return -1;
 }
 
-static void choose_map(fl_prog *g, const fl_kernel *k) {
+static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   int last = k->nkept - 1;
   while (last > 0 && k->size[last] == 1) last--;
   const int worth = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK;
   const int d = worth ? jumping_dim(k, last) : -1;
   g->mode = FL_MODE_MAP;
-  g->full = least(k->points, FL_VM_BLOCK);
+  g->full = least(k->points, d < 0 && full_work(k, kind) <= LIGHT_MAP ? LIGHT_TILE : FL_VM_BLOCK);
   g->unit = UNIT_POINTS;
   g->units = parts(k->points, g->unit);
   if (d < 0) return;
@@ -177,11 +183,11 @@ static void choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
   g->width = g->batch = g->row = g->columns = 1;
   if (k->kind == FL_K_MAP) {
-    choose_map(g, k);
+    choose_map(g, k, kind);
     return;
   }
   if (k->kind == FL_K_ROW) choose_rows(g, k, kind, g->rounds + full);
-  else choose_cols(g, k, workers);
+  else choose_cols(g, k, kind, workers, g->rounds + full);
   if (g->mode == FL_MODE_WHOLE) return;
   g->groups = k->n ? parts(k->n, g->group) : 1;
   g->units = g->blocks;
@@ -288,6 +294,10 @@ static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int 
     *uni |= (uint8_t)(1 << bit);
     return v;
   }
+  if (uni && b->row_by_row && kind == FL_KIND_ROW) {
+    *uni |= (uint8_t)(17 << bit);
+    return v;
+  }
   return kind == FL_KIND_UNI ? filled(b, v, level) : spread(b, sec, v);
 }
 
@@ -317,6 +327,7 @@ static void emit_op(lower *b, int sec, int level, int i) {
   y.b = y.c = y.a;
   if (n > 1) y.b = use(b, sec, x->b, level, uni, 1);
   if (n > 2) y.c = use(b, sec, x->c, level, uni, 2);
+  if (y.uni >> 4) y.code = FL_V_ROWS;
   push(b, sec, y);
   if (info->kind != FL_KIND_TEST && !only_selects(b->k, x) && op != FL_OP_logical_not)
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
@@ -626,6 +637,7 @@ static int lower_all(lower *b) {
   choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
+  b->row_by_row = b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && b->g->batch > 1 && k->n >= UNI_ROW;
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
@@ -633,6 +645,15 @@ static int lower_all(lower *b) {
   if (b->g->mode <= FL_MODE_WHOLE) lower_tile(b);
   else lower_rounds(b);
   return !b->failed && (b->bad || fl_prog_place(b->g));
+}
+
+/* Measured: on AMD's processors asking for lines ahead makes what streams a tenth to a fifth slower. */
+static uint8_t asks_ahead(void) {
+#if defined(__x86_64__)
+  return !__builtin_cpu_is("amd");
+#else
+  return 1;
+#endif
 }
 
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers) {
@@ -643,6 +664,7 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
   int ok = g && work;
   if (g) {                               /* what fl_prog_free reads */
     g->vm = vm;
+    g->asks = asks_ahead();
     g->k = k;
     g->mem = m;
   }

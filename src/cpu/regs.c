@@ -21,7 +21,7 @@ typedef struct placer {
 
 static int64_t buffer_bytes(const fl_prog *g, int size) { return fl_round64(g->full * size) + SKEW; }
 
-static int is_elementwise(const fl_vop *x) { return x->code == FL_V_OP || x->code == FL_V_MOVE; }
+static int is_elementwise(const fl_vop *x) { return x->code <= FL_V_MOVE; }
 
 static void release(placer *p, uint16_t v, int32_t at) {
   const fl_vreg *r = &p->g->reg.at[v];
@@ -102,7 +102,7 @@ static void tidy(fl_section *s) {
     fl_vop *x = &s->at[i];
     const int three = x->code == FL_V_INDEX;
     if (x->code == FL_V_LOAD || x->code == FL_V_IOTA) x->a = x->v;
-    if (x->code != FL_V_OP && !three) x->b = x->c = x->a;
+    if (x->code > FL_V_ROWS && !three) x->b = x->c = x->a;
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) x->b = x->c = x->a;
   }
 }
