@@ -3,6 +3,7 @@
 **
 **   device.c   the device table: memory, steps in order, interrupts
 **   lower.c    a kernel becomes a program: sections of operations on registers
+**   fuse.c     operations that go in one trip
 **   regs.c     where registers lie; when a store may be written at once
 **   exec.c     runs a program's units on one worker
 **   gemm.c, blas.c, pack.c   matrix products
@@ -51,8 +52,9 @@ typedef enum {
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
   FL_V_FILL,      /* v = element a for all */
   FL_V_SPREAD,    /* FULL v = ROW or LINE a */
-  FL_V_REDUCE,    /* reduction arg over FULL a: WHOLE gives ROW v, else into the state */
-  FL_V_STORE      /* store arg of a, unless a was made in its memory */
+  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): WHOLE gives ROW v, else into the state */
+  FL_V_STORE,     /* store arg of a, unless a was made in its memory */
+  FL_V_NONE       /* taken by another (fuse.c) */
 } fl_vcode;
 
 typedef struct fl_vop {
@@ -148,7 +150,8 @@ typedef struct fl_cpu_step { int32_t count; fl_prog **prog; int64_t *first; int6
 /* lower.c: NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
 void fl_prog_free(fl_prog *g);
-/* regs.c: 0 when memory is out. */
+/* fuse.c, regs.c (which calls it): 0 when memory is out. */
+int fl_prog_fuse(fl_prog *g);
 int fl_prog_place(fl_prog *g);
 /* Addresses, scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);

@@ -131,6 +131,14 @@ static void finish_value(const fl_prog *g, const fl_red *r, void *out, const voi
   if (g->vm->round[r->dtype]) g->vm->round[r->dtype](out, out, n);
 }
 
+/* Rows, or (cols) columns, of a tile into the state; a sum of products has a second operand. */
+static void reduce_tile(tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t rows, int64_t n, int cols) {
+  const fl_vm *vm = t->g->vm;
+  const fl_red *r = &t->g->red.at[x->arg];
+  if (x->flags) (cols ? vm->pairs->dot_cols : vm->pairs->dot_rows)[r->reg](val, t->reg[x->a], t->reg[x->b], rows, n);
+  else (cols ? r->fn->cols : r->fn->rows)(val, pos, t->reg[x->a], rows, n, t->first);
+}
+
 /* All rows of a tile, or all blocks of columns (then n rows of 'columns' each). */
 static void reduce_whole(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
@@ -138,23 +146,24 @@ static void reduce_whole(tile *t, const fl_vop *x) {
   const int size = fl_reg_size(r->reg);
   char *val = fl_ops[r->op].kind == FL_KIND_POSITION ? t->state : t->reg[x->v];
   if (g->k->kind == FL_K_ROW) {
-    r->fn->rows(val, t->pos, t->reg[x->a], t->rows, t->cols, 0);
+    reduce_tile(t, x, val, t->pos, t->rows, t->cols, 0);
   } else {
     r->fn->start(val, t->pos, t->n0);
-    for (int64_t i = 0; i < t->rows; i++)
-      r->fn->cols(val + i * g->columns * size, t->pos + i * g->columns,
-                  (char *)t->reg[x->a] + i * t->cols * size, g->k->n, g->columns, 0);
+    for (int64_t i = 0; i < t->rows; i++) {
+      char *v = val + i * g->columns * size, *a = (char *)t->reg[x->a] + i * t->cols * size;
+      if (x->flags) g->vm->pairs->dot_cols[r->reg](v, a, (char *)t->reg[x->b] + i * t->cols * size, g->k->n, g->columns);
+      else r->fn->cols(v, t->pos + i * g->columns, a, g->k->n, g->columns, 0);
+    }
   }
   finish_value(g, r, t->reg[x->v], val, t->pos, t->n0);
 }
 
 static void reduce(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
-  const fl_red *r = &g->red.at[x->arg];
   char *val = t->into + x->arg * 16 * g->row;
   int64_t *pos = (int64_t *)(void *)(val + 8 * g->row);
-  if (g->mode == FL_MODE_LONG) r->fn->rows(val, pos, t->reg[x->a], 1, t->n1, t->first);
-  else r->fn->cols(val, pos, t->reg[x->a], t->rows, t->cols, t->first);
+  if (g->mode == FL_MODE_LONG) reduce_tile(t, x, val, pos, 1, t->n1, 0);
+  else reduce_tile(t, x, val, pos, t->rows, t->cols, 1);
 }
 
 static void spread(tile *t, const fl_vop *x) {

@@ -129,7 +129,8 @@ static void place_fixed(fl_prog *g) {
 
 int fl_prog_place(fl_prog *g) {
   const size_t n = (size_t)g->reg.n + 1, bytes = n * (sizeof(int32_t) + 2 * sizeof(int64_t));
-  char *work = fl_alloc(g->mem, bytes);
+  for (int s = 0; s < g->nsec; s++) tidy(&g->sec[s]);
+  char *work = fl_prog_fuse(g) ? fl_alloc(g->mem, bytes) : NULL;
   g->uni = fl_zalloc(g->mem, 8 * n);
   if (!work || !g->uni) {
     if (work) fl_free(g->mem, work, bytes);
@@ -139,7 +140,6 @@ int fl_prog_place(fl_prog *g) {
   p.last = (int32_t *)(void *)(p.pool[1] + n);
   place_fixed(g);
   p.most = g->full_bytes;
-  for (int s = 0; s < g->nsec; s++) tidy(&g->sec[s]);
   for (int r = 0; r <= g->rounds; r++) place_section(&p, &g->sec[FL_SEC_FULL(r)], g->full_bytes);
   find_targets(&p, &g->sec[g->mode <= FL_MODE_WHOLE ? FL_SEC_FULL(0) : FL_SEC_FULL(g->rounds)]);
   g->full_bytes = p.most;

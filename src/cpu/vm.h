@@ -78,6 +78,18 @@ typedef struct fl_vm_reduce {
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
 } fl_vm_reduce;
 
+/* Pairs of operations in one trip (vm_pair_loops.h); rsub: the third operand less the first's result. */
+enum { FL_PAIR_add, FL_PAIR_sub, FL_PAIR_mul, FL_PAIR_FIRST, FL_PAIR_rsub = FL_PAIR_FIRST, FL_PAIR_SECOND };
+typedef struct fl_vm_pairs {                      /* floats; NULL: none */
+  fl_vm_fn op[FL_PAIR_FIRST][FL_PAIR_SECOND][FL_REG_COUNT];    /* takes 'uni' */
+  void (*dot_rows[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t n);
+  void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
+} fl_vm_pairs;
+extern const fl_vm_pairs fl_vm_pairs_base;
+#if defined(__x86_64__)
+extern const fl_vm_pairs fl_vm_pairs_avx2, fl_vm_pairs_avx512;
+#endif
+
 typedef struct fl_vm {
   const char *name;
   fl_vm_fn op[FL_OP_COUNT][FL_REG_COUNT];         /* by the operands' register */
@@ -89,6 +101,7 @@ typedef struct fl_vm {
   fl_vm_gather gather[FLAME_DTYPE_COUNT];
   fl_vm_draw draw[3][FLAME_DTYPE_COUNT];          /* uniform, normal, randint */
   fl_vm_reduce reduce[FL_OP_COUNT][FL_REG_COUNT];
+  const fl_vm_pairs *pairs;
   void (*fill[FL_REG_COUNT])(void *y, const void *x, int64_t n);
   /* Each of 'rows' elements 'cols' times; and the whole of 'cols' elements 'rows' times. */
   void (*spread[FL_REG_COUNT])(void *y, const void *x, int64_t rows, int64_t cols);

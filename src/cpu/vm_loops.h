@@ -107,13 +107,25 @@ NEAR_UNARY(sin) NEAR_UNARY(cos) NEAR_UNARY(tan)
 #endif
 #undef NEAR_LOOP
 
+#if IS_FLOAT
+/* The lanes of blocks of sums (vm_pair_loops.h): four blocks go at once. */
+#define SIDE(name) \
+  extern void VM_NAMED(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
+  static inline void FN(some_##name)(T *lane, const T *x, int64_t blocks, int64_t n) { \
+    VM_NAMED(FN(fl_some_##name))(lane, x, blocks, n); \
+  } \
+  static inline void FN(lanes_##name)(T *lane, const T *x, int64_t n) { FN(some_##name)(lane, x, 1, n); }
+SIDE(sum) SIDE(prod)
+#undef SIDE
+#endif
+
 /* ---- reductions --------------------- */
 
 static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
 /* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
-#define LANES_ORDERED(name, init) \
+#define LANES_ORDERED(name, init) IF_INT( \
   static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
     int64_t i = 0; \
@@ -122,7 +134,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
       for (int l = 0; l < FL_VM_LANES; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
     for (int l = 0; i + l < n; l++) lane[l] = FN(f_##name)(lane[l], x[i + l]); \
     memcpy(out, lane, sizeof lane); \
-  }
+  })
 /* Where the order can not be seen and a value may count twice (largest, any, …). The step is
 ** a function of its own so that the loop in it is what is vectorised. */
 #define LANES_ANY(name, init) \
@@ -178,6 +190,10 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     return 1; \
   }
 #endif
+#define SOME(name) \
+  static void FN(some_##name)(T *lane, const T *x, int64_t rows, int64_t n) { \
+    for (int64_t r = 0; r < rows; r++) FN(lanes_##name)(lane + r * FL_VM_LANES, x + r * n, n); \
+  }
 #define BLOCK(name) \
   static inline T FN(block_##name)(const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
@@ -212,7 +228,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     } \
     for (int64_t r0 = 0; r0 < rows; r0 += 16, v += 16) { \
       const int64_t m = rows - r0 < 16 ? rows - r0 : 16; \
-      for (int64_t r = 0; r < m; r++, x += n) FN(lanes_##name)(lane + r * FL_VM_LANES, x, n); \
+      FN(some_##name)(lane, x, m, n); \
+      x += m * n; \
       FN(short_##name)(v, lane, m, FL_VM_LANES); \
     } \
   }
@@ -230,26 +247,29 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #define IFR_SAME(...) __VA_ARGS__
 #define IFR_POSITION(...) __VA_ARGS__
 #define IFR_TEST(...) IF_INT(__VA_ARGS__)
-#define BLOCK_SUMS(name, init) LANES_ORDERED(name, init) BLOCK(name) SHORT_ROWS(name, init)
-#define BLOCK_SAME(name, init) LANES_ANY(name, init) BLOCK(name) SHORT_ROWS(name, init)
-#define BLOCK_TEST(name, init) LANES_ANY(name, init) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_SUMS(name, init) LANES_ORDERED(name, init) IF_INT(SOME(name)) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_SAME(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_TEST(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) SHORT_ROWS(name, init)
 #define BLOCK_POSITION(name, init) LANES_ANY(name, init) BLOCK(name)
-#define REDUCE_SUMS(name) ROWS_VALUE(name) COLS_VALUE(name)
-#define REDUCE_SAME(name) ROWS_VALUE(name) COLS_VALUE(name)
-#define REDUCE_TEST(name) ROWS_VALUE(name) COLS_VALUE(name)
+#define REDUCE_SUMS(name) ROWS_VALUE(name, IS_FLOAT) COLS_VALUE(name)
+#define REDUCE_SAME(name) ROWS_VALUE(name, 0) COLS_VALUE(name)
+#define REDUCE_TEST(name) ROWS_VALUE(name, 0) COLS_VALUE(name)
 #define REDUCE_POSITION(name) ROWS_POSITION(name) COLS_POSITION(name)
 #define POS_SUMS 0
 #define POS_SAME 0
 #define POS_TEST 0
 #define POS_POSITION 1
 
-/* Blocks combined as a binary counter: equal sizes first, the rest from the last on. */
-#define ROWS_VALUE(name) \
+/* Blocks combined as a binary counter: equal sizes first, the rest from the last on. fours: four
+** blocks go side by side. */
+#define ROWS_VALUE(name, fours) \
   static T FN(row_##name)(const T *x, int64_t n) { \
-    T part[48]; \
+    T part[48], four[4] = { 0 }; \
     int depth = 0; \
     for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) { \
-      T v = FN(block_##name)(x + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK); \
+      const int side = (fours) && k / 4 < n / (4 * FL_VM_BLOCK); \
+      if (side && k % 4 == 0) FN(blocks_##name)(four, x + i, 4, FL_VM_BLOCK); \
+      T v = side ? four[k % 4] : FN(block_##name)(x + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK); \
       for (int64_t t = k; t & 1; t >>= 1) v = FN(f_##name)(part[--depth], v); \
       part[depth++] = v; \
     } \
@@ -406,13 +426,19 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
 ** which is what fills have, are taken by four: the four share the generator's block, and the
-** compiler sees it because q << 2 | j is written so. */
+** compiler sees it because q << 2 | j is written so. DRAW_NARROW: an i32, rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
     const T a = (T)q->a.P, b = (T)q->b.P; \
     const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
     EACH y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+  }
+#define DRAW_NARROW(d) \
+  static void draw_randint_##d(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    draw_randint_i32(y, idx, q, n); \
+    EACH y[i] = fl_round_##d(y[i]); \
   }
 #define DRAW4(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \
@@ -476,6 +502,7 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 DRAWS
 #undef DRAW
 #undef DRAW4
+#undef DRAW_NARROW
 #undef NORMAL4
 #undef DRAWS
 
@@ -505,6 +532,7 @@ DRAWS
 #undef QUICK_STEP
 #undef HAVE_QUICK
 #undef BLOCK
+#undef SOME
 #undef SHORT_ROWS
 #undef BLOCK_SUMS
 #undef BLOCK_SAME

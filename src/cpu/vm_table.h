@@ -5,6 +5,7 @@
 ** the rest. The same text with the same order of operations: the same bits.
 */
 #include "cpu/vm.h"
+#include "cpu/vm_bytes.h"
 #include "tensor/math.h"
 #include "tensor/node.h"
 #include <string.h>
@@ -57,10 +58,7 @@ enum { QUICK = 64 };
 #define SUFFIX i32
 #define IS_FLOAT 0
 #define DRAWS DRAW4(randint_i32, fl_random_randint_i32, i32, i) \
-  DRAW4(randint_i16, fl_random_randint_i32, i16, i) \
-  DRAW4(randint_i8, fl_random_randint_i32, i8, i) \
-  DRAW4(randint_u8, fl_random_randint_i32, u8, i) \
-  DRAW4(randint_bool, fl_random_randint_i32, bool, i)
+  DRAW_NARROW(i16) DRAW_NARROW(i8) DRAW_NARROW(u8) DRAW_NARROW(bool)
 #include "cpu/vm_loops.h"
 
 #define S double
@@ -246,6 +244,7 @@ const fl_vm VM_TABLE = {
 #define SPECIAL(name, nin, fusion, doc)
 #include "tensor/ops.def"
   },
+  .pairs = &VM_PAIRS,
   .cast = { CASTS(f64), CASTS(f32), CASTS(i64), CASTS(i32) },
   .round = { 0, 0, round_f16, round_bf16, 0, 0, round_i16, round_i8, round_u8, round_bool },
   .load = DTYPES(load),
