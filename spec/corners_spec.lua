@@ -110,6 +110,40 @@ describe("options by name", function()
     assert.same({ { 0, 1, 0 } }, flame.one_hot(T({ 2 }):long(), { num_classes = 3 }):totable())
     raises("trapezoid: no option 'axis'", flame.trapezoid, y, x, { axis = 1 })
   end)
+  it("give the axis of reductions, scans, softmax and parts, as PyTorch's dim", function()
+    local x = flame.randn(3, 4)
+    for name in ("sum mean prod std var amax amin any all argmax argmin nansum nanmean count_nonzero max min median nanmedian mode "
+      .. "logsumexp std_mean var_mean softmax log_softmax softmin cumsum cumprod cummax logcumsumexp unbind squeeze"):gmatch("%S+") do
+      local a, b = { x[name](x, 1) }, { x[name](x, { dim = 1 }) }
+      for k, y in ipairs(a) do
+        for i, part in ipairs(type(y) == "table" and y or { y }) do
+          assert.is_true(flame.equal(part, type(y) == "table" and b[k][i] or b[k]), name)
+        end
+      end
+    end
+    assert.same({ 3, 1 }, x:sum({ dim = 2, keepdim = true }).shape)
+    assert.same({ 1, 1 }, x:var({ dim = { 1, 2 }, keepdim = true }).shape)
+    eq(x:var(1, { correction = 0 }), x:var({ dim = 1, correction = 0 }))
+    eq(x:softmax(1):double(), x:softmax({ dim = 1, dtype = "f64" }), { rtol = 1e-5 })
+    eq(x:quantile(0.3, 1), x:quantile(0.3, { dim = 1 }))
+    eq(x:norm(1, 2), x:norm({ p = 1, dim = 2 }))
+    eq(flame.cat({ x, x }, 2), flame.cat({ x, x }, { dim = 2 }))
+    eq(x:chunk(2, 2)[2], x:chunk(2, { dim = 2 })[2])
+    raises("sum: the axes stand twice", x.sum, x, 1, { dim = 2 })
+    raises("cumsum: axis 3 is out of range", x.cumsum, x, { dim = 3 })
+    raises("unbind: no option 'axis', there is: dim", x.unbind, x, { axis = 1 })
+    raises("flip: need numbers or a list of them, got a table with names", x.flip, x, { dims = 1 })
+  end)
+  it("give the diagonal of tril, diagonal and diag, and the axes of flatten and roll", function()
+    local x = flame.randn(3, 4)
+    eq(x:tril(1), x:tril({ diagonal = 1 }))
+    eq(x:diagonal(-1, 2, 1), x:diagonal({ offset = -1, dim1 = 2, dim2 = 1 }))
+    eq(x:diag(1), x:diag({ diagonal = 1 }))
+    assert.same({ 12 }, x:flatten({ start_dim = 1 }).shape)
+    assert.same({ 3, 4 }, x:flatten({ end_dim = 1 }).shape)
+    eq(x:roll(1, 2), x:roll(1, { dims = 2 }))
+    eq(T { 0, 5 }, T({ 2, 2 }):long():bincount({ weights = T { 2, 3 } }))
+  end)
   it("of LU factorisations", function()
     local a, b = D { { 1, 2 }, { 3, 5 } }, D { { 1 }, { 2 } }
     local lu, p = linalg.lu_factor(a, { pivot = true })

@@ -101,6 +101,7 @@ internal.defaults = defaults
 
 --- Position of an axis, 1 to rank.
 local function axis_of(op, x, d)
+  if type(d) == "table" and d.dim and not next(d, (next(d))) then d = d.dim end        -- {dim = d}
   local n = math.max(x.ndim, 1)
   d = need_int(op, "axis", d)
   if d == 0 or d > n or d < -n then
@@ -306,6 +307,7 @@ local function roll_one(x, n, d)
 end
 def("roll", 3, function(x, n, d)
   need_tensor("roll", "x", x)
+  if type(d) == "table" and d.dims then d = options("roll", d, { dims = false }).dims end
   if d == nil then
     if type(n) == "table" then fail("roll", "several n need as many axes") end
     return roll_one(x:reshape(-1), n, 1):reshape(x.shape):clone()

@@ -252,7 +252,9 @@ add("pdist", 2, function(x, p)
 end)
 --- p-norm of x - y.
 ---@param p? number  2
-add("dist", 3, function(x, y, p) return (need_tensor("dist", "x", x) - y):norm(p or 2) end)
+add("dist", 3, function(x, y, p)
+  return (need_tensor("dist", "x", x) - y):norm(defaults("dist", { "p" }, { p = 2 }, p).p)
+end)
 
 -- ---- products -----------------------------------------------------------------------------------
 local function add_product(name, product)
@@ -291,7 +293,7 @@ end)
 --- Options of var (d, o) as mean takes them: (d, {keepdim =}).
 local function for_mean(d, o)
   local given = type(d) == "table" and d[1] == nil and next(d) ~= nil and d or type(o) == "table" and o or {}
-  return given ~= d and d or nil, { keepdim = given.keepdim or false }
+  return given ~= d and d or nil, { dim = given.dim, keepdim = given.keepdim or false }
 end
 --- std and mean along d; o: {correction = 1, keepdim = false}.
 add("std_mean", 3, function(x, d, o) return need_tensor("std_mean", "x", x):std(d, o), x:mean(for_mean(d, o)) end)
@@ -417,7 +419,8 @@ add("quantile", 4, function(x, q, d, o)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   if type(o) == "boolean" then o = { keepdim = o } end
   if type(d) == "table" then d, o = nil, d end
-  o = internal.options(op, o, { keepdim = false, interpolation = "linear" })
+  o = internal.options(op, o, { dim = false, keepdim = false, interpolation = "linear" })
+  d = d or o.dim or nil
   local v = d == nil and x:reshape(-1) or x
   local axis, shape = d == nil and 1 or axis_of(op, x, d), x.shape
   local n = v.ndim == 0 and 1 or v.shape[axis]

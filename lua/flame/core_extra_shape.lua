@@ -16,6 +16,7 @@ end)
 ---@param axes? integer[]  {1, 2}
 add("rot90", 3, function(x, k, axes)
   need_tensor("rot90", "x", x)
+  if type(k) == "table" then k, axes = k.k, k.dims end
   axes = axes or { 1, 2 }
   if type(axes) ~= "table" or #axes ~= 2 then fail("rot90", "axes must be two") end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
@@ -154,11 +155,12 @@ end, "module")
 ---@param k? integer  0
 add("diag", 2, function(x, k)
   if need_tensor("diag", "x", x).ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
-  return x.ndim == 2 and x:diagonal(k or 0):clone() or flame.diag_embed(x, k or 0)
+  k = defaults("diag", { "diagonal" }, { diagonal = 0 }, k).diagonal
+  return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
 end)
 --- All elements as the diagonal of a matrix of zeros.
 ---@param k? integer  0
-add("diagflat", 2, function(x, k) return flame.diag_embed(need_tensor("diagflat", "x", x):reshape(-1), k or 0) end)
+add("diagflat", 2, function(x, k) return flame.diag_embed(need_tensor("diagflat", "x", x):reshape(-1), defaults("diagflat", { "offset" }, { offset = 0 }, k).offset) end)
 for name, of in pairs { view_as = "reshape", reshape_as = "reshape" } do
   add(name, 2, function(x, y) return need_tensor(name, "x", x)[of](x, need_tensor(name, "y", y).shape) end)
 end

@@ -198,8 +198,9 @@ end)
 def("mode", 3, function(x, d, o)
   if type(d) == "table" then d, o = nil, d end
   if type(o) == "boolean" then o = { keepdim = o } end
-  local keep = options("mode", o, { keepdim = false }).keepdim
-  d = axis_of("mode", need_tensor("mode", "x", x), d or -1)
+  o = options("mode", o, { dim = -1, keepdim = false })
+  local keep = o.keepdim
+  d = axis_of("mode", need_tensor("mode", "x", x), d or o.dim)
   if x.ndim == 0 then return x:clone(), flame.ones({}, { dtype = "i64", device = x.device }) end
   local n = x.shape[d]
   if n == 0 then fail("mode", "axis %d has no elements", d) end
@@ -223,7 +224,8 @@ def("nanquantile", 4, function(x, q, d, o)
   if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   if type(o) == "boolean" then o = { keepdim = o } end
   if type(d) == "table" then d, o = nil, d end
-  o = options(op, o, { keepdim = false, interpolation = "linear" })
+  o = options(op, o, { dim = false, keepdim = false, interpolation = "linear" })
+  d = d or o.dim or nil
   local v = d == nil and x:reshape(-1) or x.ndim == 0 and x:reshape(1) or x
   local axis = d == nil and 1 or axis_of(op, x, d)
   if v.shape[axis] == 0 then fail(op, "axis %d has no elements", axis) end

@@ -495,7 +495,8 @@ def("bincount", 3, function(x, weights, ...)
   need_tensor("bincount", "x", x)
   local minimum
   if type(weights) == "table" and not is_tensor(weights) then
-    weights, minimum = nil, options("bincount", weights, { minlength = 0 }).minlength
+    local o = options("bincount", weights, { minlength = 0, weights = false })
+    weights, minimum = o.weights or nil, o.minlength
   else
     minimum = defaults("bincount", { "minlength" }, { minlength = 0 }, ...).minlength
   end

@@ -27,9 +27,9 @@ function vector_norm_of(x, p, d, o)
   if type(o) == "boolean" then o = { keepdim = o } end
   if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
   if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
-  o = options("norm", o, { keepdim = false })
+  o = options("norm", o, { p = p or 2, dim = false, keepdim = false })
   local k = { keepdim = o.keepdim }
-  p = p or 2
+  p, d = o.p, d or o.dim or nil
   local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
   if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end

@@ -127,7 +127,15 @@ int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op) {
   return (int)(axis > 0 ? axis - 1 : axis + n);
 }
 
+/* An axis may also stand by its name: {dim = d}. */
 int fl_arg_axis(lua_State *L, int i, int rank, const char *op) {
+  if (fl_is_options(L, i)) {
+    fl_check_options(L, i, op, "dim");
+    fl_option(L, i, "dim");
+    const int axis = fl_axis_checked(L, fl_arg_int(L, lua_gettop(L), op, "dim"), rank, op);
+    lua_pop(L, 1);
+    return axis;
+  }
   return fl_axis_checked(L, fl_arg_int(L, i, op, "axis"), rank, op);
 }
 
@@ -190,6 +198,30 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   }
 }
 
+/* Arguments with defaults, from 'first' on, by name: what a table at the end holds under 'names' goes to
+** its place among them. */
+void fl_place_options(lua_State *L, int first, const char *op, const char *names) {
+  int top = lua_gettop(L), at = first;
+  if (top < first || !fl_is_options(L, top)) return;
+  fl_check_options(L, top, op, names);
+  lua_pushvalue(L, top);
+  lua_pushnil(L);
+  lua_replace(L, top);
+  for (const char *name = names; *name != 0; at++) {
+    char word[24];
+    const size_t n = strcspn(name, " ");
+    snprintf(word, sizeof word, "%.*s", (int)n, name);
+    name += n + (name[n] == ' ');
+    while (lua_gettop(L) <= at) {
+      lua_pushnil(L);
+      lua_insert(L, -2);
+    }
+    if (fl_option(L, lua_gettop(L), word) != LUA_TNIL) lua_replace(L, at);
+    else lua_pop(L, 1);
+  }
+  lua_settop(L, at - 1);
+}
+
 int fl_option(lua_State *L, int i, const char *name) {
   if (i == 0 || lua_type(L, i) != LUA_TTABLE) {
     lua_pushnil(L);
@@ -249,6 +281,7 @@ int fl_tail_options(lua_State *L, int *top) {
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s) {
   const int list = last >= first && lua_type(L, first) == LUA_TTABLE;
   if (list && last > first) fl_lua_fail(L, op, "sizes come as numbers or as one table, not both");
+  if (list && fl_is_options(L, first)) fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
   const int n = list ? (int)lua_rawlen(L, first) : last - first + 1;
   if (n > FL_MAX_AXES) fl_lua_fail(L, op, "%d axes, at most %d", n, FL_MAX_AXES);
   s->n = n < 0 ? 0 : n;

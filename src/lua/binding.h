@@ -182,6 +182,7 @@ uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
 int fl_is_options(lua_State *L, int i);                /* a table with a string key */
 /* Names allowed in the options table at i (nil is fine): "a b c". Raises for others. */
 void fl_check_options(lua_State *L, int i, const char *op, const char *names);
+void fl_place_options(lua_State *L, int first, const char *op, const char *names);
 /* Push field 'name' of the options at i (i may be nil); returns its Lua type. */
 int fl_option(lua_State *L, int i, const char *name);
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise);

@@ -267,6 +267,12 @@ static void reduce_read(lua_State *L, const char *op, const char *names, reduce_
   if (top >= 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, op, "keepdim must be true or false");
   a->keepdim = top >= 3 && lua_toboolean(L, 3);
   fl_check_options(L, a->opts ? a->opts : lua_gettop(L) + 1, op, names);
+  if (a->opts && fl_option(L, a->opts, "dim") != LUA_TNIL) {
+    const int at = lua_gettop(L);
+    if (top >= 2 && !lua_isnil(L, 2)) fl_lua_fail(L, op, "the axes stand twice, as an argument and as dim");
+    a->axes = fl_arg_axes(L, at, rank, op);
+    a->axis = lua_type(L, at) == LUA_TNUMBER ? fl_arg_axis(L, at, rank, op) : -1;
+  }
   a->keepdim = fl_option_bool(L, a->opts, op, "keepdim", a->keepdim);
 }
 
@@ -275,7 +281,7 @@ static int op_reduce(lua_State *L) {
   const int op = op_of(L);
   reduce_args a;
   int dtype = -1;
-  reduce_read(L, fl_ops[op].name, "keepdim dtype", &a);
+  reduce_read(L, fl_ops[op].name, "dim keepdim dtype", &a);
   if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L),
       fl_ops[op].name);
   fl_box *out = fl_box_new(L);
@@ -299,7 +305,7 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
     return fl_lua_leave(L, b, m, out, xn && yn ? fl_build_binary(pair, xn, yn) : NULL);
   }
   reduce_args a;
-  reduce_read(L, name, "keepdim", &a);
+  reduce_read(L, name, "dim keepdim", &a);
   fl_box *out = fl_box_new(L), *where = a.axis >= 0 ? fl_box_new(L) : NULL;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *v = NULL;
@@ -327,7 +333,7 @@ static int op_mean(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
   int dtype = -1;
-  reduce_read(L, "mean", "keepdim dtype", &a);
+  reduce_read(L, "mean", "dim keepdim dtype", &a);
   if (fl_option(L, a.opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), "mean");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -352,7 +358,7 @@ static int var_std(lua_State *L, const char *name, int root) {
   fl_lua *b = self_of(L);
   reduce_args a;
   const double unbiased = take_unbiased(L);
-  reduce_read(L, name, "keepdim correction unbiased", &a);
+  reduce_read(L, name, "dim keepdim correction unbiased", &a);
   const int by_name = fl_option_bool(L, a.opts, name, "unbiased", unbiased > 0);
   const double correction = fl_option_num(L, a.opts, name, "correction", by_name ? 1 : 0);
   fl_box *out = fl_box_new(L);
@@ -367,7 +373,7 @@ static int op_std(lua_State *L) { return var_std(L, "std", 1); }
 static int op_logsumexp(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, "logsumexp", "keepdim", &a);
+  reduce_read(L, "logsumexp", "dim keepdim", &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
@@ -377,7 +383,7 @@ static int op_logsumexp(lua_State *L) {
 static int op_count_nonzero(lua_State *L) {
   fl_lua *b = self_of(L);
   reduce_args a;
-  reduce_read(L, "count_nonzero", "keepdim", &a);
+  reduce_read(L, "count_nonzero", "dim keepdim", &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);

@@ -32,6 +32,7 @@ static int s_reshape(lua_State *L) {
 static int s_flatten(lua_State *L) {
   fl_sizes s = { 0, { 0 } };
   fl_arg_count(L, 3, "flatten");
+  fl_place_options(L, 2, "flatten", "start_dim end_dim");
   const fl_layout *l = shape_at(L, 1, "flatten");
   const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "flatten");
   const int last = lua_isnoneornil(L, 3) ? l->rank - 1 : fl_arg_axis(L, 3, l->rank, "flatten");
@@ -183,6 +184,7 @@ static int s_select(lua_State *L) {
 
 static int s_diagonal(lua_State *L) {
   fl_arg_count(L, 4, "diagonal");
+  fl_place_options(L, 2, "diagonal", "offset dim1 dim2");
   const fl_layout *l = shape_at(L, 1, "diagonal");
   if (l->rank < 2) fl_lua_fail(L, "diagonal", "x has %d axes, need 2 at least", l->rank);
   const int64_t k = fl_arg_int_or(L, 2, "diagonal", "offset", 0);
@@ -416,6 +418,7 @@ static int pad_constant(lua_State *L) {
 static int triangle(lua_State *L, const char *op, int upper) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
+  fl_place_options(L, 2, op, "diagonal");
   if (shape_at(L, 1, op)->rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least",
       shape_at(L, 1, op)->rank);
   const int64_t k = fl_arg_int_or(L, 2, op, "offset", 0);
