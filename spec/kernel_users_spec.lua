@@ -5,7 +5,7 @@ local run = dofile("spec/users/run.lua")
 local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
 
-for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions" } do
+for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       -- places that blocks draw from a counter come in no order where blocks run at the same time
@@ -54,7 +54,11 @@ describe("a user is told the line and the reason of", function()
     { "volatile", "volatile float v = x[i];\ny[i] = v * v;", 4, "volatile" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
     { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
-    { "a lambda", "auto f = [](float v) { return v * v; };\ny[i] = f(x[i]);", 4, "lambdas" },
+    { "a lambda that changes its copies", "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5, "mutable lambdas" },
+    { "a base", "B b;\ny[i] = b.v * x[i];", 4, "derived structs", "struct A { float v; }; struct B : A {};\n" },
+    { "a variadic template", "y[i] = f(x[i]);", 4, "variadic templates", "template <typename... T> __device__ float f(T... v) { return 1; }\n" },
+    { "a pointer in a struct", "V v = {x};\ny[i] = v.p[i];", 4, "pointers stored in memory", "struct V { const float *p; };\n" },
+    { "a reference to one or another", "float a = x[i], b = 2.f;\nfloat &r = a > b ? a : b;\ny[i] = r;", 5, "needs a variable" },
     { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
     { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },
     { "atomicExch of an active value", "atomicExch(&y[i], x[i]);", 4, "atomicExch on 'y' cannot be differentiated" },
@@ -102,6 +106,9 @@ describe("a call that is not right says", function()
     { "which kernels there are", function()
       flame.kernel(k:source() .. "\n" .. k:source():gsub("void k", "void m"))
     end, "the source has several kernels (k, m): name one with entry =" },
+    { "that a kernel is no template", function()
+      flame.kernel "template <typename T> __global__ void g(const T *x, T *y, int n) { y[0] = x[0]; }"
+    end, "a kernel cannot be a template here" },
     { "that an output has no old contents", function()
       flame.kernel "__global__ void g(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = y[i] * x[i]; }" (x)
     end, 'reads output \'y\' (line 1) which it has not written: name it in inout = {"y"}' },

@@ -115,7 +115,6 @@ static const bad_source bad[] = {
   { 2, "volatile", "__global__ void k(float *x) {\n  volatile float v = 1; x[0] = v;\n}\n" },
   { 2, "clock", "__global__ void k(long long *x) {\n  x[0] = clock64();\n}\n" },
   { 1, "textures", "__global__ void k(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }\n" },
-  { 1, "cannot be a template", "template <class T> __global__ void k(T *x) { x[0] = 1; }\n" },
   { 2, "launch kernels", "__global__ void j(float *x);\n__global__ void k(float *x) { j<<<1, 1>>>(x); }\n" },
   { 3, "cooperative groups", "namespace cg = cooperative_groups;\n__global__ void k(float *x) {\n  auto g = cooperative_groups::this_grid(); x[0] = 1;\n}\n" },
   { 2, "memory keeps its type", "__global__ void k(float *x) {\n  int *p = (int *)x; p[0] = 1;\n}\n" },

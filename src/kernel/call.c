@@ -213,6 +213,14 @@ static fl_value fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   return fl_val_expr(r);
 }
 
+/* A constexpr function of constants is one. */
+static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
+  int marked = 0;
+  for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
+  for (int i = 0; i < c->n; i++) marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;
+  return marked && fl_ktok_is(&p->toks.at[d->body + 1], "return");
+}
+
 static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (p->failed) return 1;
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
@@ -265,7 +273,7 @@ fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_kblock body = { NULL, NULL };
   int label = 0;
   if (cannot(p, d, c->line)) return fl_val_none();
-  if (!p->b || !p->f) return fold_call(p, d, c);
+  if (!p->b || !p->f || is_constant(p, d, c)) return fold_call(p, d, c);
   if (!d->line) blame(p, d->body, c->line);
   fl_value r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
@@ -396,6 +404,12 @@ static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
   }
   const int n = fl_parse_arguments(p, args, 16);
   if (p->failed) return out;
+  for (int i = 0; i < n; i++) {                             /* a friend of an argument's struct */
+    const fl_symbol *s = fl_member_find(args[i].type, name->text, name->n);
+    const fl_kcall c = { .args = args, .n = n, .line = name->line };
+    fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
+    if (d) return fl_inline(p, d, &c);
+  }
   if (name->n > 6 && !memcmp(name->text, "make_", 5)) {
     out = make_vector(p, name, args, n);
     if (out.kind != FL_V_NONE || p->failed) return out;
@@ -405,12 +419,6 @@ static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
     return out;
   if (fl_ktok_is(name, "__builtin_expect") && n == 2) return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);
-  for (int i = 0; i < n; i++) {                             /* a friend of an argument's struct */
-    const fl_symbol *s = fl_member_find(args[i].type, name->text, name->n);
-    const fl_kcall c = { .args = args, .n = n, .line = name->line };
-    fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
-    if (d) return fl_inline(p, d, &c);
-  }
   fl_refuse(p, name->line, "unknown function '%.*s'", (int)name->n, name->text);
   return out;
 }

@@ -104,6 +104,23 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
+/* "__launch_bounds__(…) __global__": attributes stand behind what makes a kernel's name C's. */
+static int bounds_first(const char *text) {
+  for (const char *s = text; (s = strstr(s, "__launch_bounds__")) != NULL;) {
+    for (s = strchr(s, '('); s && *s && *s != ')';) s++;
+    for (s = s && *s ? s + 1 : text + strlen(text); *s == ' ' || *s == '\n' || *s == '\t';) s++;
+    if (!strncmp(s, "__global__", 10)) return 1;
+  }
+  return 0;
+}
+
+/* A template of a kernel can have no linkage of C; the others must have said it then. */
+static int template_kernel(const char *text) {
+  for (const char *s = text, *g; strstr(text, "extern \"C\"") && (s = strstr(s, "template")) != NULL; s++)
+    if ((g = strstr(s, "__global__")) != NULL && g < s + strcspn(s, "{;")) return 1;
+  return 0;
+}
+
 /* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
 ** with a header that the device knows (cuda/headers.c). */
 static void put_preamble(const char *text, fl_text *t) {
@@ -114,7 +131,8 @@ static void put_preamble(const char *text, fl_text *t) {
   if (wanted && !strstr(text, "#include") && !strstr(text, "typedef")) fl_text_puts(t, "#include <stdint.h>\n");
   if (strstr(text, "__half") && !strstr(text, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
   if (strstr(text, "__nv_bfloat") && !strstr(text, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
-  if (!strstr(text, "extern \"C\"")) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
+  if (!template_kernel(text)) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
+  if (bounds_first(text)) fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
 }
 
 /* The device's compiler reports lines of the script. */

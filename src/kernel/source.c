@@ -244,10 +244,10 @@ static void note_wrong(reader *r, int64_t from) {
       continue;
     }
     if (t->kind == FL_TOK_NAME) name = t;
-    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{", t->punct < 256 ? t->punct : 1))
+    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{:", t->punct < 256 ? t->punct : 1))
       break;
   }
-  if (!name) return;
+  if (!name || (is_kernel && fl_ktok_is(&p->toks.at[from], "template"))) return;
   const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
   if (!text) return;
   const char *reason =

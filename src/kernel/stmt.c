@@ -107,7 +107,10 @@ static void parse_if(fl_front *p, int32_t line) {
   const int fixed = fl_front_word(p, "constexpr");
   const int64_t scope = p->syms.n;
   fl_front_need(p, '(');
+  fl_kblock *out = p->b;
+  if (fixed) p->b = NULL;
   fl_kexpr *c = if_condition(p, line);
+  p->b = out;
   fl_front_need(p, ')');
   if (fixed) { chosen(p, c, line); p->syms.n = scope; return; }
   fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
