@@ -98,6 +98,37 @@ static const good_source good[] = {
     "  if (i < n && x[j++] > 1 || j > 3) v += j; v = (j++, v + j); int k = j = 3; y[i] = y[i + 1] = v; y[i] += v > 0 ? k++ : --j; y[j] = k; v > 3 ? v = 1 : v = 2; y[0] = v;\n}\n" },
   { "names", "__global__ void names(const float *in, float *out, int half, int t, int min) {\n  int i = threadIdx.x; { int i = half; out[i] = min; } { float i = 2; out[1] = i; }\n"
     "  float T = t, register_ = 1; auto q = in[i] * T; const auto *r = in + 2; out[i] = q + r[0] + register_ + half; printf(\"%d %f\\n\", i, q); assert(i < 4);\n}\n" },
+  { "cpp", "#define GLUE(a, b) a##b\n"
+    "#define SUM(a, ...) add(a, __VA_ARGS__)\n"
+    "namespace m { constexpr __device__ int two(int k) { return k * 2; } enum class E { A, B }; }\n"
+    "template <typename T> struct V2 {\n"
+    "  T a, b = T(1);\n"
+    "  static constexpr int n = m::two(1);\n"
+    "  __device__ V2(T u) : a(u) {}\n"
+    "  __device__ V2(T u, T v) : a(u), b{v} {}\n"
+    "  __device__ V2 operator+(const V2 &o) const { return V2(a + o.a, b + o.b); }\n"
+    "  __device__ V2 &operator+=(T s) { a += s; return *this; }\n"
+    "  __device__ T &operator[](int k) { return (&a)[k & 0]; }\n"
+    "  __device__ T dot(const V2 &o) const { return this->a * o.a + b * o.b; }\n"
+    "  friend __device__ V2 operator*(T s, V2 v) { return {s * v.a, s * v.b}; }\n"
+    "};\n"
+    "struct Sq { __device__ float operator()(float v) const { return v * v; } };\n"
+    "template <typename T> __device__ T add(T a, T b = T(2)) { return a + b; }\n"
+    "template <int N, typename F> __device__ auto rep(float v, const F &f) { if constexpr (N == 0) return v; else return rep<N - 1>(f(v), f); }\n"
+    "template <typename T, int N> __device__ T all(const T (&d)[N]) { T s = 0; for (const T &e : d) s += e; return s; }\n"
+    "__global__ void cpp(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "  if (i >= n) return;\n"
+    "  V2<float> v(x[i], 2.f), w{x[i]};\n"
+    "  float GLUE(l, 1)[3] = {x[i], 1.f, 2.f}, s = 0.f;\n"
+    "  auto f = [&](float q) { s += q; return q * v.a; };\n"
+    "  auto g = [=](float q) -> float { return q + s; };\n"
+    "  (v += 1.f) += 2.f;\n"
+    "  if (float t = v.dot(w); t > 0.f) s += t; else s -= (2.f * v + w).b;\n"
+    "  float4 q = make_float4(s, f(2.f), g(1), rep<3>(0.5f, Sq()));\n"
+    "  for (int k = 0; k < 4; ++k) s += (&q.x)[k];\n"
+    "  y[i] = SUM(s, add(all(l1))) + static_cast<float>(m::E::B) * V2<float>::n;\n"
+    "}\n" },
 };
 
 static const good_source with_half[] = {

@@ -492,7 +492,7 @@ __global__ void paths(const float *start, const float *sigma, float *end, int st
 
   { "a constant expression makes a table's size", [=[
 namespace poly {
-constexpr int terms(int degree) { return degree + 1; }
+constexpr __device__ int terms(int degree) { return degree + 1; }
 constexpr float c[terms(4)] = {1.f, -0.5f, 0.25f, 2.f, -1.f};
 template <int K> __device__ float horner(float x) {
   if constexpr (K == terms(4) - 1) return c[K];
