@@ -556,7 +556,8 @@ __global__ void kl(const float *logp, const int *target, float *loss, float smoo
     s += q > 0 ? q * (logf(q) - logp[r * C + c]) : 0;
   }
   loss[r] = s;
-}]=], shape = { 3 }, args = function(t) return { t.f { 3, 5, low = -3, high = -1 }, t.i { 1, 4, 0 }, t.f { 1, low = 0.1, high = 0.2 }, 5, 3 } end,
+}]=], shape = { 3 },
+    args = function(t) return { t.f { 3, 5, low = -3, high = -1 }, t.i { 1, 4, 0 }, t.f { 1, low = 0.1, high = 0.2 }, 5, 3 } end,
     want = function(x, target, s, C, rows)
       return each(rows, function(r)
         return sum(C, function(c)

@@ -163,7 +163,7 @@ __global__ void lorenz(const S3 *from, S3 *to, float rho, float h, int steps, in
     want = function(from, rho, h, steps, n)
       local y = {}
       local function f(s) return { 10 * (s[2] - s[1]), s[1] * (rho[0] - s[3]) - s[2], s[1] * s[2] - 8 / 3 * s[3] } end
-      local function go(s, h, k) return { s[1] + h * k[1], s[2] + h * k[2], s[3] + h * k[3] } end
+      local function go(s, by, k) return { s[1] + by * k[1], s[2] + by * k[2], s[3] + by * k[3] } end
       for i = 0, n - 1 do
         local s = { from[3 * i], from[3 * i + 1], from[3 * i + 2] }
         for _ = 1, steps do
@@ -448,12 +448,15 @@ __global__ void black_scholes(const float *S, const float *K, const float *T, fl
   call[i] = S[i] * cnd(d1) - disc * cnd(d2);
   put[i] = disc * cnd(-d2) - S[i] * cnd(-d1);
 }]=], args = function(t)
-      return { t.f { 6, low = 8, high = 12 }, t.f { 6, low = 8, high = 12 }, t.f { 6, low = 0.2, high = 1 }, 0.02, t.f { 1, low = 0.2, high = 0.4 }, 6 }
+      return { t.f { 6, low = 8, high = 12 }, t.f { 6, low = 8, high = 12 }, t.f { 6, low = 0.2, high = 1 }, 0.02,
+        t.f { 1, low = 0.2, high = 0.4 }, 6 }
     end, tol = 1e-4,
     want = function(S, K, T, r, v, n)
       local function cdf(d)                      -- by Simpson's rule from 0
         local m, h = 2000, d / 2000
-        local s = sum(m + 1, function(k) return (k == 0 or k == m) and math.exp(-(k * h) ^ 2 / 2) or (k % 2 == 1 and 4 or 2) * math.exp(-(k * h) ^ 2 / 2) end)
+        local s = sum(m + 1, function(k)
+          return ((k == 0 or k == m) and 1 or k % 2 == 1 and 4 or 2) * math.exp(-(k * h) ^ 2 / 2)
+        end)
         return 0.5 + s * h / 3 / math.sqrt(2 * math.pi)
       end
       local call = each(n, function(i)
