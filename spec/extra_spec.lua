@@ -193,7 +193,7 @@ describe("options with PyTorch's names", function()
       local y = flame[name](T { 1, 2 }, 1, { dtype = "f64" })
       assert.equal("f64", y.dtype)
       eq(flame[name](T { 1, 2 }, 1):totable(), y)
-      raises(name .. ": no option 'dim', there is: dtype", flame[name], T { 1 }, 1, { dim = 1 })
+      raises(name .. ": the axis stands twice", flame[name], T { 1 }, 1, { dim = 1 })
     end
   end)
   it("gelu takes its form by position", function()

@@ -186,12 +186,14 @@ end
 local describe
 function describe(name, f, kind)
   local base = name:match("([%w_]+)$")
-  if name:match("^special%.") then                        -- names that stand for others
+  if name:match("^special%.") then                        -- most of them stand for others
     local of = flame[base] == f and base
     for other, g in pairs(flame) do if g == f and (not of or other < of) and flame[base] ~= f then of = other end end
-    local e = describe(of, f, kind)
-    e.name, e.doc = name, { "The same as flame." .. of .. "." }
-    return e
+    if of then
+      local e = describe(of, f, kind)
+      e.name, e.doc = name, { "The same as flame." .. of .. "." }
+      return e
+    end
   end
   local inner = name:match("^[%w_]+$") or name:match("^linalg%.") or name:match("^fft%.")
   local text = signatures[name] or inner and signatures[base]

@@ -160,7 +160,10 @@ add("diag", 2, function(x, k)
 end)
 --- All elements as the diagonal of a matrix of zeros.
 ---@param k? integer  0
-add("diagflat", 2, function(x, k) return flame.diag_embed(need_tensor("diagflat", "x", x):reshape(-1), defaults("diagflat", { "offset" }, { offset = 0 }, k).offset) end)
+add("diagflat", 2, function(x, k)
+  k = defaults("diagflat", { "offset" }, { offset = 0 }, k).offset
+  return flame.diag_embed(need_tensor("diagflat", "x", x):reshape(-1), k)
+end)
 for name, of in pairs { view_as = "reshape", reshape_as = "reshape" } do
   add(name, 2, function(x, y) return need_tensor(name, "x", x)[of](x, need_tensor(name, "y", y).shape) end)
 end

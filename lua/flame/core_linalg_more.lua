@@ -22,8 +22,8 @@ local function pivots_of(rows, n)
   shape[#shape] = n
   return flame.tensor(out, { dtype = "i32", device = rows.device }):reshape(shape)
 end
---- And the way back: the order of rows behind the swaps of 'pivots'.
-local function rows_of(pivots, count)
+--- And the way back: the order of rows behind the swaps of 'pivots', a list a matrix.
+local function swapped_rows(pivots, count)
   local shape, out = pivots.shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
     local now = {}
@@ -31,8 +31,13 @@ local function rows_of(pivots, count)
     for i, j in ipairs(swaps) do now[i], now[j] = now[j], now[i] end
     out[b] = now
   end
+  return out
+end
+internal.pivot_rows = swapped_rows
+local function rows_of(pivots, count)
+  local shape = pivots.shape
   shape[#shape] = count
-  return flame.tensor(out, { dtype = "i64", device = pivots.device }):reshape(shape)
+  return flame.tensor(swapped_rows(pivots, count), { dtype = "i64", device = pivots.device }):reshape(shape)
 end
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped

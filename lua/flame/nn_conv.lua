@@ -171,6 +171,9 @@ return function(nn, shared)
     simple("AdaptiveMaxPool" .. d, "adaptive_max_pool" .. d, "output_size return_indices")
     simple("MaxUnpool" .. d, "max_unpool" .. d, "kernel_size stride padding")
   end
+  for _, d in ipairs { "2d", "3d" } do
+    simple("FractionalMaxPool" .. d, "fractional_max_pool" .. d, "kernel_size output_size output_ratio return_indices _random_samples")
+  end
   simple("LPPool1d", "lp_pool1d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
   simple("LPPool2d", "lp_pool2d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
   simple("LocalResponseNorm", "local_response_norm", "size alpha beta k")

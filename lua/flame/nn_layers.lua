@@ -188,23 +188,10 @@ return function(nn, shared)
   end
   function nn.Dropout:extra() return ("p=%g"):format(self.p) end
 
-  -- SELU's value far below 0, which stands for what is dropped; with p: the scale and shift that keep mean and variance.
-  local function alpha_dropout(x, p, shape)
-    if p == 0 then return x end
-    local low = -1.7580993408473766
-    if p == 1 then return x * 0 end
-    local a = ((1 - p) * (1 + p * low * low)) ^ -0.5
-    local kept = flame.rand(shape, { device = x.device }):ge(p)
-    return flame.where(kept, x, low) * a - a * low * p
-  end
   --- Dropout that keeps mean and variance of what SELU gives.
   nn.AlphaDropout = Module.extend("AlphaDropout", nn.Dropout)
-  function nn.AlphaDropout:forward(x) return self.training and alpha_dropout(x, self.p, x.shape) or x end
+  function nn.AlphaDropout:forward(x) return self.training and flame.alpha_dropout(x, self.p, true) or x end
   --- The same for whole channels (axis 2).
   nn.FeatureAlphaDropout = Module.extend("FeatureAlphaDropout", nn.Dropout)
-  function nn.FeatureAlphaDropout:forward(x)
-    local shape = x.shape
-    for d = 3, #shape do shape[d] = 1 end
-    return self.training and alpha_dropout(x, self.p, shape) or x
-  end
+  function nn.FeatureAlphaDropout:forward(x) return self.training and flame.feature_alpha_dropout(x, self.p, true) or x end
 end

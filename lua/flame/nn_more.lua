@@ -187,9 +187,7 @@ return function(nn, positive, _, shared)
     local class = Module.extend(name, nn.Dropout)
     function class:forward(x)
       if not self.training or self.p == 0 then return x end
-      local shape = {}
-      for d = 1, x.ndim do shape[d] = d <= 2 and x:size(d) or 1 end
-      return x * flame.ones(shape, { dtype = x.dtype, device = x.device }):dropout(self.p)
+      return flame[name:lower()](x, self.p)
     end
     nn[name] = class
   end

@@ -323,6 +323,12 @@ function flame.addr(x, v, w, o) end
 Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
+--- The last two axes exchanged: of real numbers the adjoint.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.adjoint(x) end
+Tensor.adjoint = flame.adjoint
+
 --- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
 ---@param theta any
 ---@param size any
@@ -347,6 +353,12 @@ Tensor.all = flame.all
 ---@return boolean
 function flame.allclose(x, y, rtol, atol, equal_nan) end
 Tensor.allclose = flame.allclose
+
+--- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
+---@param x flame.Tensor
+---@param ... any
+function flame.alpha_dropout(x, ...) end
+Tensor.alpha_dropout = flame.alpha_dropout
 
 --- largest; NaN wins; ties share the gradient; o: {keepdim = false}
 ---@param x flame.Tensor
@@ -462,6 +474,12 @@ Tensor.argsort = flame.argsort
 ---@param x flame.Tensor
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
+
+--- A tensor of the values, or the tensor itself in the dtype of o.
+---@param values flame.Tensor|number|boolean|table
+---@param o? table  {dtype =, device =}
+---@return flame.Tensor
+function flame.as_tensor(values, o) end
 
 --- arc sine
 ---@param x flame.Tensor
@@ -715,6 +733,11 @@ function Tensor:bool() end
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
 
+--- The shape that shapes (lists, or numbers) have together.
+---@param ... integer[]|integer
+---@return integer[]
+function flame.broadcast_shapes(...) end
+
 --- The same as broadcast.
 ---@param ... flame.Tensor
 ---@return flame.Tensor[]
@@ -752,6 +775,12 @@ function flame.cartesian_prod(...) end
 ---@return flame.Tensor
 function flame.cat(list, d) end
 
+--- x becomes Cauchy's numbers around the median (0), as wide as sigma (1)
+---@param median? number
+---@param sigma? number
+---@return flame.Tensor
+function Tensor:cauchy_(median, sigma) end
+
 --- cube root
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -782,6 +811,11 @@ function flame.celu(x, alpha) end
 Tensor.celu = flame.celu
 
 Tensor.celu_ = flame.celu
+--- The product of matrices in the cheapest order.
+---@param ... flame.Tensor
+---@return flame.Tensor
+function flame.chain_matmul(...) end
+
 --- (n, g c, …) with the channels of groups interleaved.
 ---@param x flame.Tensor
 ---@param groups any
@@ -902,6 +936,14 @@ function flame.concat(list, d) end
 ---@param d? integer
 ---@return flame.Tensor
 function flame.concatenate(list, d) end
+
+--- pad with a constant.
+---@param x flame.Tensor
+---@param amounts integer[]  before and after, from the last axis backwards
+---@param value? number
+---@return flame.Tensor
+function flame.constant_pad_nd(x, amounts, value) end
+Tensor.constant_pad_nd = flame.constant_pad_nd
 
 --- the value, row-major
 ---@return flame.Tensor
@@ -1309,6 +1351,24 @@ function Tensor:double() end
 function flame.dropout(x, p, training) end
 Tensor.dropout = flame.dropout
 
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+---@param x flame.Tensor
+---@param ... any
+function flame.dropout1d(x, ...) end
+Tensor.dropout1d = flame.dropout1d
+
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+---@param x flame.Tensor
+---@param ... any
+function flame.dropout2d(x, ...) end
+Tensor.dropout2d = flame.dropout2d
+
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+---@param x flame.Tensor
+---@param ... any
+function flame.dropout3d(x, ...) end
+Tensor.dropout3d = flame.dropout3d
+
 --- tensor_split along axis 3
 ---@param x flame.Tensor
 ---@param n integer|integer[]
@@ -1333,6 +1393,10 @@ Tensor.eigh = flame.eigh
 ---@param ... flame.Tensor
 ---@return flame.Tensor
 function flame.einsum(spec, ...) end
+
+--- bytes of one element
+---@return integer
+function Tensor:element_size() end
 
 --- x above 0, else alpha (exp(x) - 1)
 ---@param x flame.Tensor
@@ -1486,6 +1550,12 @@ function Tensor:exponential_(rate) end
 ---@return flame.Tensor
 function flame.eye(n, m, o) end
 
+--- alpha_dropout of whole channels.
+---@param x flame.Tensor
+---@param ... any
+function flame.feature_alpha_dropout(x, ...) end
+Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
+
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
 ---@param x flame.Tensor
 ---@param ... any
@@ -1633,6 +1703,20 @@ function flame.frac(x) end
 Tensor.frac = flame.frac
 
 Tensor.frac_ = flame.frac
+--- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+---@param x flame.Tensor
+---@param kernel integer|integer[]
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+function flame.fractional_max_pool2d(x, kernel, ...) end
+Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
+
+--- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+---@param x flame.Tensor
+---@param kernel integer|integer[]
+---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+function flame.fractional_max_pool3d(x, kernel, ...) end
+Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
+
 --- closes this handle now; others stay
 function Tensor:free() end
 
@@ -1708,6 +1792,11 @@ function flame.gelu(x, o) end
 Tensor.gelu = flame.gelu
 
 Tensor.gelu_ = flame.gelu
+--- x becomes numbers of trials until one of chance p (0.5) is met
+---@param p? number
+---@return flame.Tensor
+function Tensor:geometric_(p) end
+
 --- The same as outer.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -1906,6 +1995,15 @@ Tensor.hinge_loss = flame.hinge_loss
 ---@param ... any
 function flame.histc(x, ...) end
 Tensor.histc = flame.histc
+
+--- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
+--- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
+---@param x flame.Tensor
+---@param bins integer|flame.Tensor
+---@param o? table  {range =, weight =, density = false}
+---@return flame.Tensor, flame.Tensor
+function flame.histogram(x, bins, o) end
+Tensor.histogram = flame.histogram
 
 --- tensor_split along axis 2, or 1 of a vector
 ---@param x flame.Tensor
@@ -2155,6 +2253,18 @@ Tensor.is_floating_point = flame.is_floating_point
 ---@return boolean
 function flame.is_grad_enabled() end
 
+--- Is the one element of x not 0.
+---@param x flame.Tensor
+---@return boolean
+function flame.is_nonzero(x) end
+Tensor.is_nonzero = flame.is_nonzero
+
+--- Can the dtype hold negative numbers.
+---@param x flame.Tensor
+---@return boolean
+function flame.is_signed(x) end
+Tensor.is_signed = flame.is_signed
+
 --- is x a tensor
 ---@param x any
 ---@return boolean
@@ -2208,6 +2318,12 @@ Tensor.isneginf = flame.isneginf
 ---@return flame.Tensor
 function flame.isposinf(x) end
 Tensor.isposinf = flame.isposinf
+
+--- True everywhere: there are no complex dtypes.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.isreal(x) end
+Tensor.isreal = flame.isreal
 
 --- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
 ---@param x flame.Tensor
@@ -2698,6 +2814,12 @@ function flame.log_ndtr(x) end
 Tensor.log_ndtr = flame.log_ndtr
 
 Tensor.log_ndtr_ = flame.log_ndtr
+--- x becomes e to the power of normal numbers of mean (1) and std (2)
+---@param mean? number
+---@param std? number
+---@return flame.Tensor
+function Tensor:log_normal_(mean, std) end
+
 --- log of softmax
 ---@param x flame.Tensor
 ---@param d integer
@@ -2842,6 +2964,16 @@ function flame.lu(...) end
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
 function flame.lu_solve(b, lu, pivots) end
+
+--- P, L and U of lu_factor's result.
+---@param lu flame.Tensor  (…, m, n)
+---@param pivots flame.Tensor  (…, k)
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.lu_unpack(lu, pivots) end
+
+--- The same as seed.
+---@param n integer
+function flame.manual_seed(n) end
 
 --- A function of tensors from an elementwise expression in CUDA C: "x, y -> sqrtf(x*x + y*y)". It
 --- broadcasts, fuses with what is around it, and differentiates.
@@ -3176,6 +3308,15 @@ Tensor.nansum = flame.nansum
 ---@return flame.Tensor
 function flame.narrow(x, d, first, n) end
 Tensor.narrow = flame.narrow
+
+--- The same as narrow.
+---@param x flame.Tensor
+---@param d integer
+---@param first integer
+---@param n integer
+---@return flame.Tensor
+function flame.narrow_copy(x, d, first, n) end
+Tensor.narrow_copy = flame.narrow_copy
 
 --- bytes of the elements
 ---@return integer
@@ -3524,6 +3665,14 @@ function nn.Flatten(first, last) end
 ---@return flame.Module
 function nn.Fold(...) end
 
+--- The module of flame.fractional_max_pool2d.
+---@param ... any
+function nn.FractionalMaxPool2d(...) end
+
+--- The module of flame.fractional_max_pool3d.
+---@param ... any
+function nn.FractionalMaxPool3d(...) end
+
 --- The module of flame.gelu.
 ---@param ... any
 function nn.GELU(...) end
@@ -3643,6 +3792,84 @@ function nn.LSTMCell(input_size, hidden_size, o) end
 ---@param shape integer|integer[]
 ---@param ... any
 function nn.LayerNorm(shape, ...) end
+
+--- nn.BatchNorm1d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyBatchNorm1d(o) end
+
+--- nn.BatchNorm2d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyBatchNorm2d(o) end
+
+--- nn.BatchNorm3d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyBatchNorm3d(o) end
+
+--- nn.Conv1d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConv1d(channels, size, o) end
+
+--- nn.Conv2d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConv2d(channels, size, o) end
+
+--- nn.Conv3d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConv3d(channels, size, o) end
+
+--- nn.ConvTranspose1d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConvTranspose1d(channels, size, o) end
+
+--- nn.ConvTranspose2d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConvTranspose2d(channels, size, o) end
+
+--- nn.ConvTranspose3d that takes its input channels from the first input
+---@param channels integer
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Module
+function nn.LazyConvTranspose3d(channels, size, o) end
+
+--- nn.InstanceNorm1d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyInstanceNorm1d(o) end
+
+--- nn.InstanceNorm2d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyInstanceNorm2d(o) end
+
+--- nn.InstanceNorm3d that takes its channels from the first input
+---@param o? table?
+---@return flame.Module
+function nn.LazyInstanceNorm3d(o) end
+
+--- nn.Linear that takes the size of its input from the first one
+---@param outputs integer
+---@param o? table?
+---@return flame.Module
+function nn.LazyLinear(outputs, o) end
 
 --- The module of flame.leaky_relu.
 ---@param ... any
@@ -4202,10 +4429,38 @@ function nn.utils.pad_sequence(list, ...) end
 ---@param params flame.Tensor[]
 function nn.utils.parameters_to_vector(params) end
 
+--- the weight as a parameter again, with its present value
+---@param module any
+---@param name? string
+---@return flame.Module
+function nn.utils.remove_spectral_norm(module, name) end
+
+--- the weight as a parameter again, with its present value
+---@param module any
+---@param name? string
+---@return flame.Module
+function nn.utils.remove_weight_norm(module, name) end
+
+--- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step to step; the
+--- weight itself is name_orig, the vector name_u.
+---@param module table
+---@param name? string  "weight"
+---@param n_power_iterations? integer  1
+---@param eps? number  1e-12
+---@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
+function nn.utils.spectral_norm(module, name, n_power_iterations, eps, dim) end
+
 --- The way back, into the same handles.
 ---@param vector any
 ---@param params any
 function nn.utils.vector_to_parameters(vector, params) end
+
+--- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm over all axes
+--- but dim; false: over all.
+---@param module table
+---@param name? string  "weight"
+---@param dim? integer|false  1
+function nn.utils.weight_norm(module, name, dim) end
 
 --- without tracking: calls f, or gives a guard for <close>
 ---@param f? function
@@ -4616,6 +4871,11 @@ Tensor.prod = flame.prod
 ---@param ... any
 function flame.profile(...) end
 
+--- The dtype of a sum of these two dtypes.
+---@param a string
+---@param b string
+function flame.promote_types(a, b) end
+
 --- x with src at positions counted over all elements; {accumulate = true} adds.
 ---@param x flame.Tensor
 ---@param idx flame.Tensor
@@ -4893,6 +5153,12 @@ Tensor.rsub = flame.rsub
 ---@param value table | flame.Tensor
 function flame.save(path, value) end
 
+--- The same as tensor.
+---@param values number|boolean|table
+---@param o? table?
+---@return flame.Tensor
+function flame.scalar_tensor(values, o) end
+
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.
 ---@param q flame.Tensor
 ---@param k any
@@ -4948,6 +5214,14 @@ Tensor.searchsorted = flame.searchsorted
 --- starts the generator anew
 ---@param n integer
 function flame.seed(n) end
+
+--- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+---@param x flame.Tensor
+---@param reduce string  "sum", "mean", "prod", "max", "min"
+---@param o table  {lengths =, initial =}
+---@return flame.Tensor
+function flame.segment_reduce(x, reduce, o) end
+Tensor.segment_reduce = flame.segment_reduce
 
 --- one position of an axis, which goes
 ---@param x flame.Tensor
@@ -5117,6 +5391,26 @@ Tensor.solve = flame.solve
 function flame.sort(x, ...) end
 Tensor.sort = flame.sort
 
+--- Bessel function of the first kind, order 0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.bessel_j0(x) end
+
+--- Bessel function of the first kind, order 1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.bessel_j1(x) end
+
+--- Bessel function of the second kind, order 0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.bessel_y0(x) end
+
+--- Bessel function of the second kind, order 1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.bessel_y1(x) end
+
 --- The same as flame.digamma.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5232,6 +5526,16 @@ function flame.special.modified_bessel_i0(x) end
 ---@return flame.Tensor
 function flame.special.modified_bessel_i1(x) end
 
+--- modified Bessel function of the second kind, order 0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.modified_bessel_k0(x) end
+
+--- modified Bessel function of the second kind, order 1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.modified_bessel_k1(x) end
+
 --- The same as flame.mvlgamma.
 ---@param x flame.Tensor
 ---@param p integer
@@ -5261,6 +5565,16 @@ function flame.special.psi(x) end
 ---@return flame.Tensor
 function flame.special.round(x, o) end
 
+--- exp(x) times modified_bessel_k0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.scaled_modified_bessel_k0(x) end
+
+--- exp(x) times modified_bessel_k1
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.scaled_modified_bessel_k1(x) end
+
 --- The same as flame.sinc.
 ---@param x flame.Tensor
 function flame.special.sinc(x) end
@@ -5270,6 +5584,11 @@ function flame.special.sinc(x) end
 ---@param d integer
 ---@return flame.Tensor
 function flame.special.softmax(x, d) end
+
+--- sin(x) / x, 1 at 0
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.spherical_bessel_j0(x) end
 
 --- The same as flame.xlog1py.
 ---@param x flame.Tensor
@@ -5293,6 +5612,14 @@ function flame.special.zeta(x, q) end
 ---@return flame.Tensor[]
 function flame.split(x, size, d) end
 Tensor.split = flame.split
+
+--- The same as split.
+---@param x flame.Tensor
+---@param size integer|integer[]
+---@param d? integer
+---@return flame.Tensor[]
+function flame.split_with_sizes(x, size, d) end
+Tensor.split_with_sizes = flame.split_with_sizes
 
 --- square root
 ---@param x flame.Tensor
@@ -5680,12 +6007,37 @@ Tensor.unique = flame.unique
 function flame.unique_consecutive(x, ...) end
 Tensor.unique_consecutive = flame.unique_consecutive
 
+--- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
+---@param idx flame.Tensor  from 1
+---@param shape integer[]
+---@return flame.Tensor[]
+function flame.unravel_index(idx, shape) end
+
 --- with an axis of size 1 at d
 ---@param x flame.Tensor
 ---@param d integer
 ---@return flame.Tensor
 function flame.unsqueeze(x, d) end
 Tensor.unsqueeze = flame.unsqueeze
+
+--- interpolate under its older name.
+---@param x flame.Tensor
+---@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
+---@return flame.Tensor
+function flame.upsample(x, ...) end
+Tensor.upsample = flame.upsample
+
+--- interpolate, bilinear with aligned corners; of four axes.
+---@param x flame.Tensor
+---@param ... any
+function flame.upsample_bilinear(x, ...) end
+Tensor.upsample_bilinear = flame.upsample_bilinear
+
+--- interpolate, nearest.
+---@param x flame.Tensor
+---@param ... any
+function flame.upsample_nearest(x, ...) end
+Tensor.upsample_nearest = flame.upsample_nearest
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 ---@param f function

@@ -48,7 +48,10 @@ static int softmax(lua_State *L, const char *op, fl_node *(*build)(fl_node *, in
   if (top > 2) fl_lua_fail(L, op, "%d arguments at most, got %d", opts ? 3 : 2, lua_gettop(L));
   if (opts) fl_check_options(L, opts, op, "dim dtype");
   if (opts && fl_option(L, opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), op);
-  if (opts && top == 1 && fl_option(L, opts, "dim") != LUA_TNIL) lua_replace(L, ++top);
+  if (opts && fl_option(L, opts, "dim") != LUA_TNIL) {
+    if (top == 2) fl_lua_fail(L, op, "the axis stands twice, as an argument and as dim");
+    lua_replace(L, ++top);
+  }
   lua_settop(L, top);
   fl_box *x = fl_arg_tensor(L, 1, op, "x");
   const int axis = fl_arg_axis(L, 2, x->t->node->shape->rank, op);

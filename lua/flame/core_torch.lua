@@ -1,0 +1,397 @@
+--- Names of PyTorch that few scripts look for: other forms of what there is, pooling of windows at
+-- random places, histograms, random writes, Bessel functions. Compositions, as core_extra.lua.
+local flame, methods, internal = ...
+local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
+local options, defaults, def, where = internal.options, internal.defaults, internal.def, flame.where
+
+-- ---- other forms -----------------------------------------------------------------------------------
+for name, of in pairs { narrow_copy = "narrow", split_with_sizes = "split" } do
+  flame[name], methods[name] = flame[of], methods[of]
+end
+flame.manual_seed, flame.scalar_tensor = flame.seed, flame.tensor
+--- The product of matrices in the cheapest order.
+---@param ... flame.Tensor
+---@return flame.Tensor
+def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end, "module")
+--- A tensor of the values, or the tensor itself in the dtype of o.
+---@param values flame.Tensor|number|boolean|table
+---@param o? table  {dtype =, device =}
+---@return flame.Tensor
+def("as_tensor", 2, function(values, o)
+  return flame.is_tensor(values) and values:to(o and o.dtype or values.dtype) or flame.tensor(values, o)
+end, "module")
+--- The last two axes exchanged: of real numbers the adjoint.
+---@param x flame.Tensor
+---@return flame.Tensor
+def("adjoint", 1, function(x) return flame.linalg.matrix_transpose(x) end)
+--- pad with a constant.
+---@param x flame.Tensor
+---@param amounts integer[]  before and after, from the last axis backwards
+---@param value? number
+---@return flame.Tensor
+def("constant_pad_nd", 3, function(x, amounts, value) return flame.pad(x, amounts, { value = value or 0 }) end)
+--- interpolate under its older name.
+---@param x flame.Tensor
+---@param ... any  size, scale_factor, mode = "nearest", align_corners, or a table of them
+---@return flame.Tensor
+def("upsample", 6, function(x, ...) return flame.interpolate(x, ...) end)
+local function upsampling(name, mode, align)
+  def(name, 3, function(x, ...)
+    local o = {}
+    for i, v in ipairs { ... } do
+      if type(v) == "table" and type(next(v)) == "string" then o = options(name, v, { size = false, scale_factor = false })
+      else o[i == 1 and "size" or "scale_factor"] = v end
+    end
+    return flame.interpolate(x, { size = o.size or nil, scale_factor = o.scale_factor or nil, mode = mode, align_corners = align })
+  end)
+end
+--- interpolate, nearest.
+upsampling("upsample_nearest", "nearest")
+--- interpolate, bilinear with aligned corners; of four axes.
+upsampling("upsample_bilinear", "bilinear", true)
+
+--- True everywhere: there are no complex dtypes.
+---@param x flame.Tensor
+---@return flame.Tensor
+def("isreal", 1, function(x) return flame.ones_like(need_tensor("isreal", "x", x), { dtype = "bool" }) end)
+--- Is the one element of x not 0.
+---@param x flame.Tensor
+---@return boolean
+def("is_nonzero", 1, function(x)
+  local v = need_tensor("is_nonzero", "x", x):item()
+  return v ~= 0 and v ~= false
+end)
+--- Can the dtype hold negative numbers.
+---@param x flame.Tensor
+---@return boolean
+def("is_signed", 1, function(x) return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool" end)
+methods.element_size = function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end
+--- The shape that shapes (lists, or numbers) have together.
+---@param ... integer[]|integer
+---@return integer[]
+def("broadcast_shapes", 64, function(...)
+  local out = {}
+  for _, shape in ipairs { ... } do
+    shape = type(shape) == "table" and shape or { shape }
+    for k = 1, math.max(#out, #shape) do                       -- from the last axis backwards
+      local a, b = out[k] or 1, shape[#shape - k + 1] or 1
+      if a ~= b and a ~= 1 and b ~= 1 then fail("broadcast_shapes", "sizes %s and %s do not broadcast", tostring(a), tostring(b)) end
+      out[k] = a == 1 and b or a
+    end
+  end
+  for k = 1, #out // 2 do out[k], out[#out - k + 1] = out[#out - k + 1], out[k] end
+  return out
+end, "module")
+--- The dtype of a sum of these two dtypes.
+---@param a string
+---@param b string
+def("promote_types", 2, function(a, b)
+  local function one(dtype) return flame.zeros({}, { dtype = dtype, device = "cpu" }) end
+  return (one(a) + one(b)).dtype
+end, "module")
+
+--- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
+---@param idx flame.Tensor  from 1
+---@param shape integer[]
+---@return flame.Tensor[]
+def("unravel_index", 2, function(idx, shape)
+  need_tensor("unravel_index", "idx", idx)
+  local out, rest = {}, idx:long() - 1
+  for d = #shape, 1, -1 do
+    out[d] = rest % shape[d] + 1
+    rest = rest:floordiv(shape[d])
+  end
+  return out
+end, "module")
+--- P, L and U of lu_factor's result.
+---@param lu flame.Tensor  (…, m, n)
+---@param pivots flame.Tensor  (…, k)
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+def("lu_unpack", 2, function(lu, pivots)
+  need_tensor("lu_unpack", "lu", lu)
+  need_tensor("lu_unpack", "pivots", pivots)
+  if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
+  local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
+  local k = math.min(m, n)
+  local like = { dtype = lu.dtype, device = lu.device }
+  local l, u = lu:narrow(-1, 1, k), lu:narrow(-2, 1, k)
+  local shape = pivots.shape
+  shape[#shape] = m
+  local rows = flame.tensor(internal.pivot_rows(pivots, m), { dtype = "i64", device = lu.device }):reshape(shape)
+  local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
+  return rows:unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
+end, "module")
+
+-- ---- dropout of channels ------------------------------------------------------------------------------
+--- One draw a channel: axis 2, or axis 1 where there is no batch.
+local function channels_of(x, single)
+  local shape = x.shape
+  for d = 1, #shape do if d > 2 or single and d > 1 then shape[d] = 1 end end
+  return shape
+end
+for n = 1, 3 do
+  local name = ("dropout%dd"):format(n)
+  --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+  def(name, 4, function(x, ...)
+    need_tensor(name, "x", x)
+    local o = defaults(name, { "p", "training" }, { p = 0.5, training = true }, ...)
+    if x.ndim < 2 then fail(name, "x has %d axes, need channels on axis 2", x.ndim) end
+    if not o.training then return x:clone() end
+    return x * flame.ones(channels_of(x, n ~= 2 and x.ndim == n + 1), { dtype = x.dtype, device = x.device }):dropout(o.p)
+  end)
+end
+-- SELU's value far below 0 stands for what is dropped; scale and shift keep mean and variance.
+local function alpha_dropout(name, shape_of)
+  def(name, 4, function(x, ...)
+    need_tensor(name, "x", x)
+    local o = defaults(name, { "p", "training" }, { p = 0.5, training = false }, ...)
+    local p, low = o.p, -1.7580993408473766
+    if not (p >= 0 and p <= 1) then fail(name, "p = %g, need 0 to 1", p) end
+    if not o.training or p == 0 then return x:clone() end
+    if p == 1 then return x * 0 end
+    local a = ((1 - p) * (1 + p * low * low)) ^ -0.5
+    return where(flame.rand(shape_of(x), { device = x.device }):ge(p), x, low) * a - a * low * p
+  end)
+end
+--- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
+alpha_dropout("alpha_dropout", function(x) return x.shape end)
+--- alpha_dropout of whole channels.
+alpha_dropout("feature_alpha_dropout", channels_of)
+
+-- ---- windows at random places ----------------------------------------------------------------------------
+--- First positions, from 0, of 'count' windows: u (n, c, 1) moves them, the last ends with the axis.
+local function places(u, size, count, kernel)
+  local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device }):expand(u.shape)
+  if count == 1 then return last end
+  local alpha = (size - kernel) / (count - 1)
+  local i = flame.arange(0, count - 2, { dtype = u.dtype, device = u.device })
+  return flame.cat({ ((i + u) * alpha):long() - (u * alpha):long(), last }, 3)
+end
+--- Sizes of the windows and of the result; (x, kernel_size, output_size, output_ratio).
+local function fractional_sizes(op, x, n, kernel, o)
+  local function each(v, i) if type(v) == "table" then return v[i] end return v end
+  local k, out = {}, {}
+  for i = 1, n do
+    local size = x.shape[x.ndim - n + i]
+    k[i] = need_int(op, "kernel_size", each(kernel, i))
+    if o.output_size then out[i] = need_int(op, "output_size", each(o.output_size, i))
+    elseif o.output_ratio then out[i] = math.floor(size * each(o.output_ratio, i))
+    else fail(op, "output_size or output_ratio is missing") end
+    if k[i] < 1 or out[i] < 1 or out[i] + k[i] - 1 > size then
+      fail(op, "%d windows of %d do not fit %d elements", out[i], k[i], size)
+    end
+  end
+  return k, out
+end
+local function fractional(n)
+  local op = ("fractional_max_pool%dd"):format(n)
+  --- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
+  ---@param x flame.Tensor
+  ---@param kernel integer|integer[]
+  ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+  def(op, 6, function(x, kernel, ...)
+    need_tensor(op, "x", x)
+    if x.ndim ~= n + 1 and x.ndim ~= n + 2 then fail(op, "x has %d axes, need %d, or %d without a batch", x.ndim, n + 2, n + 1) end
+    local list, o = { ... }, {}
+    if type(kernel) == "table" and #kernel == 0 then list, kernel = { kernel }, kernel.kernel_size end
+    if type(list[#list]) == "table" and type(next(list[#list])) == "string" then o = table.remove(list) end
+    o = options(op, o, { kernel_size = false, output_size = false, output_ratio = false, return_indices = false, _random_samples = false })
+    for i, name in ipairs { "output_size", "output_ratio", "return_indices", "_random_samples" } do
+      if list[i] ~= nil then o[name] = list[i] end
+    end
+    local single = x.ndim == n + 1
+    local v = single and x:unsqueeze(1) or x
+    local k, out = fractional_sizes(op, v, n, kernel, o)
+    local b, c = v.shape[1], v.shape[2]
+    local u = o._random_samples or flame.rand({ b, c, n }, { device = x.device })
+    local at
+    for i = 1, n do                                              -- torch's 2-d draw stands in the order w, h
+      local size = v.shape[i + 2]
+      local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
+      local shape, steps = { b, c }, {}
+      for j = 1, n do shape[2 + j], shape[2 + n + j], steps[j] = 1, 1, 1 end
+      shape[2 + i], steps[i] = out[i], k[i]
+      local step = flame.arange(0, k[i] - 1, { dtype = "i64", device = x.device }):reshape(steps)
+      local here = first:reshape(shape) + step
+      at = at and at * size + here or here
+    end
+    local shape = { b, c, table.unpack(out) }
+    shape[#shape + 1] = -1
+    at = at:reshape(shape) + 1
+    local y, which = v:reshape(b, c, -1):gather(3, at:reshape(b, c, -1)):reshape(at.shape):max(-1)
+    y = single and y:squeeze(1):clone() or y
+    if not o.return_indices then return y end
+    local idx = at:gather(-1, which:unsqueeze(-1)):squeeze(-1)
+    return y, (single and idx:squeeze(1) or idx):clone()
+  end)
+end
+fractional(2)
+fractional(3)
+
+-- ---- counts and segments -------------------------------------------------------------------------------------
+--- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
+--- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
+---@param x flame.Tensor
+---@param bins integer|flame.Tensor
+---@param o? table  {range =, weight =, density = false}
+---@return flame.Tensor, flame.Tensor
+def("histogram", 3, function(x, bins, o)
+  local op = "histogram"
+  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  o = options(op, o, { range = false, weight = false, density = false })
+  local flat, edges = x:detach():reshape(-1), bins
+  if not flame.is_tensor(bins) then
+    if need_int(op, "bins", bins) < 1 then fail(op, "bins = %d, need at least 1", bins) end
+    local low, high = 0, 0
+    if o.range then low, high = o.range[1], o.range[2]
+    elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
+    if low == high then low, high = low - 0.5, high + 0.5 end
+    if not (low < high and high - low < math.huge) then
+      fail(op, "range %g to %g, need finite bounds, the first below the last", low, high)
+    end
+    edges = flame.linspace(low, high, bins + 1, { dtype = x.dtype, device = x.device })
+  end
+  local n = edges:numel() - 1
+  if edges.ndim ~= 1 or n < 1 then fail(op, "the edges have shape (%s), need one axis and two of them", table.concat(edges.shape, ", ")) end
+  local bin = flame.searchsorted(edges, flat, { right = true }) - 1                -- 1 to n inside
+  bin = where(flat:eq(edges[-1]), n, bin)
+  local inside = bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
+  local w = o.weight and o.weight:detach():reshape(-1) or flame.ones_like(flat)
+  local y = flame.zeros({ n }, { dtype = x.dtype, device = x.device }):index_add(1, bin:clamp(1, n), where(inside, w, 0))
+  return o.density and y / y:sum() / edges:diff() or y, edges
+end)
+--- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
+---@param x flame.Tensor
+---@param reduce string  "sum", "mean", "prod", "max", "min"
+---@param o table  {lengths =, initial =}
+---@return flame.Tensor
+def("segment_reduce", 3, function(x, reduce, o)
+  local op = "segment_reduce"
+  need_tensor(op, "x", x)
+  o = options(op, o, { lengths = false, initial = false, unsafe = false, axis = 1 })
+  if o.axis ~= 1 then fail(op, "axis = %s, only axis 1 is supported", tostring(o.axis)) end
+  local n = need_tensor(op, "lengths", o.lengths):numel()
+  if o.lengths:sum():item() ~= x.shape[1] then fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1]) end
+  local start = ({ sum = 0, mean = 0, prod = 1, max = -math.huge, min = math.huge })[reduce]
+  if not start then fail(op, 'reduce must be "sum", "mean", "prod", "max" or "min", got "%s"', tostring(reduce)) end
+  local shape, wide = x.shape, { x.shape[1] }
+  shape[1] = n
+  for k = 2, x.ndim do wide[k] = 1 end
+  local at = flame.arange(1, n, { dtype = "i64", device = x.device }):repeat_interleave(o.lengths):reshape(wide):expand(x.shape)
+  local base = flame.full(shape, o.initial or start, { dtype = x.dtype, device = x.device })
+  local how = ({ max = "amax", min = "amin" })[reduce] or reduce
+  if reduce ~= "mean" then return flame.scatter_reduce(base, 1, at, x, how) end
+  wide[1] = n
+  return flame.scatter_reduce(base, 1, at, x, "sum") / o.lengths:to(x.dtype):reshape(wide)
+end)
+
+-- ---- random writes -----------------------------------------------------------------------------------------------
+--- Uniform numbers above 0 and below 1 for each element of x, in f64.
+local function open_uniform(x)
+  return flame.uniform(x.shape, 2.0 ^ -54, 1, { dtype = "f64", device = x.device })
+end
+local function random_write(name, names, known, f)
+  methods[name] = internal.checked(function(x, ...)
+    if not need_tensor(name, "x", x):is_floating_point() then fail(name, "x is %s, need a float", x.dtype) end
+    return x:copy_(f(open_uniform(x), defaults(name, names, known, ...)):to(x.dtype))
+  end, name, 3)
+end
+random_write("cauchy_", { "median", "sigma" }, { median = 0, sigma = 1 },
+  function(u, o) return ((u - 0.5) * math.pi):tan() * o.sigma + o.median end)
+random_write("log_normal_", { "mean", "std" }, { mean = 1, std = 2 },
+  function(u, o) return ((u * 2 - 1):erfinv() * (o.std * math.sqrt(2)) + o.mean):exp() end)
+random_write("geometric_", { "p" }, { p = 0.5 }, function(u, o)
+  if not (o.p > 0 and o.p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", o.p) end
+  return (u:log() / math.log(1 - o.p)):ceil():clamp({ min = 1 })
+end)
+
+-- ---- Bessel functions ------------------------------------------------------------------------------------------------
+-- J and Y up to FAR: means over the circle, cos(x sin t), whose error falls with e^-(points - x); behind
+-- it Hankel's series. K up to 2: the power series; behind it the integral of exp(-x cosh t).
+local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
+local circle = {}                  -- sin t, weight in J, weight in the sum of Y
+for j = 1, POINTS do
+  local t, sum = (j - 0.5) * math.pi / (2 * POINTS), 0.0
+  for k = TURNS, 1, -1 do sum = sum + (k % 2 == 0 and 1 or -1) * math.cos(2 * k * t) / k end
+  circle[j] = { math.sin(t), 1 / POINTS, sum / POINTS }
+end
+local function angle(x, column, f, power)
+  local total
+  for _, c in ipairs(circle) do
+    local term = f(x * c[1]) * (c[column] * c[1] ^ power)
+    total = total and total + term or term
+  end
+  return total
+end
+local sin, cos = flame.sin, flame.cos
+local function near_j(x, order) if order == 0 then return angle(x, 2, cos, 0) end return angle(x, 2, sin, 1) end
+local function near_y(x, order)
+  local log = (x * 0.5):log() + EULER
+  if order == 0 then return (log * near_j(x, 0) - angle(x, 3, cos, 0) * 2) * (2 / math.pi) end
+  return (log * near_j(x, 1) - near_j(x, 0) / x - angle(x, 3, sin, 1) * 2) * (2 / math.pi)
+end
+--- J (part 1) or Y (part 2) of large x.
+local function far_bessel(x, order, part)
+  local p, q, term, mu, r = 0.0, 0.0, 1.0, 4 * order * order, x:reciprocal()
+  local power = flame.ones_like(x)
+  for k = 0, 19 do
+    local sign = k // 2 % 2 == 0 and term or -term
+    if k % 2 == 0 then p = power * sign + p else q = power * sign + q end
+    power, term = power * r, term * (mu - (2 * k + 1) ^ 2) / (8 * (k + 1))
+  end
+  local s, c = x:sin(), x:cos()                       -- the phase is x - pi / 4, or x - 3 pi / 4
+  local a, b = c + s, s - c
+  if order == 1 then a, b = b, -a end
+  return (part == 1 and p * a - q * b or p * b + q * a) / (x * math.pi):sqrt()
+end
+local function joined(near, order, part)
+  return function(x)
+    local v = part == 1 and x:abs() or x
+    local far = v:gt(FAR)
+    local y = where(far, far_bessel(where(far, v, FAR), order, part), near(where(far, 1, v), order))
+    if part == 1 then
+      y = where(v:isinf(), 0, y)
+      return order == 1 and y * where(x:lt(0), -1, 1) or y
+    end
+    return where(v:eq(0), -math.huge, where(v:lt(0), 0 / 0, where(v:isinf(), 0, y)))
+  end
+end
+--- exp(x) K(x) of order 0 or 1.
+local function scaled_k(x, order)
+  local small = x:le(2)
+  local v, w = where(small, x, 1), where(small, 2, x)
+  local z, a, h, near = v * v * 0.25, 1.0, 0.0, 0.0
+  local power = flame.ones_like(v)
+  for k = 0, 14 do                                     -- order 0: H(k) z^k / k!²; order 1: (psi(k + 1) + psi(k + 2)) / (k! (k + 1)!)
+    near = near + power * (order == 0 and h * a or (2 * (h - EULER) + 1 / (k + 1)) * a / (k + 1))
+    h, a, power = h + 1 / (k + 1), a / ((k + 1) * (k + 1)), power * z
+  end
+  local log = (v * 0.5):log()
+  if order == 0 then near = near - (log + EULER) * v:i0()
+  else near = v:reciprocal() + log * v:i1() - near * v * 0.25 end
+  local last, far = (38 / w + 1):acosh(), 0.0
+  for j = 0, 32 do
+    local t = last * (j / 32)
+    local c = (t * 0.5):sinh():square() * 2            -- cosh t - 1
+    local f = (-w * c):exp()
+    if order == 1 then f = f * (c + 1) end
+    far = far + f * (j == 0 and 0.5 or 1.0)
+  end
+  local y = where(small, near * v:exp(), far * last * (1 / 32))
+  return where(x:isinf(), 0, where(x:eq(0), math.huge, where(x:lt(0), 0 / 0, y)))
+end
+local special = flame.special
+--- A function of flame.special alone, computed in f64, in x's dtype outside.
+local function bessel(name, f)
+  special[name] = internal.checked(function(x)
+    need_tensor(name, "x", x)
+    return f(x:double()):to(x:is_floating_point() and x.dtype or "f32")
+  end, name, 1)
+end
+for order = 0, 1 do
+  bessel("bessel_j" .. order, joined(near_j, order, 1))
+  bessel("bessel_y" .. order, joined(near_y, order, 2))
+  bessel("scaled_modified_bessel_k" .. order, function(x) return scaled_k(x, order) end)
+  bessel("modified_bessel_k" .. order, function(x) return scaled_k(x, order) * (-x):exp() end)
+end
+bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)

@@ -1,0 +1,133 @@
+--- Layers whose input size comes from the first input, and weights that are made of other parameters
+-- before each forward (weight and spectral norm). Given the table of flame.nn, adds to it.
+local flame = require "flame"
+
+return function(nn, shared)
+  local Module, fail = nn.Module, shared.fail
+
+  -- ---- lazy layers -----------------------------------------------------------------------------
+  --- nn.LazyX(…) is nn.X(n, …) once it has seen an input, n being the size of the input's axis. It has no
+  --- parameters before: give an optimiser the parameters after the first forward.
+  local function lazy(name, axis)
+    local of = nn[name]
+    local class = Module.extend("Lazy" .. name)
+    nn["Lazy" .. name] = class
+    function class:init(...) rawset(self, "arguments", table.pack(...)) end
+    function class:forward(x, ...)
+      if not flame.is_tensor(x) then fail("Lazy%s: need a tensor, got %s", name, type(x)) end
+      local d = axis < 0 and x.ndim + 1 + axis or axis
+      if d < 1 or d > x.ndim then fail("Lazy%s: x has %d axes, need at least %d", name, x.ndim, math.abs(axis)) end
+      local given, training = self.arguments, self.training
+      rawset(self, "arguments", nil)
+      setmetatable(self, of)
+      local ok, e = pcall(of.init, self, x:size(d), table.unpack(given, 1, given.n))
+      if not ok then
+        rawset(setmetatable(self, class), "arguments", given)
+        error(e, 0)
+      end
+      if self.to then self:to(x.device) end
+      rawset(self, "training", training)
+      return self:forward(x, ...)
+    end
+    function class:extra() return "input size not known yet" end
+  end
+  lazy("Linear", -1)
+  for n = 1, 3 do
+    lazy("Conv" .. n .. "d", -n - 1)
+    lazy("ConvTranspose" .. n .. "d", -n - 1)
+    lazy("BatchNorm" .. n .. "d", 2)
+    lazy("InstanceNorm" .. n .. "d", -n - 1)
+  end
+
+  -- ---- weights made of others --------------------------------------------------------------------
+  local made = setmetatable({}, { __mode = "k" })          -- module -> name -> {hook =, undo =}
+
+  --- Replaces the parameter 'name' by what make() computes from others, before each forward.
+  local function replace(op, module, name, make, undo)
+    local list = made[module] or {}
+    made[module] = list
+    if list[name] then fail("%s: '%s' is made of others already", op, name) end
+    local function run() rawset(module, name, make()) end
+    list[name] = { hook = module:register_forward_pre_hook(run), undo = undo }
+    run()
+    return module
+  end
+  local function parameter_of(op, module, name)
+    local w = type(module) == "table" and rawget(module, name)
+    if not flame.is_tensor(w) then fail("%s: the module has no parameter '%s'", op, name) end
+    return w
+  end
+  local function restore(op)
+    return function(module, name)
+      name = name or "weight"
+      local entry = made[module] and made[module][name]
+      if not entry then fail("%s: '%s' is not made of others", op, name) end
+      entry.hook.remove()
+      made[module][name] = nil
+      rawset(module, name, nn.Parameter(entry.undo():detach():clone()))
+      return module
+    end
+  end
+
+  local utils = nn.utils
+  --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm over all axes
+  --- but dim; false: over all.
+  ---@param module table
+  ---@param name? string  "weight"
+  ---@param dim? integer|false  1
+  function utils.weight_norm(module, name, dim)
+    name, dim = name or "weight", dim == nil and 1 or dim
+    local w = parameter_of("weight_norm", module, name)
+    local rest = {}
+    for d = 1, w.ndim do if d ~= dim and (not dim or d ~= w.ndim + 1 + dim) then rest[#rest + 1] = d end end
+    local function norm(v) return #rest == 0 and v:abs() or v:norm(2, rest, { keepdim = true }) end
+    local g, v = name .. "_g", name .. "_v"
+    module[g], module[v] = nn.Parameter(norm(w:detach())), nn.Parameter(w:detach():clone())
+    local function make() return module[v] * (module[g] / norm(module[v])) end
+    return replace("weight_norm", module, name, make, function()
+      local value = make()
+      rawset(module, g, nil)
+      rawset(module, v, nil)
+      return value
+    end)
+  end
+  utils.remove_weight_norm = restore("remove_weight_norm")
+
+  --- Miyato et al. 2018: the weight over its largest singular value, by power iteration from step to step; the
+  --- weight itself is name_orig, the vector name_u.
+  ---@param module table
+  ---@param name? string  "weight"
+  ---@param n_power_iterations? integer  1
+  ---@param eps? number  1e-12
+  ---@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
+  function utils.spectral_norm(module, name, n_power_iterations, eps, dim)
+    name, eps = name or "weight", eps or 1e-12
+    local w = parameter_of("spectral_norm", module, name)
+    dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
+    local orig, left = name .. "_orig", name .. "_u"
+    local function rows() return module[orig]:transpose(1, dim):flatten(2) end
+    module[orig] = nn.Parameter(w:detach():clone())
+    module[left] = nn.Buffer(flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device }):normalize({ dim = 1, eps = eps }))
+    local steps = n_power_iterations or 1
+    local function make()
+      local m = rows()
+      local fixed, u = m:detach(), module[left]
+      local v = fixed:t():mv(u):normalize({ dim = 1, eps = eps })
+      if module.training then
+        for k = 1, steps do
+          if k > 1 then v = fixed:t():mv(u):normalize({ dim = 1, eps = eps }) end
+          u = fixed:mv(v):normalize({ dim = 1, eps = eps })
+        end
+        flame.no_grad(function() module[left]:copy_(u) end)
+      end
+      return module[orig] / u:dot(m:mv(v))
+    end
+    return replace("spectral_norm", module, name, make, function()
+      local value = make()
+      rawset(module, orig, nil)
+      rawset(module, left, nil)
+      return value
+    end)
+  end
+  utils.remove_spectral_norm = restore("remove_spectral_norm")
+end
