@@ -74,6 +74,21 @@ describe("gradients", function()
   end)
 end)
 
+describe("shifts to the right", function()
+  it("keep the sign up to the last bit and beyond", function()
+    for dtype, bits in pairs { i8 = 8, i16 = 16, i32 = 32, i64 = 64 } do
+      local x = T({ 100, -100, -1, 0 }, { dtype = dtype })
+      for n = 0, bits do
+        local want = {}
+        for k, v in ipairs { 100, -100, -1, 0 } do want[k] = n < 62 and v // (1 << n) or (v < 0 and -1 or 0) end
+        assert.same(want, x:bitwise_right_shift(n):totable(), dtype .. " " .. n)
+      end
+      assert.same({ 0, -1, -1, 0 }, x:bitwise_right_shift(T({ -1 }, { dtype = dtype })):totable())
+    end
+    assert.same({ 1, 0, 0 }, T({ 255, 127, 255 }, { dtype = "u8" }):bitwise_right_shift(T({ 7, 7, 8 }, { dtype = "u8" })):totable())
+  end)
+end)
+
 describe("dtypes", function()
   it("stay in addbmm and widen in sum_to_size, as in PyTorch", function()
     local i = flame.ones({ 2, 2, 2 }, { dtype = "i32" })

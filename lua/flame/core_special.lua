@@ -274,11 +274,15 @@ add("bitwise_left_shift", 2, function(x, n)
   local v, factor = two_to("bitwise_left_shift", x, n)
   return v * factor
 end, "e")
---- x over 2^n, rounded down.
+local LAST_BIT = { i64 = 63, i32 = 31, i16 = 15, i8 = 7, u8 = 8 }      -- 2^n is positive before it
+--- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
 ---@param n flame.Tensor|integer
 add("bitwise_right_shift", 2, function(x, n)
-  local v, factor = two_to("bitwise_right_shift", x, n)
-  return v:floordiv(factor)
+  local v, count = integers("bitwise_right_shift", x, n)
+  local dtype = (v + count * 0).dtype
+  local far = count:lt(0):logical_or(count:ge(LAST_BIT[dtype]))
+  local factor = flame.full({}, 2, { dtype = dtype, device = v.device }) ^ where(far, 0, count):to(dtype)
+  return where(far, dtype == "u8" and 0 or where(v:lt(0), -1, 0):to(dtype), v:floordiv(factor))
 end, "e")
 
 -- ---- floats, taken apart ------------------------------------------------------------------------------------
