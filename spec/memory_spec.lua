@@ -93,3 +93,74 @@ describe("a closed loop of work", function()
     assert.equal(before.live_nodes, after.live_nodes)
   end)
 end)
+
+describe("a graph that nobody differentiates", function()
+  local square = flame.func { name = "square",
+    forward = function(ctx, x) ctx:save(x, x * x, 3) return x * x end,
+    backward = function(ctx, g) local x = ctx:saved() return g * 2 * x end }
+  local cube = flame.func { name = "cube",               -- a function in a function's backward
+    forward = function(ctx, x) ctx:save(x) return square(x) * x end,
+    backward = function(ctx, g) local x = ctx:saved() return g * 3 * square(x) end }
+  local both = flame.func { name = "both",               -- two results, one of them what came in
+    forward = function(ctx, x) ctx:save(x) return x, x + 1 end,
+    backward = function(_, g, h) return g + h end }
+  local kernel = flame.kernel [[
+    __global__ void twice(float *y, const float *x, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) y[i] = 2.0f * x[i] * x[i];
+    }]]
+  --- Eight of f one on the other are gone after two full collections, as any other graph is.
+  local function ends(f, after)
+    local function work()
+      local x = flame.ones({ 100 }, { requires_grad = true })
+      local y = x
+      for _ = 1, 8 do y = f(y) end
+      y = y:sum()
+      if after then y = after(y, x) end
+      return y:item()
+    end
+    local function counts()
+      collectgarbage()
+      collectgarbage()
+      local s = flame.stats()
+      return { s.live_nodes, s.live_bytes, s.live_tensors }
+    end
+    for _ = 1, 10 do collectgarbage() end
+    work()
+    for _ = 1, 10 do collectgarbage() end
+    local before = counts()
+    work()
+    assert.same(before, counts())
+  end
+
+  it("is gone with its last handle, whatever its functions save", function()
+    ends(square)
+    ends(cube)
+    ends(both)
+    ends(function(y) return flame.checkpoint(function(a) return a * 0.5 end, y) end)
+    ends(kernel)
+  end)
+  it("is gone where its gradients were to have gradients", function()
+    local function gradient(y, x) return y:gradients({ x }, { create_graph = true })[x]:sum() end
+    ends(square, gradient)
+    ends(function(y) return cube(y * 0.1) end, gradient)
+  end)
+  it("gives what was saved in forward and in backward alone", function()
+    local kept
+    local f = flame.func { name = "f", forward = function(ctx, x)
+      kept = ctx
+      ctx:save(x, "and", nil)
+      assert.equal(x:item(), (ctx:saved()):item())
+      return x * 2
+    end, backward = function(ctx, g)
+      local x, word = ctx:saved()
+      assert.equal("and", word)
+      return g * x
+    end }
+    local x = flame.tensor(3, { requires_grad = true })
+    local y = f(x)
+    assert.has_error(function() kept:saved() end, "func: ctx:saved() is there in forward and while backward runs")
+    y:backward()
+    assert.equal(3, x.grad:item())
+  end)
+end)

@@ -335,16 +335,27 @@ function Context:save(...)
   end
   self._saved, self._origin = saved, origin
 end
+--- Forward is done: the saved tensors as a list for the graph to keep, so that the context, which
+-- only the collector can end, keeps none. results: position by tensor.
+local function hand_over(ctx, results)
+  local saved, origin, kept, place, which = ctx._saved, ctx._origin, {}, {}, {}
+  for i in pairs(origin or {}) do
+    which[i], place[i] = results[origin[i]], #kept + 1
+    kept[#kept + 1], saved[i] = saved[i], nil
+  end
+  ctx._origin, ctx._place, ctx._which = nil, place, which
+  return kept
+end
 --- What was saved. A saved result of forward comes back tracked where the gradient is to have
 -- gradients itself, so backward may be written in terms of it.
 function Context:saved()
   local s, again = self._saved, self._again
   if not s then return end
-  if not again or not flame.is_grad_enabled() then return table.unpack(s, 1, s.n) end
-  local out = {}
-  for i = 1, s.n do
-    local which = self._origin[i] and self._results[self._origin[i]]
-    out[i] = which and again(which, s[i]) or s[i]
+  local out = { table.unpack(s, 1, s.n) }
+  for i, k in pairs(self._place or {}) do
+    if not self._kept then fail("func", "ctx:saved() is there in forward and while backward runs") end
+    local which = again and flame.is_grad_enabled() and self._which[i]
+    out[i] = which and again(which, self._kept[k]) or self._kept[k]
   end
   return table.unpack(out, 1, s.n)
 end
@@ -368,19 +379,22 @@ def("func", 1, function(spec)
       if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", type(values[i])) end
     end
     if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
-    local n, results = values.n, {}
-    for i = 1, n do results[values[i]] = i end
-    ctx._results = results
+    local n, results, like = values.n, {}, {}
+    for i = 1, n do
+      results[values[i]] = i
+      like[i] = n > 1 and values[i]:detach() or nil      -- forward may return what is tracked
+    end
     local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
-    return internal.custom(values, inputs, function(which, g, again)
+    return internal.custom(values, inputs, function(which, g, again, _, kept)
+      ctx._kept = kept
       if prove then internal.prove_once(proven, "func", prove) end
       local seeds = {}
-      for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(values[i]) end
+      for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(like[i]) end
       ctx._again = again
       local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
-      ctx._again = nil
+      ctx._again, ctx._kept = nil, nil
       return table.unpack(gradients, 1, gradients.n)
-    end)
+    end, hand_over(ctx, results))
   end
 end, "module")
 
@@ -409,17 +423,24 @@ def("checkpoint", 64, function(f, ...)
   -- a tracked argument comes through its copy, as it will again: the gradient goes there
   for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
   local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
-  for i = 1, args.n do if kept[i] then args[i] = false end end
+  local list, places = {}, {}                            -- the graph keeps the tensors
+  for i = 1, args.n do
+    if kept[i] then
+      list[#list + 1], places[#places + 1] = kept[i], i
+      args[i] = false
+    end
+  end
   for i = 1, values.n do
     local v = values[i]
     if is_tensor(v) and v.requires_grad and not v.is_leaf then
       tracked[#tracked + 1], at[#at + 1] = v, i
     end
   end
-  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
-    local start = internal.sequence()
-    return gradients(again(f, args, kept, rng)[at[which]], g, start)
-  end))
+  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients, held)
+    local start, by_place = internal.sequence(), {}
+    for k, i in ipairs(places) do by_place[i] = held[k] end
+    return gradients(again(f, args, by_place, rng)[at[which]], g, start)
+  end, list))
   for k, i in ipairs(at) do values[i] = made[k] end
   return table.unpack(values, 1, values.n)
 end, "module")

@@ -399,6 +399,27 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
   return config.vjp_kernel(p, plain, at, seeds, active, values)
 end
 
+--- The tensors of a call as a list for the graph to keep, so that a function that only the collector
+-- can end keeps none of them; and a function that makes the call again with such a list.
+local function handed_over(call)
+  local kept, place, rest = {}, {}, { values = {}, results = {} }
+  for part, others in pairs(rest) do
+    for i, v in pairs(call[part]) do
+      if is_tensor(v) then
+        kept[#kept + 1] = v
+        place[#kept] = { part, i }
+      else others[i] = v end
+    end
+  end
+  local geometry = call.geometry
+  return kept, function(list)
+    local again = { values = {}, results = {}, geometry = geometry }
+    for part, others in pairs(rest) do for i, v in pairs(others) do again[part][i] = v end end
+    for k, at in ipairs(place) do again[at[1]][at[2]] = list[k] end
+    return again
+  end
+end
+
 --- For core_proof.lua.
 internal.kernel_parts = { jvp = jvp, run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat,
   number_of = number_of, sizes = sizes, is_output = is_output }
@@ -438,17 +459,18 @@ function internal.kernel_track(k, results, args, geometry, n)
   local list = {}
   for m, j in ipairs(floats) do list[m] = results[j] end
   if #list == 0 then return table.unpack(results) end
-  local made = table.pack(internal.custom(list, inputs, function(which, g)
-    local j = floats[which]
+  local kept, call_with = handed_over(call)
+  local made = table.pack(internal.custom(list, inputs, function(which, g, _, _, held)
+    local j, again = floats[which], call_with(held)
     if internal.prove_once then
       config.proven = config.proven or {}
       internal.prove_once(config.proven, table.concat(active, ","), function()
-        return internal.proof_of_kernel(p, config, call, active, out_params, floats)
+        return internal.proof_of_kernel(p, config, again, active, out_params, floats)
       end)
     end
-    if config.vjp then return given_gradient(p, config, values, active, by_param, g, out_params, j) end
-    return table.unpack(vjp(p, call, active, { [out_params[j]] = g }), 1, #active)
-  end))
+    if config.vjp then return given_gradient(p, config, again.values, active, again.results, g, out_params, j) end
+    return table.unpack(vjp(p, again, active, { [out_params[j]] = g }), 1, #active)
+  end, kept))
   for m, j in ipairs(floats) do tracked_results[j] = made[m] end
   return table.unpack(tracked_results)
 end

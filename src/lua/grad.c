@@ -150,20 +150,26 @@ static int g_is_grad_enabled(lua_State *L) {
 }
 
 /* ---- functions of the script -------------------------------------------------------------------- */
-typedef struct script_function { fl_lua *b; int ref; } script_function;
+/* kept: what a function's backward reads. Held here and not by the Lua function: a graph of many
+** such functions is then gone with its last handle, not one function a collection. */
+typedef struct script_function { fl_lua *b; int ref, nkept; flame_tensor *kept[]; } script_function;
 
-static script_function *keep_function(fl_lua *b, int ref) {
-  script_function *f = (script_function *)fl_alloc(&b->c->mem, sizeof *f);
+static size_t size_with(int nkept) { return sizeof(script_function) + sizeof(flame_tensor *) * (size_t)nkept; }
+
+static script_function *keep_function(fl_lua *b, int ref, int nkept) {
+  script_function *f = (script_function *)fl_zalloc(&b->c->mem, size_with(nkept));
   if (f == NULL) return NULL;
   f->b = b;
   f->ref = ref;
+  f->nkept = nkept;
   return f;
 }
 
 static void drop_function(void *arg) {
   script_function *f = (script_function *)arg;
   luaL_unref(f->b->L, LUA_REGISTRYINDEX, f->ref);
-  fl_free(&f->b->c->mem, f, sizeof *f);
+  for (int i = 0; i < f->nkept; i++) flame_free(f->kept[i]);
+  fl_free(&f->b->c->mem, f, size_with(f->nkept));
 }
 
 typedef struct custom_call { script_function *f; fl_node *y; int nin; fl_node *g, **gin; } custom_call;
@@ -220,16 +226,26 @@ static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
   if (x->t == NULL) luaL_error(L, "out of memory");
 }
 
+/* A list of fresh handles on what the function keeps. */
+static void push_kept(lua_State *L, const script_function *f) {
+  lua_createtable(L, f->nkept, 0);
+  for (int i = 0; i < f->nkept; i++) {
+    push_node(L, f->b, f->kept[i]->node);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
 static int custom_trampoline(lua_State *L) {
   custom_call *call = (custom_call *)lua_touserdata(L, 1);
   fl_lua *b = call->f->b;
-  luaL_checkstack(L, call->nin + 8, "too many inputs");
+  luaL_checkstack(L, call->nin + 12, "too many inputs");
   lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
   lua_pushinteger(L, call->y->attr->axis + 1);
   push_node(L, b, call->g);
   push_of_call(L, b, call, remake_result);
   push_of_call(L, b, call, inner_gradients);
-  lua_call(L, 4, call->nin);
+  push_kept(L, call->f);
+  lua_call(L, 5, call->nin);
   for (int i = 0; i < call->nin; i++) {
     const int at = lua_gettop(L) - call->nin + 1 + i;
     call->gin[i] = NULL;
@@ -252,26 +268,36 @@ static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_
   return fl_lua_callback(f->b, custom_trampoline, &call, "func");
 }
 
-static fl_custom *custom_new(fl_lua *b, int ref) {
+static fl_custom *custom_new(fl_lua *b, int ref, int nkept) {
   fl_custom *k = (fl_custom *)fl_zalloc(&b->c->mem, sizeof *k);
   if (k == NULL) return NULL;
   k->backward = custom_backward;
   k->release = drop_function;
-  k->arg = keep_function(b, ref);
+  k->arg = keep_function(b, ref, nkept);
   if (k->arg != NULL) return k;
   fl_free(&b->c->mem, k, sizeof *k);
   return NULL;
 }
 
-/* outs[i]: values[i], whose gradients by in[0..n) the function at 'ref' gives. */
-static flame_status make_custom(fl_lua *b, int ref, int nv, fl_box **values, int n, fl_node **in,
-    fl_box **outs) {
-  fl_custom *k = custom_new(b, ref);
+static int keep_tensors(fl_lua *b, script_function *f, fl_box **from) {
+  for (int i = 0; i < f->nkept; i++) {
+    fl_node *n = node_of(b, from[i]);
+    f->kept[i] = n ? fl_tensor_new(b->c, n) : NULL;
+    if (f->kept[i] == NULL) return 0;
+  }
+  return 1;
+}
+
+/* outs[i]: values[i], whose gradients by in[0..n) the function at 'ref' gives, of 'nk' tensors
+** that the graph keeps for it. */
+static flame_status make_custom(fl_lua *b, int ref, int nk, fl_box **kept, int nv, fl_box **values, int n,
+    fl_node **in, fl_box **outs) {
+  fl_custom *k = custom_new(b, ref, nk);
   if (k == NULL) {
     luaL_unref(b->L, LUA_REGISTRYINDEX, ref);
     return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
   }
-  int ok = 1;
+  int ok = keep_tensors(b, (script_function *)k->arg, kept);
   k->refs = 1;
   for (int i = 0; ok && i < nv; i++) {
     fl_node *v = node_of(b, values[i]);
@@ -285,17 +311,21 @@ static flame_status make_custom(fl_lua *b, int ref, int nv, fl_box **values, int
   return ok ? FLAME_OK : b->c->err.code;
 }
 
-/* (values, inputs, backward) -> tensors of those values whose gradients backward(which, g)
-** gives, one for each input. For core_grad.lua. */
+/* (values, inputs, backward, kept | nil) -> tensors of those values whose gradients backward(which,
+** g, remake, gradients, kept) gives, one for each input. kept: a list of tensors; backward gets it
+** with handles of its own. For core_grad.lua. */
 static int g_custom(lua_State *L) {
   fl_lua *b = self_of(L);
+  lua_settop(L, 4);
   const int nv = (int)lua_rawlen(L, 1), ni = (int)lua_rawlen(L, 2);
+  const int nk = lua_isnil(L, 4) ? 0 : (int)lua_rawlen(L, 4);
   fl_box **values = (fl_box **)lua_newuserdatauv(L,
-      (size_t)(2 * nv + 2 * ni + 1) * sizeof(void *), 0);
-  fl_box **inputs = values + nv, **outs = inputs + ni;
-  fl_node **in = (fl_node **)(void *)(outs + nv);
+      (size_t)(2 * nv + 2 * ni + nk + 1) * sizeof(void *), 0);
+  fl_box **inputs = values + nv, **outs = inputs + ni, **kept = outs + nv;
+  fl_node **in = (fl_node **)(void *)(kept + nk);
   fl_arg_list(L, 1, "func", "values", nv, values);
   fl_arg_list(L, 2, "func", "inputs", ni, inputs);
+  if (nk) fl_arg_list(L, 4, "func", "kept", nk, kept);
   luaL_checkstack(L, nv + 8, "too many results");
   for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
   lua_pushvalue(L, 3);
@@ -304,21 +334,22 @@ static int g_custom(lua_State *L) {
   int ok = 1;
   for (int i = 0; i < ni; i++) ok = (in[i] = node_of(b, inputs[i])) != NULL && ok;
   if (!ok) luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  fl_lua_leave_status(L, b, m, ok ? make_custom(b, ref, nv, values, ni, in, outs) : b->c->err.code);
+  fl_lua_leave_status(L, b, m, ok ? make_custom(b, ref, nk, kept, nv, values, ni, in, outs) : b->c->err.code);
   return nv;
 }
 
-/* (values, since, backward): the same for values that are tracked, without what was recorded
+/* (values, since, backward, kept): the same for values that are tracked, without what was recorded
 ** since then: their inputs are the tensors from before which that read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);
-  const int nv = (int)lua_rawlen(L, 1);
+  const int nv = (int)lua_rawlen(L, 1), nk = (int)lua_rawlen(L, 4);
   const int64_t since = fl_arg_int(L, 2, "checkpoint", "since");
-  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(3 * nv + 1) * sizeof(void *), 0);
-  fl_box **outs = values + nv;
-  fl_node **roots = (fl_node **)(void *)(outs + nv);
+  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(3 * nv + nk + 1) * sizeof(void *), 0);
+  fl_box **outs = values + nv, **kept = outs + nv;
+  fl_node **roots = (fl_node **)(void *)(kept + nk);
   fl_nodes in = { 0 };
   fl_arg_list(L, 1, "checkpoint", "results", nv, values);
+  fl_arg_list(L, 4, "checkpoint", "kept", nk, kept);
   luaL_checkstack(L, nv + 8, "too many results");
   for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
   lua_pushvalue(L, 3);
@@ -328,7 +359,7 @@ static int g_checkpointed(lua_State *L) {
   for (int i = 0; i < nv; i++) ok = (roots[i] = node_of(b, values[i])) != NULL && ok;
   flame_status e = ok ? fl_cut(b->c, nv, roots, since, &in) : b->c->err.code;
   if (e != FLAME_OK) luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  else e = make_custom(b, ref, nv, values, (int)in.n, in.at, outs);
+  else e = make_custom(b, ref, nk, kept, nv, values, (int)in.n, in.at, outs);
   FL_DROP(&b->c->mem, &in);
   fl_lua_leave_status(L, b, m, e);
   return nv;
@@ -400,7 +431,7 @@ static int g_register_hook(lua_State *L) {
     lua_newtable(L);
     const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
     b->L = L;
-    script_function *f = keep_function(b, ref);
+    script_function *f = keep_function(b, ref, 0);
     if (f == NULL) return fl_lua_fail(L, "register_hook", "no host memory");
     x->t->node->entry->hooks = f;
   }
