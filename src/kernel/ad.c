@@ -177,6 +177,28 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
   fl_kindices_free(k);
 }
 
+/* A record for each parameter and each variable that there is now. */
+static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
+  d->n0 = d->f->n_vars;
+  d->words = d->n0 / 64 + 1;
+  uint8_t *bytes = fl_karena_new(d->a, 5 * ((size_t)d->n0 + 1));
+  int32_t *ints = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *ints);
+  if (!bytes || !ints || d->a->failed) return 0;
+  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->written, &d->zeroes};
+  for (int i = 0; i < 5; ++i) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
+  d->assigns = ints;
+  d->shadow = ints + d->n0 + 1;
+  for (int i = 0; i < d->n0; ++i) d->shadow[i] = -1;
+  for (int p = 0; p < f->n_params; ++p) {
+    fl_kad_param *x = &d->res->params[p];
+    const fl_kparam *of = &f->params[p];
+    x->param = p;
+    x->leaf = -1;
+    x->type = of->is_struct && !of->is_pointer ? FL_KT_VOID : of->type;
+  }
+  return 1;
+}
+
 int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   fl_karena *a = d->a;
   d->n_cap = f->n_params + f->n_vars + 1;
@@ -203,24 +225,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   } else {
     d->body = d->f->body;
   }
-  d->n0 = d->f->n_vars;
-  d->words = d->n0 / 64 + 1;
-  uint8_t *bytes = fl_karena_new(a, 5 * ((size_t)d->n0 + 1));
-  int32_t *ints = fl_karena_new(a, 2 * ((size_t)d->n0 + 1) * sizeof *ints);
-  if (!bytes || !ints || a->failed) return 0;
-  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->written, &d->zeroes};
-  for (int i = 0; i < 5; ++i) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
-  d->assigns = ints;
-  d->shadow = ints + d->n0 + 1;
-  for (int i = 0; i < d->n0; ++i) d->shadow[i] = -1;
-  for (int p = 0; p < f->n_params; ++p) {
-    fl_kad_param *x = &d->res->params[p];
-    const fl_kparam *of = &f->params[p];
-    x->param = p;
-    x->leaf = -1;
-    x->type = of->is_struct && !of->is_pointer ? FL_KT_VOID : of->type;
-  }
-  return 1;
+  return set_up_vars(d, f);
 }
 
 /* ---- what cannot be derived whatever the place ------------------------------------------ */

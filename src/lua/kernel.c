@@ -170,6 +170,16 @@ static int source_error(lua_State *L, const fl_ksource *s, const char *label, in
   return fl_lua_fail(L, "kernel", "line %d%s: %s", s->error_line, where, s->error);
 }
 
+/* There is no kernel in the source: say why; u is let go. */
+static int no_kernel(lua_State *L, fl_kunit *u, const fl_ksource *s, const char *label, int first) {
+  char why[300];
+  snprintf(why, sizeof why, "%s", s->error ? s->error : "there is no __global__ function in the source");
+  const int line = s->error ? s->error_line : 0;
+  fl_kunit_release(u);
+  if (line && first > 0) return fl_lua_fail(L, "kernel", "line %d (%s:%d): %s", line, label, first + line - 1, why);
+  return fl_lua_fail(L, "kernel", "%s", why);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -194,14 +204,7 @@ static int kernel_new(lua_State *L) {
     fl_kunit_release(u);
     return fl_lua_raise(L, b);
   }
-  if (empty) {
-    char why[300];
-    snprintf(why, sizeof why, "%s", s->error ? s->error : "there is no __global__ function in the source");
-    const int line = s->error ? s->error_line : 0;
-    fl_kunit_release(u);
-    if (line && first > 0) return fl_lua_fail(L, "kernel", "line %d (%s:%d): %s", line, label, first + line - 1, why);
-    return fl_lua_fail(L, "kernel", "%s", why);
-  }
+  if (empty) return no_kernel(L, u, s, label, first);
   fl_kunit_release(u);                        /* the function holds it */
   if (s->error) return source_error(L, s, label, first);
   fl_kfunc *f = choose(L, s, entry);

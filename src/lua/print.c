@@ -142,6 +142,22 @@ static void add_facts(luaL_Buffer *out, const fl_node *n, int tracked) {
   if (tracked) luaL_addstring(out, ", requires grad");
 }
 
+static void add_values(printer *p, const char *values) {
+  const int64_t count = fl_numel(p->rank, p->size);
+  p->at = values;
+  choose(&p->style, values, count);
+  if (p->rank == 0) {
+    add_value(p, 1);
+    luaL_addchar(p->out, '\n');
+  } else if (count > 0 && p->rank == 1) {
+    add_row(p);
+  } else if (count > 0 && p->rank == 2) {
+    add_matrix(p);
+  } else if (count > 0) {
+    add_blocks(p);
+  }
+}
+
 int fl_print_tostring(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = box_at(L, 1);
@@ -169,21 +185,9 @@ int fl_print_tostring(lua_State *L) {
   luaL_Buffer out;
   luaL_buffinit(L, &out);
   p.out = &out;
-  p.at = values;
   p.size = size;
   p.whole = whole;
-  const int64_t count = fl_numel(p.rank, size);
-  choose(&p.style, values, count);
-  if (p.rank == 0) {
-    add_value(&p, 1);
-    luaL_addchar(&out, '\n');
-  } else if (count > 0 && p.rank == 1) {
-    add_row(&p);
-  } else if (count > 0 && p.rank == 2) {
-    add_matrix(&p);
-  } else if (count > 0) {
-    add_blocks(&p);
-  }
+  add_values(&p, values);
   add_facts(&out, x->t->node, fl_tensor_tracked(x->t));
   luaL_pushresult(&out);
   return 1;

@@ -182,6 +182,22 @@ static void *copy_of(fl_mem *m, const void *p, size_t n, int *ok) {
   return q;
 }
 
+/* Operands of the accesses that are still read; those of one access share it. How many. */
+static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *used, const uint16_t *remap,
+                         const int *order, int nd, fl_instr *instr, fl_operand *operand) {
+  int n = 0;
+  for (int64_t i = 0; i < G->instr.n; i++) {
+    if (!used[i] || !uses_access(&G->instr.at[i])) continue;
+    const uint16_t arg = G->instr.at[i].arg;
+    int seen = -1;
+    for (int64_t j = 0; j < i; j++)
+      if (used[j] && uses_access(&G->instr.at[j]) && G->instr.at[j].arg == arg) seen = instr[remap[j]].arg;
+    if (seen < 0) set_operand(P, &G->access.at[arg], order, nd, &operand[seen = n++]);
+    instr[remap[i]].arg = (uint16_t)seen;
+  }
+  return n;
+}
+
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
   const fl_group *G = fl_plan_group(P, g);
   uint8_t used[FL_MAX_INSTR] = { 0 };
@@ -196,18 +212,8 @@ int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
   mark_used(P, G, used);
   renumber(G, used, &out, remap);
   space_of_group(G, k, order);
-  int no = 0, ns = 0;
   const int nd = k->nkept + k->nred;
-  for (int64_t i = 0; i < G->instr.n; i++) {               /* accesses still read */
-    if (!used[i] || !uses_access(&G->instr.at[i])) continue;
-    const uint16_t arg = G->instr.at[i].arg;
-    int seen = -1;
-    for (int64_t j = 0; j < i; j++)
-      if (used[j] && uses_access(&G->instr.at[j]) && G->instr.at[j].arg == arg) seen = instr[remap[j]].arg;
-    if (seen < 0) set_operand(P, &G->access.at[arg], order, nd, &operand[seen = no++]);
-    instr[remap[i]].arg = (uint16_t)seen;
-  }
-
+  int no = read_operands(P, G, used, remap, order, nd, instr, operand), ns = 0;
   for (int64_t i = 0; i < G->access.n; i++) {
     const fl_access *a = &G->access.at[i];
     if (!is_kept_store(P, a)) continue;
