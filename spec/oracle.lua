@@ -150,7 +150,7 @@ local function fold(name, row, dtype)
   for i, c in ipairs(row) do v[i] = c[1] end
   local y = #v == 0 and entry.empty or #v == 1 and name == "sum" and v[1] or entry[1](v)
   if not name:find "^arg" then y = round(dtype, y) end
-  if not is_float(dtype) and bounds[name] == bounds.prod then return cell(y, 0) end
+  if not is_float(dtype) and (name == "sum" or name == "prod") then return cell(y, 0) end     -- they wrap, in any order
   return cell(y, (bounds[name] or largest)(row, y, dtype))
 end
 local function reduce(name, x, axes, keep)
