@@ -423,24 +423,17 @@ def("checkpoint", 64, function(f, ...)
   -- a tracked argument comes through its copy, as it will again: the gradient goes there
   for i, x in pairs(kept) do if x.requires_grad then args[i] = internal.snapshot(x) end end
   local values, tracked, at = table.pack(f(table.unpack(args, 1, args.n))), {}, {}
-  local list, places = {}, {}                            -- the graph keeps the tensors
-  for i = 1, args.n do
-    if kept[i] then
-      list[#list + 1], places[#places + 1] = kept[i], i
-      args[i] = false
-    end
-  end
+  for i = 1, args.n do if kept[i] then args[i] = false end end
   for i = 1, values.n do
     local v = values[i]
     if is_tensor(v) and v.requires_grad and not v.is_leaf then
       tracked[#tracked + 1], at[#at + 1] = v, i
     end
   end
-  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients, held)
-    local start, by_place = internal.sequence(), {}
-    for k, i in ipairs(places) do by_place[i] = held[k] end
-    return gradients(again(f, args, by_place, rng)[at[which]], g, start)
-  end, list))
+  local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
+    local start = internal.sequence()
+    return gradients(again(f, args, kept, rng)[at[which]], g, start)
+  end))
   for k, i in ipairs(at) do values[i] = made[k] end
   return table.unpack(values, 1, values.n)
 end, "module")

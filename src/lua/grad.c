@@ -226,11 +226,16 @@ static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
   if (x->t == NULL) luaL_error(L, "out of memory");
 }
 
-/* A list of fresh handles on what the function keeps. */
+/* A list of fresh handles on what the function keeps, tracked as it is. */
 static void push_kept(lua_State *L, const script_function *f) {
+  flame_context *c = f->b->c;
   lua_createtable(L, f->nkept, 0);
   for (int i = 0; i < f->nkept; i++) {
-    push_node(L, f->b, f->kept[i]->node);
+    const uint8_t mode = c->grad_mode;
+    c->grad_mode = 1;
+    fl_node *n = n_alias(f->kept[i]->node);
+    c->grad_mode = mode;
+    push_node(L, f->b, n);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -338,18 +343,17 @@ static int g_custom(lua_State *L) {
   return nv;
 }
 
-/* (values, since, backward, kept): the same for values that are tracked, without what was recorded
+/* (values, since, backward): the same for values that are tracked, without what was recorded
 ** since then: their inputs are the tensors from before which that read. */
 static int g_checkpointed(lua_State *L) {
   fl_lua *b = self_of(L);
-  const int nv = (int)lua_rawlen(L, 1), nk = (int)lua_rawlen(L, 4);
+  const int nv = (int)lua_rawlen(L, 1);
   const int64_t since = fl_arg_int(L, 2, "checkpoint", "since");
-  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(3 * nv + nk + 1) * sizeof(void *), 0);
-  fl_box **outs = values + nv, **kept = outs + nv;
-  fl_node **roots = (fl_node **)(void *)(kept + nk);
+  fl_box **values = (fl_box **)lua_newuserdatauv(L, (size_t)(3 * nv + 1) * sizeof(void *), 0);
+  fl_box **outs = values + nv;
+  fl_node **roots = (fl_node **)(void *)(outs + nv);
   fl_nodes in = { 0 };
   fl_arg_list(L, 1, "checkpoint", "results", nv, values);
-  fl_arg_list(L, 4, "checkpoint", "kept", nk, kept);
   luaL_checkstack(L, nv + 8, "too many results");
   for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
   lua_pushvalue(L, 3);
@@ -359,7 +363,7 @@ static int g_checkpointed(lua_State *L) {
   for (int i = 0; i < nv; i++) ok = (roots[i] = node_of(b, values[i])) != NULL && ok;
   flame_status e = ok ? fl_cut(b->c, nv, roots, since, &in) : b->c->err.code;
   if (e != FLAME_OK) luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  else e = make_custom(b, ref, nk, kept, nv, values, (int)in.n, in.at, outs);
+  else e = make_custom(b, ref, 0, NULL, nv, values, (int)in.n, in.at, outs);
   FL_DROP(&b->c->mem, &in);
   fl_lua_leave_status(L, b, m, e);
   return nv;
