@@ -1,5 +1,5 @@
 --- A training loop in a process of its own: memory_spec.lua reads what it prints, the peak bytes
--- of tensors after 50 steps and after all of them. arg: kind, collector mode, steps.
+-- of tensors after 300 steps, when the collector has settled, and after all of them. arg: kind, collector mode, steps.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -37,7 +37,7 @@ end
 collectgarbage(arg[2])
 flame.seed(1)
 local step = arg[1] == "rnn" and rnn() or mlp(tonumber(arg[1]))
-for _ = 1, 50 do step() end
+for _ = 1, 300 do step() end
 local early = flame.memory().peak
-for _ = 51, tonumber(arg[3]) do step() end
+for _ = 301, tonumber(arg[3]) do step() end
 print(early, flame.memory().peak)

@@ -10,12 +10,14 @@ internal.methods = methods                    -- for help() and the tools that m
 
 local is_tensor = flame.is_tensor
 
-local function need_tensor(op, name, x)
-  if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, type(x)) end
-  return x
-end
 --- The word for what v is, in messages.
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
+internal.word = word
+
+local function need_tensor(op, name, x)
+  if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
+  return x
+end
 internal.need_tensor = need_tensor
 
 local function need_int(op, name, v)
@@ -47,7 +49,7 @@ local function options(op, given, known)
   local o = {}
   for k, v in pairs(known) do o[k] = v end
   if given == nil then return o end
-  if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
+  if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
   for k, v in pairs(given) do
     if known[k] == nil then
       local names = {}
@@ -93,7 +95,10 @@ local function defaults(op, names, known, ...)
   end
   o = options(op, o, known)
   for i = 1, given.n do
-    if given[i] ~= nil then o[names[i]] = given[i] end
+    if given[i] ~= nil then
+      if not names[i] then fail(op, "%d arguments too many", given.n - #names) end
+      o[names[i]] = given[i]
+    end
   end
   return o
 end
@@ -438,7 +443,7 @@ end, "module")
 
 --- Run f n times; raise when handles or bytes grow from the second run on.
 def("leakcheck", 2, function(f, n)
-  if type(f) ~= "function" then fail("leakcheck", "need a function, got %s", type(f)) end
+  if type(f) ~= "function" then fail("leakcheck", "need a function, got %s", word(f)) end
   n = n or 5
   local function count()
     collectgarbage()

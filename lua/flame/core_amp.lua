@@ -139,7 +139,7 @@ internal.def("autocast", 254, function(...)
     dtype = o.enabled ~= false and o.dtype
   end
   if dtype ~= false and not half_types[dtype] then fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype)) end
-  if f ~= nil and type(f) ~= "function" then fail("autocast", "need a function or nothing, got %s", type(f)) end
+  if f ~= nil and type(f) ~= "function" then fail("autocast", "need a function or nothing, got %s", internal.word(f)) end
   push(dtype)
   local guard = setmetatable({ depth = #stack }, Guard)
   if not f then return guard end

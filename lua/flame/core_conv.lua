@@ -51,7 +51,7 @@ local function per_axis(op, name, v, n, least)
 end
 
 local function flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, type(v)) end
+  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, internal.word(v)) end
   return v
 end
 

@@ -48,7 +48,7 @@ for n = 1, 3 do
 end
 local function stacked(name, lift, d)
   add(name, 1, function(list)
-    if type(list) ~= "table" then fail(name, "tensors must be a list of tensors, got %s", type(list)) end
+    if type(list) ~= "table" then fail(name, "tensors must be a list of tensors, got %s", internal.word(list)) end
     local parts = {}
     for k, x in ipairs(list) do parts[k] = lift(need_tensor(name, ("tensors[%d]"):format(k), x)) end
     return flame.cat(parts, type(d) == "function" and d(parts[1]) or d)

@@ -73,7 +73,7 @@ methods.gradients = function(y, xs, o, ...)
   need_tensor("gradients", "x", y)
   if select("#", ...) > 0 then fail("gradients", "3 arguments at most, got %d", 3 + select("#", ...)) end
   if is_tensor(xs) then xs = { xs } end
-  if type(xs) ~= "table" then fail("gradients", "inputs must be a list of tensors, got %s", type(xs)) end
+  if type(xs) ~= "table" then fail("gradients", "inputs must be a list of tensors, got %s", internal.word(xs)) end
   for i = 1, #xs do need_tensor("gradients", ("inputs[%d]"):format(i), xs[i]) end
   local list, opts = gradients_of(y, xs, nil, o)
   return make_map(xs, list, opts.allow_unused)
@@ -118,7 +118,7 @@ local function tracked_copy(v, map)
 end
 
 local function scalar_result(op, y)
-  if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", type(y)) end
+  if not is_tensor(y) then fail(op, "f must return a tensor first, got %s", internal.word(y)) end
   if y:numel() ~= 1 then fail(op, "f must return one element, got shape (%s)", table.concat(y.shape, ", ")) end
   return y
 end
@@ -376,7 +376,7 @@ def("func", 1, function(spec)
     for _, x in ipairs(inputs) do any = any or x.requires_grad end
     if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
     for i = 1, values.n do
-      if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", type(values[i])) end
+      if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", internal.word(values[i])) end
     end
     if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
     local n, results, like = values.n, {}, {}
@@ -505,7 +505,7 @@ end
 
 def("gradcheck", 3, function(f, inputs, o)
   if is_tensor(inputs) then inputs = { inputs } end
-  if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", type(inputs)) end
+  if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs)) end
   local exact = true
   for i, x in ipairs(inputs) do
     need_tensor("gradcheck", ("inputs[%d]"):format(i), x)

@@ -131,7 +131,7 @@ end
 local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true, gguf = true, onnx = true }
 
 local function extension(path)
-  if type(path) ~= "string" then fail("save", "path must be a string, got %s", type(path)) end
+  if type(path) ~= "string" then fail("save", "path must be a string, got %s", internal.word(path)) end
   return (path:match("%.([A-Za-z0-9]+)$") or ""):lower()
 end
 
@@ -152,7 +152,7 @@ internal.def("save", 2, function(path, value)
   local kind = extension(path)
   if pickles[kind] then fail("save", "%s: flame writes no .%s files: use .safetensors, .npz or .npy", path, kind) end
   if not is_tensor(value) and type(value) ~= "table" then
-    fail("save", "need a table of tensors or a tensor, got %s", type(value))
+    fail("save", "need a table of tensors or a tensor, got %s", internal.word(value))
   end
   if kind == "npy" then
     if not is_tensor(value) then fail("save", "%s: a npy file holds one tensor, got a table: use .npz", path) end
@@ -269,7 +269,7 @@ end
 ---@param path string
 ---@param options table?  {device = }: default the default device
 internal.def("load", 2, function(path, options)
-  if type(path) ~= "string" then fail("load", "path must be a string, got %s", type(path)) end
+  if type(path) ~= "string" then fail("load", "path must be a string, got %s", internal.word(path)) end
   local o = internal.options("load", options, { device = flame.default_device() })
   if path:find("%.index%.json$") then return load_parts(path, o) end
   local head = first_bytes(path)

@@ -508,7 +508,7 @@ end
 
 local function check_names(op, what, list, k)
   if list == nil then return end
-  if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, type(list)) end
+  if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, internal.word(list)) end
   local known = {}
   for _, q in ipairs(internal.kernel_info(k).params) do known[q.name] = q.role end
   for _, name in ipairs(list) do
@@ -568,9 +568,9 @@ end
 ---@return flame.Kernel
 def("kernel", 1, function(spec)
   if type(spec) == "string" then spec = { source = spec } end
-  if type(spec) ~= "table" then fail("kernel", "need the source as a string or {source = …}, got %s", type(spec)) end
+  if type(spec) ~= "table" then fail("kernel", "need the source as a string or {source = …}, got %s", internal.word(spec)) end
   check_spec("kernel", spec, SPEC)
-  if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", type(spec.source)) end
+  if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", internal.word(spec.source)) end
   local source = interpolate(spec.source, spec.constants)
   local k = internal.kernel_new(source, spec.entry, spec.options or {}, spec.inout)
   check_names("kernel", "inout", spec.inout, k)
@@ -579,7 +579,7 @@ def("kernel", 1, function(spec)
     block = spec.block, shared = spec.shared }
   if type(spec.vjp) == "string" then config.vjp_kernel = vjp_from_source(spec.vjp)
   elseif spec.vjp ~= nil and type(spec.vjp) ~= "function" then
-    fail("kernel", "vjp must be a function or CUDA C text, got %s", type(spec.vjp))
+    fail("kernel", "vjp must be a function or CUDA C text, got %s", internal.word(spec.vjp))
   end
   if not spec.vjp then config.recorder, config.replay, config.records = internal.kernel_record(k) end
   return internal.kernel_with(k, config)
@@ -592,7 +592,7 @@ local WITH = { shape = true, grid = true, block = true, shared = true }
 ---@param o table
 ---@return flame.Kernel
 function Kernel:with(o)
-  if type(o) ~= "table" then fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", type(o)) end
+  if type(o) ~= "table" then fail("with", "need a table {shape =, grid =, block =, shared =}, got %s", internal.word(o)) end
   check_spec("with", o, WITH)
   local config = {}
   for name, v in pairs(internal.kernel_info(self).config) do config[name] = v end
@@ -617,7 +617,7 @@ end, "module")
 ---Compile kernels ahead, at once; their first call then compiles nothing.
 ---@param list table  kernels; device = where (default: the default device)
 def("warmup", 1, function(list)
-  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", type(list)) end
+  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", internal.word(list)) end
   local device = list.device or flame.default_device()
   for i, k in ipairs(list) do
     if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end

@@ -110,7 +110,7 @@ end
 ---@param o? table  {params = {C types}}
 ---@return flame.Kernel
 function internal.cuda_load(image, entry, o)
-  if type(image) ~= "string" then fail("cuda.load", "need PTX text or a cubin image as a string, got %s", type(image)) end
+  if type(image) ~= "string" then fail("cuda.load", "need PTX text or a cubin image as a string, got %s", internal.word(image)) end
   o = options("cuda.load", o, { params = false })
   local order, params
   if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)

@@ -132,7 +132,7 @@ end
 ---@param text string
 ---@return function
 def("map", 1, function(text)
-  if type(text) ~= "string" then fail("map", "need \"x, y -> expression\", got %s", type(text)) end
+  if type(text) ~= "string" then fail("map", "need \"x, y -> expression\", got %s", internal.word(text)) end
   local n = internal.map_arity(text)
   if n < 1 then fail("map", "need \"x, y -> expression\": names, an arrow, an expression; got \"%s\"", text) end
   local compiled = {}

@@ -200,11 +200,11 @@ local function limits(x, o)
   end
   return atol, rtol
 end
---- The symmetric matrix whose lower half is given; its cotangent is symmetric, as that of eigh.
+--- The symmetric matrix whose lower half is given; its cotangent stays as it is, as PyTorch has it.
 local symmetric_from_lower = flame.func {
   name = "pinv",
   forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
-  backward = function(_, g) return (g + turned(g)) * 0.5 end,
+  backward = function(_, g) return g end,
 }
 local function pinv_any(op, x, o)
   need_matrix(op, "x", x)

@@ -19,7 +19,7 @@ local function with_weight(op, weight, o)
     if weight ~= nil and o ~= nil then need_tensor(op, "weight", weight) end
     return weight == nil and o or weight
   end
-  if o ~= nil and type(o) ~= "table" then fail(op, "options must be a table, got %s", type(o)) end
+  if o ~= nil and type(o) ~= "table" then fail(op, "options must be a table, got %s", internal.word(o)) end
   local all = { weight = weight }
   for k, v in pairs(o or {}) do all[k] = v end
   return all

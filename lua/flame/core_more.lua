@@ -163,8 +163,8 @@ end
 --- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h = 8}).
 def("rearrange", 3, function(x, spec, sizes)
   need_tensor("rearrange", "x", x)
-  if type(spec) ~= "string" then fail("rearrange", "spec must be a string, got %s", type(spec)) end
-  if sizes ~= nil and type(sizes) ~= "table" then fail("rearrange", "sizes must be a table, got %s", type(sizes)) end
+  if type(spec) ~= "string" then fail("rearrange", "spec must be a string, got %s", internal.word(spec)) end
+  if sizes ~= nil and type(sizes) ~= "table" then fail("rearrange", "sizes must be a table, got %s", internal.word(sizes)) end
   local left, right = spec:match("^(.-)%->(.*)$")
   if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end
   local from, names, there = parse_side(left, spec)

@@ -163,7 +163,7 @@ end)
 ---@param o? boolean|table  accumulate, or {accumulate = false}
 both("index_put", 4, function(x, key, v, o)
   need_tensor("index_put", "x", x)
-  if type(key) ~= "table" then fail("index_put", "the key must be a table as in x[key], got %s", type(key)) end
+  if type(key) ~= "table" then fail("index_put", "the key must be a table as in x[key], got %s", internal.word(key)) end
   if not defaults("index_put", { "accumulate" }, { accumulate = false }, o).accumulate then
     local y = x:clone()
     y[key] = v

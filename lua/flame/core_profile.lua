@@ -126,7 +126,7 @@ internal.def("profile", 254, function(...)
   local path, f = ...
   local from = 3
   if type(path) ~= "string" and path ~= nil then path, f, from = nil, path, 2 end
-  if f ~= nil and type(f) ~= "function" then fail("profile", "need a function or the name of a file, got %s", type(f)) end
+  if f ~= nil and type(f) ~= "function" then fail("profile", "need a function or the name of a file, got %s", internal.word(f)) end
   local self = start(path)
   if not f then return self end
   local results

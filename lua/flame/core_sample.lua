@@ -46,7 +46,7 @@ def("multinomial", 3, function(probs, n, ...)
   local o = defaults("multinomial", { "replacement" }, { replacement = false }, ...)
   local replacement = o.replacement
   if type(replacement) ~= "boolean" then
-    fail("multinomial", "replacement must be true or false, got %s", type(replacement))
+    fail("multinomial", "replacement must be true or false, got %s", internal.word(replacement))
   end
   if probs.ndim ~= 1 and probs.ndim ~= 2 then fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim) end
   if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end

@@ -29,6 +29,10 @@ end
 
 local function pad_axis(x, d, before, after, mode)
   local n = x.shape[d]
+  if mode == "replicate" and n > 0 and math.min(before, after) < 0 and n + before + after >= 0 then   -- what is cut may be repeated
+    local at = flame.arange(1 - before, n + after, { dtype = "i64", device = x.device }):clamp(1, n)
+    return x:index_select(d, n + before + after > 0 and at or at:narrow(1, 1, 0))
+  end
   if before < 0 or after < 0 then
     local cut, rest = math.max(-before, 0), n - math.max(-before, 0) - math.max(-after, 0)
     if rest < 0 then fail("pad", "axis %d would be shorter than nothing", d) end

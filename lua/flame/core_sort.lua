@@ -11,7 +11,7 @@ local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
 
 local function need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, type(v)) end
+  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, internal.word(v)) end
   return v
 end
 
@@ -531,7 +531,7 @@ def("histc", 4, function(x, ...)
   local o = defaults("histc", { "bins", "min", "max" }, { bins = 100, min = 0, max = 0 }, ...)
   if need_int("histc", "bins", o.bins) < 1 then fail("histc", "bins = %d, need at least 1", o.bins) end
   for _, name in ipairs { "min", "max" } do
-    if type(o[name]) ~= "number" then fail("histc", "%s must be a number, got %s", name, type(o[name])) end
+    if type(o[name]) ~= "number" then fail("histc", "%s must be a number, got %s", name, internal.word(o[name])) end
   end
   x = x:detach():reshape(-1)
   local low, high = o.min, o.max

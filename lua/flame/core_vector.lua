@@ -335,8 +335,9 @@ under("multi_dot", 1, function(list)
   local op = "multi_dot"
   if type(list) ~= "table" or is_tensor(list) or #list < 2 then fail(op, "need a list of two tensors or more") end
   local all, size = {}, {}
-  for i, x in ipairs(list) do
-    all[i] = need_tensor(op, "tensor " .. i, x)
+  for i = 1, #list do
+    local x = need_tensor(op, "tensor " .. i, list[i])
+    all[i] = x
     local edge = i == 1 or i == #list
     if x.ndim ~= 2 and not (edge and x.ndim == 1) then
       fail(op, "tensor %d has shape %s, need a matrix%s", i, shape_text(x), edge and " or a vector" or "")

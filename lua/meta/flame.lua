@@ -691,7 +691,7 @@ function flame.bitwise_or(x, y) end
 Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
---- x over 2^n, rounded down.
+--- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
 function flame.bitwise_right_shift(x, n) end

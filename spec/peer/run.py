@@ -1,7 +1,7 @@
 """Compares flame-lua with PyTorch: values, gradients, dtypes and errors of thousands of
 random calls over random shapes, dtypes and views.
 
-  python3 spec/peer/run.py [--flame build/flame-lua] [--seed n] [--scale f] [--only op,…] [--show n]
+  python3 spec/peer/run.py [--flame build/flame-lua] [--seed n] [--scale f] [--only op,…] [--show n] [--part k/n]
 
 Prints, op by op, the number of samples and the largest errors in units of the dtype's
 epsilon; exits 1 when something differs. Where torch is not installed it says so and exits
@@ -352,14 +352,18 @@ def main():
     p.add_argument("--scale", type=float, default=1.0)
     p.add_argument("--only", default="")
     p.add_argument("--show", type=int, default=2)
+    p.add_argument("--part", default="1/1", help="every n-th sample from the k-th on, to run n at once")
     a = p.parse_args()
     torch.set_num_threads(1)
     sample.R.seed(a.seed)
-    for name in ("elementwise", "reduce", "shape", "index", "neural", "errors", "extra", "conv", "linalg", "fft", "special"):
+    for name in ("elementwise", "reduce", "shape", "index", "neural", "errors", "extra", "conv", "linalg", "fft", "special",
+                 "corners"):
         module = importlib.import_module("ops_" + name)
         module.make(a.scale)
     only = set(filter(None, a.only.split(",")))
     samples = [s for s in sample.ALL if not only or s.op in only]
+    part, parts = map(int, a.part.split("/"))
+    samples = samples[part - 1::parts]
     table = Table()
     for first in range(0, len(samples), 500):
         run_batch(os.path.abspath(a.flame), samples[first:first + 500], table)

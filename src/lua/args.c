@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What stands at i, for messages: "nil", "a string", "a number 2.5". */
-static const char *found(lua_State *L, int i) {
+/* What stands at i, for messages: "nil", "string 'x'", "number 2.5", "a tensor". */
+const char *fl_arg_found(lua_State *L, int i) {
   if (lua_type(L, i) == LUA_TNONE) return "nothing";
   if (lua_type(L, i) == LUA_TSTRING) return lua_pushfstring(L, "string '%s'", lua_tostring(L, i));
   if (lua_type(L, i) == LUA_TNUMBER) return lua_pushfstring(L, "number %s",
@@ -18,7 +18,7 @@ static const char *found(lua_State *L, int i) {
 fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name) {
   fl_box *x = box_at(L, i);
   if (x == NULL) {
-    fl_lua_fail(L, op, "%s must be a tensor, got %s", name, found(L, i));
+    fl_lua_fail(L, op, "%s must be a tensor, got %s", name, fl_arg_found(L, i));
     return NULL;
   }
   if (x->t == NULL) {
@@ -44,7 +44,7 @@ fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *n
   } else if (box_at(L, i) != NULL) {
     a.box = fl_arg_tensor(L, i, op, name);
   } else {
-    fl_lua_fail(L, op, "%s must be a tensor or a number, got %s", name, found(L, i));
+    fl_lua_fail(L, op, "%s must be a tensor or a number, got %s", name, fl_arg_found(L, i));
   }
   return a;
 }
@@ -60,10 +60,16 @@ fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a) {
   return a->isint ? n_int(b->c, a->i) : n_num(b->c, a->d);
 }
 
+/* A factor from a script: an integer where it is one, so that integers stay integers. */
+fl_node *fl_factor_node(fl_lua *b, double v) {
+  const int fits = v > -0x1p62 && v < 0x1p62;
+  return fits && (double)(int64_t)v == v ? n_int(b->c, (int64_t)v) : n_num(b->c, v);
+}
+
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name) {
   int ok = 0;
   const lua_Integer v = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &ok) : 0;
-  if (!ok) fl_lua_fail(L, op, "%s must be an integer, got %s", name, found(L, i));
+  if (!ok) fl_lua_fail(L, op, "%s must be an integer, got %s", name, fl_arg_found(L, i));
   return v;
 }
 
@@ -73,7 +79,7 @@ int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int
 
 double fl_arg_num(lua_State *L, int i, const char *op, const char *name) {
   if (lua_type(L, i) != LUA_TNUMBER) fl_lua_fail(L, op, "%s must be a number, got %s", name,
-      found(L, i));
+      fl_arg_found(L, i));
   return lua_tonumber(L, i);
 }
 
@@ -83,7 +89,7 @@ double fl_arg_num_or(lua_State *L, int i, const char *op, const char *name, doub
 
 const char *fl_arg_string(lua_State *L, int i, const char *op, const char *name) {
   if (lua_type(L, i) != LUA_TSTRING) fl_lua_fail(L, op, "%s must be a string, got %s", name,
-      found(L, i));
+      fl_arg_found(L, i));
   size_t n = 0;
   const char *s = lua_tolstring(L, i, &n);
   if (strlen(s) != n) fl_lua_fail(L, op, "%s has a zero byte in it", name);
@@ -185,7 +191,7 @@ static int is_word(const char *names, const char *name, size_t n) {
 void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   if (lua_isnoneornil(L, i)) return;
   if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "options must be a table, got %s",
-      found(L, i));
+      fl_arg_found(L, i));
   i = lua_absindex(L, i);
   lua_pushnil(L);
   while (lua_next(L, i)) {
@@ -193,7 +199,7 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
     size_t n = 0;
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
     if (name == NULL) fl_lua_fail(L, op, "options have names (%s), got a key %s", names,
-        found(L, -1));
+        fl_arg_found(L, -1));
     if (!is_word(names, name, n)) fl_lua_fail(L, op, "no option '%s', there is: %s", name, names);
   }
 }
@@ -235,7 +241,7 @@ int fl_option(lua_State *L, int i, const char *name) {
 int fl_option_bool(lua_State *L, int i, const char *op, const char *name, int otherwise) {
   const int t = fl_option(L, i, name);
   if (t != LUA_TNIL && t != LUA_TBOOLEAN) fl_lua_fail(L, op,
-      "%s must be true or false, got %s", name, found(L, -1));
+      "%s must be true or false, got %s", name, fl_arg_found(L, -1));
   const int v = t == LUA_TNIL ? otherwise : lua_toboolean(L, -1);
   lua_pop(L, 1);
   return v;
@@ -385,7 +391,7 @@ fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, cons
 
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out) {
   if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op,
-      "%s must be a list of tensors, got %s", name, found(L, i));
+      "%s must be a list of tensors, got %s", name, fl_arg_found(L, i));
   const int n = (int)lua_rawlen(L, i);
   i = lua_absindex(L, i);
   if (n > max) fl_lua_fail(L, op, "%s has %d tensors, at most %d", name, n, max);

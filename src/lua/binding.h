@@ -164,8 +164,10 @@ typedef struct fl_make_opts { int dtype, device, requires_grad; } fl_make_opts;
 fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name);
 fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name);
 fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name);
+const char *fl_arg_found(lua_State *L, int i);
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name);
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
+fl_node *fl_factor_node(fl_lua *b, double v);
 /* The value to be stored into 'like': of its dtype and device. A float into integers fails. */
 fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, const char *op);
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name);

@@ -90,7 +90,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   if (box_at(L, i) == NULL)
     fl_lua_fail(L, op_name,
         "a key is a position, a range {first, last}, an index tensor or a mask, got %s",
-        luaL_typename(L, i));
+        fl_arg_found(L, i));
   fl_box *x = fl_arg_tensor(L, i, op_name, "the index");
   const fl_node *idx = x->t->node;
   char a[192], c[192];
@@ -382,9 +382,7 @@ static int along_enter(fl_lua *b, const char *op, how_t how, const along *a, alo
 static fl_node *write_along(fl_lua *b, const char *op, how_t how, const along *a,
     const along_nodes *n) {
   fl_node *i = n->idx, *src = fl_stored_value(b, &a->src, n->x, op);
-  const int64_t whole = a->alpha > -0x1p62 && a->alpha < 0x1p62 ? (int64_t)a->alpha : 0;
-  if (src != NULL && a->alpha != 1) src = n_mul(src, fl_is_float(src->dtype) || (double)whole != a->alpha
-      ? n_num(b->c, a->alpha) : n_int(b->c, whole));
+  if (src != NULL && a->alpha != 1) src = n_mul(src, fl_factor_node(b, a->alpha));
   if (n->scalar) src = at_least_1d(src);
   if (src == NULL) return NULL;
   if (how != SCATTER && how != SCATTER_ADD) return n_put_axis(n->x, a->axis, i, src,

@@ -129,7 +129,7 @@ static int make_tensor(lua_State *L) {
   if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L,
       1) != LUA_TBOOLEAN)
     return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s",
-        luaL_typename(L, 1));
+        fl_arg_found(L, 1));
   lua_settop(L, 1);
   measure(L, &s);
   if (fl_numel(s.shape.n, s.shape.at) < 0) return fl_lua_fail(L, "tensor", "too many elements");
@@ -190,7 +190,7 @@ static fl_scalar number_in(lua_State *L, int i, int dtype, const char *op) {
   fl_scalar v;
   char why[96];
   if (lua_type(L, i) != LUA_TNUMBER && lua_type(L, i) != LUA_TBOOLEAN)
-    fl_lua_fail(L, op, "value must be a number, got %s", luaL_typename(L, i));
+    fl_lua_fail(L, op, "value must be a number, got %s", fl_arg_found(L, i));
   if (!fl_number_fits(L, i, dtype, &v, why)) fl_lua_fail(L, op, "%s", why);
   return v;
 }

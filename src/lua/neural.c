@@ -132,7 +132,7 @@ static int l_dropout(lua_State *L) {
   if (top > 3) fl_lua_fail(L, "dropout", "3 arguments at most, got %d", lua_gettop(L));
   if (opts) fl_check_options(L, opts, "dropout", "training p");
   if (top == 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, "dropout", "training must be true or false, got %s",
-      luaL_typename(L, 3));
+      fl_arg_found(L, 3));
   const int training = fl_option_bool(L, opts, "dropout", "training", top == 3 ? lua_toboolean(L, 3) : 1);
   fl_box *x = fl_arg_tensor(L, 1, "dropout", "x");
   const double p = top >= 2 ? fl_arg_num_or(L, 2, "dropout", "p", 0.5) : fl_option_num(L, opts, "dropout", "p", 0.5);

@@ -6,6 +6,7 @@
 */
 #include "lua/binding.h"
 #include <stdio.h>
+#include <string.h>
 
 static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(3)); }
 
@@ -106,9 +107,8 @@ static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
   fl_node *x = fl_operand_node(b, &a->x), *y = fl_operand_node(b, &a->y);
   if (x == NULL || y == NULL) return NULL;
   if (a->alpha != 1) {
-    const int whole = a->alpha == (double)(int64_t)a->alpha;
-    if (a->y.box == NULL) y = n_num(b->c, a->y.d * a->alpha);
-    else y = n_mul(y, whole ? n_int(b->c, (int64_t)a->alpha) : n_num(b->c, a->alpha));
+    if (a->y.box != NULL) y = n_mul(y, fl_factor_node(b, a->alpha));
+    else y = a->y.isint ? fl_factor_node(b, a->y.d * a->alpha) : n_num(b->c, a->y.d * a->alpha);
   }
   if (a->rounding == 1) return n_floordiv(x, y);
   if (a->rounding == 2) return truncated(x, y);
@@ -429,10 +429,39 @@ static int op_copy_(lua_State *L) {
 }
 
 /* ---- functions written in Lua --------------------------------------------------------------------- */
-static int all_results(lua_State *L, int status, lua_KContext unused) {
-  (void)status;
-  (void)unused;
-  return lua_gettop(L);
+/* Append a word to a list in text; as much as fits. */
+static void add_word(char *text, size_t size, const char *word) {
+  const size_t n = strlen(text);
+  snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word);
+}
+
+/* An argument of a type that no check met: Lua's own error in one of flame's files, which starts with
+** that file, or from a function of C. Raised again with the function's name, what it was given and its
+** parameters. */
+static int misfit(lua_State *L, int given) {
+  const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
+  if (strncmp(text, "attempt to ", 11) == 0) rest = text;
+  else if (strncmp(text, "flame/", 6) == 0 && strstr(text, ".lua:") != NULL) rest = strstr(text, ": ") + 2;
+  if (rest == NULL) return lua_error(L);
+  char types[200] = "", names[160] = "";
+  for (int i = 1; i <= given; i++) add_word(types, sizeof types, box_at(L, i) ? "a tensor" : luaL_typename(L, i));
+  lua_Debug info;
+  lua_pushvalue(L, lua_upvalueindex(3));
+  lua_getinfo(L, ">u", &info);
+  for (int i = 1; i <= info.nparams; i++) {
+    lua_pushvalue(L, lua_upvalueindex(3));
+    const char *name = lua_getlocal(L, NULL, i);
+    if (name != NULL) add_word(names, sizeof names, name);
+    lua_pop(L, 1);
+  }
+  if (info.isvararg) add_word(names, sizeof names, "...");
+  return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)), "can not take (%s) as (%s): %s", types, names, rest);
+}
+
+/* The arguments stay below the call, for misfit. */
+static int all_results(lua_State *L, int status, lua_KContext given) {
+  if (status != LUA_OK && status != LUA_YIELD) return misfit(L, (int)given);
+  return lua_gettop(L) - (int)given;
 }
 
 /* Upvalues: state, metatable, the function, its name, the most arguments. A C function keeps its
@@ -442,10 +471,10 @@ int fl_lua_checked(lua_State *L) {
   const lua_Integer most = lua_tointeger(L, lua_upvalueindex(5));
   if (n > most) return fl_lua_fail(L, lua_tostring(L, lua_upvalueindex(4)),
       "%d argument%s at most, got %d", (int)most, most == 1 ? "" : "s", n);
+  luaL_checkstack(L, n + 8, "flame");
   lua_pushvalue(L, lua_upvalueindex(3));
-  lua_insert(L, 1);
-  lua_callk(L, n, LUA_MULTRET, 0, all_results);
-  return lua_gettop(L);
+  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
+  return all_results(L, lua_pcallk(L, n, LUA_MULTRET, 0, n, all_results), n);
 }
 
 /* (f, name, most): f as a public function. For core.lua. */

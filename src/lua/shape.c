@@ -351,7 +351,7 @@ static int join(lua_State *L, const char *op, int stack) {
   fl_arg_count(L, 2, op);
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
-      "tensors must be a list of tensors, got %s", luaL_typename(L, 1));
+      "tensors must be a list of tensors, got %s", fl_arg_found(L, 1));
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);
@@ -381,7 +381,7 @@ static int pad_constant(lua_State *L) {
   fl_arg_count(L, 3, "pad");
   const fl_layout *l = shape_at(L, 1, "pad");
   if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s",
-      luaL_typename(L, 2));
+      fl_arg_found(L, 2));
   fl_check_options(L, 3, "pad", "mode value");
   const double value = fl_option_num(L, 3, "pad", "value", 0);
   if (fl_option(L, 3, "mode") != LUA_TNIL && strcmp(fl_arg_string(L, lua_gettop(L), "pad",

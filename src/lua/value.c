@@ -83,7 +83,7 @@ int fl_property_set(lua_State *L) {
   }
   if (strcmp(key, "requires_grad") == 0) {
     if (!lua_isboolean(L, 3)) fl_lua_fail(L, "requires_grad",
-        "must be true or false, got %s", luaL_typename(L, 3));
+        "must be true or false, got %s", fl_arg_found(L, 3));
     lua_remove(L, 2);
     requires_grad_(L);
     return 0;
@@ -316,7 +316,7 @@ ONE_NODE(contiguous, packed(n))
 static int v_free(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = box_at(L, 1);
-  if (x == NULL) return fl_lua_fail(L, "free", "x must be a tensor, got %s", luaL_typename(L, 1));
+  if (x == NULL) return fl_lua_fail(L, "free", "x must be a tensor, got %s", fl_arg_found(L, 1));
   if (x->t == NULL) return 0;
   const int64_t m = fl_lua_enter(L, b);
   const uint32_t site = b->c->site;
