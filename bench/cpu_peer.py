@@ -338,13 +338,15 @@ def measure(worker, name, rate):
     except RuntimeError as e:                           # what this PyTorch has no kernel for
         print(f"{name}: torch: {str(e).splitlines()[0][:80]}", flush=True)
         return
-    reps = max(1, min(1000, int((0.004 if GRID else 0.015) / min(clock(run, 1) for _ in range(3)))))
+    length = 0.003 if THREADS > 1 else 0.004 if GRID else 0.015
+    reps = max(1, min(1000, int(length / min(clock(run, 1) for _ in range(3)))))
     mine, theirs = [], []
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS * 4 if THREADS > 1 else ROUNDS):
         theirs.append(clock(run, reps))
         mine.append(worker.seconds(name, reps))
-    m, t = statistics.median(mine), statistics.median(theirs)
-    ratio = statistics.median(b / a for a, b in zip(mine, theirs))
+    middle = min if THREADS > 1 else statistics.median
+    m, t = middle(mine), middle(theirs)
+    ratio = t / m if THREADS > 1 else statistics.median(b / a for a, b in zip(mine, theirs))
     note = f"{nbytes / m / rate:.0%}" if nbytes else f"{flops / m / 1e9:.0f} GFLOP/s" if flops else ""
     form = "| {} | {:.1f} | {:.1f} | {:.2f} | {} |" if TABLE else "{:36}{:11.1f}{:11.1f}{:8.2f}{:>14}"
     print(form.format(name, m * 1e6, t * 1e6, ratio, note), flush=True)

@@ -1,8 +1,8 @@
 /*
 ** Scatter (plan/plan.h): all points in row-major order, so the last store to a place wins and
 ** sums have one order. Half types are summed in f32 and rounded once, at the end. The work is
-** split over workers only along a dim that the index does not depend on: then no two workers
-** meet, and each place still sees its terms in the same order.
+** split over workers only along a dim that is an axis of the target of its own: then no two
+** workers meet, and each place still sees its terms in the same order.
 */
 #include "cpu/cpu.h"
 #include "tensor/math.h"
@@ -109,14 +109,14 @@ static void scatter_unit(void *arg, int64_t unit, int worker) {
   }
 }
 
-/* The longest dim that moves dst but not the index. */
+/* The longest dim that moves dst: an axis that the index values do not reach. */
 static void choose_split(job *j, int width, int64_t points) {
   const fl_scatter *s = j->s;
   j->dim = -1;
   j->pieces = 1;
   if (width < 2 || points < 32768) return;
   for (int a = 0; a < s->rank; a++)
-    if (s->idx.stride[a] == 0 && s->dst.stride[a] != 0 && s->size[a] >= width &&
+    if (s->dst.stride[a] != 0 && s->size[a] >= width &&
         (j->dim < 0 || s->size[a] > s->size[j->dim])) j->dim = a;
   if (j->dim >= 0) j->pieces = width;
 }

@@ -441,16 +441,23 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     EACH y[i] = fl_round_##d(y[i]); \
   }
 #define DRAW4(name, f, out, P) \
+  static __attribute__((noinline)) void plain_##name(T *y, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    const T a = (T)q->a.P, b = (T)q->b.P; \
+    for (int64_t i = 0; i < n; i++) { \
+      y[i] = fl_round_##out(f(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b)); \
+      __asm__ volatile("" ::: "memory");          /* few: 10 KB less than by vectors */ \
+    } \
+  } \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q_, int64_t n) { \
     T *y = y_; \
     const T a = (T)q_->a.P, b = (T)q_->b.P; \
     const uint64_t base = (uint64_t)q_->base, seed = (uint64_t)q_->seed; \
-    int64_t i = 0, apart = n > 0 && idx[0] < 0; \
+    int64_t apart = n > 0 && idx[0] < 0; \
     for (int64_t j = 0; j < n; j++) apart |= idx[j] - idx[0] - j; \
-    for (; i < n && (apart || (idx[i] & 3)); i++) \
-      y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
-    const int64_t first = i < n ? idx[i] >> 2 : 0, blocks = (n - i) / 4; \
+    const int64_t lead = n > 0 ? -idx[0] & 3 : 0, i = apart || lead > n ? n : lead; \
+    const int64_t first = i < n ? idx[i] >> 2 : 0, blocks = (n - i) / 4, end = i + 4 * blocks; \
     T *z = y + i; \
+    plain_##name(y, idx, q_, i); \
     _Pragma("GCC ivdep") for (int64_t k = 0; k < blocks; k++) { \
       const int64_t q = first + k; \
       z[4 * k] = fl_round_##out(f(q << 2, base, seed, a, b)); \
@@ -458,7 +465,18 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
       z[4 * k + 2] = fl_round_##out(f(q << 2 | 2, base, seed, a, b)); \
       z[4 * k + 3] = fl_round_##out(f(q << 2 | 3, base, seed, a, b)); \
     } \
-    for (i += 4 * blocks; i < n; i++) y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+    plain_##name(y + end, idx + end, q_, n - end); \
+  }
+/* fl_random_uniform_* of f32 and halves: what is in [0, 1) first, the bound's neighbour once. */
+#define UNIFORM(out) \
+  static void draw_uniform_##out(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    const T lo = (T)q->a.d, hi = (T)q->b.d, below = fl_below_##out(hi); \
+    draw_unit_f32(y, idx, q, n); \
+    EACH { \
+      const T v = fl_round_##out(fmaf(y[i], hi - lo, lo)); \
+      y[i] = (v >= hi) & (lo < hi) ? below : v; \
+    } \
   }
 /* Normals of f32: fl_random_normal_f32 by four, its steps in loops of their own, 64 blocks at a
 ** time, so that each vectorises and a pair's radius is found once. */
@@ -503,6 +521,7 @@ DRAWS
 #undef DRAW
 #undef DRAW4
 #undef DRAW_NARROW
+#undef UNIFORM
 #undef NORMAL4
 #undef DRAWS
 

@@ -80,6 +80,23 @@ static inline int FN(is_one_place)(const int64_t *idx, int64_t n) {
   return !other;
 }
 
+/* Places of a running extreme repeat: sixteen at a time where they are one. */
+static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int64_t *idx, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    if (idx[i] == idx[i + 15] && FN(is_one_place)(idx + i, 16)) {
+      const T v = (T)FROM(s[idx[i]]);
+#pragma GCC unroll 1
+      for (int j = 0; j < 16; j++) y[i + j] = v;
+    } else {
+#pragma GCC ivdep
+#pragma GCC unroll 1
+      for (int j = 0; j < 16; j++) y[i + j] = (T)FROM(s[idx[i + j]]);
+    }
+  }
+  for (; i < n; i++) y[i] = (T)FROM(s[idx[i]]);
+}
+
 static void FN(gather)(void *y_, const void *p, const int64_t *idx, int64_t gstride,
                        const fl_walk *w, int64_t point, int64_t n) {
   T *y = y_;
@@ -91,8 +108,7 @@ static void FN(gather)(void *y_, const void *p, const int64_t *idx, int64_t gstr
     const int64_t left = size - c.at[w->rank - 1], run = left < n ? left : n;
     const S *s = base + c.off;
     if (stride == 0 && gstride == 1) {
-#pragma GCC ivdep
-      for (int64_t i = 0; i < run; i++) y[i] = (T)FROM(s[idx[i]]);
+      FN(gather_one)(y, s, idx, run);
     } else if (stride == 1 && FN(is_one_place)(idx, run)) {      /* a row of a table */
       const S *row = s + idx[0] * gstride;
 #pragma GCC ivdep

@@ -34,6 +34,11 @@ enum { QUICK = 64 };
 #define BEATS_amin <
 #define BEATS_argmin <
 
+static inline float unit_f32(int64_t i, uint64_t base, uint64_t seed, float a, float b) {
+  (void)a; (void)b;
+  return fl_uniform01_f32(i, base, seed);
+}
+
 #define T double
 #define SUFFIX f64
 #define IS_FLOAT 1
@@ -44,9 +49,7 @@ enum { QUICK = 64 };
 #define SUFFIX f32
 #define IS_FLOAT 1
 #define NEAR_CIRCULAR 0x1p49f
-#define DRAWS DRAW4(uniform_f32, fl_random_uniform_f32, f32, d) \
-  DRAW4(uniform_f16, fl_random_uniform_f16, f16, d) \
-  DRAW4(uniform_bf16, fl_random_uniform_bf16, bf16, d) \
+#define DRAWS DRAW4(unit_f32, unit_f32, f32, d) UNIFORM(f32) UNIFORM(f16) UNIFORM(bf16) \
   NORMAL4(normal_f32, f32) NORMAL4(normal_f16, f16) NORMAL4(normal_bf16, bf16)
 #include "cpu/vm_loops.h"
 #define T int64_t

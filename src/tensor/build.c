@@ -476,7 +476,8 @@ fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim) {
   return keepdim ? y : n_reshape(y, nleft, left);
 }
 
-/* Sum over what broadcasting had added, so that g gets 'shape' again. */
+/* Sum over what broadcasting had added, so that g gets 'shape' again. A sum of negatives is
+** 0 less the sum, with the same bits: few are subtracted where many would be negated. */
 fl_node *fl_sum_to(fl_node *g, const fl_layout *shape) {
   if (!g || g->shape == shape) return g;
   const fl_layout *s = g->shape;
@@ -488,6 +489,8 @@ fl_node *fl_sum_to(fl_node *g, const fl_layout *shape) {
     if (want == 1 && s->size[a] != 1) axes |= 1u << a;
     else if (want != s->size[a]) return n_expand(g, shape->rank, shape->size);
   }
-  if (axes) g = n_sum(g, axes, 1);
+  if (axes && g->op == FL_OP_neg && g->nin == 1 && g->in[0])
+    g = n_sub(n_num(g->ctx, 0), n_sum(g->in[0], axes, 1));
+  else if (axes) g = n_sum(g, axes, 1);
   return g && g->shape != shape ? n_reshape(g, shape->rank, shape->size) : g;
 }
