@@ -2,10 +2,11 @@
 """flame-lua against PyTorch on the CPU, interleaved in one run.
 
 usage: cpu_peer.py FLAME_LUA [-t THREADS] [-r ROUNDS] [-m] [-g] [names, beginnings or patterns...]
-Medians of alternating rounds (the ratio's own), random data, THREADS (2) threads on both sides;
--m: a table for the documentation; -g: the grid instead, operation.layout.dtype.size. With -t 1 the
-time is the processor's, not the wall's: what a machine that is busy with other work can still
-tell; threads that wait for each other need a quiet one.
+Alternating rounds, random data, THREADS (2) threads on both sides; -m: a table for the documentation;
+-g: the grid instead, operation.layout.dtype.size. With -t 1: medians (the ratio's own) of the
+processor's time, not the wall's: what a machine that is busy with other work can still tell. Else the
+best of four times as many short samples of the wall's time: threads that wait for each other need a
+quiet machine, or both processors for as long as a sample ("chrt -r 1 cpu_peer.py ...").
 "of limit": the time that the least bytes (each input read once, each result
 written once) take at the rate of PyTorch's copy of 40 MB, over our time. Above 100 %: the
 operands lie in caches that the copy's do not.
@@ -42,6 +43,7 @@ import torch  # noqa: E402  (the environment first)
 import torch.nn.functional as F  # noqa: E402
 
 torch.set_num_threads(THREADS)
+PAUSE = 0.004 if THREADS > 1 else 0   # a library's threads wait awake for a while after their work
 MILLION, TEN = 1000000, 10000000
 cases = {}  # name: (make, bytes or None, flops or None)
 
@@ -342,7 +344,9 @@ def measure(worker, name, rate):
     reps = max(1, min(1000, int(length / min(clock(run, 1) for _ in range(3)))))
     mine, theirs = [], []
     for _ in range(ROUNDS * 4 if THREADS > 1 else ROUNDS):
+        time.sleep(PAUSE)
         theirs.append(clock(run, reps))
+        time.sleep(PAUSE)
         mine.append(worker.seconds(name, reps))
     middle = min if THREADS > 1 else statistics.median
     m, t = middle(mine), middle(theirs)

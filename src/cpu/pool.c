@@ -8,9 +8,12 @@
 #include "cpu/pool.h"
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SPIN = 400 };                /* pauses, 15 to 20 us on current machines */
+/* How long a helper waits awake for the next run: small evaluations follow each other by some 10 us,
+** and to wake a thread costs 30 to 100 us in a virtual machine. */
+enum { SPIN_NS = 60000, SPIN_END = 4000 };      /* SPIN_END: pauses of the caller at a run's end */
 
 struct fl_threads {
   fl_mem *mem;
@@ -44,6 +47,22 @@ static void relax(void) {
 #endif
 }
 
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void wait_awake(fl_threads *p, unsigned seen) {
+  const int64_t end = now_ns() + SPIN_NS;
+  do
+    for (int i = 0; i < 16; i++) {
+      if (atomic_load(&p->generation) != seen) return;
+      relax();
+    }
+  while (now_ns() < end);
+}
+
 static void work(fl_threads *p, fl_unit_fn fn, void *arg, int64_t n, const atomic_int *stop, int worker) {
   for (;;) {
     if (stop && atomic_load_explicit(stop, memory_order_relaxed)) return;
@@ -72,7 +91,7 @@ static void *helper_main(void *arg) {
   fl_threads *p = h->pool;
   unsigned seen = 0;
   for (;;) {
-    for (int i = 0; i < SPIN && atomic_load(&p->generation) == seen; i++) relax();
+    wait_awake(p, seen);
     pthread_mutex_lock(&p->lock);
     while (!p->quit && atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
     seen = atomic_load(&p->generation);
@@ -152,7 +171,7 @@ void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const at
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->lock);
   work(p, fn, arg, n, stop, 0);
-  for (int i = 0; i < 10 * SPIN && atomic_load(&p->running) > 0; i++) relax();
+  for (int i = 0; i < SPIN_END && atomic_load(&p->running) > 0; i++) relax();
   pthread_mutex_lock(&p->lock);
   p->open = 0;
   while (atomic_load(&p->running) > 0) pthread_cond_wait(&p->idle, &p->lock);

@@ -161,24 +161,20 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   for (int l = 0; l < QUICK; l++) { \
     const T v = (from)[l]; \
     lane[l] = v BEATS_##name lane[l] ? v : lane[l]; \
-    odd[l] |= v != v; \
-  }
+  } \
+  for (int l = 0; l < QUICK / 2; l++) odd[l] |= __builtin_isunordered((from)[l], (from)[l + QUICK / 2]);
 #define QUICK_LANES(name) \
   static __attribute__((noinline)) int FN(quick_##name)(T *out, const T *x, int64_t n) { \
     T lane[QUICK]; \
-    int32_t odd[QUICK], any = 0; \
-    for (int l = 0; l < QUICK; l++) { \
-      lane[l] = x[l]; \
-      odd[l] = x[l] != x[l]; \
-    } \
-    for (int64_t i = QUICK; i + QUICK <= n; i += QUICK) QUICK_STEP(name, x + i) \
-    QUICK_STEP(name, x + n - QUICK) \
+    int32_t odd[QUICK / 2] = { 0 }, any = 0; \
+    memcpy(lane, x, sizeof lane); \
+    for (int l = 0; l < QUICK / 2; l++) odd[l] = __builtin_isunordered(x[l], x[l + QUICK / 2]); \
+    for (int64_t i = QUICK; i + QUICK <= n; i += QUICK) { QUICK_STEP(name, x + i) } \
+    if (n % QUICK) { QUICK_STEP(name, x + n - QUICK) } \
     for (int s = QUICK / 2; s >= FL_VM_LANES; s /= 2) \
-      for (int l = 0; l < s; l++) { \
-        lane[l] = lane[l] BEATS_##name lane[l + s] ? lane[l] : lane[l + s]; \
-        odd[l] |= odd[l + s]; \
-      } \
-    for (int l = 0; l < FL_VM_LANES; l++) any |= odd[l] | (lane[l] == (T)0); \
+      for (int l = 0; l < s; l++) lane[l] = lane[l] BEATS_##name lane[l + s] ? lane[l] : lane[l + s]; \
+    for (int l = 0; l < QUICK / 2; l++) any |= odd[l]; \
+    for (int l = 0; l < FL_VM_LANES; l++) any |= lane[l] == (T)0; \
     memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
     return any; \
   }
