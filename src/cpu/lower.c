@@ -24,7 +24,7 @@ typedef struct lower {
 /* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
-       LIGHT_TILE = 4 * FL_VM_BLOCK, LIGHT_MAP = 3, UNI_ROW = 64,
+       LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3, UNI_ROW = 64,
        COL_BLOCK = 1024, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
        UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
 
@@ -90,6 +90,14 @@ static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, i
   return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
 }
 
+/* Nothing but what memory holds as registers do: a tile takes no room of its own. */
+static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
+  int other = full_work(k, kind);
+  for (int i = 0; i < k->ninstr; i++)
+    other += k->instr[i].code == FL_I_LOAD && g->vm->round[k->instr[i].dtype] != NULL;
+  return !other;
+}
+
 static int has_line(const fl_kernel *k, const uint8_t *kind) {
   for (int i = 0; i < k->ninstr; i++) if (kind[i] == FL_KIND_LINE && k->instr[i].code != FL_I_LOAD) return 1;
   return 0;
@@ -112,7 +120,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     return;
   }
   g->mode = FL_MODE_LONG;
-  g->full = is_light(g, k, kind, trips) ? LIGHT_TILE : FL_VM_BLOCK;
+  g->full = !is_light(g, k, kind, trips) ? FL_VM_BLOCK : is_plain(g, k, kind) ? PLAIN_TILE : LIGHT_TILE;
   g->row = 1;
   g->blocks = k->rows;
   g->group = ROW_GROUP;

@@ -191,12 +191,15 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     for (int64_t r = 0; r < rows; r++) FN(lanes_##name)(lane + r * FL_VM_LANES, x + r * n, n); \
   }
 #define BLOCK(name) \
-  static inline T FN(block_##name)(const T *x, int64_t n) { \
-    T lane[FL_VM_LANES]; \
-    FN(lanes_##name)(lane, x, n); \
+  static inline T FN(tree_##name)(T *lane) { \
     for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
       for (int l = 0; l < s; l++) lane[l] = FN(f_##name)(lane[l], lane[l + s]); \
     return lane[0]; \
+  } \
+  static inline T FN(block_##name)(const T *x, int64_t n) { \
+    T lane[FL_VM_LANES]; \
+    FN(lanes_##name)(lane, x, n); \
+    return FN(tree_##name)(lane); \
   }
 /* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an
 ** element holds the start value, which changes nothing once another lane has met it. Longer
@@ -260,12 +263,12 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 ** blocks go side by side. */
 #define ROWS_VALUE(name, fours) \
   static T FN(row_##name)(const T *x, int64_t n) { \
-    T part[48], four[4] = { 0 }; \
+    T part[48], four[4 * FL_VM_LANES]; \
     int depth = 0; \
     for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) { \
       const int side = (fours) && k / 4 < n / (4 * FL_VM_BLOCK); \
-      if (side && k % 4 == 0) FN(blocks_##name)(four, x + i, 4, FL_VM_BLOCK); \
-      T v = side ? four[k % 4] : FN(block_##name)(x + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK); \
+      if (side && k % 4 == 0) FN(some_##name)(four, x + i, 4, FL_VM_BLOCK); \
+      T v = side ? FN(tree_##name)(four + k % 4 * FL_VM_LANES) : FN(block_##name)(x + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK); \
       for (int64_t t = k; t & 1; t >>= 1) v = FN(f_##name)(part[--depth], v); \
       part[depth++] = v; \
     } \
