@@ -122,42 +122,46 @@ FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
 }
 
 /* Sum of v over the warp's lanes up to and with this one. */
-FN long long sum_to(long long v) {
+template <class T> FN T sum_to(T v) {
   for (int d = 1; d < 32; d *= 2) {
-    const long long y = __shfl_up_sync(~0u, v, d);
+    const T y = __shfl_up_sync(~0u, v, d);
     if ((threadIdx.x & 31) >= d) v += y;
   }
   return v;
 }
 
-KERNEL nonzero_count(const S *x, long long *places, long long n, long long chunk) {
+/* counts: the number of all, then of each chunk, which nonzero_before makes that of those before. */
+KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk) {
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
   u32 mine = 0;
   for (long long i = first + (threadIdx.x & 31) * MANY; i < end; i += STEP) mine += __popc(bits_of(x, i, end, aligned));
-  const long long all = sum_to(mine);
-  if ((threadIdx.x & 31) == 31) places[w] = all;
+  const u32 all = sum_to(mine);
+  if ((threadIdx.x & 31) == 31) counts[1 + w] = all;
 }
 
-/* One block of 32 warps: sums of the chunks before. */
-KERNEL nonzero_before(long long *places, long long chunks) {
+/* One block of 32 warps, 8 chunks a thread. */
+KERNEL nonzero_before(long long *counts, long long chunks) {
   __shared__ long long words[32];
   const int warp = threadIdx.x / 32;
-  long long sum = 0;
-  for (long long c0 = 0; c0 < chunks; c0 += 1024) {
-    const long long c = c0 + threadIdx.x, v = c < chunks ? places[c] : 0, run = sum_to(v);
-    if (threadIdx.x % 32 == 31) words[warp] = run;
-    __syncthreads();
-    long long before = 0, all = 0;
-    for (int w = 0; w < 32; w++) {
-      if (w < warp) before += words[w];
-      all += words[w];
-    }
-    if (c < chunks) places[c] = sum + before + run - v;
-    sum += all;
-    __syncthreads();
+  long long v[8], mine = 0, before = 0;
+  for (int q = 0; q < 8; q++) {
+    const long long c = threadIdx.x * 8 + q;
+    v[q] = c < chunks ? counts[1 + c] : 0;
+    mine += v[q];
   }
+  const long long run = sum_to(mine);
+  if (threadIdx.x % 32 == 31) words[warp] = run;
+  __syncthreads();
+  for (int w = 0; w < warp; w++) before += words[w];
+  before += run - mine;
+  for (int q = 0; q < 8; q++) {
+    const long long c = threadIdx.x * 8 + q;
+    if (c < chunks) counts[1 + c] = before;
+    before += v[q];
+  }
+  if (threadIdx.x == 1023) counts[0] = before;
 }
 
 struct sides { long long rank, size[8]; };
@@ -176,7 +180,7 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
 
 /* A warp gathers the places of its next STEP elements in shared memory, so that neighbouring
 ** lanes write neighbours. */
-KERNEL nonzero_write(const S *x, const long long *places, long long *out, long long n, long long chunk,
+KERNEL nonzero_write(const S *x, const long long *counts, long long *out, long long n, long long chunk,
                      long long count, const __grid_constant__ sides s) {
   __shared__ u16 places_of[8][STEP];
   u16 *const at = places_of[threadIdx.x / 32];
@@ -184,10 +188,10 @@ KERNEL nonzero_write(const S *x, const long long *places, long long *out, long l
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;
   const bool aligned = (u64)x % 16 == 0;
-  long long base = places[w];
+  long long base = counts[1 + w];
   for (long long i0 = first; i0 < end; i0 += STEP) {
     u32 bits = bits_of(x, i0 + lane * MANY, end, aligned);
-    const int mine = __popc(bits), run = (int)sum_to(mine), all = __shfl_sync(~0u, run, 31);
+    const int mine = __popc(bits), run = sum_to(mine), all = __shfl_sync(~0u, run, 31);
     for (int j = run - mine; bits; bits &= bits - 1) at[j++] = (u16)(lane * MANY + __ffs(bits) - 1);
     __syncwarp();
     for (int j = lane; j < all && base + j < count; j += 32) put_place(out, base + j, i0 + at[j], s);

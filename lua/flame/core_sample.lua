@@ -4,6 +4,8 @@ local flame, _, internal = ...
 local fail, need_int, def = internal.failf, internal.need_int, internal.def
 local options, defaults, call = internal.options, internal.defaults, internal.call
 
+local FEW = 1 << 16                        -- classes that one block of threads adds up
+
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
@@ -16,17 +18,23 @@ def("randperm", 2, function(n, o)
   return o.dtype == "i64" and at or at:to(o.dtype)
 end, "module")
 
---- Weights as integers of at most 38 bits, so that their sums have no order; few enough bits that
---- the sum of all is a double.
-local function whole_weights(rows)
-  local bits = math.min(38, 52 - math.ceil(math.log(rows.shape[2], 2)))
-  return (rows / rows:amax(2, { keepdim = true }) * 2.0 ^ bits):round():long()
+--- Running sums of the weights as integers of at most 38 bits, so that they have no order; few enough
+--- bits that the sum of all is a double. The last is not above 0 where a row has no such weights.
+local function edges_of(rows, top)
+  local count, classes = rows.shape[1], rows.shape[2]
+  local bits = math.min(38, 52 - math.ceil(math.log(classes, 2)))
+  if not top then return call("weights", "multinomial", { rows }, { count, classes, bits }, rows.shape, "i64") end
+  return (rows:double() / top:double() * 2.0 ^ bits):round():long():cumsum(2)
 end
 
-local function check_weights(probs, rows)
+--- The largest of each row (count, 1), of weights that are some.
+local function checked(probs, rows)
+  local top = rows:amax(2)
+  if rows:amin(2):ge(0):logical_and(top:gt(0)):logical_and(top:lt(math.huge)):all():item() then
+    return top:reshape(-1, 1)
+  end
   local bad = rows:ge(0):logical_and(rows:lt(math.huge)):logical_not()
   local none = rows:sum(2):eq(0)
-  if not bad:any():logical_or(none:any()):item() then return end
   if bad:any():item() then
     fail("multinomial", "probs has a value that is negative, infinite or NaN at position %d",
       bad:reshape(-1):long():argmax():item())
@@ -37,35 +45,42 @@ local function check_weights(probs, rows)
   end
 end
 
---- n positions drawn from each row of probs (any non-negative weights). Without replacement:
---- the largest of weight over an exponential number, which is half the sum of two squared normal ones.
+--- rows, each a draw of n by weight; it looks at the weights, so it evaluates.
+local function with_replacement(probs, rows, n)
+  local count, classes = rows.shape[1], rows.shape[2]
+  local few = classes <= FEW
+  local top = not few and checked(probs, rows) or nil
+  local edges = edges_of(rows, top)
+  local last = edges:narrow(2, classes, 1)
+  if few and (count == 1 and last or last:amin()):item() <= 0 then checked(probs, rows) end
+  local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()     -- below the sum: n + 1 never comes
+  return call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, 0 }, { count, n }, "i64")
+end
+
+--- The largest of weight over an exponential number, which is half the sum of two squared normal ones.
+local function without_replacement(probs, rows, n)
+  local top, a, b = checked(probs, rows), flame.randn(rows.shape, like(rows)), flame.randn(rows.shape, like(rows))
+  local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)           -- never 0 / 0, which would win
+  return at
+end
+
+--- n positions drawn from each row of probs (any non-negative weights).
 ---@param o table?  {replacement = false}
 def("multinomial", 3, function(probs, n, ...)
   internal.need_tensor("multinomial", "probs", probs)
   if not probs:is_floating_point() then fail("multinomial", "probs is %s, need a float", probs.dtype) end
-  local o = defaults("multinomial", { "replacement" }, { replacement = false }, ...)
-  local replacement = o.replacement
+  local replacement = defaults("multinomial", { "replacement" }, { replacement = false }, ...).replacement
   if type(replacement) ~= "boolean" then
     fail("multinomial", "replacement must be true or false, got %s", internal.word(replacement))
   end
   if probs.ndim ~= 1 and probs.ndim ~= 2 then fail("multinomial", "probs has %d axes, need 1 or 2", probs.ndim) end
   if need_int("multinomial", "n", n) < 1 then fail("multinomial", "n = %d, need at least 1", n) end
-  local rows = probs:detach():double()
+  local rows = probs:detach():to(probs.dtype == "f64" and "f64" or "f32")
   if probs.ndim == 1 then rows = rows:unsqueeze(1) end
   local count, classes = rows.shape[1], rows.shape[2]
   if not replacement and n > classes then fail("multinomial", "n = %d of %d classes without replacement", n, classes) end
   if classes == 0 then fail("multinomial", "probs has no classes") end
   local shape = probs.ndim == 1 and { n } or { count, n }
   if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
-  check_weights(probs, rows)
-  if replacement then
-    local edges = whole_weights(rows):cumsum(2)
-    local u = flame.rand({ count, n }, like(rows)) * edges:narrow(2, classes, 1):double()
-    local at = call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, 0 },
-      { count, n }, "i64")
-    return at:clamp(1, classes):reshape(shape):clone()
-  end
-  local a, b = flame.randn({ count, classes }, like(rows)), flame.randn({ count, classes }, like(rows))
-  local _, at = (rows / (a * a + b * b)):topk(n, 2)
-  return at:reshape(shape):clone()
+  return (replacement and with_replacement or without_replacement)(probs, rows, n):reshape(shape):clone()
 end)

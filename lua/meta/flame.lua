@@ -1246,7 +1246,7 @@ Tensor.detach = flame.detach
 ---@return flame.Tensor
 function Tensor:detach_() end
 
---- are results the same bits at each run
+--- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order
 ---@param on? boolean
 ---@return boolean
 function flame.deterministic(on) end
@@ -3232,8 +3232,7 @@ Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
 function flame.multilabel_soft_margin_loss(input, target, o) end
 Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 
---- n positions drawn from each row of probs (any non-negative weights). Without replacement:
---- the largest of weight over an exponential number, which is half the sum of two squared normal ones.
+--- n positions drawn from each row of probs (any non-negative weights).
 ---@param probs flame.Tensor
 ---@param n integer
 ---@param ... any

@@ -4,6 +4,7 @@
 */
 #include "cpu/calls.h"
 #include "tensor/math.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,6 +68,48 @@ flame_status fl_cpu_call_searchsorted(fl_device *d, const fl_call_run *r) {
                .total = c->numel, .dtype = c->in_dtype[0], .right = (int)c->p[3],
                .shared = (int)c->p[4] };
   fl_threads_run(cpu->pool, units_of(s.total), search_unit, &s, cpu->stop);
+  return FLAME_OK;
+}
+
+/* ---- weights of draws ---- */
+
+typedef struct weighing {
+  const void *w;
+  int64_t *at, n;
+  double scale;
+  int wide;
+} weighing;
+
+static double weight_at(const weighing *q, int64_t i) {
+  return q->wide ? ((const double *)q->w)[i] : (double)((const float *)q->w)[i];
+}
+
+static void weigh_row(void *arg, int64_t row, int worker) {
+  const weighing *q = arg;
+  const int64_t first = row * q->n, end = first + q->n;
+  double top = 0;
+  int64_t sum = 0;
+  int bad = 0;
+  (void)worker;
+  for (int64_t i = first; i < end; i++) {
+    const double v = weight_at(q, i);
+    bad |= !(v >= 0 && v < INFINITY);
+    if (v > top) top = v;
+  }
+  q->at[end - 1] = -1;
+  if (bad || top == 0) return;
+  for (int64_t i = first; i < end; i++) {
+    sum += (int64_t)rint(weight_at(q, i) / top * q->scale);
+    q->at[i] = sum;
+  }
+}
+
+int64_t fl_cpu_scratch_weights(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
+
+flame_status fl_cpu_call_weights(fl_device *d, const fl_call_run *r) {
+  fl_cpu *cpu = d->state;
+  weighing q = { r->in[0], r->out, r->call->p[1], ldexp(1, (int)r->call->p[2]), r->call->in_dtype[0] == FLAME_F64 };
+  fl_threads_run(cpu->pool, r->call->p[0], weigh_row, &q, cpu->stop);
   return FLAME_OK;
 }
 
@@ -182,6 +225,22 @@ static void count_unit(void *arg, int64_t unit, int worker) {
   const places *p = arg;
   (void)worker;
   p->first[unit + 1] = look(p, unit, NULL);
+}
+
+int64_t fl_cpu_scratch_nonzero_count(const fl_call *call, int workers) { return fl_cpu_scratch_nonzero(call, workers); }
+
+/* Their number alone: fl_cpu_call_nonzero counts again. */
+flame_status fl_cpu_call_nonzero_count(fl_device *d, const fl_call_run *r) {
+  fl_cpu *cpu = d->state;
+  const fl_call *c = r->call;
+  int64_t *out = r->out;
+  places p = { .x = r->in[0], .n = c->in_numel[0], .dtype = c->in_dtype[0], .size = fl_dtype_size(c->in_dtype[0]),
+               .first = r->scratch };
+  memset(out, 0, FL_NONZERO_COUNTS * sizeof *out);
+  fl_threads_run(cpu->pool, units_of(p.n), count_unit, &p, cpu->stop);
+  if (fl_stopped(d)) return FLAME_OK;
+  for (int64_t u = 0; u < units_of(p.n); u++) out[0] += p.first[u + 1];
+  return FLAME_OK;
 }
 
 static void place_unit(void *arg, int64_t unit, int worker) {

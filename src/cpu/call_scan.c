@@ -200,7 +200,7 @@ int64_t fl_cpu_scratch_scan(const fl_call *call, int workers) {
   (void)workers;
   return is_cut(call) ? 8 * call->p[0] * ((call->p[1] + BLOCK - 1) / BLOCK) : 0;
 }
-int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
+int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) { (void)workers; return call->p[4] ? 8 * call->numel : 0; }
 int64_t fl_cpu_scratch_recurrence(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
 
 static flame_status run(fl_device *d, const fl_call_run *r, int kind, int reverse) {
@@ -230,8 +230,26 @@ flame_status fl_cpu_call_scan(fl_device *d, const fl_call_run *r) {
   return run(d, r, kinds[r->call->p[3]], (int)r->call->p[4]);
 }
 
+/* The elements at the positions of the running extremes. */
+static void take_values(const fl_call *c, const char *x, const int64_t *at, char *y) {
+  const int64_t plane = c->p[1] * c->p[2], inner = c->p[2], size = fl_dtype_size(c->in_dtype[0]);
+  for (int64_t i = 0; i < c->numel; i++) {
+    const int64_t from = i / plane * plane + (at[i] - 1) * inner + i % inner;
+    memcpy(y + i * size, x + from * size, (size_t)size);
+  }
+}
+
 flame_status fl_cpu_call_extreme(fl_device *d, const fl_call_run *r) {
-  return run(d, r, r->call->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX, 0);
+  const int kind = r->call->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX;
+  if (!r->call->p[4]) return run(d, r, kind, 0);
+  fl_call c = *r->call;
+  fl_call_run places = *r;
+  c.dtype = FLAME_I64;
+  places.call = &c;
+  places.out = r->scratch;
+  const flame_status e = run(d, &places, kind, 0);
+  if (e == FLAME_OK && !fl_stopped(d)) take_values(r->call, r->in[0], r->scratch, r->out);
+  return e;
 }
 
 flame_status fl_cpu_call_recurrence(fl_device *d, const fl_call_run *r) {

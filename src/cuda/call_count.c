@@ -1,6 +1,7 @@
 /*
 ** Places in sorted rows, counts of ids and places of what is not zero on a CUDA device, by
-** kernels/count.cu. Ids out of range are left out here and never touch memory: who needs them
+** kernels/count.cu; weights by
+** kernels/weights.cu. Ids out of range are left out here and never touch memory: who needs them
 ** reported (bincount) has looked before.
 */
 #include "cuda/sort.h"
@@ -45,6 +46,22 @@ flame_status fl_cuda_call_searchsorted(fl_cuda *s, const fl_call_run *r) {
   return start(s, c->in_dtype[0], "search", fl_sort_strided(total, 256), 256, params);
 }
 
+/* ---- weights of draws ---- */
+
+static const char *type_of(const fl_call *c) { return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n"; }
+int64_t fl_cuda_scratch_weights(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
+void fl_cuda_modules_weights(fl_cuda *s, const fl_call *c) { fl_cuda_want_file(s, "weights.cu", type_of(c), 0); }
+
+flame_status fl_cuda_call_weights(fl_cuda *s, const fl_call_run *r) {
+  const void *w = r->in[0];
+  void *at = r->out;
+  int n = (int)r->call->p[1];
+  double scale = (double)(INT64_C(1) << r->call->p[2]);
+  void *params[] = { &w, &at, &n, &scale };
+  if (r->call->numel == 0) return FLAME_OK;
+  return fl_sort_launch(s, "weights.cu", type_of(r->call), "weights", r->call->p[0], 1024, params);
+}
+
 /* ---- histogram ---- */
 
 int64_t fl_cuda_scratch_histogram(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
@@ -67,7 +84,7 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
 
 typedef struct sides { int64_t rank, size[8]; } sides;     /* as in count.cu */
 
-/* Blocks of 8 warps, and the elements of a warp. */
+/* Blocks of 8 warps, and the elements of a warp: 8 * FL_SORT_BLOCKS chunks at most. */
 static int64_t cut(int64_t n, int64_t *chunk) {
   int64_t block, blocks;
   fl_sort_cut(1, n, 4096, &block, &blocks);
@@ -75,27 +92,35 @@ static int64_t cut(int64_t n, int64_t *chunk) {
   return blocks;
 }
 
+/* How many there are, then how many stand before each chunk. */
+static flame_status count_places(fl_cuda *s, const fl_call *c, const void *x, void *counts) {
+  int64_t n = c->in_numel[0], chunk, chunks = cut(n, &chunk) * 8;
+  void *counting[] = { &x, &counts, &n, &chunk }, *summing[] = { &counts, &chunks };
+  flame_status e = FLAME_OK;
+  if (n > 0) e = start(s, c->in_dtype[0], "nonzero_count", chunks / 8, 256, counting);
+  return e != FLAME_OK ? e : start(s, c->in_dtype[0], "nonzero_before", 1, 1024, summing);
+}
+
+int64_t fl_cuda_scratch_nonzero_count(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
+void fl_cuda_modules_nonzero_count(fl_cuda *s, const fl_call *c) { modules_of(s, c); }
+flame_status fl_cuda_call_nonzero_count(fl_cuda *s, const fl_call_run *r) { return count_places(s, r->call, r->in[0], r->out); }
+
 int64_t fl_cuda_scratch_nonzero(fl_cuda *s, const fl_call *c) {
-  int64_t chunk;
   (void)s;
-  return c->numel == 0 ? 0 : cut(c->in_numel[0], &chunk) * 8 * 8;
+  return c->numel == 0 || c->nin > 1 ? 0 : FL_NONZERO_COUNTS * 8;
 }
 void fl_cuda_modules_nonzero(fl_cuda *s, const fl_call *c) { modules_of(s, c); }
 
 flame_status fl_cuda_call_nonzero(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const void *x = r->in[0];
-  void *out = r->out, *places = r->scratch;
+  void *out = r->out, *counts = c->nin > 1 ? r->in[1] : r->scratch;
   int64_t n = c->in_numel[0], count = c->p[0], chunk;
-  const int dtype = c->in_dtype[0];
   if (c->numel == 0) return FLAME_OK;
   const int64_t blocks = cut(n, &chunk);
-  int64_t chunks = blocks * 8;
   sides side = { .rank = c->p[1] };
   memcpy(side.size, c->p + 2, sizeof side.size);
-  void *counting[] = { &x, &places, &n, &chunk }, *summing[] = { &places, &chunks };
-  void *writing[] = { &x, &places, &out, &n, &chunk, &count, &side };
-  flame_status e = start(s, dtype, "nonzero_count", blocks, 256, counting);
-  if (e == FLAME_OK) e = start(s, dtype, "nonzero_before", 1, 1024, summing);
-  return e != FLAME_OK ? e : start(s, dtype, "nonzero_write", blocks, 256, writing);
+  void *writing[] = { &x, &counts, &out, &n, &chunk, &count, &side };
+  const flame_status e = c->nin > 1 ? FLAME_OK : count_places(s, c, x, counts);
+  return e != FLAME_OK ? e : start(s, c->in_dtype[0], "nonzero_write", blocks, 256, writing);
 }

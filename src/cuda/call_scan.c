@@ -5,7 +5,8 @@
 #include "cuda/sort.h"
 #include <stdio.h>
 
-enum { SHORT = 512, CHUNK = 8192, THREADS = 65536, SEGMENT = 32, STATE = 24 };
+/* TILE: as in scan.cu; BLOCKS: of long rows, eight for each of 132 processors. */
+enum { SHORT = 512, TILE = 4096, BLOCKS = 1056, THREADS = 65536, SEGMENT = 32, STATE = 24 };
 enum { SUM, PRODUCT, LSE, MAX, MIN, LINE };
 static const char file[] = "scan.cu";
 
@@ -23,18 +24,17 @@ static void defines_of(const fl_call *c, char out[FL_SORT_DEFINES]) {
     [FLAME_F64] = 0, [FLAME_F32] = 1, [FLAME_F16] = 2, [FLAME_BF16] = 3, [FLAME_I64] = 4,
     [FLAME_I32] = 5, [FLAME_I16] = 6, [FLAME_I8] = 7, [FLAME_U8] = 8, [FLAME_BOOL] = 9,
   };
-  snprintf(out, FL_SORT_DEFINES, "#define TYPE %d\n#define OP %d\n", type[c->in_dtype[0]], op_of(c));
+  snprintf(out, FL_SORT_DEFINES, "#define TYPE %d\n#define OP %d\n#define VALUES %d\n", type[c->in_dtype[0]],
+           op_of(c), c->kind == FL_CALL_extreme && c->p[4]);
 }
 
 /* Chunks of rows, or segments of columns; one if there are rows or columns enough. */
 static void cut(const fl_call *c, int64_t *chunk, int64_t *chunks) {
-  const int64_t n = c->p[1], lanes = c->p[0] * c->p[2];
-  if (c->p[2] == 1) {
-    fl_sort_cut(lanes, n, CHUNK, chunk, chunks);
-    return;
-  }
-  const int64_t most = lanes < THREADS ? THREADS / lanes : 1, segments = n / SEGMENT < most ? n / SEGMENT : most;
-  *chunk = segments > 1 ? (n + segments - 1) / segments : n;
+  const int64_t n = c->p[1], lanes = c->p[0] * c->p[2], unit = c->p[2] == 1 ? TILE : SEGMENT;
+  const int64_t threads = c->p[2] == 1 ? BLOCKS : THREADS, most = lanes < threads ? threads / lanes : 1;
+  const int64_t parts = n / unit < most ? n / unit : most;
+  *chunk = parts > 1 ? (n + parts - 1) / parts : n;
+  if (c->p[2] == 1) *chunk = fl_sort_blocks(*chunk, TILE) * TILE;
   *chunks = (n + *chunk - 1) / *chunk;
 }
 
@@ -78,10 +78,7 @@ static flame_status scan_rows(job *j) {
   const int64_t blocks = j->outer * j->chunks;
   flame_status e = FLAME_OK;
   if (j->n <= SHORT) return start(j, "scan_short", fl_sort_blocks(j->outer, 8), 256, shorts);
-  if (j->chunks > 1) {
-    e = start(j, "scan_chunks", blocks, 256, chunks);
-    if (e == FLAME_OK) e = before(j);
-  }
+  if (j->chunks > 1) e = start(j, "scan_chunks", blocks, 256, chunks);
   return e != FLAME_OK ? e : start(j, "scan_rows", blocks, 256, rows);
 }
 

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "tensor/node.h"
 
+enum { FL_NONZERO_COUNTS = 8192 };             /* what nonzero_count gives */
 enum { FL_CALL_PARAMS = 96, FL_CALL_INPUTS = 40, FL_CALL_FAULT = 320 };
 
 #define CALL(name, faults, doc) FL_CALL_##name,

@@ -20,9 +20,10 @@ int fl_call_fits_scan(const fl_call *call) {
          call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
 }
 
-/* [outer n inner least] */
+/* [outer n inner least values] */
 int fl_call_fits_extreme(const fl_call *call) {
-  return sizes_fit(call, 1) && call->dtype == FLAME_I64 && flag(call->p[3]);
+  return sizes_fit(call, 1) && flag(call->p[3]) && flag(call->p[4]) &&
+         call->dtype == (call->p[4] ? call->in_dtype[0] : FLAME_I64);
 }
 
 /* [outer n inner reverse] */

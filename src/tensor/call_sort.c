@@ -53,10 +53,22 @@ int fl_call_fits_histogram(const fl_call *call) {
          call->numel == call->p[1] && flag(call->p[2]);
 }
 
+/* [rows n bits] */
+int fl_call_fits_weights(const fl_call *call) {
+  const int64_t numel = call->nin == 1 ? rows_of(call, 0, call->p[0], call->p[1]) : -1;
+  return numel >= 0 && call->numel == numel && call->dtype == FLAME_I64 && call->p[1] >= 1 && call->p[1] <= 1 << 20 &&
+         (call->in_dtype[0] == FLAME_F32 || call->in_dtype[0] == FLAME_F64) && call->p[2] >= 0 && call->p[2] <= 52;
+}
+
+int fl_call_fits_nonzero_count(const fl_call *call) {
+  return call->nin == 1 && call->dtype == FLAME_I64 && call->numel == FL_NONZERO_COUNTS;
+}
+
 /* [count rank size0 … size7]: sizes of in[0] */
 int fl_call_fits_nonzero(const fl_call *call) {
   const int64_t rank = call->p[1];
-  if (call->nin != 1 || rank < 0 || rank > FL_MAX_AXES || call->dtype != FLAME_I64) return 0;
+  if (call->nin == 2 ? call->in_dtype[1] != FLAME_I64 || call->in_numel[1] != FL_NONZERO_COUNTS : call->nin != 1) return 0;
+  if (rank < 0 || rank > FL_MAX_AXES || call->dtype != FLAME_I64) return 0;
   const int64_t n = fl_call_product((int)rank, call->p + 2);
   return n >= 0 && call->in_numel[0] == n && call->p[0] >= 0 && call->p[0] <= n &&
          call->numel == fl_call_product(2, (int64_t[]){ call->p[0], rank });

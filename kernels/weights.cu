@@ -1,0 +1,50 @@
+/*
+** Weights as whole numbers and their running sums, for draws: a block of 1024 a row, each thread some
+** neighbours. Header-free; T, float or double, comes by definition. Quotients and roundings are IEEE's and sums have no
+** order, so the CPU's bits. Bytes: rows, which are short, are read three times, from a cache but once.
+*/
+typedef long long i64;
+
+/* at[j]: the sum of round(w / largest * scale) up to j; the last is -1 where a weight is negative, infinite
+** or NaN, or all are 0. */
+extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale) {
+  __shared__ double tops[32];
+  __shared__ i64 sums[32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, each = (n + 1023) / 1024;
+  const int from = threadIdx.x * each, end = from + each < n ? from + each : n;
+  w += blockIdx.x * (i64)n;
+  at += blockIdx.x * (i64)n;
+  double top = 0;
+  int bad = 0;
+  for (int i = threadIdx.x; i < n; i += 1024) {
+    const double v = w[i];
+    bad |= !(v >= 0 && v < __longlong_as_double(0x7FF0000000000000ll));
+    if (v > top) top = v;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    const double v = __shfl_xor_sync(~0u, top, d);
+    if (v > top) top = v;
+  }
+  if (lane == 0) tops[warp] = top;
+  bad = __syncthreads_or(bad);
+  for (int k = 0; k < 32; k++) if (tops[k] > top) top = tops[k];
+  if (bad || top == 0) {                                    /* the whole block */
+    if (threadIdx.x == 0) at[n - 1] = -1;
+    return;
+  }
+  i64 own = 0;
+  for (int i = from; i < end; i++) own += (i64)rint(w[i] / top * scale);
+  i64 run = own, before = 0;
+  for (int d = 1; d < 32; d *= 2) {
+    const i64 y = __shfl_up_sync(~0u, run, d);
+    if (lane >= d) run += y;
+  }
+  if (lane == 31) sums[warp] = run;
+  __syncthreads();
+  for (int k = 0; k < warp; k++) before += sums[k];
+  before += run - own;
+  for (int i = from; i < end; i++) {
+    before += (i64)rint(w[i] / top * scale);
+    at[i] = before;
+  }
+}
