@@ -8,7 +8,7 @@
 **                      atomic minimum (so the same whatever the order)
 **   permutations, determinants   a block a matrix
 **   qr_small    a block a matrix, a warp a column: Householder's steps, then Q column by column
-**   svd_small   a block a matrix, a warp a pair of columns: one-sided Jacobi rotations
+**   svd_small   a block a matrix, 8 or 32 lanes a pair of columns: one-sided Jacobi rotations
 ** Bytes: one reading and one writing each.
 */
 #if TYPE == 0
@@ -247,40 +247,63 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
   }
 }
 
-/* Columns x and y of length p, and of z of length q, turned so that x and y are orthogonal, the longer
-** one first. 1: they were not. Lengths whose square is at most 'noise' are rounding, and stay. */
-FN int rotate(real *x, real *y, int p, real *zx, real *zy, int q, real limit, real noise, int lane) {
-  real a = 0, b = 0, g = 0;
-  for (int i = lane; i < p; i += 32) {
-    const real u = x[i], v = y[i];
-    a += u * u;
-    b += v * v;
-    g += u * v;
+/* 16 bytes of a column. */
+enum { PACK = 16 / sizeof(real) };
+struct __align__(16) pack { real e[PACK]; };
+
+/* x and y, of 'length' elements (a multiple of PACK): c x - s y and s x + c y, or the two exchanged. */
+FN void combine(real *x, real *y, int length, int lane, int lanes, real c, real s, int swap) {
+  for (int i = lane * PACK; i < length; i += lanes * PACK) {
+    const pack u = *(const pack *)(x + i), v = *(const pack *)(y + i);
+    pack l, r;
+    for (int e = 0; e < PACK; e++) {
+      l.e[e] = fma(c, u.e[e], -(s * v.e[e]));
+      r.e[e] = fma(s, u.e[e], c * v.e[e]);
+    }
+    *(pack *)(x + i) = swap ? r : l;
+    *(pack *)(y + i) = swap ? l : r;
   }
-  for (int d = 16; d > 0; d /= 2) {
-    a += __shfl_xor_sync(~0u, a, d);
-    b += __shfl_xor_sync(~0u, b, d);
-    g += __shfl_xor_sync(~0u, g, d);
+}
+
+/* Sum over the LANES neighbours. */
+template <int LANES> FN real sum_of(real v) {
+  for (int d = LANES / 2; d > 0; d /= 2) v += __shfl_xor_sync(~0u, v, d);
+  return v;
+}
+template <int LANES> FN real product(const real *x, const real *y, int length) {
+  real g = 0;
+  for (int i = threadIdx.x % LANES * PACK; i < length; i += LANES * PACK) {
+    const pack u = *(const pack *)(x + i), v = *(const pack *)(y + i);
+    for (int e = 0; e < PACK; e++) g = fma(u.e[e], v.e[e], g);
   }
+  return g;
+}
+
+/* Columns x and y of w, and of z if any, turned by LANES neighbours so that those of w are orthogonal,
+** the longer one first. 1: they were not. squares: of the columns' lengths, kept up to date; what is
+** at most 'noise' is rounding, and stays. on 0: nothing to do. */
+template <int LANES>
+FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int on, real limit, real noise) {
+  const int lane = threadIdx.x % LANES;
+  const real a = on ? squares[x] : (real)0, b = on ? squares[y] : (real)0;
+  const real g = sum_of<LANES>(on ? product<LANES>(w + x * ld, w + y * ld, ld) : (real)0);
   const int swap = a < b, apart = a > noise && b > noise && g * g > limit * a * b;
   if (!apart && !swap) return 0;
-  real c = 1, s = 0;
+  real c = 1, s = 0, more = 0;
   if (apart) {
     const real zeta = (b - a) / (2 * g);
     const real t = fabs(zeta) > (real)1e9 ? (real)0.5 / zeta               /* its square may overflow */
                                           : copysign((real)1, zeta) / (fabs(zeta) + sqrt(1 + zeta * zeta));
     c = 1 / sqrt(1 + t * t);
     s = c * t;
+    more = t * g;
   }
-  for (int i = lane; i < p; i += 32) {
-    const real u = x[i], v = y[i], l = c * u - s * v, r = s * u + c * v;
-    x[i] = swap ? r : l;
-    y[i] = swap ? l : r;
-  }
-  for (int i = lane; zx && i < q; i += 32) {
-    const real u = zx[i], v = zy[i], l = c * u - s * v, r = s * u + c * v;
-    zx[i] = swap ? r : l;
-    zy[i] = swap ? l : r;
+  combine(w + x * ld, w + y * ld, ld, lane, LANES, c, s, swap);
+  if (z) combine(z + x * lz, z + y * lz, lz, lane, LANES, c, s, swap);
+  if (lane == 0) {
+    const real l = a > more ? a - more : (real)0, r = b + more;
+    squares[x] = swap ? r : l;
+    squares[y] = swap ? l : r;
   }
   return apart;
 }
@@ -325,20 +348,42 @@ FN void complete(real *w, int ld, int p, int have, real *room) {
 
 /* The q-th round's partners among n (even) players: 0 stays, the others walk in a circle. */
 FN void partners(int n, int round, int k, int *x, int *y) {
-  const int a = k == 0 ? 0 : 1 + (k - 1 + round) % (n - 1), b = 1 + (n - 2 - k + round) % (n - 1);
+  const int i = k - 1 + round, j = n - 2 - k + round;
+  const int a = k == 0 ? 0 : 1 + (i < n - 1 ? i : i - (n - 1)), b = 1 + (j < n - 1 ? j : j - (n - 1));
   *x = a < b ? a : b;
   *y = a < b ? b : a;
 }
 
+/* Each pair of q columns once, LANES threads a pair; 1: this thread turned some. */
+template <int LANES> FN int sweep_pairs(real *w, int ld, real *z, int lz, real *squares, int q, real limit, real noise) {
+  const int group = threadIdx.x / LANES, groups = blockDim.x / LANES, even = q + q % 2;
+  int turned = 0;
+  for (int j0 = 0; j0 < q; j0 += groups) {               /* whole warps: all of one add up */
+    const int j = j0 + group;
+    const real v = sum_of<LANES>(j < q ? product<LANES>(w + j * ld, w + j * ld, ld) : (real)0);
+    if (j < q && threadIdx.x % LANES == 0) squares[j] = v;
+  }
+  __syncthreads();
+  for (int round = 0; round < even - 1; round++) {
+    for (int k0 = 0; k0 < even / 2; k0 += groups) {
+      int x = 0, y = q;
+      if (k0 + group < even / 2) partners(even, round, k0 + group, &x, &y);
+      turned |= rotate<LANES>(w, ld, z, lz, squares, x, y, y < q, limit, noise);
+    }
+    __syncthreads();
+  }
+  return turned;
+}
+
 /* a (m, n) = u s vh. Shared memory: w, columns of a or, for a wide one, its rows (q of length p,
-** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with odd
-** steps; values, room for p, order of values. vectors 0: u and vh stay. */
-KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n, int full, int vectors, u64 *status) {
-  extern __shared__ double memory[];
-  __shared__ int turned;
+** and room for 'wide' of them, all p for full matrices), z (q, q) what turned them, both with steps
+** of whole packs; values, room for p, order of values. vectors 0: u and vh stay. lanes: 8 or 32 a pair. */
+KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *vh, int m, int n, int full, int vectors, int lanes,
+                                         u64 *status) {
+  extern __shared__ __align__(16) double memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const int tall = m >= n, p = tall ? m : n, q = tall ? n : m, wide = vectors ? (full ? p : q) : q, even = q + q % 2;
-  const int ld = p | 1, lz = q | 1;
+  const int tall = m >= n, p = tall ? m : n, q = tall ? n : m, wide = vectors ? (full ? p : q) : q;
+  const int ld = (p + PACK - 1) / PACK * PACK, lz = (q + PACK - 1) / PACK * PACK;
   real *w = (real *)memory, *z = w + wide * ld, *value = z + (vectors ? q * lz : 0), *room = value + q;
   int *order = (int *)(room + (p > 32 ? p : 32)), sweep, r;
   const i64 at = blockIdx.x;
@@ -348,24 +393,16 @@ KERNEL __launch_bounds__(1024) svd_small(const real *a, real *u, real *s, real *
     if (threadIdx.x == 0) report(status, at, NOT_FINITE);
     return;
   }
-  for (int e = threadIdx.x; e < m * n; e += blockDim.x) w[tall ? e % n * ld + e / n : e / n * ld + e % n] = a[e] * f;
-  for (int e = threadIdx.x; vectors && e < q * q; e += blockDim.x) z[e / q * lz + e % q] = e / q == e % q ? 1 : 0;
+  for (int e = threadIdx.x; e < q * ld; e += blockDim.x) {
+    const int j = tall ? e % q : e / ld, i = tall ? e / q : e % ld;
+    w[j * ld + i] = i < p ? a[tall ? i * n + j : j * n + i] * f : (real)0;
+  }
+  for (int e = threadIdx.x; vectors && e < q * lz; e += blockDim.x) z[e] = e / lz == e % lz ? 1 : 0;
   __syncthreads();
   for (sweep = 0, r = q > 1; r && sweep < 60; sweep++) {
-    if (threadIdx.x == 0) turned = 0;
-    __syncthreads();
-    for (int round = 0; round < even - 1; round++) {
-      for (int k = warp; k < even / 2; k += warps) {
-        int x, y;
-        partners(even, round, k, &x, &y);
-        if (y < q && rotate(w + x * ld, w + y * ld, p, vectors ? z + x * lz : 0, vectors ? z + y * lz : 0, q, limit, noise * noise, lane) &&
-            lane == 0)
-          turned = 1;
-      }
-      __syncthreads();
-    }
-    r = turned;
-    __syncthreads();
+    real *const zs = vectors ? z : (real *)0;
+    r = __syncthreads_or(lanes == 8 ? sweep_pairs<8>(w, ld, zs, lz, value, q, limit, noise * noise)
+                                    : sweep_pairs<32>(w, ld, zs, lz, value, q, limit, noise * noise));
   }
   if (r && threadIdx.x == 0) report(status, at, NO_CONVERGENCE);
   for (int j = warp; j < q; j += warps) {

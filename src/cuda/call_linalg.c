@@ -8,7 +8,7 @@
 #include "cuda/cusolver_work.h"
 #include <string.h>
 
-enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024 };
+enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024, LONG_PAIR = 128 };
 static const char file[] = "linalg.cu";
 
 static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n"; }
@@ -78,20 +78,24 @@ static int64_t shared_limit(const fl_cuda *s) {
 
 static unsigned warps_for(int64_t n) { return (unsigned)least(most(n, 2), 32); }
 
+/* Elements between columns that are whole packs of 16 bytes. */
+static int64_t packed(const fl_linalg_work *w, int64_t n) { return (n * w->width + 15) / 16 * 16 / w->width; }
+
 /* Does the matrix fit a block's shared memory? As qr_small and svd_small divide it. */
 static void try_small(fl_linalg_work *w) {
   const fl_linalg_form *f = &w->f;
   const int64_t big = most(f->m, f->n), less = least(f->m, f->n);
   int64_t warps = 1, bytes = 0;
+  w->lanes = big <= LONG_PAIR ? 8 : 32;
   if (less == 0 || (w->c->kind != FL_CALL_qr && w->c->kind != FL_CALL_svd)) return;
   if (w->c->kind == FL_CALL_qr) {
     warps = warps_for(most(f->n, f->k));
     bytes = ((f->m | 1) * f->n + warps * f->m + 2 * less + 32) * w->width;
     if (big > LONG_SIDE || less > SMALL_SIDE) return;
   } else {
-    const int64_t columns = f->b && f->a ? big : less;
-    warps = warps_for((less + 1) / 2);
-    bytes = (columns * (big | 1) + (f->b ? less * (less | 1) : 0) + less + most(big, 32)) * w->width + less * 4 + 16;
+    const int64_t columns = f->b && f->a ? big : less, pairs = (less + 1) / 2;
+    warps = w->lanes == 32 ? warps_for(pairs) : (pairs * w->lanes + 31) / 32;
+    bytes = (columns * packed(w, big) + (f->b ? less * packed(w, less) : 0) + less + most(big, 32)) * w->width + less * 4 + 16;
     if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
   if (bytes > shared_limit(w->s) - KEPT_FREE) return;

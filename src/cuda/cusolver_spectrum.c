@@ -67,8 +67,8 @@ static flame_status small_qr(const fl_linalg_work *w) {
 }
 
 static flame_status small_svd(const fl_linalg_work *w) {
-  int m = (int)w->f.m, n = (int)w->f.n, full = w->f.a, vectors = w->f.b;
-  void *params[] = { (void *)&w->x, (void *)&w->part[0], (void *)&w->part[1], (void *)&w->part[2], &m, &n, &full, &vectors,
+  int m = (int)w->f.m, n = (int)w->f.n, full = w->f.a, vectors = w->f.b, lanes = w->lanes;
+  void *params[] = { (void *)&w->x, (void *)&w->part[0], (void *)&w->part[1], (void *)&w->part[2], &m, &n, &full, &vectors, &lanes,
                      (void *)&w->status };
   return fl_linalg_blocks(w, "svd_small", w->threads, w->shared, params);
 }
