@@ -16,9 +16,14 @@ local cases = {
   { "groups", 2, 2, 64, 64, 4, 8, 3, { padding = 1, groups = 4 } },
   { "thin groups", 2, 2, 32, 32, 8, 8, 3, { padding = 1, groups = 8 } },
   { "depthwise", 2, 2, 24, 24, 24, 11, 5, { padding = 2, stride = 2, groups = 24 } },
+  { "depthwise in uneven steps", 2, 3, 5, 5, 5, 13, 4, { padding = { 1, 3 }, stride = { 1, 3 }, groups = 5 } },
   { "dilated", 2, 2, 16, 16, 1, 12, 3, { padding = 2, dilation = 2 } },
   { "one dimension", 1, 2, 16, 24, 1, 50, 3, { padding = 1 } },
   { "three dimensions", 3, 2, 16, 8, 1, 6, 3, { padding = 1 } },
+  { "three dimensions, more rows", 3, 2, 40, 33, 1, 7, 3, { padding = 1 } },
+  { "three dimensions in steps", 3, 2, 6, 5, 1, 9, { 2, 3, 4 }, { padding = 1, stride = 2 } },
+  { "three dimensions, long lines", 3, 1, 2, 3, 1, { 4, 3, 70 }, { 2, 2, 7 }, { padding = { 0, 1, 3 } } },
+  { "5 x 5 of 4 channels", 2, 2, 4, 34, 1, 70, 5, { padding = 2 } },
   { "transposed", 2, 2, 16, 24, 1, 7, 4, { padding = 1, stride = 2 }, true },
   { "transposed 1 x 1", 2, 2, 16, 24, 1, 7, 1, {}, true },
   { "transposed and longer", 2, 2, 16, 24, 1, 7, 1, { dilation = 2, output_padding = 1 }, true },
@@ -31,7 +36,9 @@ local function wide(...) return flame.randn({ ... }, { dtype = "f64", device = "
 local function operands(case)
   local _, axes, n, c, o, groups, size, k, _, transposed = table.unpack(case, 1, 10)
   local x, w = { n, c }, transposed and { c, o // groups } or { o, c // groups }
-  for i = 1, axes do x[2 + i], w[2 + i] = size, k end
+  for i = 1, axes do
+    x[2 + i], w[2 + i] = type(size) == "table" and size[i] or size, type(k) == "table" and k[i] or k
+  end
   return wide(table.unpack(x)), wide(table.unpack(w))
 end
 
@@ -64,6 +71,20 @@ describe("convolutions of a device", function()
       end)
     end
   end
+
+  it("give the same bits at each run, and values as near when they need not", function()
+    for _, case in ipairs(cases) do
+      local x, w = operands(case)
+      local first, again = run(case, x, w, "f32", device), run(case, x, w, "f32", device)
+      flame.deterministic(false)
+      local free = run(case, x, w, "f32", device)
+      flame.deterministic(true)
+      for name, v in pairs(first) do
+        assert.is_true(v:detach():bytes() == again[name]:detach():bytes(), case[1] .. ": " .. name)
+        assert.is_true(off(free[name], v:detach():cpu():double()) <= eps.f32, case[1] .. ": " .. name)
+      end
+    end
+  end)
 
   for _, dtype in ipairs { "f32", "bf16" } do
     it("take slices that begin at any element, " .. dtype, function()

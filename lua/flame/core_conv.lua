@@ -136,7 +136,8 @@ local function is_one(groups, k, stride, before, xs, ys)
   return one
 end
 
---- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes.
+--- Integers of the calls: n c o groups, then in k out stride pad dilation of three axes, and whether sums
+--- may be added up in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
   append(p, three(in_size, 1))
@@ -144,7 +145,9 @@ local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dil
   append(p, three(out, 1))
   append(p, three(stride, 1))
   append(p, three(before, 0))
-  return append(p, three(dilation, 1))
+  append(p, three(dilation, 1))
+  p[#p + 1] = flame.deterministic() and 0 or 1
+  return p
 end
 
 --- padding as two lists, before and after. k, dilation, stride: for "same".

@@ -1,9 +1,10 @@
 /*
-** Convolutions and pooling on a CUDA device: cuDNN where it has a way (cudnn.c), else the
-** implicit products of kernels/conv.cu; pooling by kernels/pool.cu. Parameter structs are
+** Convolutions and pooling on a CUDA device: few by kernels/direct.cu, the others by cuDNN where it has a
+** way (cudnn.c), else the implicit products of kernels/conv.cu; pooling by kernels/pool.cu. Parameter structs are
 ** fl_conv and fl_pooling as they are.
 */
 #include "cuda/call.h"
+#include "cuda/conv_direct.h"
 #include "cuda/cudnn.h"
 #include <stdio.h>
 
@@ -34,6 +35,10 @@ static int is_idle(const fl_call *c) { return c->numel == 0 || c->in_numel[0] ==
 static void want_conv(fl_cuda *s, const fl_call *c) {
   char defines[DEFINES];
   if (is_idle(c)) return;
+  if (fl_direct_takes(c)) {
+    fl_direct_want(s, c);
+    return;
+  }
   const fl_dnn_plan *p = fl_dnn_find(s, c);
   if (p) {
     if (fl_dnn_turns(p)) fl_cuda_want_file(s, "turn.cu", "", 0);
@@ -79,6 +84,7 @@ static flame_status run_conv(fl_cuda *s, const fl_call_run *r, int kind) {
   const fl_call *c = r->call;
   if (c->numel == 0) return FLAME_OK;
   if (is_idle(c)) return clear(s, r);
+  if (fl_direct_takes(c)) return fl_direct_run(s, r);
   const fl_dnn_plan *p = fl_dnn_find(s, c);
   if (p) return fl_dnn_run(s, p, r);
   return kind == 2 ? own_conv(s, r, kind, r->in[0], r->in[1])
@@ -86,7 +92,9 @@ static flame_status run_conv(fl_cuda *s, const fl_call_run *r, int kind) {
 }
 
 static int64_t conv_scratch(fl_cuda *s, const fl_call *c) {
-  const fl_dnn_plan *p = is_idle(c) ? NULL : fl_dnn_find(s, c);
+  if (is_idle(c)) return 0;
+  if (fl_direct_takes(c)) return fl_direct_space(c);
+  const fl_dnn_plan *p = fl_dnn_find(s, c);
   return p ? fl_dnn_space(p) : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
 ** cuDNN, opened at run time (libcudnn.so.9); a machine without it convolves by kernels/conv.cu.
-** Engines are deterministic ones, f32 without TF32, half types with sums in f32. What is planned
+** Engines are deterministic ones unless a call is free, f32 without TF32, half types with sums in f32. What is planned
 ** for a call is kept by its integers.
 **
 ** Hopper's tensor cores want channels last: half types are turned by kernels/turn.cu on the way in
