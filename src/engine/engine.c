@@ -36,6 +36,13 @@ int fl_device_index(flame_context *c, const char *name) {
   return -1;
 }
 
+/* A 32nd of what a GPU has free. */
+static void note_room(fl_engine *e, fl_device *d) {
+  int64_t left = 0, reserved = 0;
+  d->table->memory(d, &left, &reserved);
+  if (left / 32 > e->roomy) e->roomy = left / 32;
+}
+
 fl_device *fl_engine_device(flame_context *c, int index) {
   fl_engine *e = c->engine;
   fl_device *d = &e->device[index];
@@ -46,6 +53,7 @@ fl_device *fl_engine_device(flame_context *c, int index) {
   if (s != FLAME_OK) return NULL;
   d->trace = e->profile ? &e->profile->trace : NULL;
   e->open[index] = 1;
+  if (index > 0) note_room(e, d);
   return d;
 }
 

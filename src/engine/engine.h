@@ -23,6 +23,7 @@ typedef struct fl_engine {
   struct fl_profile *profile;                     /* NULL: none is on */
   int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
   int64_t recorded_at_full;                       /* ops recorded when the last one ended */
+  int64_t roomy;                                  /* bytes that are few for the largest GPU in use */
 } fl_engine;
 
 fl_device *fl_engine_device(flame_context *c, int index);      /* opens at first use; NULL: error kept */
