@@ -1,6 +1,8 @@
 /*
 ** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once a type with
 **   T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b, c)
+** Vectors are read and written one by one: an array of them goes through memory by halves, and then each
+** load of a whole one waits for two stores.
 */
 static inline __attribute__((always_inline)) void
 N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) {
@@ -47,16 +49,22 @@ ALL_ROWS(ROWS)
 static void N(flat)(T *y, int64_t n, int taps, const T *const *x, const T *w, int add) {
   enum { L = sizeof(V) / sizeof(T) };
   for (int64_t i = 0; i < n; i += 4 * L) {
-    V s[4] = { { 0 } };
-    if (add) memcpy(s, y + i, sizeof s);
+    V s[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+      s[j] = (V){ 0 };
+      if (add) memcpy(&s[j], y + i + j * L, sizeof(V));
+    }
     for (int t = 0; t < taps; t++) {
       const V f = ONE(w[t]);
       V v[4];
-      memcpy(v, x[t] + i, sizeof v);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) memcpy(&v[j], x[t] + i + j * L, sizeof(V));
 #pragma GCC unroll 4
       for (int j = 0; j < 4; j++) s[j] = FMA(f, v[j], s[j]);
     }
-    memcpy(y + i, s, sizeof s);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) memcpy(y + i + j * L, &s[j], sizeof(V));
   }
 }
 
@@ -94,8 +102,11 @@ static double N(dot)(int64_t n, const T *a, const T *b) {
   V s[4] = { { 0 } };
   for (int64_t i = 0; i < n; i += 4 * L) {
     V u[4], v[4];
-    memcpy(u, a + i, sizeof u);
-    memcpy(v, b + i, sizeof v);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+      memcpy(&u[j], a + i + j * L, sizeof(V));
+      memcpy(&v[j], b + i + j * L, sizeof(V));
+    }
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) s[j] = FMA(u[j], v[j], s[j]);
   }
