@@ -2,10 +2,11 @@
 """Sorting, selecting, scans, convolution, pooling, linear algebra and transforms: flame-lua
 against PyTorch, interleaved in one run.
 
-usage: calls.py FLAME_LUA [cpu|cuda] [-t THREADS] [-r ROUNDS] [-s SECONDS] [-m] [beginnings of cases...]
+usage: calls.py FLAME_LUA [cpu|cuda] [-t THREADS] [-r ROUNDS] [-s SECONDS] [-m] [-d | -f] [beginnings of cases...]
 A case is a line "op key=value ...", which both sides read (ours: bench/calls.lua); its figure is the
 median over alternating rounds of PyTorch's time over ours. f32 is without TF32 on both sides.
--m: a table for the documentation. -t 1 takes the processor's time instead of the wall's, which a
+-m: a table for the documentation. -d: both sides deterministic; -f: neither need be (without them each
+as it comes: we are, PyTorch's convolutions are not). -t 1 takes the processor's time instead of the wall's, which a
 machine busy with other work does not spoil. -s: after so many seconds the cases left are named
 and skipped. A case that fails on either side says so, and the next one is measured.
 """
@@ -18,7 +19,7 @@ import time
 
 
 def arguments():
-    o = {"device": "cpu", "threads": 2, "rounds": 7, "seconds": 1e9, "table": False, "names": []}
+    o = {"device": "cpu", "threads": 2, "rounds": 7, "seconds": 1e9, "table": False, "order": None, "names": []}
     numbers, rest = {"-t": "threads", "-r": "rounds", "-s": "seconds"}, sys.argv[2:]
     while rest:
         a = rest.pop(0)
@@ -26,6 +27,8 @@ def arguments():
             o[numbers[a]] = int(rest.pop(0))
         elif a == "-m":
             o["table"] = True
+        elif a in ("-d", "-f"):
+            o["order"] = a
         elif a in ("cpu", "cuda"):
             o["device"] = a
         else:
@@ -44,6 +47,7 @@ import torch.nn.functional as F  # noqa: E402
 
 torch.set_num_threads(OPTIONS["threads"])
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cudnn.deterministic = OPTIONS["order"] == "-d"
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
           "i64": torch.int64, "i32": torch.int32}
 
@@ -271,6 +275,7 @@ class Worker:
     def __init__(self, program):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "calls.lua")
         self.command = [program, script, DEVICE] + (["cpu-time"] if OPTIONS["threads"] == 1 and not CUDA else [])
+        self.command += ["free"] if OPTIONS["order"] == "-f" else []
         self.process = None
 
     def stop(self):
