@@ -36,11 +36,11 @@ int fl_device_index(flame_context *c, const char *name) {
   return -1;
 }
 
-/* A 32nd of what a GPU has free. */
+/* A hundredth or so of what a GPU has free: not more, or results come to lie in ever new memory. */
 static void note_room(fl_engine *e, fl_device *d) {
   int64_t left = 0, reserved = 0;
   d->table->memory(d, &left, &reserved);
-  if (left / 32 > e->roomy) e->roomy = left / 32;
+  if (left / 128 > e->roomy) e->roomy = left / 128;
 }
 
 fl_device *fl_engine_device(flame_context *c, int index) {

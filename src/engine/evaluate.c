@@ -364,7 +364,7 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* DESIGN 1.11: one collector step right before planning; a full collection once live handles
-** or their bytes have doubled since the last (bytes: and are a few percent of what a GPU has, as a
+** or their bytes have doubled since the last (bytes: and are a few hundredths of what a GPU has, as a
 ** full one takes as long as a GPU needs for gigabytes). Small loops drop few handles a step, which a
 ** generational collector makes old where a step reads more than once: there a few dead ones
 ** are enough, if an op was recorded for each KB of the host's heap, which pays for the walk. */
