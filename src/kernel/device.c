@@ -134,7 +134,7 @@ static const fl_ctype *array_reference(fl_front *p, const fl_ctype *t, fl_kforma
   p->at += 2;
   f->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
   fl_front_need(p, ')');
-  f->by_reference = !pointer;
+  f->by_reference = (uint8_t)!pointer;
   if (!fl_front_is(p, '[')) fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
   t = fl_decl_arrays(p, t);
   return t && pointer ? fl_ctype_pointer(p->a, t, 0) : t;

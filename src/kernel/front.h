@@ -264,6 +264,7 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> at + k; 0: not closed */
 /* "a::b::" at the tokens, taken. 1: 'inner' is what the last of them has. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);     /* the file's names, valid until one is added */
+int fl_scope_is_template(const fl_symbol *s);                /* or an instance, inside itself; NULL: no */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 

@@ -406,6 +406,11 @@ void fl_template_declare(fl_front *p) {
 
 /* ---- a::b ------------------------------------------------------------------------------------------------------ */
 
+int fl_scope_is_template(const fl_symbol *s) {
+  if (!s || s->kind != FL_SYM_TYPE) return s && s->kind == FL_SYM_TEMPLATE;
+  return s->type->kind == FL_C_STRUCT && s->type->s->members && s->type->s->members->of;
+}
+
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
   *inner = p->syms.at;
   *n = p->f ? p->globals : p->syms.n;
@@ -433,7 +438,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     }
     if (t->kind != FL_TOK_NAME) break;
     const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
-    const int angle = s && s->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
+    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
     if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE)) break;
     p->at++;
     if (fl_ktok_is(t, "std")) { p->at++; continue; }
@@ -443,7 +448,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
       p->at++;
       continue;
     }
-    const fl_ctype *type = angle ? fl_template_struct(p, s->structs) : s && s->kind == FL_SYM_TYPE ? s->type : NULL;
+    const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
+    if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
     if (!m && !(s && s->n_inner)) {
       const char *why = fl_front_reserved(t);
