@@ -831,7 +831,7 @@ function Tensor:char() end
 ---@return any ...
 function flame.check_finite(...) end
 
---- f's results without keeping what is inside: backward runs f again.
+--- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 ---@param f function
 ---@param ... any
 function flame.checkpoint(f, ...) end
