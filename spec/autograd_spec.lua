@@ -234,6 +234,38 @@ describe("functions of functions", function()
   end)
 end)
 
+describe("a mistake in a function of the script", function()
+  local here = debug.getinfo(1, "S").short_src
+  --- Two results make forward; what backward gives is said by 'gives'.
+  local function message(gives)
+    local double = flame.func { name = "double", forward = function(_, x) return x * 2 end, backward = gives }
+    local x = leaf({ 1, 2 })
+    local ok, e = pcall(function() double(x):sum():backward() end)
+    assert.is_false(ok)
+    return e
+  end
+  it("is named with the function and the line of backward", function()
+    local at = debug.getinfo(1, "l").currentline - 5
+    local function told(text) return ("%s:%d: double: %s"):format(here, at, text) end
+    assert.equal(told("backward gave 2 gradients, forward has 1 tensors"), message(function(_, g) return g, g end))
+    assert.equal(told("gradient 1 of backward is a number, need a tensor or nil"), message(function() return 5 end))
+    assert.equal(told("gradient 1 of backward has shape (3), its tensor (2)"),
+      message(function() return flame.ones(3) end))
+  end)
+  it("is named where backward was called when a hook gives no tensor", function()
+    local x = leaf({ 1 })
+    x:register_hook(function() return 5 end)
+    local ok, e = pcall(function() (x * 2):sum():backward() end)
+    assert.is_false(ok)
+    assert.equal(("%s:%d: register_hook: a hook returns a tensor or nothing, got number"):format(here,
+      debug.getinfo(1, "l").currentline - 3), e)
+  end)
+  it("no_grad takes a module too", function()
+    local y = flame.no_grad(require "flame.nn".Linear(2, 3), flame.ones(2))
+    assert.is_false(y.requires_grad)
+  end)
+end)
+
 describe("checkpoint", function()
   local nn = require "flame.nn"
   --- Gradients of x and of the parameters with 'call' in place of a plain call.

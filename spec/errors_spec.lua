@@ -26,6 +26,55 @@ describe("an error", function()
     local _, e = pcall(load("local f = ... \n f.zeros(2).nope = 1", "=chunk"), flame)
     assert.matches("^chunk:2: a tensor has no field 'nope'", e)
   end)
+  it("is told as a mistake in the use of the function that was called", function()
+    local x, ids = flame.ones(2, 3), flame.tensor({ 1, 2 }, { dtype = "i64" })
+    local function says(start, f)
+      local ok, e = pcall(f)
+      assert.is_false(ok)
+      assert.equal(start, e:gsub("^.-:%d+: ", ""):sub(1, #start))
+    end
+    says("max: shapes (2, 3) and (5) do not", function() return x:max(flame.ones(5)) + 0 end)
+    says("max: axis 1 of shape (0) is empty", function() return flame.zeros(0):max() + 0 end)
+    says("min: axis 1 of shape (0, 2) is empty", function() return (flame.zeros(0, 2):min(1)) + 0 end)
+    says("std: dtype i32", function() return x:int():std() + 0 end)
+    says("clamp: shapes", function() return x:clamp(flame.ones(5)) + 0 end)
+    says("clamp_: shapes", function() return x:clamp_(flame.ones(5)) + 0 end)
+    says("broadcast_to: shape (2, 3) can not", function() return x:broadcast_to({ 7 }) + 0 end)
+    says("expand_as: shape (2, 3) can not", function() return x:expand_as(flame.ones(5)) + 0 end)
+    says("mv: inner sizes", function() return x:mv(flame.ones(5)) + 0 end)
+    says("linear: shapes", function() return flame.linear(x, flame.ones(2, 3), flame.ones(5)) + 0 end)
+    says("x[…]: shapes (2) and (3)", function() return x(ids, flame.tensor({ 1, 2, 3 }, { dtype = "i64" })) + 0 end)
+    says("x[…]: src has shape", function() x[x:gt(0)] = flame.ones(2) end)
+    says("index_fill: src has shape", function() return x:index_fill(1, ids, flame.ones(3, 4)) + 0 end)
+    says("softplus: beta must be a number", function() return x:softplus(flame.ones(5)) + 0 end)
+  end)
+  it("comes from no line of the library's own, whatever a function is given", function()
+    local t, i = flame.arange(12):reshape(3, 4), flame.tensor({ 1, 2, 9 }, { dtype = "i64" })
+    local odd = { true, function() end, "a", {}, { a = 1 }, { {} }, { true }, 1.5, -9, 1 << 62, i, flame.tensor(1),
+      t:int(), flame.zeros(0, 3) }
+    local skip = { save = 1, load = 1, default_device = 1, debug = 1, profile = 1, help = 1, seed = 1, rng_state = 1,
+      leakcheck = 1, deterministic = 1, info = 1, scope = 1, timer = 1, no_grad = 1, enable_grad = 1, kernel_cache = 1 }
+    local function try(name, ...)
+      local ok, e = pcall(flame[name], ...)
+      if ok then return end
+      assert.equal("string", type(e), name)
+      assert.equal(here, e:match("^(.-):%d+: [%w_.…%[%]]+: "), name .. ": " .. e)
+    end
+    for name, f in pairs(flame) do
+      if type(f) == "function" and not skip[name] then
+        for _, v in ipairs(odd) do
+          try(name, v)
+          try(name, t, v)
+          try(name, t, 1, v)
+          try(name, t, t, v)
+          try(name, v, t)
+          try(name, t:clone(), v, v, v)
+        end
+        try(name)
+        try(name, flame.ones(2, 3, 4, 5), flame.ones(2, 9, 3, 3))
+      end
+    end
+  end)
   it("names parameters, not their numbers", function()
     local _, e = pcall(flame.add, flame.zeros(1), {})
     assert.matches(": add: y must be a tensor or a number, got table$", e)

@@ -63,7 +63,7 @@ FLAME_API const char *flame_version(void);
 
 /* ---- making tensors (shape: ndim sizes) ------------------------------------------- */
 FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, const void *data);
-/* Memory of the host, unchanged until release(arg) is called; flame never writes it. CPU only. */
+/* Memory of the host, unchanged until release(data, arg) is called; flame never writes it. CPU only. */
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                                      void *data, void (*release)(void *data, void *arg), void *arg);
 /* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and its

@@ -26,6 +26,25 @@ local function need_int(op, name, v)
 end
 internal.need_int = need_int
 
+local function need_number(op, name, v)
+  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, type(v)) end
+  return v
+end
+internal.need_number = need_number
+
+local function need_optional(op, name, x)
+  if x ~= nil then return need_tensor(op, name, x) end
+end
+internal.need_optional = need_optional
+
+local function need_operand(op, name, v)
+  if not is_tensor(v) and type(v) ~= "number" then
+    fail(op, "%s must be a tensor or a number, got %s", name, type(v))
+  end
+  return v
+end
+internal.need_operand = need_operand
+
 local function is_float(x) return x:is_floating_point() end
 
 --- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
@@ -44,6 +63,13 @@ local function def(name, most, f, kind)
 end
 internal.def = def
 
+--- What stands for a number by default is one, or a list of them; padding has names too.
+local function fits_default(op, name, default, v)
+  local wrong = type(v) == "boolean" or type(v) == "function" or type(v) == "string" and name ~= "padding"
+  if wrong and type(default) == "number" then fail(op, "%s must be a number, got %s", name, type(v)) end
+  return v
+end
+
 --- Options of a table at the end: only the names of 'known' (name -> default).
 local function options(op, given, known)
   local o = {}
@@ -57,7 +83,7 @@ local function options(op, given, known)
       table.sort(names)
       fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " "))
     end
-    o[k] = v
+    o[k] = fits_default(op, k, known[k], v)
   end
   return o
 end
@@ -77,7 +103,12 @@ function internal.arguments(op, names, known, ...)
     end
   end
   o = options(op, o, known)
-  for i = 1, list.n do if list[i] ~= nil then o[names[i]] = list[i] end end
+  for i = 1, list.n do
+    if i > #names and list[i] ~= nil then
+      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
+    end
+    if list[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], list[i]) end
+  end
   return o
 end
 
@@ -95,10 +126,10 @@ local function defaults(op, names, known, ...)
   end
   o = options(op, o, known)
   for i = 1, given.n do
-    if given[i] ~= nil then
-      if not names[i] then fail(op, "%d arguments too many", given.n - #names) end
-      o[names[i]] = given[i]
+    if i > #names and given[i] ~= nil then
+      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
     end
+    if given[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], given[i]) end
   end
   return o
 end
@@ -163,8 +194,10 @@ end, "e")
 --- The forms with parameters of functions that C has without: called from there.
 function internal.softplus(x, beta, threshold, o)
   need_tensor("softplus", "x", x)
-  if type(beta) == "table" then beta, o = nil, beta end
-  o = options("softplus", o, { beta = beta or 1, threshold = threshold or 20 })
+  if o ~= nil and type(o) ~= "table" then fail("softplus", "options must be a table, got %s", type(o)) end
+  local names = { "beta", "threshold" }
+  o = defaults("softplus", names, { beta = 1, threshold = 20 }, beta, threshold, o)
+  for _, name in ipairs(names) do need_number("softplus", name, o[name]) end
   local z = x * o.beta
   return where(z:gt(o.threshold), x, where(z:gt(o.threshold), 0, z):softplus() / o.beta)
 end
@@ -198,11 +231,13 @@ local function as_wide(x, a, b)
 end
 def("addcmul", 4, function(x, a, b, o)
   o = options("addcmul", o, { value = 1 })
+  a, b = need_operand("addcmul", "tensor1", a), need_operand("addcmul", "tensor2", b)
   a, b = as_wide(need_tensor("addcmul", "x", x), a, b)
   return x + (o.value == 1 and a * b or a * b * o.value)
 end, "e")
 def("addcdiv", 4, function(x, a, b, o)
   o = options("addcdiv", o, { value = 1 })
+  a, b = need_operand("addcdiv", "tensor1", a), need_operand("addcdiv", "tensor2", b)
   a, b = as_wide(need_tensor("addcdiv", "x", x), a, b)
   return x + (o.value == 1 and a / b or a / b * o.value)
 end, "e")
@@ -421,6 +456,7 @@ def("allclose", 5, function(a, b, rtol, atol, equal_nan)
 end)
 def("summary", 2, function(x, name)
   need_tensor("summary", "x", x)
+  if name ~= nil and type(name) ~= "string" then fail("summary", "name must be a string, got %s", type(name)) end
   local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "), x.dtype, x.device,
     x.requires_grad and " requires_grad" or "")
   if x:numel() == 0 then return text .. " empty" end

@@ -93,6 +93,7 @@ end)
 add("logit", 2, function(x, eps)
   need_tensor("logit", "x", x)
   eps = defaults("logit", { "eps" }, { eps = false }, eps).eps
+  if eps then internal.need_number("logit", "eps", eps) end
   return smooth(x, function(v)
     if eps then v = v:clamp(eps, 1 - eps) end
     v = v + where(v:lt(0):logical_or(v:gt(1)), 0 / 0, v:detach() * 0)
@@ -140,6 +141,8 @@ add("isclose", 5, function(x, y, rtol, atol, equal_nan)
 end)
 --- x to the power y, in f64.
 add("float_power", 2, function(x, y)
+  internal.need_operand("float_power", "x", x)
+  internal.need_operand("float_power", "y", y)
   return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
 end)
 --- x * 2^y.
@@ -339,7 +342,8 @@ local function trapezes(op, y, x, d)
     d, x = o.dim, o.x or o.dx
   end
   d = axis_of(op, y, d or -1)
-  local n = y.shape[d]
+  if x ~= nil then internal.need_operand(op, "x", x) end
+  local n = y.shape[d] or fail(op, "y is 0-d, need an axis")
   if n < 2 then return y:narrow(d, 1, 0), d end
   local both = y:narrow(d, 1, n - 1) + y:narrow(d, 2, n - 1)
   if not is_tensor(x) then return both * ((x or 1) / 2), d end
@@ -428,6 +432,7 @@ add("quantile", 4, function(x, q, d, o)
   local sorted = v.ndim == 0 and v:reshape(1) or v:sort(axis)
   local nan = sorted:isnan():any(axis, { keepdim = true })
   local function at(share, tracked)
+    if type(share) ~= "number" then fail(op, "q must be a number, a list or a tensor of one axis") end
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = share * (n - 1)
     local low = math.floor(p)

@@ -4,6 +4,15 @@ local flame, methods, internal = ...
 local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
 local is_tensor = flame.is_tensor
 
+--- A function, a module or a kernel.
+local function need_callable(op, f)
+  local kind, meta = type(f), getmetatable(f)
+  if kind == "function" or kind == "userdata" and not is_tensor(f) then return end
+  if kind ~= "table" or type(meta) ~= "table" or not meta.__call then
+    fail(op, "f must be a function, got %s", is_tensor(f) and "a tensor" or kind)
+  end
+end
+
 -- ---- the map ---------------------------------------------------------------------------------
 local Gradients = {}
 Gradients.__name = "flame.gradients"
@@ -169,6 +178,7 @@ end, "module")
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   if not single and type(x) ~= "table" then need_tensor(op, "x", x) end
+  need_callable(op, f)
   local function track(t)
     if not t:is_floating_point() then return t end
     xs[#xs + 1] = keep and t.requires_grad and t or t:detach():requires_grad_(true)
@@ -360,6 +370,28 @@ function Context:saved()
   return table.unpack(out, 1, s.n)
 end
 
+--- Is one of the shapes the other broadcast?
+local function related(a, b)
+  for k = 0, math.max(#a, #b) - 1 do
+    local m, n = a[#a - k] or 1, b[#b - k] or 1
+    if m ~= n and m ~= 1 and n ~= 1 then return false end
+  end
+  return true
+end
+local function check_gradients(name, gradients, shapes)
+  for i = 1, gradients.n do
+    local g, shape = gradients[i], shapes[i]
+    if g and not shape then
+      fail(name, "backward gave %d gradients, forward has %d tensors", gradients.n, #shapes)
+    elseif g and not is_tensor(g) then
+      fail(name, "gradient %d of backward is a %s, need a tensor or nil", i, type(g))
+    elseif g and not related(g.shape, shape) then
+      fail(name, "gradient %d of backward has shape (%s), its tensor (%s)", i,
+        table.concat(g.shape, ", "), table.concat(shape, ", "))
+    end
+  end
+end
+
 --- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
 -- argument of forward, in order.
 def("func", 1, function(spec)
@@ -384,6 +416,8 @@ def("func", 1, function(spec)
       results[values[i]] = i
       like[i] = n > 1 and values[i]:detach() or nil      -- forward may return what is tracked
     end
+    local shapes = {}                                    -- not the tensors: the graph holds those
+    for i, x in ipairs(inputs) do shapes[i] = x.shape end
     local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
     return internal.custom(values, inputs, function(which, g, again, _, kept)
       ctx._kept = kept
@@ -393,6 +427,7 @@ def("func", 1, function(spec)
       ctx._again = again
       local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
       ctx._again, ctx._kept = nil, nil
+      check_gradients(name, gradients, shapes)
       return table.unpack(gradients, 1, gradients.n)
     end, hand_over(ctx, results))
   end
@@ -412,10 +447,7 @@ end
 
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 def("checkpoint", 64, function(f, ...)
-  local meta = getmetatable(f)
-  if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then
-    fail("checkpoint", "f must be a function or a module, got %s", type(f))
-  end
+  need_callable("checkpoint", f)
   if not flame.is_grad_enabled() then return f(...) end
   local args, kept, rng = table.pack(...), {}, flame.rng_state()
   for i = 1, args.n do if is_tensor(args[i]) then kept[i] = internal.hold(internal.snapshot(args[i])) end end
@@ -504,6 +536,7 @@ local function check(f, xs, o, order)
 end
 
 def("gradcheck", 3, function(f, inputs, o)
+  need_callable("gradcheck", f)
   if is_tensor(inputs) then inputs = { inputs } end
   if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs)) end
   local exact = true

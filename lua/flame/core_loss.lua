@@ -82,6 +82,7 @@ def("nll_loss", 4, function(x, y, o, rest)
   need_tensor("nll_loss", "input", x)
   need_tensor("nll_loss", "target", y)
   o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
+  if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
@@ -194,8 +195,10 @@ def("rms_norm", 4, function(x, shape, w, o)
   need_tensor("rms_norm", "x", x)
   if type(w) == "table" then w, o = nil, w end
   o = defaults("rms_norm", { "eps" }, { eps = epsilon[x.dtype] or 1e-5 }, o)
-  if type(shape) == "number" then shape = { shape } end
+  if type(shape) ~= "table" then shape = { shape } end
   local axes = {}
+  if #shape == 0 then fail("rms_norm", "shape must be a number or a list of sizes") end
+  for k = 1, #shape do internal.need_int("rms_norm", "size", shape[k]) end
   for k = 1, #shape do
     axes[k] = -k
     if x.shape[x.ndim - #shape + k] ~= shape[k] then
@@ -222,8 +225,8 @@ def("group_norm", 5, function(x, groups, w, b, o)
   if half[dtype] then v = v:float() end
   local centred = v - v:mean({ 3, 4 }, { keepdim = true })
   local y = centred * (centred:square():mean({ 3, 4 }, { keepdim = true }) + o.eps):rsqrt()
-  if w then y = y * w:reshape(per_channel) end
-  if b then y = y + b:reshape(per_channel) end
+  if internal.need_optional("group_norm", "weight", w) then y = y * w:reshape(per_channel) end
+  if internal.need_optional("group_norm", "bias", b) then y = y + b:reshape(per_channel) end
   y = y:reshape(shape)
   return half[dtype] and y:to(dtype) or y
 end)

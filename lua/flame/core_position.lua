@@ -214,6 +214,7 @@ internal.def("sum_to_size", 9, function(x, ...)
   need_tensor(op, "x", x)
   to = type(to) == "table" and to or { ... }
   local shape, lead, axes = x.shape, x.ndim - #to, {}
+  for k = 1, #to do need_int(op, "size", to[k]) end
   for d = 1, #shape do
     local want = to[d - lead]
     if d > lead and need_int(op, "size", want) ~= 1 and want ~= shape[d] or lead < 0 then

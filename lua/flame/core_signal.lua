@@ -88,9 +88,9 @@ end)
 def("istft", 10, function(x, n_fft, ...)
   local op = "istft"
   local o = defaults(op, { "hop_length", "win_length", "window", "center", "normalized", "onesided", "length" },
-    { hop_length = false, win_length = false, window = false, center = true, normalized = false, onesided = 0, length = false }, ...)
+    { hop_length = false, win_length = false, window = false, center = true, normalized = false, onesided = "auto", length = false }, ...)
   n_fft = need_int(op, "n_fft", n_fft)
-  if o.onesided == 0 then o.onesided = need_tensor(op, "x", x).ndim < 3 or x.shape[x.ndim - 2] ~= n_fft end
+  if o.onesided == "auto" then o.onesided = need_tensor(op, "x", x).ndim < 3 or x.shape[x.ndim - 2] ~= n_fft end
   local bins = o.onesided and n_fft // 2 + 1 or n_fft
   if need_tensor(op, "x", x).ndim < 3 or x.ndim > 4 or x.shape[x.ndim] ~= 2 or x.shape[x.ndim - 2] ~= bins then
     fail(op, "x has shape %s, need (…, %d, frames, 2)", shape_text(x), bins)
@@ -233,6 +233,7 @@ def("nanquantile", 4, function(x, q, d, o)
   local last = (v:isnan():logical_not():sum(axis, { keepdim = true }) - 1):clamp({ min = 0 }):double()
   local shape = x.shape
   local function one(share, tracked)
+    if type(share) ~= "number" then fail(op, "q must be a number, a list or a tensor of one axis") end
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = last * (tracked or share)
     local low = p:floor()

@@ -99,7 +99,7 @@ local function polygamma(n, x)
   if n == 0 then return x:digamma() end
   if n == 1 then return x:trigamma() end
   local dtype, v, factorial = x:is_floating_point() and x.dtype or "f32", x:double(), 1.0
-  for k = 2, n do factorial = factorial * k end
+  for k = 2, math.min(n, 171) do factorial = factorial * k end
   return (flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }), v) * ((-1) ^ (n + 1) * factorial)):to(dtype)
 end
 --- The n-th derivative of digamma.

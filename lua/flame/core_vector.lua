@@ -29,7 +29,7 @@ function vector_norm_of(x, p, d, o)
   if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
   o = options("norm", o, { p = p or 2, dim = false, keepdim = false })
   local k = { keepdim = o.keepdim }
-  p, d = o.p, d or o.dim or nil
+  p, d = internal.need_number("norm", "p", o.p), d or o.dim or nil
   local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
   if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end
@@ -50,6 +50,7 @@ local function vector_norm(op, x, ord, d, keepdim)
   if type(ord) ~= "number" then fail(op, "ord must be a number, got %s", tostring(ord)) end
   if x.ndim == 0 then x, d = x:reshape(1), nil end
   local axes = type(d) == "number" and { d } or d or {}
+  if type(axes) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", type(axes)) end
   local all = #axes == 0
   if all then for k = 1, x.ndim do axes[k] = k end end
   for i, k in ipairs(axes) do axes[i] = axis_of(op, x, k) end
@@ -128,6 +129,7 @@ under("norm", 5, function(x, ...)
   local o = arguments("norm", { "ord", "dim", "keepdim" }, { ord = false, dim = false, keepdim = false, dtype = false }, ...)
   if o.dtype then x = x:to(o.dtype) end
   local d = type(o.dim) == "number" and { o.dim } or o.dim
+  if d and type(d) ~= "table" then fail("norm", "dim must be an axis or a list of axes, got %s", type(d)) end
   if o.ord and (d and #d == 2 or not d and x.ndim == 2 or type(o.ord) == "string") then
     return matrix_norm("norm", x, o.ord, d or { -2, -1 }, o.keepdim)
   end
@@ -406,7 +408,7 @@ under("vander", 2, function(x, o)
   if not n then fail(op, "x is 0-d, need at least one axis, or N") end
   if x.ndim == 0 then x = x:reshape(1) end
   n = need_int(op, "N", n)
-  if n <= 0 then fail(op, "N = %d, need at least 1", n) end
+  if n <= 0 or n > 4096 then fail(op, "N = %d, need 1 to 4096", n) end
   if not x:is_floating_point() then x = x:long() end
   local columns = { flame.ones_like(x) }
   for i = 2, n do columns[i] = columns[i - 1] * x end

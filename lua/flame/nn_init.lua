@@ -59,8 +59,16 @@ return function(nn, shared)
     end)
   end
 
+  local function tensors(op, list)
+    if type(list) ~= "table" or #list == 0 then fail("%s: need a list of tensors, got %s", op,
+      type(list) == "table" and "an empty one" or type(list)) end
+    for i, x in ipairs(list) do flame.internal.need_tensor(op, ("list[%d]"):format(i), x) end
+    return list
+  end
+
   -- Number of inputs and outputs of a weight (out, in, …).
   local function fans(name, x)
+    flame.internal.need_tensor("init." .. name, "x", x)
     local s, field = x.shape, 1
     if #s < 2 then fail("init.%s: fan in and fan out need at least two axes, x has %d", name, #s) end
     for i = 3, #s do field = field * s[i] end
@@ -149,15 +157,15 @@ return function(nn, shared)
   ---@param params flame.Tensor[]
   function utils.parameters_to_vector(params)
     local flat = {}
-    for i, p in ipairs(params) do flat[i] = p:reshape(-1) end
-    if #flat == 0 then fail("parameters_to_vector: no parameters") end
+    for i, p in ipairs(tensors("parameters_to_vector", params)) do flat[i] = p:reshape(-1) end
     return flame.cat(flat, 1)
   end
 
   --- The way back, into the same handles.
   function utils.vector_to_parameters(vector, params)
     local n, at = 0, 1
-    for _, p in ipairs(params) do n = n + p:numel() end
+    flame.internal.need_tensor("vector_to_parameters", "vector", vector)
+    for _, p in ipairs(tensors("vector_to_parameters", params)) do n = n + p:numel() end
     if vector:numel() ~= n then fail("vector_to_parameters: %d values, the parameters have %d", vector:numel(), n) end
     flame.no_grad(function()
       for _, p in ipairs(params) do
@@ -176,7 +184,7 @@ return function(nn, shared)
   ---@param o table?  {batch_first = false, padding_value = 0}
   function utils.pad_sequence(list, ...)
     local o = flame.internal.defaults("pad_sequence", { "batch_first", "padding_value" }, { batch_first = false, padding_value = 0 }, ...)
-    if type(list) ~= "table" or #list == 0 then fail("pad_sequence: need a list of tensors") end
+    tensors("pad_sequence", list)
     local longest, padded = 0, {}
     for _, x in ipairs(list) do longest = math.max(longest, x:size(1)) end
     for i, x in ipairs(list) do

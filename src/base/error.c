@@ -42,3 +42,7 @@ void fl_hint(fl_error *e, const char *fmt, ...) {
 void fl_error_clear(fl_error *e) {
   memset(e, 0, sizeof *e);
 }
+
+void fl_error_own(fl_error *e, const char *op) {
+  if (e->code == FLAME_BAD_ARGUMENT) snprintf(e->op, sizeof e->op, "%s", op);
+}

@@ -21,4 +21,6 @@ flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char 
   __attribute__((format(printf, 4, 5)));
 void fl_hint(fl_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fl_error_clear(fl_error *e);
+/* A mistake found in what 'op' is made of is told as a mistake in the use of 'op'. */
+void fl_error_own(fl_error *e, const char *op);
 #endif

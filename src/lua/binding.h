@@ -101,6 +101,9 @@ int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 int fl_lua_checked(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 3, 4), noreturn));
+/* The same in a trampoline, which has no upvalues. */
+int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...)
+  __attribute__((format(printf, 4, 5), noreturn));
 /* Call f(arg) under pcall on the thread that entered; an error is kept for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */
@@ -142,6 +145,12 @@ static inline int fl_lua_leave(lua_State *L, fl_lua *b, int64_t mark, fl_box *ou
   out->t = fl_tensor_new(b->c, n);
   fl_scope_end(b->c, mark);
   return out->t != NULL ? 1 : fl_lua_raise(L, b);
+}
+/* The same for a function 'op' that is made of others. */
+static inline int fl_lua_leave_as(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
+                                  const char *op) {
+  if (n == NULL) fl_error_own(&b->c->err, op);
+  return fl_lua_leave(L, b, mark, out, n);
 }
 static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
                                     const char *made_by) {

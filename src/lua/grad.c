@@ -125,9 +125,10 @@ static int mode(lua_State *L, int on) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int with = !lua_isnoneornil(L, 1);
-  if (with && !lua_isfunction(L, 1))
+  if (with && !lua_isfunction(L, 1) && !(lua_istable(L, 1) && luaL_getmetafield(L, 1, "__call") != LUA_TNIL))
     return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s",
         luaL_typename(L, 1));
+  if (with && !lua_isfunction(L, 1)) lua_pop(L, 1);
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
   *g = (guard){ .magic = GUARD_MAGIC };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
@@ -257,10 +258,10 @@ static int custom_trampoline(lua_State *L) {
     if (!lua_toboolean(L, at)) continue;
     fl_box *x = box_at(L, at);
     if (x == NULL || x->t == NULL || x->t->node == NULL)
-      return luaL_error(L, "func: gradient %d of backward is a %s, need a tensor or nil",
+      return fl_lua_fail_in(L, b, "func", "gradient %d of backward is a %s, need a tensor or nil",
           i + 1, luaL_typename(L, at));
     call->gin[i] = n_alias(x->t->node);
-    if (call->gin[i] == NULL) return luaL_error(L, "func: no gradient %d", i + 1);
+    if (call->gin[i] == NULL) return fl_lua_raise(L, b);
   }
   return 0;
 }
@@ -383,8 +384,8 @@ static int hook_trampoline(lua_State *L) {
       lua_call(L, 1, 1);
       fl_box *x = box_at(L, -1);
       if (x != NULL && x->t != NULL && x->t->node != NULL) lua_replace(L, 3);
-      else if (!lua_isnil(L, -1)) return luaL_error(L,
-          "register_hook: a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
+      else if (!lua_isnil(L, -1)) return fl_lua_fail_in(L, call->f->b, "register_hook",
+          "a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
     }
     lua_settop(L, 3);
   }

@@ -257,7 +257,9 @@ static int get(lua_State *L, key *k) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   if (k->nitem > 0) n = fl_scope_hold(b->c, n);
-  return fl_lua_leave_view(L, b, m, out, n ? get_node(b, n, k) : NULL, op_name);
+  fl_node *y = n ? get_node(b, n, k) : NULL;
+  if (y == NULL) fl_error_own(&b->c->err, op_name);
+  return fl_lua_leave_view(L, b, m, out, y, op_name);
 }
 
 int fl_index_get(lua_State *L) {
@@ -326,6 +328,8 @@ int fl_index_set(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   fl_node *y = n && !x->t->view ? set_node(b, n, &k, &v) : n;
+  if (y == NULL && strncmp(b->c->err.op, op_name, sizeof op_name - 1) != 0)
+    fl_error_own(&b->c->err, op_name);
   return fl_lua_leave_status(L, b, m, y ? fl_tensor_write(x->t, y, "") : b->c->err.code);
 }
 
@@ -408,7 +412,7 @@ static int along_new(lua_State *L, const char *op, how_t how) {
   along_read(L, op, how, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  return fl_lua_leave(L, b, m, out, along_node(b, op, how, &a));
+  return fl_lua_leave_as(L, b, m, out, along_node(b, op, how, &a), op);
 }
 
 static int along_write(lua_State *L, const char *op, how_t how) {
@@ -417,6 +421,7 @@ static int along_write(lua_State *L, const char *op, how_t how) {
   along_read(L, op, how, &a);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = along_node(b, op, how, &a);
+  if (y == NULL) fl_error_own(&b->c->err, op);
   fl_lua_leave_status(L, b, m, y ? fl_tensor_write(a.x->t, y, op) : b->c->err.code);
   lua_settop(L, 1);
   return 1;

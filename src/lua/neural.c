@@ -22,7 +22,7 @@ static int product(lua_State *L, const char *op, int rank1, int rank2) {
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *xn = node_of(b, x), *yn = node_of(b, y);
-  return fl_lua_leave(L, b, m, out, xn && yn ? n_matmul(xn, yn) : NULL);
+  return fl_lua_leave_as(L, b, m, out, xn && yn ? n_matmul(xn, yn) : NULL, op);
 }
 static int l_matmul(lua_State *L) { return product(L, "matmul", 0, 0); }
 static int l_mm(lua_State *L) { return product(L, "mm", 2, 2); }
@@ -37,7 +37,7 @@ static int l_linear(lua_State *L) {
   fl_box *bias = fl_arg_tensor_or_nil(L, 3, "linear", "bias"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *xn = node_of(b, x), *wn = node_of(b, w), *bn = node_or_none(b, bias);
-  return fl_lua_leave(L, b, m, out, xn && wn && bn ? n_linear(xn, wn, bn) : NULL);
+  return fl_lua_leave_as(L, b, m, out, xn && wn && bn ? n_linear(xn, wn, bn) : NULL, "linear");
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static int l_one_hot(lua_State *L) {
   if (at != NULL) at = n_unsqueeze(at, at->shape->rank);
   fl_node *place = at ? n_iota(b->c, FLAME_I64, at->device, 1, &n, zero, one) : NULL;
   fl_node *same = place ? n_eq(at, place) : NULL;
-  return fl_lua_leave(L, b, m, out, same ? n_cast(same, FLAME_I64) : NULL);
+  return fl_lua_leave_as(L, b, m, out, same ? n_cast(same, FLAME_I64) : NULL, "one_hot");
 }
 
 typedef struct entropy_args { fl_box *x, *y,

@@ -239,7 +239,7 @@ static int op_clamp(lua_State *L) {
   clamp_read(L, &a);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  return fl_lua_leave(L, b, m, out, clamp_node(b, &a));
+  return fl_lua_leave_as(L, b, m, out, clamp_node(b, &a), "clamp");
 }
 
 static int op_clamp_(lua_State *L) {
@@ -247,13 +247,15 @@ static int op_clamp_(lua_State *L) {
   clamp_args a;
   clamp_read(L, &a);
   const int64_t m = fl_lua_enter(L, b);
-  return leave_written(L, b, m, write_back(b, a.x, clamp_node(b, &a), "clamp_"), "clamp_");
+  const flame_status e = write_back(b, a.x, clamp_node(b, &a), "clamp_");
+  fl_error_own(&b->c->err, "clamp_");
+  return leave_written(L, b, m, e, "clamp_");
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 typedef struct reduce_args { fl_box *x; uint32_t axes; int axis, keepdim, opts; } reduce_args;
 
-/* x, [axes], [keepdim], [options with 'names' and keepdim]. axis: the one axis, -1 none or several. */
+/* x, [axes], [keepdim], [options with 'names']. axis: the one axis, -1 none or several. */
 static void reduce_read(lua_State *L, const char *op, const char *names, reduce_args *a) {
   int top;
   while (lua_gettop(L) > 1 && lua_isnil(L, -1)) lua_pop(L, 1);
@@ -302,15 +304,15 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
         *out = fl_box_new(L);
     const int64_t m = fl_lua_enter(L, b);
     fl_node *xn = node_of(b, x), *yn = node_of(b, y);
-    return fl_lua_leave(L, b, m, out, xn && yn ? fl_build_binary(pair, xn, yn) : NULL);
+    return fl_lua_leave_as(L, b, m, out, xn && yn ? fl_build_binary(pair, xn, yn) : NULL, name);
   }
   reduce_args a;
   reduce_read(L, name, "dim keepdim", &a);
   fl_box *out = fl_box_new(L), *where = a.axis >= 0 ? fl_box_new(L) : NULL;
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x), *v = NULL;
-  if (where == NULL) return fl_lua_leave(L, b, m, out, x ? fl_build_reduce(value, x, a.axes,
-      a.keepdim) : NULL);
+  if (where == NULL) return fl_lua_leave_as(L, b, m, out, x ? fl_build_reduce(value, x, a.axes,
+      a.keepdim) : NULL, name);
   fl_node *p = x ? fl_build_reduce(position, x, a.axes, 1) : NULL;
   if (p != NULL && fl_tracked(x) && b->c->grad_mode && x->shape->rank > 0)
     v = n_gather_axis(x, a.axis, n_index(p, x->shape->size[a.axis], 0, name));
@@ -321,7 +323,7 @@ static int extreme(lua_State *L, const char *name, int value, int position, int 
     p = p ? n_squeeze(p, a.axis) : NULL;
   }
   where->t = fl_tensor_new(b->c, p);
-  fl_lua_leave(L, b, m, out, where->t ? v : NULL);
+  fl_lua_leave_as(L, b, m, out, where->t ? v : NULL, name);
   return 2;
 }
 static int op_max(lua_State *L) { return extreme(L, "max", FL_OP_amax, FL_OP_argmax,
@@ -365,7 +367,7 @@ static int var_std(lua_State *L, const char *name, int root) {
   const int64_t m = fl_lua_enter(L, b);
   fl_node *x = node_of(b, a.x);
   fl_node *v = x ? n_var(x, a.axes, correction, a.keepdim) : NULL;
-  return fl_lua_leave(L, b, m, out, v && root ? n_root(v) : v);
+  return fl_lua_leave_as(L, b, m, out, v && root ? n_root(v) : v, name);
 }
 static int op_var(lua_State *L) { return var_std(L, "var", 0); }
 static int op_std(lua_State *L) { return var_std(L, "std", 1); }

@@ -18,6 +18,11 @@ static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_a
   const char *made_by = op; \
   const int64_t m = fl_lua_enter(L, b); \
   fl_node *n = node_of(b, x)
+#define VIEW_END_AS(expression) do { \
+    fl_node *y = n ? apart((expression), n) : NULL; \
+    if (y == NULL) fl_error_own(&b->c->err, made_by); \
+    return fl_lua_leave_view(L, b, m, out, y, made_by); \
+  } while (0)
 #define VIEW_END(expression) \
   return fl_lua_leave_view(L, b, m, out, n ? apart((expression), n) : NULL, made_by)
 
@@ -135,7 +140,7 @@ static int expand(lua_State *L, const char *op, int last) {
     if (s.at[k] < 0) s.at[k] = l->size[a];
   }
   VIEW_BEGIN(op);
-  VIEW_END(n_expand(n, s.n, s.at));
+  VIEW_END_AS(n_expand(n, s.n, s.at));
 }
 static int s_expand(lua_State *L) { return expand(L, "expand", lua_gettop(L)); }
 static int s_broadcast_to(lua_State *L) {
@@ -147,7 +152,7 @@ static int s_expand_as(lua_State *L) {
   const fl_layout *l = shape_at(L, 2, "expand_as");
   fl_arg_tensor(L, 1, "expand_as", "x");
   VIEW_BEGIN("expand_as");
-  VIEW_END(n_expand(n, l->rank, l->size));
+  VIEW_END_AS(n_expand(n, l->rank, l->size));
 }
 
 /* Position 'i' of an axis of n: 1-based, negative from the end; raises when out of range. */

@@ -189,17 +189,25 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
   throw_top(L);
 }
 
-int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
-  fl_lua *b = self_of(L);
+static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const char *fmt, va_list args) {
   char message[480];
-  va_list args;
-  va_start(args, fmt);
   vsnprintf(message, sizeof message, fmt, args);
-  va_end(args);
   if (b->c == NULL) fl_lua_raise(L, b);
   fl_error_clear(&b->c->err);
   fl_fail(&b->c->err, FLAME_BAD_ARGUMENT, op, "%s", message);
-  fl_lua_raise(L, b);
+  for (;;) fl_lua_raise(L, b);
+}
+
+int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);                     /* not ended: the raise does not come back */
+  fail_with(L, self_of(L), op, fmt, args);
+}
+
+int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  fail_with(L, b, op, fmt, args);
 }
 
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op) {

@@ -304,6 +304,8 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy",
             "input has shape %s and the probabilities %s", FL_SHAPE(a, s),
             FL_SHAPE(b, target->shape));
+    if (target->shape->rank + 1 == s->rank)
+      fl_hint(&c->err, "class ids have an integer dtype, target is %s: use target:long()", fl_dtype_name(target->dtype));
     return NULL;
   }
   fl_node *p = n_cast(target, l->logp->dtype);
