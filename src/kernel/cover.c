@@ -506,6 +506,25 @@ static int count_loop(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+/* A way out of the kernel in a loop or a labelled block: what is behind it is not proven then. */
+static int see_return(void *arg, fl_kstmt *s) {
+  int *found = arg;
+  if (s->kind == FL_KS_RETURN) *found |= 2;
+  if (s->kind != FL_KS_LOOP && s->kind != FL_KS_BLOCK) return 1;
+  int inside = 0;
+  const fl_kvisitor see = { see_return, NULL, &inside };
+  fl_kwalk_block(&see, s->body);
+  if (inside) *found |= 1;
+  return 0;
+}
+
+static int leaves_within(const fl_kfunc *f) {
+  int found = 0;
+  const fl_kvisitor see = { see_return, NULL, &found };
+  fl_kwalk_block(&see, f->body);
+  return found & 1;
+}
+
 static void run(walk *w) {
   const fl_kfunc *f = w->f;
   for (int i = 0; i < f->n_vars; i++) {
@@ -519,7 +538,7 @@ static void run(walk *w) {
 }
 
 fl_kcover *fl_kcover_new(fl_mem *m, const fl_kfunc *f) {
-  if (!f->has_body || f->n_vars < 1) return NULL;
+  if (!f->has_body || f->n_vars < 1 || leaves_within(f)) return NULL;
   uint8_t *fit = fl_zalloc(m, (size_t)f->n_vars);
   fl_kcover *c = fit && find_fit(m, f, fit) ? fl_zalloc(m, sizeof *c) : NULL;
   if (c) {
