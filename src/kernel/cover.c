@@ -3,7 +3,7 @@
 ** passes. Integers are followed as polynomials of the launch, conditions as lists of
 ** inequalities; what is neither is unknown. A store under known conditions is kept with them;
 ** one under an unknown condition counts where the other branch stores to the same element.
-** Behind a jump nothing is sure until the end of what it leaves; a return under a known
+** Behind a jump nothing is sure until the end of what it, or a later one, leaves; a return under a known
 ** condition leaves its opposite as a guard for all that follows.
 */
 #include "kernel/access.h"
@@ -436,6 +436,27 @@ static int statement(walk *w, fl_kstmt *s) {
   }
 }
 
+typedef struct reach { const walk *w; int left; } reach;
+static int see_jump(void *arg, fl_kstmt *s) {
+  reach *r = arg;
+  int d = NOWHERE;
+  if (s->kind == FL_KS_RETURN) d = 0;
+  else if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE) {
+    d = construct(r->w, s);
+    if (d == 0) d = NOWHERE;                 /* what it leaves begins in there */
+  }
+  if (d < r->left) r->left = d;
+  return 1;
+}
+
+/* Behind a jump that some threads take, out of construct 'left': the others may leave more. */
+static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
+  reach r = { w, left };
+  const fl_kvisitor see = { see_jump, NULL, &r };
+  for (; s; s = s->next) fl_kwalk_stmt(&see, s);
+  return r.left;
+}
+
 /* if (…) { …; return; } with the rest of the kernel behind it: the rest is the other branch. */
 static int ends_in_return(const walk *w, const fl_kstmt *s) {
   return s->kind == FL_KS_IF && !s->other.first && s->body.last && s->body.first != s->body.last &&
@@ -453,7 +474,7 @@ static int block(walk *w, fl_kstmt *s) {
     if (l == -1) left = 0;                   /* some returned; guards speak of the others */
     else if (l != NOWHERE) {
       forget(w, s->next);
-      return l < left ? l : left;
+      return outermost_jump(w, s->next, l < left ? l : left);
     }
   }
   return left;
@@ -506,25 +527,6 @@ static int count_loop(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* A way out of the kernel in a loop or a labelled block: what is behind it is not proven then. */
-static int see_return(void *arg, fl_kstmt *s) {
-  int *found = arg;
-  if (s->kind == FL_KS_RETURN) *found |= 2;
-  if (s->kind != FL_KS_LOOP && s->kind != FL_KS_BLOCK) return 1;
-  int inside = 0;
-  const fl_kvisitor see = { see_return, NULL, &inside };
-  fl_kwalk_block(&see, s->body);
-  if (inside) *found |= 1;
-  return 0;
-}
-
-static int leaves_within(const fl_kfunc *f) {
-  int found = 0;
-  const fl_kvisitor see = { see_return, NULL, &found };
-  fl_kwalk_block(&see, f->body);
-  return found & 1;
-}
-
 static void run(walk *w) {
   const fl_kfunc *f = w->f;
   for (int i = 0; i < f->n_vars; i++) {
@@ -538,7 +540,7 @@ static void run(walk *w) {
 }
 
 fl_kcover *fl_kcover_new(fl_mem *m, const fl_kfunc *f) {
-  if (!f->has_body || f->n_vars < 1 || leaves_within(f)) return NULL;
+  if (!f->has_body || f->n_vars < 1) return NULL;
   uint8_t *fit = fl_zalloc(m, (size_t)f->n_vars);
   fl_kcover *c = fit && find_fit(m, f, fit) ? fl_zalloc(m, sizeof *c) : NULL;
   if (c) {
