@@ -33,7 +33,6 @@ local function swapped_rows(pivots, count)
   end
   return out
 end
-internal.pivot_rows = swapped_rows
 local function rows_of(pivots, count)
   local shape = pivots.shape
   shape[#shape] = count
@@ -90,6 +89,22 @@ under("lu_solve", 4, function(lu, pivots, b, o)
 end)
 --- torch.lu_solve: the right side first.
 internal.def("lu_solve", 3, function(b, lu, pivots) return linalg.lu_solve(lu, pivots, b) end, "module")
+
+--- P, L and U of lu_factor's result.
+---@param lu flame.Tensor  (…, m, n)
+---@param pivots flame.Tensor  (…, k)
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+internal.def("lu_unpack", 2, function(lu, pivots)
+  need_tensor("lu_unpack", "lu", lu)
+  need_tensor("lu_unpack", "pivots", pivots)
+  if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
+  local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
+  local k = math.min(m, n)
+  local like = { dtype = lu.dtype, device = lu.device }
+  local l, u = lu:narrow(-1, 1, k), lu:narrow(-2, 1, k)
+  local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
+  return rows_of(pivots, m):unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
+end, "module")
 
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
 --- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.

@@ -103,24 +103,6 @@ def("unravel_index", 2, function(idx, shape)
   end
   return out
 end, "module")
---- P, L and U of lu_factor's result.
----@param lu flame.Tensor  (…, m, n)
----@param pivots flame.Tensor  (…, k)
----@return flame.Tensor, flame.Tensor, flame.Tensor
-def("lu_unpack", 2, function(lu, pivots)
-  need_tensor("lu_unpack", "lu", lu)
-  need_tensor("lu_unpack", "pivots", pivots)
-  if lu.ndim < 2 then fail("lu_unpack", "lu has %d axes, need 2 or more", lu.ndim) end
-  local m, n = lu.shape[lu.ndim - 1], lu.shape[lu.ndim]
-  local k = math.min(m, n)
-  local like = { dtype = lu.dtype, device = lu.device }
-  local l, u = lu:narrow(-1, 1, k), lu:narrow(-2, 1, k)
-  local shape = pivots.shape
-  shape[#shape] = m
-  local rows = flame.tensor(internal.pivot_rows(pivots, m), { dtype = "i64", device = lu.device }):reshape(shape)
-  local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
-  return rows:unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
-end, "module")
 
 -- ---- dropout of channels ------------------------------------------------------------------------------
 --- One draw a channel: axis 2, or axis 1 where there is no batch.
