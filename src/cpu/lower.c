@@ -3,7 +3,7 @@
 ** each value and the round in which it is known are worked out anew from operands and strides.
 ** LONG and COL emit, for each round of reductions, just the level-1 work that it needs.
 */
-#include "cpu/cpu.h"
+#include "cpu/lower.h"
 #include "tensor/node.h"
 #include <string.h>
 
@@ -21,12 +21,7 @@ typedef struct lower {
   uint16_t *spread;             /* ROW value -> its full copy in the section under way */
 } lower;
 
-/* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
-** they fit a second-level cache. */
-enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
-       LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3, UNI_ROW = 64,
-       COL_BLOCK = 1024, LINE_UNIT = 65536, LINE_ROW = 16, LOAD_ROW = 512, ROW_GROUP = 64 * FL_VM_BLOCK, COL_GROUP = 4 * FL_VM_CHUNK,
-       UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
+enum { UNI_ROW = 64, LINE_ROW = 16, LOAD_ROW = 512 };
 
 /* ---- kinds and rounds --------------------- */
 
@@ -70,181 +65,6 @@ static void classify(lower *b, int i) {
   }
   b->kind[i] = (uint8_t)kind;
   b->pass[i] = (uint8_t)pass;
-}
-
-/* ---- modes --------------------- */
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
-static int full_work(const fl_kernel *k, const uint8_t *kind) {
-  int work = 0;
-  for (int i = 0; i < k->ninstr; i++)
-    work += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_LOAD;
-  return work;
-}
-
-/* Reductions of what is read, or nearly so: several rows or blocks a tile, whose sums do not wait
-** for each other. */
-static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
-  return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
-}
-
-/* Nothing but what memory holds as registers do: a tile takes no room of its own. */
-static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
-  int other = full_work(k, kind);
-  for (int i = 0; i < k->ninstr; i++)
-    other += k->instr[i].code == FL_I_LOAD && g->vm->round[k->instr[i].dtype] != NULL;
-  return !other;
-}
-
-static int has_line(const fl_kernel *k, const uint8_t *kind) {
-  for (int i = 0; i < k->ninstr; i++) if (kind[i] == FL_KIND_LINE && k->instr[i].code != FL_I_LOAD) return 1;
-  return 0;
-}
-
-/* trips: rounds of reductions, and one more if values of each point are stored. */
-static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
-  const int line = has_line(k, kind), whole = trips > 1 || line;
-  if (k->n <= (whole ? WHOLE_ROW : WHOLE_ONCE) ||
-      (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
-    g->mode = FL_MODE_WHOLE;
-    g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
-    if (k->n && k->n <= WHOLE_ONCE && is_light(g, k, kind, trips)) g->batch = LIGHT_TILE / k->n;
-    if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
-    g->full = g->batch * k->n;
-    g->row = g->batch;
-    g->unit = (line ? LINE_UNIT : UNIT_POINTS) / (g->full ? g->full : UNIT_POINTS) * g->batch;
-    if (g->unit < g->batch) g->unit = g->batch;
-    g->units = parts(k->rows, g->unit);
-    return;
-  }
-  g->mode = FL_MODE_LONG;
-  g->full = !is_light(g, k, kind, trips) ? FL_VM_BLOCK : is_plain(g, k, kind) ? PLAIN_TILE : LIGHT_TILE;
-  g->row = 1;
-  g->blocks = k->rows;
-  g->group = ROW_GROUP;
-  g->slots = 10;
-}
-
-static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
-  g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
-  if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK &&
-      k->n * g->columns <= FL_VM_BLOCK) {
-    g->mode = FL_MODE_WHOLE;
-    g->batch = FL_VM_BLOCK / (g->columns * (k->n ? k->n : 1));
-    g->batch = least(g->batch, k->rows / g->columns);
-    g->full = g->batch * k->n * g->columns;
-    g->row = g->batch * g->columns;
-    g->unit = g->batch * (UNIT_POINTS / FL_VM_BLOCK);
-    g->units = parts(k->rows / g->columns, g->unit);
-    return;
-  }
-  g->mode = FL_MODE_COL;
-  g->width = least(g->columns, COL_BLOCK);
-  if (g->width < 1) g->width = 1;
-  g->col_blocks = parts(g->columns, g->width);
-  const int tile = is_light(g, k, kind, trips) ? LIGHT_TILE : FL_VM_BLOCK;
-  g->batch = g->col_blocks > 1 ? 1 : least(tile / g->width, FL_VM_CHUNK);
-  g->full = g->batch * g->width;
-  g->row = g->width;
-  g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
-  g->group = COL_GROUP;
-  if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 8 * UNIT_POINTS)
-    g->group = FL_VM_CHUNK;
-  g->slots = 6;
-}
-
-/* A dim in which some operand has unit stride while it jumps in the last one; -1: none. */
-static int jumping_dim(const fl_kernel *k, int last) {
-  for (int i = 0; i < k->noperand; i++) {
-    const int64_t *s = k->operand[i].stride;
-    if (s[last] < JUMP && s[last] > -JUMP) continue;
-    for (int d = 0; d < last; d++)
-      if ((s[d] == 1 || s[d] == -1) && k->size[d] >= JUMP) return d;
-  }
-  return -1;
-}
-
-static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
-  int last = k->nkept - 1;
-  while (last > 0 && k->size[last] == 1) last--;
-  const int worth = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK;
-  const int d = worth ? jumping_dim(k, last) : -1;
-  g->mode = FL_MODE_MAP;
-  g->full = least(k->points, d < 0 && full_work(k, kind) <= LIGHT_MAP ? LIGHT_TILE : FL_VM_BLOCK);
-  g->unit = UNIT_POINTS;
-  g->units = parts(k->points, g->unit);
-  if (d < 0) return;
-  g->box_dim = d;
-  g->box_last = last;
-  g->batch = least(BOX, k->size[d]);
-  g->width = least(FL_VM_BLOCK / g->batch, k->size[last]);
-  g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch * FL_BOX_TILES) *
-             parts(k->size[last], g->width * FL_BOX_TILES);
-  g->units = g->boxes;
-}
-
-static void choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
-  const fl_kernel *k = g->k;
-  int full = 0;
-  for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
-  g->width = g->batch = g->row = g->columns = 1;
-  if (k->kind == FL_K_MAP) {
-    choose_map(g, k, kind);
-    return;
-  }
-  if (k->kind == FL_K_ROW) choose_rows(g, k, kind, g->rounds + full);
-  else choose_cols(g, k, kind, workers, g->rounds + full);
-  if (g->mode == FL_MODE_WHOLE) return;
-  g->groups = k->n ? parts(k->n, g->group) : 1;
-  g->units = g->blocks;
-}
-
-/* ---- walks --------------------- */
-
-/* Dims of 'order' merged where the operand's strides allow; dims of size 1 left out. */
-static void make_walk(fl_walk *w, int n, const int *order, const int64_t *size, const int64_t *stride) {
-  memset(w, 0, sizeof *w);
-  for (int i = 0; i < n; i++) {
-    const int64_t s = size[order[i]], t = stride[order[i]];
-    if (s == 1) continue;
-    const int last = w->rank - 1;
-    if (last >= 0 && w->stride[last] == t * s) {
-      w->size[last] *= s;
-      w->stride[last] = t;
-    } else {
-      w->size[w->rank] = s;
-      w->stride[w->rank++] = t;
-    }
-  }
-  if (w->rank == 0) {
-    w->rank = 1;
-    w->size[0] = 1;
-    w->stride[0] = 1;
-  }
-  w->linear = w->rank == 1 && w->stride[0] == 1;
-}
-
-static void make_access(fl_prog *g, int i) {
-  const fl_kernel *k = g->k;
-  const fl_operand *o = &k->operand[i];
-  fl_access_info *a = &g->access[i];
-  int order[FL_MAX_AXES], n = 0;
-  const int outer = k->kind == FL_K_COL && k->nkept ? k->nkept - 1 : k->nkept;
-  for (int d = 0; d < outer; d++) order[n++] = d;
-  for (int d = 0; d < k->nred; d++) order[n++] = k->nkept + d;
-  if (outer < k->nkept) order[n++] = outer;
-  make_walk(&a->w1, n, order, k->size, o->stride);
-  for (int d = 0; d < k->nkept; d++) order[d] = d;
-  make_walk(&a->w0, k->nkept, order, k->size, o->stride);
-  for (int d = 0; d < k->nred; d++) order[d] = k->nkept + d;
-  make_walk(&a->w2, k->nred, order, k->size, o->stride);
-  a->low = a->high = 0;
-  for (int d = 0; d < k->nkept + k->nred; d++) {
-    const int64_t reach = o->stride[d] * (k->size[d] - 1);
-    if (k->size[d] > 1) *(reach < 0 ? &a->low : &a->high) += reach;
-  }
 }
 
 /* ---- emission --------------------- */
@@ -579,7 +399,7 @@ static void map_as_rows(lower *b) {
   const fl_kernel *k = b->k;
   const int last = k->nkept - 1;
   if (k->kind != FL_K_MAP || last < 1 || k->size[last] < 2 || k->points < 4 * FL_VM_BLOCK) return;
-  if (jumping_dim(k, last) >= 0) return;
+  if (fl_jumping_dim(k, last) >= 0) return;
   g->own = *k;
   g->own.kind = FL_K_ROW;
   g->own.nkept = (uint8_t)last;
@@ -611,7 +431,7 @@ static int map_as_cols(lower *b) {
   const int n = k->nkept;
   int shared = 0;
   if (k->kind != FL_K_MAP || n < 3 || k->size[n - 1] < LINE_ROW || k->size[n - 2] < 4 ||
-      k->points < 4 * FL_VM_BLOCK || jumping_dim(k, n - 1) >= 0) return 1;
+      k->points < 4 * FL_VM_BLOCK || fl_jumping_dim(k, n - 1) >= 0) return 1;
   g->turned = fl_zalloc(g->mem, sizeof *g->turned * (k->noperand + 1u));
   g->own = *k;
   if (!g->turned) return 0;
@@ -642,13 +462,13 @@ static int lower_all(lower *b) {
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
   if (k->points == 0) drop_pointless(b);
-  choose_mode(b->g, b->kind, b->workers);
+  fl_prog_choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
   b->row_by_row = b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && b->g->batch > 1 && k->n >= UNI_ROW;
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
-  for (int i = 0; i < k->noperand; i++) make_access(b->g, i);
+  for (int i = 0; i < k->noperand; i++) fl_prog_access(b->g, i);
   for (int i = 0; i < k->ninstr; i++) if (b->kind[i] == FL_KIND_UNI) emit(b, FL_SEC_BIND, i);
   if (b->g->mode <= FL_MODE_WHOLE) lower_tile(b);
   else lower_rounds(b);

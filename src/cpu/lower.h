@@ -1,0 +1,12 @@
+/* What lower.c asks lower_mode.c. */
+#ifndef FL_CPU_LOWER_H
+#define FL_CPU_LOWER_H
+#include "cpu/cpu.h"
+
+/* Mode, tiles, units of g; kind: of each instruction's value. */
+void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
+/* How operand i is walked, and how far it reaches. */
+void fl_prog_access(fl_prog *g, int i);
+/* A dim in which some operand has unit stride while it jumps in dim 'last'; -1: none. */
+int fl_jumping_dim(const fl_kernel *k, int last);
+#endif
