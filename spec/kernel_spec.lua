@@ -93,14 +93,14 @@ describe("flame.kernel", function()
   it("launches in place through the handles given", function()
     local x, y, out = flame.arange(5), flame.ones(5), flame.zeros(5)
     local before = out + 0
-    saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5)
+    assert.equal(out, saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5))     -- the handle written
     assert.same({ 4, 7, 10, 13, 16 }, out:totable())
     assert.same({ 0, 0, 0, 0, 0 }, before:totable())
   end)
 
   it("takes one handle given twice as one pointer", function()
     local x = flame.arange(4)
-    saxpy:launch({ grid = 1, block = 32 }, 1, x, x, x, 4)
+    assert.same({ x, n = 1 }, table.pack(saxpy:launch({ grid = 1, block = 32 }, 1, x, x, x, 4)))
     assert.same({ 2, 4, 6, 8 }, x:totable())
   end)
 

@@ -448,7 +448,12 @@ local function options_of(what, t, known)
   if t == nil then return {} end
   if type(t) ~= "table" then fail("%s: options are a table, got %s", what, type(t)) end
   for key in pairs(t) do
-    if not known[key] then fail("%s: no option %s", what, tostring(key)) end
+    if not known[key] then
+      local names = {}
+      for name in pairs(known) do names[#names + 1] = name end
+      table.sort(names)
+      fail("%s: no option %s, there is: %s", what, tostring(key), #names > 0 and table.concat(names, " ") or "none")
+    end
   end
   return t
 end

@@ -485,7 +485,13 @@ int fl_kernel_launch(lua_State *L) {
   make_ready(L, b, &p, k->k);
   const int64_t m = fl_lua_enter(L, b);
   fl_lua_leave_status(L, b, m, write_targets(b, &p, k->k, target));
-  return 0;
+  for (int o = 0; o < p.nout; o++)
+    for (int i = 3; i < 3 + k->nparam; i++)
+      if (box_at(L, i) == target[o]) {
+        lua_pushvalue(L, i);
+        break;
+      }
+  return p.nout;
 }
 
 /* ---- internal.kernel_run(kernel, geometry, kinds, values): for derived kernels ---- */

@@ -4,6 +4,7 @@
 */
 #include "lua/binding.h"
 #include <stdio.h>
+#include <string.h>
 
 /* The node for facts (no entering, nothing recorded); raises when the tensor is closed. */
 static fl_node *facts(lua_State *L, int i, const char *op) {
@@ -258,6 +259,10 @@ static int v_to(lua_State *L) {
     } else if (fl_dtype_of_name(fl_arg_string(L, i, "to", "dtype or device")) >= 0) {
       dtype = fl_dtype_of_name(lua_tostring(L, i));
     } else {
+      const char *name = lua_tostring(L, i);
+      if (strncmp(name, "c", 1) != 0)
+        return fl_lua_fail(L, "to", "\"%s\" is no dtype (f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool) and no device "
+                           "(\"cpu\", \"cuda\", \"cuda:1\")", name);
       device = fl_arg_device(L, i, "to");
     }
   }
