@@ -400,7 +400,7 @@ describe("no gradient but a message with kernel, line and reason:", function()
     { "a pointer to one or another array", 2, "one array or another", "  const float *p = i < 3 ? x : y;\n  y[i] = p[i];" },
     { "the bits of a number", 2, "the bits of a real number", "  y[i] = __int_as_float(__float_as_int(x[i]) + 1);" },
     { "an exchange", 2, "atomicExch on 'y'", "  atomicExch(&y[i / 2], x[i]);" },
-    { "a comparison and swap", 3, "atomicCAS on 'y'", [[
+    { "a comparison and swap", 3, "atomicCAS o", [[
   if (i < n)
     atomicCAS(&y[0], 0.f, x[i]);]] , nil, "cuda refuses it itself" },
     { "the old value of an atomic sum", 2, "the result of an atomic operation on 'y'",

@@ -115,9 +115,8 @@ static fl_value by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   p->frame = frame;
   p->up = d->scope;
   p->at = f->init;
-  fl_value v = fl_val_none();
-  if (fl_front_is(p, '{')) v = listed(p, f, (fl_value){ .kind = FL_V_LIST, .at = p->at }, line);
-  else v = fl_parse_assign(p);
+  const fl_value v = fl_front_is(p, '{') ? listed(p, f, (fl_value){ .kind = FL_V_LIST, .at = p->at }, line)
+                                         : fl_parse_assign(p);
   p->frame = outer;
   p->up = up;
   p->at = at;
@@ -248,7 +247,7 @@ static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblo
   p->continues = p->statement = p->outer = 0;
   p->inlined++;
   d->busy = 1;
-  if (d->is_maker && !p->failed) fl_member_inits(p, d, *c->self);
+  if (d->is_maker && c->self && !p->failed) fl_member_inits(p, d, *c->self);
   p->at = d->body;
   if (!p->failed) fl_parse_compound(p);
   d->busy = 0;
@@ -389,7 +388,7 @@ static fl_value resolve(fl_front *p, fl_kdevice *first, const fl_value *self, co
 }
 
 fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name) {
-  int other;
+  int other = 0;
   const fl_value v = resolve(p, first, self, name, &other);
   if (other) fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n, name->text);
   return v;
