@@ -119,8 +119,11 @@ int fl_template_args(fl_front *p, fl_symbol *out, int max) {
 static int same_args(const fl_symbol *a, const fl_symbol *b, int n) {
   for (int i = 0; i < n; i++) {
     if (a[i].kind != b[i].kind) return 0;
-    if (a[i].kind == FL_SYM_TYPE ? !fl_ctype_same(a[i].type, b[i].type)
-                                 : a[i].v.e->value.i != b[i].v.e->value.i) return 0;
+    if (a[i].kind == FL_SYM_TYPE) {
+      if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
+    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
+      return 0;
+    }
   }
   return 1;
 }
