@@ -27,7 +27,7 @@ end
 internal.need_int = need_int
 
 local function need_number(op, name, v)
-  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, type(v)) end
+  if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, word(v)) end
   return v
 end
 internal.need_number = need_number
@@ -89,6 +89,17 @@ local function options(op, given, known)
 end
 internal.options = options
 
+--- The options o, with what was given by position under its name.
+local function by_position(op, names, known, given, o)
+  for i = 1, given.n do
+    if i > #names and given[i] ~= nil then
+      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
+    end
+    if given[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], given[i]) end
+  end
+  return o
+end
+
 --- A table with string keys is one of options, else a list (of axes, of sizes).
 local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
 internal.is_options = is_options
@@ -102,14 +113,7 @@ function internal.arguments(op, names, known, ...)
       o, list[i] = list[i], nil
     end
   end
-  o = options(op, o, known)
-  for i = 1, list.n do
-    if i > #names and list[i] ~= nil then
-      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
-    end
-    if list[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], list[i]) end
-  end
-  return o
+  return by_position(op, names, known, list, options(op, o, known))
 end
 
 --- What PyTorch gives a default: by position in the order of 'names', or in one table at the end.
@@ -124,14 +128,7 @@ local function defaults(op, names, known, ...)
       break
     end
   end
-  o = options(op, o, known)
-  for i = 1, given.n do
-    if i > #names and given[i] ~= nil then
-      fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
-    end
-    if given[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], given[i]) end
-  end
-  return o
+  return by_position(op, names, known, given, options(op, o, known))
 end
 internal.defaults = defaults
 

@@ -1,16 +1,7 @@
 --- Kernels of neural networks, written as their users do: norms, losses, pooling, cells, optimisers.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
-
-local function sum(n, f)
-  local s = 0
-  for i = 0, n - 1 do s = s + f(i) end
-  return s
-end
+local lists = dofile("spec/users/lists.lua")
+local each, sum = lists.each, lists.sum
 
 local function sigmoid(v) return 1 / (1 + math.exp(-v)) end
 local function tanh(v) return 2 / (1 + math.exp(-2 * v)) - 1 end

@@ -1,17 +1,8 @@
 --- Kernels in the C++ that CUDA users write: templates, structs with functions and operators, lambdas,
 -- macros; graphics, geometry, bits of integers.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
-
-local function sum(n, f)
-  local s = 0
-  for i = 0, n - 1 do s = s + f(i) end
-  return s
-end
+local lists = dofile("spec/users/lists.lua")
+local each, sum = lists.each, lists.sum
 
 local vec3 = [=[
 struct Vec3 {

@@ -1,16 +1,7 @@
 --- Kernels of simulations and numerics: sparse rows, stencils, solvers, filters, dynamic programs.
 
-local function each(n, f)
-  local y = {}
-  for i = 0, n - 1 do y[i] = f(i) end
-  return y
-end
-
-local function sum(n, f)
-  local s = 0
-  for i = 0, n - 1 do s = s + f(i) end
-  return s
-end
+local lists = dofile("spec/users/lists.lua")
+local each, sum = lists.each, lists.sum
 
 return {
   { "sparse rows times a vector, a row a warp", [=[

@@ -29,16 +29,10 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
 static int reassigned(fl_front *p, int64_t body, const char *name) {
   int depth = 0;
   for (int64_t i = body; i + 1 < p->toks.n; i++) {
-    const fl_ktok *t = &p->toks.at[i], *next = t + 1, *last = i ? t - 1 : t;
+    const fl_ktok *t = &p->toks.at[i];
     if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
     if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
-    if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
-              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
-        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
-        p0 == FL_PU_DEC)
-      return 1;
+    if (fl_ktok_changes(t, i > 0, name)) return 1;
   }
   return 0;
 }

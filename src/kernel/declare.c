@@ -57,16 +57,10 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
 static int moves_later(fl_front *p, const char *name) {
   int depth = 1;
   for (int64_t i = p->at; i + 1 < p->toks.n && depth > 0; i++) {
-    const fl_ktok *t = &p->toks.at[i], *next = t + 1, *last = i ? t - 1 : t;
+    const fl_ktok *t = &p->toks.at[i];
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
     depth += (c == '{') - (c == '}');
-    if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
-              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
-        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
-        p0 == FL_PU_DEC)
-      return 1;
+    if (fl_ktok_changes(t, i > 0, name)) return 1;
   }
   return 0;
 }
@@ -296,6 +290,16 @@ static void wrong(fl_front *p, const char *name, const char *why) {
   if (s) s->why = why;
 }
 
+static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  const int brace = fl_front_take(p, '{');
+  fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+  if (brace) fl_front_need(p, '}');
+  if (e && e->kind != FL_KX_CONST)
+    fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
+  fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
+  if (c) c->v = fl_val_expr(e);
+}
+
 static void global(fl_front *p, const fl_specifiers *s) {
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, s, &ref);
@@ -323,13 +327,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
     if (t && !p->failed) fl_decl_table(p, t, name, line);
     return;
   } else if (t->kind == FL_C_SCALAR) {
-    const int brace = fl_front_take(p, '{');
-    fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
-    if (brace) fl_front_need(p, '}');
-    if (e && e->kind != FL_KX_CONST)
-      fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
-    fl_symbol *c = p->failed || !e ? NULL : fl_front_add(p, name, FL_SYM_CONSTANT);
-    if (c) c->v = fl_val_expr(e);
+    global_constant(p, t, name, line);
     return;
   } else {
     wrong(p, name, "its initialiser is not read here; write {…}");

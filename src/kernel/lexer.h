@@ -48,4 +48,14 @@ static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
   while (i < t->n && name[i] == t->text[i]) i++;
   return i == t->n && !name[i];
 }
+
+/* Is token t the name, and assigned to or stepped? preceded: there is a token before it; there
+** is one behind. */
+static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
+  if (!fl_ktok_is(t, name)) return 0;
+  const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;
+  const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0, p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
+  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC || (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) ||
+         p0 == FL_PU_INC || p0 == FL_PU_DEC;
+}
 #endif

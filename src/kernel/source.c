@@ -395,17 +395,11 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
 static int moves(fl_front *p, const char *name) {
   const int64_t end = p->toks.n - 1;
   for (int64_t i = p->at, depth = 0; i < end; i++) {
-    const fl_ktok *t = &p->toks.at[i], *next = t + 1, *last = t - 1;
+    const fl_ktok *t = &p->toks.at[i];
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
     depth += (c == '{') - (c == '}');
     if (depth == 0) break;
-    if (!fl_ktok_is(t, name)) continue;
-    const int p1 = next->kind == FL_TOK_PUNCT ? next->punct : 0,
-              p0 = last->kind == FL_TOK_PUNCT ? last->punct : 0;
-    if (p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
-        (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC ||
-        p0 == FL_PU_DEC)
-      return 1;
+    if (fl_ktok_changes(t, i > 0, name)) return 1;
   }
   return 0;
 }

@@ -103,6 +103,19 @@ static void bring_table(fl_front *p, fl_symbol *s) {
   s->of = p->f;
 }
 
+static fl_value named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
+  fl_value v = s->v;
+  if (!v.type && fl_front_is(p, '=')) v.type = s->type;
+  if (!v.type) {
+    fl_refuse(p, line, "pointer '%s' is used before it has a value", s->name);
+    return fl_val_none();
+  }
+  v.kind = FL_V_POINTER;
+  v.sym = (int32_t)(s - p->syms.at) + 1;
+  if (s->offset >= 0) v.idx = fl_kexpr_var(p->f, s->offset);
+  return v;
+}
+
 static fl_value named(fl_front *p, const fl_ktok *t) {
   fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return fl_val_none();
@@ -114,18 +127,7 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
       return v;
     }
     case FL_SYM_CONSTANT: return fl_val_expr(s->v.e);
-    case FL_SYM_POINTER: {
-      fl_value v = s->v;
-      if (!v.type && fl_front_is(p, '=')) v.type = s->type;
-      if (!v.type) {
-        fl_refuse(p, t->line, "pointer '%s' is used before it has a value", s->name);
-        break;
-      }
-      v.kind = FL_V_POINTER;
-      v.sym = (int32_t)(s - p->syms.at) + 1;
-      if (s->offset >= 0) v.idx = fl_kexpr_var(p->f, s->offset);
-      return v;
-    }
+    case FL_SYM_POINTER: return named_pointer(p, s, t->line);
     case FL_SYM_TABLE:
       if (!p->f) {
         fl_refuse(p, t->line, "table '%s' in a constant expression", s->name);
