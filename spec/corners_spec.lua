@@ -1,15 +1,10 @@
 --- Corners that PyTorch's own samples of its operators find: 0-d and empty inputs, batches in the
 -- arguments, gradients at large values, options by name, and what must raise.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local T, linalg, huge = flame.tensor, flame.linalg, math.huge
 local function eq(expected, x, o) assert.allclose(expected, x, o) end
 local function D(v) return T(v, { dtype = "f64" }) end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
-end
 local function gradient(f, v)
   local x = T(v, { dtype = "f64", requires_grad = true })
   return f(x):sum():gradients({ x })[x]

@@ -1,14 +1,9 @@
 --- Names of PyTorch beyond API.md's list (lua/flame/core_extra.lua), positional forms of defaults, and
 -- what a script may do with functions that are written in Lua. spec/peer compares values in bulk.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local T = flame.tensor
 local function eq(expected, x) assert.allclose(expected, x) end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
-end
 
 describe("names from PyTorch", function()
   it("exist for sums with products and logarithms", function()

@@ -91,3 +91,12 @@ busted.subscribe({ "test", "end" }, function()
   collectgarbage()
   return nil, true
 end)
+
+--- f(…) raises an error that has 'text' in it.
+local function raises(text, f, ...)
+  local ok, e = pcall(f, ...)
+  luassert.is_false(ok)
+  luassert.is_true(e:find(text, 1, true) ~= nil, e)
+end
+
+return { raises = raises }

@@ -1,17 +1,12 @@
 --- lua/flame/core_position.lua: reads and writes by position beyond x[…], 0-d tensors along an axis, parts
 -- and sums by shape. Expected values come from loops.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local T = flame.tensor
 local nan = 0 / 0
 local function d(list) return T(list, { dtype = "f64" }) end
 local function ids(list) return T(list, { dtype = "i64" }) end
 local function eq(expected, x) assert.allclose(expected, x) end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
-end
 
 describe("scatter_reduce", function()
   local combine = {

@@ -1,16 +1,11 @@
 --- lua/flame/core_torch.lua and nn_lazy.lua: names of PyTorch that few scripts look for. Values are those
 -- of PyTorch or of an independent formula.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local nn = require "flame.nn"
 local T, special = flame.tensor, flame.special
 local function eq(expected, x, o) assert.allclose(expected, x, o) end
 local function D(v) return T(v, { dtype = "f64" }) end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
-end
 
 describe("Bessel functions", function()
   --- Simpson's rule for the integral of f from a to b.

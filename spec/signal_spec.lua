@@ -1,18 +1,13 @@
 --- lua/flame/core_signal.lua, core_loss_more.lua and core_linalg_more.lua: short-time transforms, numerical
 -- gradients, modes, CTC, margins over several labels, bags of rows, LU in LAPACK's form. Expected values
 -- come from the definitions: sums, and CTC from all paths written out.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local T = flame.tensor
 local nan = 0 / 0
 local function d(list) return T(list, { dtype = "f64" }) end
 local function ids(list) return T(list, { dtype = "i64" }) end
 local function eq(expected, x, tol) assert.allclose(expected, x, { rtol = tol or 1e-10, atol = tol or 1e-12 }) end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
-end
 local function wave(n)
   local list = {}
   for i = 1, n do list[i] = math.sin(i * 1.3) + 0.1 * i end

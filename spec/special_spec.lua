@@ -1,6 +1,6 @@
 --- lua/flame/core_special.lua: special functions, integers, floats taken apart; and the elementwise
 -- functions of core_extra.lua at their edges. Expected values come from sums and integrals in plain Lua.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 local T = flame.tensor
 local huge, nan = math.huge, 0 / 0
@@ -13,11 +13,6 @@ local function near(expected, x, tol)
     end
   end
   assert.equal(#expected, x:numel())
-end
-local function raises(text, f, ...)
-  local ok, e = pcall(f, ...)
-  assert.is_false(ok)
-  assert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 --- The integral of f from a to b: Simpson's rule, n intervals.
 local function integral(f, a, b, n)

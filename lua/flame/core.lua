@@ -191,7 +191,7 @@ end, "e")
 --- The forms with parameters of functions that C has without: called from there.
 function internal.softplus(x, beta, threshold, o)
   need_tensor("softplus", "x", x)
-  if o ~= nil and type(o) ~= "table" then fail("softplus", "options must be a table, got %s", type(o)) end
+  if o ~= nil and type(o) ~= "table" then fail("softplus", "options must be a table, got %s", word(o)) end
   local names = { "beta", "threshold" }
   o = defaults("softplus", names, { beta = 1, threshold = 20 }, beta, threshold, o)
   for _, name in ipairs(names) do need_number("softplus", name, o[name]) end
@@ -453,7 +453,7 @@ def("allclose", 5, function(a, b, rtol, atol, equal_nan)
 end)
 def("summary", 2, function(x, name)
   need_tensor("summary", "x", x)
-  if name ~= nil and type(name) ~= "string" then fail("summary", "name must be a string, got %s", type(name)) end
+  if name ~= nil and type(name) ~= "string" then fail("summary", "name must be a string, got %s", word(name)) end
   local text = ("%s(%s) %s %s%s"):format(name and name .. " " or "", table.concat(x.shape, ", "), x.dtype, x.device,
     x.requires_grad and " requires_grad" or "")
   if x:numel() == 0 then return text .. " empty" end

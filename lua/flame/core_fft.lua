@@ -134,7 +134,7 @@ local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end
   if type(s) == "number" then s = { s } end
   for name, v in pairs { s = s or {}, dim = dims or {} } do
-    if type(v) ~= "table" then fail(op, "%s must be a number or a list, got %s", name, type(v)) end
+    if type(v) ~= "table" then fail(op, "%s must be a number or a list, got %s", name, internal.word(v)) end
   end
   local axes, seen = {}, {}
   if dims then
@@ -219,7 +219,7 @@ local function shifted(op, x, sign, ...)
   local o = arguments(op, { "dim" }, { dim = false, complex = x.ndim > 1 and x.shape[x.ndim] == 2 }, ...)
   local rank, amounts, axes = o.complex and not o.dim and x.ndim - 1 or x.ndim, {}, {}
   local dims = type(o.dim) == "number" and { o.dim } or o.dim
-  if dims and type(dims) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", type(dims)) end
+  if dims and type(dims) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", internal.word(dims)) end
   if not dims then
     dims = {}
     for d = 1, rank do dims[d] = d end
