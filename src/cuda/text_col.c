@@ -54,11 +54,12 @@ static void put_loads(col_writer *c, int vector) {
   for (int v = 0; v < f->k->ninstr; v++) {
     const int o = f->k->instr[v].arg;
     if (!c->inside[v] || !fl_text_packed(f, v)) continue;
-    const int whole = vector && f->in[o] == 1;
-    if (whole) fl_text_printf(w->out, "l%d[0] = load<4>(p%d + ", v, o);
+    const int whole = vector && f->in[o] == 1, one = f->vary[v] == V_UNIFORM;
+    if (one) fl_text_printf(w->out, "l%d[0].put(0, p%d[", v, o);
+    else if (whole) fl_text_printf(w->out, "l%d[0] = load<4>(p%d + ", v, o);
     else fl_text_printf(w->out, "for (int q = 0; q < 4; q++) if (column + q < cols) l%d[0].put(q, p%d[",
                         v, o);
-    w->plus = whole ? NULL : "q";
+    w->plus = whole || one ? NULL : "q";
     fl_text_offset(w, o);
     fl_text_puts(w->out, whole ? ");\n" : "]);\n");
   }
@@ -84,11 +85,13 @@ static void put_loop(col_writer *c, int vector) {
   fl_text_coords(w, f->k->nkept, f->ndim, "i");
   fl_text_packs(w, c->inside, 4, "1");
   put_loads(c, vector);
+  w->slot = "[0]";
+  fl_text_values(w, c->inside, V_UNIFORM, V_UNIFORM);
   fl_text_puts(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) ");
   fl_text_puts(w->out, vector ? "{\n" : "if (column + q < cols) {\n");
   w->plus = "q";
-  w->slot = "[0]";
-  fl_text_values(w, c->inside, V_KEPT, V_ELEMENT);
+  fl_text_values(w, c->inside, V_KEPT, V_KEPT);
+  fl_text_values(w, c->inside, V_ELEMENT, V_ELEMENT);
   w->slot = NULL;
   w->plus = NULL;
   for (int v = 0; v < f->k->ninstr; v++) {

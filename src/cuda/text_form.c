@@ -74,7 +74,7 @@ static int vary_of_operand(const text_form *f, int o) {
   const int all = (1 << f->ndim) - 1;
   if ((f->zero[o] & all) == all && f->cls != C_COL) return V_CONST;
   if (f->kept[o]) return V_KEPT;
-  if (f->cls == C_MAP) return f->in[o] ? V_ELEMENT : V_UNIFORM;
+  if (f->cls == C_MAP || f->cls == C_COL) return f->in[o] ? V_ELEMENT : V_UNIFORM;
   return V_ELEMENT;
 }
 
@@ -95,15 +95,18 @@ static int inputs_of(const fl_instr *i) {
 
 static void value_facts(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
-  int vary = V_CONST, round = 0;
+  int vary = V_CONST, round = 0, kept = 0;
   EACH_INPUT(i, x, {
     if (f->vary[x] > vary) vary = f->vary[x];
+    kept |= f->vary[x] == V_KEPT;
     if (f->round[x] > round) round = f->round[x];
   });
   if (i->code == FL_I_LOAD || i->code == FL_I_IOTA || i->code == FL_I_GATHER) {
     const int own = vary_of_operand(f, i->arg);
     if (own > vary) vary = own;
+    kept |= own == V_KEPT;
   }
+  if (vary == V_UNIFORM && kept) vary = V_ELEMENT;
   if (i->code == FL_I_REDUCE) {
     vary = V_KEPT;
     round++;

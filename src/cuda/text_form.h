@@ -16,7 +16,8 @@ typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
 ** C_CHUNKS: longer rows */
 
 /* Where a value changes: nowhere, with the kept index, with the vector, with the element.
-** A MAP has no KEPT; only a MAP has UNIFORM. */
+** A MAP has no KEPT, a ROW no UNIFORM. The vector of a COL is four columns: KEPT changes with
+** the column, UNIFORM with the reduced index only. */
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };

@@ -74,6 +74,7 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
     const int32_t t = input_cell(n, i);
     if (t < 0) continue;
     P->cell.at[t].consumers++;
+    if (n->shape->numel / FL_WIDE >= P->cell.at[t].shape->numel) P->cell.at[t].wide = 1;
     if (wants_memory(P, n, i)) P->cell.at[t].anchored = 1;
   }
 }
@@ -83,8 +84,12 @@ static int same_before(const fl_node *n, int i) {
   return 0;
 }
 
+static int of_reduction(const fl_cell *t, const fl_cell *in) {
+  return (in->reduced || fl_ops[in->node->op].fuse == FL_FUSE_R) && in->shape->numel == t->shape->numel;
+}
+
 /* Length and number of leaves of a cell's expression down to anchored cells; whether an INDEX
-** is in it. *dearest: the deferred input with most leaves (by_leaves) or ops. */
+** or a reduction is in it. *dearest: the deferred input with most leaves (by_leaves) or ops. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -95,6 +100,7 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
     const int32_t q = input_cell(n, i);
     if (!n->in[i]) { cost++; continue; }
     if (same_before(n, i)) continue;
+    if (q >= 0 && of_reduction(cell, &P->cell.at[q])) cell->reduced = 1;
     if (q < 0 || P->cell.at[q].anchored) { leaves++; continue; }
     const fl_cell *in = &P->cell.at[q];
     cost += in->cost;
@@ -122,6 +128,7 @@ static void measure(fl_planner *P, int32_t t) {
     sum_up(P, t, 1, &dearest);
   }
   if (cell->consumers > 1 && cell->cost > FL_REPEAT_LIMIT) cell->anchored = 1;
+  if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1) cell->hoist = FL_HOIST_MAY;
 }
 
 int fl_plan_classify(fl_planner *P) {

@@ -93,7 +93,7 @@ int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *
   return (int)G->instr.n++;
 }
 
-static int find_value(fl_group *G, fl_ref ref, const fl_map *m) {
+int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m) {
   for (int64_t i = G->instr.n - 1; i >= 0; i--)
     if (G->value.at[i].ref == ref && same_map(&G->value.at[i].map, m, G->nd)) return (int)i;
   return -1;
@@ -142,9 +142,22 @@ static int load(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m) {
   return fl_plan_add(P, g, (fl_instr){ .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .arg = (uint16_t)a }, ref, m);
 }
 
+/* Would g repeat t, which is made of other groups' reductions, at each of many points? Then t
+** asks to be anchored. */
+static int repeats(fl_planner *P, int32_t g, int32_t t) {
+  const fl_group *G = fl_plan_group(P, g);
+  int32_t from[6];
+  int64_t points = 1;
+  for (int d = 0; d < G->nd; d++) points *= G->size[d];
+  if (points / FL_WIDE < P->cell.at[t].shape->numel) return 0;
+  for (int k = fl_plan_dep_groups(P, t, from, 6); k > 0; k--) if (from[k - 1] == g) return 0;
+  P->cell.at[t].hoist = FL_HOIST_ASKED;
+  return 1;
+}
+
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth) {
   fl_group *G = fl_plan_group(P, g);
-  const int found = find_value(G, ref, m);
+  const int found = fl_plan_find(G, ref, m);
   if (found >= 0) {
     if (!flat_map(m, G->nd)) G->shared++;
     return found;
@@ -152,7 +165,7 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   if (ref < 0) return load(P, g, ref, m);
   const fl_cell *t = &P->cell.at[ref];
   if (t->anchored) return load(P, g, ref, m);
-  if (depth > FL_PULL_DEPTH) return FL_EMIT_ANCHOR - ref;
+  if (depth > FL_PULL_DEPTH || (t->hoist && repeats(P, g, ref))) return FL_EMIT_ANCHOR - ref;
   return fl_plan_emit_cell(P, g, ref, m, depth + 1);
 }
 

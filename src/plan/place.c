@@ -96,7 +96,9 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   int level;
   if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level)) return FL_EMIT_REJECT;
   if (level && (G->kind == FL_K_COL || (G->kind == FL_K_ROW && !row_program(G, G->red)))) return FL_EMIT_REJECT;
-  const int v = fl_plan_emit_cell(P, g, t, &m, 0);
+  int v = fl_plan_find(G, t, &m);           /* a deferred one that was written in before */
+  if (v >= 0) G->shared++;
+  else v = fl_plan_emit_cell(P, g, t, &m, 0);
   if (v < 0) return v;
   const int err = push_store(P, g, t, P->cell.at[t].dtype, v, &m);
   if (err) return err;
@@ -191,8 +193,7 @@ static int try_group(fl_planner *P, int32_t g, int32_t t) {
   return 0;
 }
 
-/* Groups that compute what t's expression reads, newest few; for values of another level. */
-static int dep_groups(fl_planner *P, int32_t t, int32_t *out, int most) {
+int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most) {
   int32_t stack[64];
   int n = 0, sp = 0, seen = 0;
   stack[sp++] = t;
@@ -491,8 +492,12 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int64_t size[FL_MAX_AXES];
   int32_t near[6];
-  const int nd = space_of(space, size), k = dep_groups(P, t, near, 6);
+  const int nd = space_of(space, size), k = fl_plan_dep_groups(P, t, near, 6);
   for (int i = 0; i < k; i++) if (try_group(P, near[i], t)) return 1;
+  if (P->cell.at[t].hoist == FL_HOIST_ASKED) {       /* worth no pass of its own: repeated after all */
+    P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
+    return 1;
+  }
   int tries = FL_CANDIDATES;
   for (int32_t g = *bin_of(P, nd, size); g >= 0 && tries; g = fl_plan_group(P, g)->sibling) {
     const fl_group *G = fl_plan_group(P, g);

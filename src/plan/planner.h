@@ -9,7 +9,9 @@
 ** A deferred cell is elementwise work that is written into whoever needs it (recomputed where
 ** several do). An anchored cell is computed in exactly one group: kept values, reductions,
 ** inputs of library steps, sources of gathers, and expressions too long or too dear to repeat.
-** It gets memory only if it is kept or another group reads it.
+** It gets memory only if it is kept or another group reads it. What is made of a reduction and
+** then broadcast (the inverse deviation of a row) becomes anchored when a group other than the
+** reduction's reads it at each point, if it can join the reduction's.
 **
 ** Order. A group has a stage; every value it reads from another group is of a lower stage, so
 ** stages are a valid order and two groups of one stage are independent. A group may be moved
@@ -26,6 +28,7 @@ enum {
   FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
   FL_LEAF_LIMIT = 28,      /* most values that it reads */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
+  FL_WIDE = 4,             /* a broadcast to so many times the elements is one */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, above any deferred depth */
   FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
@@ -42,6 +45,8 @@ typedef struct fl_cell {
   uint8_t turned;          /* a copy whose last two axes are swapped, because its source lies so */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
+  uint8_t wide, reduced;   /* broadcast by a consumer; made of a reduction of its shape */
+  uint8_t hoist;           /* FL_HOIST_*: deferred, but a group that would repeat it may anchor it */
   int32_t cost, leaves, consumers, out, home;
   uint8_t base_home;       /* its old value was not copied: its home holds it already */
   int32_t group;           /* that completes it, -1 before it is placed */
@@ -70,6 +75,7 @@ typedef struct fl_group {
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
   int32_t need, shared;    /* of the emission under way: highest stage read, values met again */
 } fl_group;
+enum { FL_HOIST_NOT, FL_HOIST_MAY, FL_HOIST_ASKED };
 enum { FL_G_MATMUL = 16, FL_G_SCATTER, FL_G_COPY, FL_G_CALL };
 
 typedef struct fl_planner {
@@ -103,6 +109,8 @@ int fl_plan_place(fl_planner *P);
 fl_plan *fl_plan_finish(fl_planner *P);
 
 fl_group *fl_plan_group(fl_planner *P, int32_t g);
+/* The instruction that stands for (ref, map) in the group, -1: none. */
+int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m);
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth);
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, int depth);
 /* Input i of cell t: what it refers to and its strides over t's own axes. 0: a scalar. */
@@ -116,6 +124,8 @@ void fl_plan_drop_copy(fl_planner *P);
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
 /* Strides over the input's own axes of a reduction's or step's input i, and its target. */
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
+/* Groups that compute what t's expression reads, newest few; for values of another level. */
+int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
 /* Load of (ref, map) that may be refused when an in-group value is meant (see emit.c). */
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
