@@ -17,6 +17,7 @@ typedef unsigned long long s8;
 FN s2 out_f16(float x) { s2 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 FN float in_f16(s2 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
 FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+FN s2 bits_bf16(float x) { return (s2)(__float_as_uint(x) >> 16); }     /* of a value that bf16 has */
 FN float in_bf16(s2 h) { return __uint_as_float((unsigned)h << 16); }
 FN float round_f16(float x) { return in_f16(out_f16(x)); }
 FN float round_bf16(float x) { return in_bf16(out_bf16(x)); }

@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
           const float v2 = round_bf16(op_add_f32(v0, v1));
           const float v3 = round_bf16(op_erf_f32(v2));
           const float v4 = round_bf16(op_mul_f32(v2, v3));
-          o0.put(q, out_bf16(v4));
+          o0.put(q, bits_bf16(v4));
         }
         store(p2 + c0 * w[17] + c1, o0);
       }
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256) bias_half(const __grid_constan
         const float v2 = round_bf16(op_add_f32(v0, v1));
         const float v3 = round_bf16(op_erf_f32(v2));
         const float v4 = round_bf16(op_mul_f32(v2, v3));
-        p2[c0 * w[17] + c1] = out_bf16(v4);
+        p2[c0 * w[17] + c1] = bits_bf16(v4);
       }
     }
   }

@@ -172,8 +172,9 @@ static void put_kept(col_writer *c) {
     const int o = f->k->store[s].operand;
     fl_text_printf(w->out, "p%d[", o);
     fl_text_offset(w, o);
-    fl_text_printf(w->out, "] = out_%s(v%d);\n", fl_dtype_name(f->k->operand[o].dtype),
-                   f->k->store[s].value);
+    fl_text_puts(w->out, "] = ");
+    fl_text_out(w, o, f->k->store[s].value);
+    fl_text_puts(w->out, ";\n");
   }
 }
 

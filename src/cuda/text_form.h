@@ -79,6 +79,8 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined);
 void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);
 /* Does instruction v read a pack: a LOAD, or a GATHER whose position is one for the vector. */
 int fl_text_packed(const text_form *f, int v);
+/* "out_f32(v5)": value v as operand o holds it. */
+void fl_text_out(text_writer *w, int o, int v);
 /* Offset of operand o at the coordinates c0… and w->plus. */
 void fl_text_offset(text_writer *w, int o);
 /* Coordinates of 'index' over dims [from, to) as c<d>. */

@@ -50,14 +50,17 @@ static int packed_store(const text_form *f, const path *p, int s) {
 static void put_store(text_writer *w, const path *p, int s) {
   const text_form *f = w->f;
   const fl_store *st = &f->k->store[s];
-  const char *dtype = fl_dtype_name(f->k->operand[st->operand].dtype);
   if (packed_store(f, p, s)) {
-    fl_text_printf(w->out, "o%d.put(q, out_%s(v%d));\n", s, dtype, st->value);
+    fl_text_printf(w->out, "o%d.put(q, ", s);
+    fl_text_out(w, st->operand, st->value);
+    fl_text_puts(w->out, ");\n");
     return;
   }
   fl_text_printf(w->out, "p%d[", st->operand);
   fl_text_offset(w, st->operand);
-  fl_text_printf(w->out, "] = out_%s(v%d);\n", dtype, st->value);
+  fl_text_puts(w->out, "] = ");
+  fl_text_out(w, st->operand, st->value);
+  fl_text_puts(w->out, ";\n");
 }
 
 static void put_compute(text_writer *w, const path *p) {

@@ -178,8 +178,9 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   }
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
     if (level_of_store(f, t) != 1) continue;
-    fl_text_printf(w->out, "o%d.put(q, out_%s(v%d));\n", t,
-                   fl_dtype_name(f->k->operand[f->k->store[t].operand].dtype), f->k->store[t].value);
+    fl_text_printf(w->out, "o%d.put(q, ", t);
+    fl_text_out(w, f->k->store[t].operand, f->k->store[t].value);
+    fl_text_puts(w->out, ");\n");
   }
 }
 
@@ -284,8 +285,9 @@ static void put_kept_stores(row_writer *r) {
     if (level_of_store(f, t) == 1) continue;
     fl_text_printf(w->out, "p%d[", o);
     fl_text_offset(w, o);
-    fl_text_printf(w->out, "] = out_%s(v%d);\n", fl_dtype_name(f->k->operand[o].dtype),
-                   f->k->store[t].value);
+    fl_text_puts(w->out, "] = ");
+    fl_text_out(w, o, f->k->store[t].value);
+    fl_text_puts(w->out, ";\n");
   }
   fl_text_puts(w->out, "}\n");
 }

@@ -123,6 +123,21 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
   else fl_text_printf(w->out, "(%s)%s;\n", t, joined);
 }
 
+/* Does the register hold a value that bf16 has? Numbers of the script are rounded by the store. */
+static int is_rounded(const fl_kernel *k, int v) {
+  const fl_instr *i = &k->instr[v];
+  if (i->code == FL_I_CAST && i->from == i->dtype) return is_rounded(k, i->a);
+  return i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD || i->code == FL_I_GATHER ||
+         i->code == FL_I_REDUCE;
+}
+
+void fl_text_out(text_writer *w, int o, int v) {
+  const fl_kernel *k = w->f->k;
+  const int dtype = k->operand[o].dtype;
+  const char *how = dtype == FLAME_BF16 && is_rounded(k, v) ? "bits" : "out";
+  fl_text_printf(w->out, "%s_%s(v%d)", how, fl_dtype_name(dtype), v);
+}
+
 /* ---- addresses ------------------------------------------------------------------------------ */
 
 void fl_text_offset(text_writer *w, int o) {

@@ -227,11 +227,12 @@ static int emit_cast(fl_planner *P, int32_t g, int v, int from, int to, int32_t 
   return fl_plan_add(P, g, (fl_instr){ .code = FL_I_CAST, .dtype = (uint8_t)to, .from = (uint8_t)from, .a = (uint16_t)v }, t, m);
 }
 
-/* scalar 0 + scalar 1 * linear index, in i64 or f64 */
+/* scalar 0 + scalar 1 * linear index, in i64 or f64; of a count the index itself */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;
   int v = emit_iota(P, g, m);
+  if (v >= 0 && n->attr && n->attr->flags & FL_IOTA_COUNT) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   if (v >= 0 && wide == FLAME_F64) v = emit_cast(P, g, v, FLAME_I64, FLAME_F64, INT32_MIN, NULL);
   const int first = v < 0 ? v : scalar(P, g, t, 0, wide), step = first < 0 ? first : scalar(P, g, t, 1, wide);
   if (step < 0) return step;

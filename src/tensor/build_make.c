@@ -31,6 +31,11 @@ fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t
   if (!y) return fl_no_memory(c, "arange");
   y->scal[0] = first;
   y->scal[1] = step;
+  if (fl_is_integer(dtype) && first.i == 0 && step.i == 1) {
+    fl_attr *a = fl_node_attr(y);
+    if (!a) return fl_no_memory(c, "arange");
+    a->flags = FL_IOTA_COUNT;
+  }
   return y;
 }
 

@@ -273,10 +273,11 @@ static fl_node *loss_of_ids(const loss *l, fl_node *target, int64_t ignore) {
   else target = n_where(valid, target, n_int(c, 1));
   fl_node *id = n_index(target, l->classes, flags, "cross_entropy");
   if (!id) return NULL;
+  const int narrow = l->classes <= INT32_MAX ? FLAME_I32 : FLAME_I64;     /* half the work of a comparison */
   fl_node *classes =
-      along_classes(l, n_iota(c, FLAME_I64, id->device, 1, &l->classes,
+      along_classes(l, n_iota(c, narrow, id->device, 1, &l->classes,
                               (fl_scalar){ .i = 0 }, (fl_scalar){ .i = 1 }));
-  fl_node *chosen = n_eq(classes, n_unsqueeze(id, l->axis));
+  fl_node *chosen = n_eq(classes, n_unsqueeze(n_cast(id, narrow), l->axis));
   fl_node *nll = n_neg(pick(l, chosen, l->logp)), *each, *smooth = NULL;
   const int weighted = !fl_is_none(l->weight);
   if (weighted) {

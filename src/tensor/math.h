@@ -460,10 +460,19 @@ FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
 }
 
 /* x kept between -c and c; NaN goes through. (One comparison: two would be compiled badly.) */
+#ifdef __CUDACC__
+FL_FN float fl_within(float x, float c) {                   /* the same value, sooner */
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(c));
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(y), "f"(-c));
+  return y;
+}
+#else
 FL_FN float fl_within(float x, float c) {
   const float a = fl_abs_f32(x);
   return fl_copysign_f32(a > c ? c : a, x);
 }
+#endif
 
 /* e^x * 2^k for small k, |x| <= 105 or NaN; overflow and underflow as they should be. */
 FL_FN float fl_exp_scaled(float x, int32_t k) {

@@ -54,7 +54,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t axis;                /* cat, gather, scatter; index: 1 + axis for messages, 0 not set, -1 none */
   int8_t add;                 /* scatter: 1 adds */
   int8_t naxes;
-  uint8_t flags;              /* index: FL_INDEX_* */
+  uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT */
   int8_t perm[FL_MAX_AXES];   /* PERMUTE: result axis k is the parent's axis perm[k] */
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES];   /* SLICE and setslice region, 0-based */
   int64_t size[FL_MAX_AXES];  /* setslice region sizes, STRIDED sizes */
@@ -64,6 +64,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
 } fl_attr;
 enum { FL_INDEX_NEGATIVE = 1 /* -1 is the last */, FL_INDEX_IGNORE = 2 /* -100 passes, as 0 */,
        FL_INDEX_CLASS = 4 /* "class", not "index", in the message */ };
+enum { FL_IOTA_COUNT = 1 /* integers 0, 1, 2, …: no arithmetic is needed */ };
 
 typedef struct fl_entry fl_entry;
 struct flame_context;
