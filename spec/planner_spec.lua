@@ -66,6 +66,25 @@ describe("a launch count", function()
     assert.is_true(s.launches <= 3, s.launches .. " launches")
   end)
 
+  it("computes what is made of a row's sums once a row, not in each pass that reads it", function()
+    for name, f in pairs {
+      layer_norm = function(x, w, b) return x:layer_norm({ C }, w, b) end,
+      batch_norm = function(x, w, b) return x:batch_norm(nil, nil, w, b, { training = true }) end,
+    } do
+      local x, seed = flame.randn(R, C):requires_grad_(true), flame.randn(R, C)
+      local w, b = flame.ones({ C }, { requires_grad = true }), flame.zeros({ C }, { requires_grad = true })
+      flame.eval(x, seed, w, b)
+      local p = flame.profile(function()
+        local y = f(x, w, b)
+        y:backward(seed)
+        flame.eval(y, x.grad, w.grad, b.grad)
+      end)
+      local roots = 0
+      for _, row in ipairs(p) do if row.op:find "sqrt" then roots = roots + row.launches end end
+      assert.equal(1, roots, name)
+    end
+  end)
+
   it("of cross_entropy reads the logits once", function()
     local x, ids, loss = data(R, C), flame.randint({ R }, 1, C), nil
     flame.eval(ids)
