@@ -225,51 +225,55 @@ static int64_t product(int n, const int64_t *size) {
   return p;
 }
 
+/* A copy between a cell's memory and its home. */
+static void copy_step(const fl_cell *c, int back, fl_step *s) {
+  const fl_place home = { .where = FL_AT_OUT, .index = c->out };
+  s->kind = FL_S_COPY;
+  s->from = back ? c->place : home;
+  s->to = back ? home : c->place;
+  s->bytes = c->bytes;
+  s->moved = 2 * c->bytes;
+}
+
+static int scatter_step(fl_planner *P, int32_t g, fl_step *s, int *empty) {
+  s->kind = FL_S_SCATTER;
+  s->scatter = fl_zalloc(P->mem, sizeof *s->scatter);
+  if (!s->scatter || !fl_plan_scatter_step(P, g, s->scatter)) return 0;
+  const int64_t points = product(s->scatter->rank, s->scatter->size);
+  s->moved = points * (8 + 2 * fl_dtype_size(s->scatter->dtype));
+  *empty = points == 0;
+  return 1;
+}
+
 static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
   memset(s, 0, sizeof *s);
   *empty = 0;
   if (t->cell >= 0) {
-    const fl_cell *c = &P->cell.at[t->cell];
-    s->kind = FL_S_COPY;
-    const fl_place home = { .where = FL_AT_OUT, .index = c->out };
-    s->from = t->stage ? c->place : home;
-    s->to = t->stage ? home : c->place;
-    s->bytes = c->bytes;
-    s->moved = 2 * c->bytes;
-    *empty = c->bytes == 0;
+    copy_step(&P->cell.at[t->cell], t->stage != 0, s);
+    *empty = s->bytes == 0;
     return 1;
   }
   const fl_group *G = fl_plan_group(P, t->group);
-  if (G->kind == FL_G_MATMUL) {
-    s->kind = FL_S_MATMUL;
-    s->matmul = fl_zalloc(P->mem, sizeof *s->matmul);
-    if (!s->matmul) return 0;
-    *empty = P->cell.at[G->cell].node->shape->numel == 0;
-    return fl_plan_matmul_step(P, t->group, s->matmul);
+  switch (G->kind) {
+    case FL_G_SCATTER: return scatter_step(P, t->group, s, empty);
+    case FL_G_MATMUL:
+      s->kind = FL_S_MATMUL;
+      s->matmul = fl_zalloc(P->mem, sizeof *s->matmul);
+      *empty = P->cell.at[G->cell].node->shape->numel == 0;
+      return s->matmul && fl_plan_matmul_step(P, t->group, s->matmul);
+    case FL_G_CALL:
+      s->kind = FL_S_CALL;
+      s->call = fl_zalloc(P->mem, sizeof *s->call);
+      if (s->call) s->moved = fl_plan_call_step(P, t->group, s->call);
+      return s->call != NULL;
+    default:
+      s->kind = FL_S_KERNEL;
+      s->count = 1;
+      s->kernel = fl_zalloc(P->mem, sizeof *s->kernel);
+      if (!s->kernel || !fl_plan_kernelize(P, t->group, s->kernel, empty)) return 0;
+      s->moved = s->kernel->bytes;
+      return 1;
   }
-  if (G->kind == FL_G_SCATTER) {
-    s->kind = FL_S_SCATTER;
-    s->scatter = fl_zalloc(P->mem, sizeof *s->scatter);
-    if (!s->scatter) return 0;
-    if (!fl_plan_scatter_step(P, t->group, s->scatter)) return 0;
-    const int64_t points = product(s->scatter->rank, s->scatter->size);
-    s->moved = points * (8 + 2 * fl_dtype_size(s->scatter->dtype));
-    *empty = points == 0;
-    return 1;
-  }
-  if (G->kind == FL_G_CALL) {
-    s->kind = FL_S_CALL;
-    s->call = fl_zalloc(P->mem, sizeof *s->call);
-    if (!s->call) return 0;
-    s->moved = fl_plan_call_step(P, t->group, s->call);
-    return 1;
-  }
-  s->kind = FL_S_KERNEL;
-  s->count = 1;
-  s->kernel = fl_zalloc(P->mem, sizeof *s->kernel);
-  if (!s->kernel || !fl_plan_kernelize(P, t->group, s->kernel, empty)) return 0;
-  s->moved = s->kernel->bytes;
-  return 1;
 }
 
 static void free_step(fl_mem *m, fl_step *s) {
