@@ -360,6 +360,30 @@ describe("gradcheck", function()
     assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end, { d(2, 2), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:cumsum(1):sort(1) end, { d(5) }))
   end)
+  it("of the norms, which have a rule of their own, agrees with the formula to the third order", function()
+    flame.seed(8)
+    local function plain(x, axes)
+      local c = x - x:mean(axes, { keepdim = true })
+      return c * (c:square():mean(axes, { keepdim = true }) + 1e-5):rsqrt()
+    end
+    local x, w = d(3, 4, 2), d(3, 4, 2)
+    local function third(f)
+      local a = x:clone():requires_grad_(true)
+      local y = f(a)
+      for _ = 1, 3 do y = (y * w):sum():gradients({ a }, { create_graph = true })[a] end
+      return y
+    end
+    for name, pair in pairs {
+      layer_norm = { function(a) return a:layer_norm({ 4, 2 }) end, { 2, 3 } },
+      batch_norm = { function(a) return a:batch_norm(nil, nil, nil, nil, { training = true }) end, { 1, 3 } },
+      instance_norm = { function(a) return a:instance_norm() end, { 3 } },
+      group_norm = { function(a) return a:group_norm(1) end, { 2, 3 } },
+    } do
+      local own, formula = third(pair[1]), third(function(a) return plain(a, pair[2]) end)
+      local most = formula:abs():amax():item()
+      assert.is_true(most > 0.1 and (own - formula):abs():amax():item() < 1e-9 * most, name)
+    end
+  end)
   it("raises with the worst entry of a wrong gradient", function()
     local wrong = flame.func({ forward = function(_, x) return x * 2 end, backward = function(_,
       g) return g * 3 end })

@@ -222,9 +222,7 @@ def("group_norm", 5, function(x, groups, w, b, o)
   for d = 3, #shape do plane = plane * shape[d] end
   local per_channel = { 1, groups, shape[2] // groups, 1 }
   local v = x:reshape(shape[1], groups, shape[2] // groups, plane)
-  if half[dtype] then v = v:float() end
-  local centred = v - v:mean({ 3, 4 }, { keepdim = true })
-  local y = centred * (centred:square():mean({ 3, 4 }, { keepdim = true }) + o.eps):rsqrt()
+  local y = internal.normalise("group_norm", v, { 3, 4 }, o.eps)
   if internal.need_optional("group_norm", "weight", w) then y = y * w:reshape(per_channel) end
   if internal.need_optional("group_norm", "bias", b) then y = y + b:reshape(per_channel) end
   y = y:reshape(shape)

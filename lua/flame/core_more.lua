@@ -20,22 +20,33 @@ local function optional(op, name, v) return v and need_tensor(op, name, v) or ni
 local half = { f16 = true, bf16 = true }
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
---- centred: x minus its mean, in f32 at least; the result has x's dtype.
-local function normalise(x, centred, var, w, b, eps)
+--- y, which is x normalised in f32 at least, scaled and moved by channel; the result has x's dtype.
+local function affine(x, y, w, b)
   local channels = {}
   for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
-  local y = centred * (var + eps):rsqrt()
   if w then y = y * wide(w):reshape(channels) end
   if b then y = y + wide(b):reshape(channels) end
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- Mean over 'axes', what is left without it, and the variance: the mean is asked for once.
-local function moments(x, axes)
-  local v = wide(x)
-  local m = v:mean(axes, { keepdim = true })
-  local centred = v - m
-  return m, centred, centred:square():mean(axes, { keepdim = true })
+--- By statistics that are given, (channels).
+local function by_running(x, mean, var, eps)
+  local channels = {}
+  for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
+  return (wide(x) - wide(mean):reshape(channels)) * (wide(var):reshape(channels) + eps):rsqrt()
+end
+
+--- Moves the running statistics towards those of x over 'axes'; read(m): one value a channel.
+local function move_running(x, axes, mean, var, momentum, n, read)
+  if not mean and not var then return end
+  flame.no_grad(function()
+    local v = wide(x:detach())
+    local m = v:mean(axes, { keepdim = true })
+    if mean then mean:copy_(mean * (1 - momentum) + read(m) * momentum) end
+    if not var then return end
+    local unbiased = (v - m):square():mean(axes, { keepdim = true }) * (n / (n - 1))
+    var:copy_(var * (1 - momentum) + read(unbiased) * momentum)
+  end)
 end
 
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
@@ -49,27 +60,16 @@ def("batch_norm", 8, function(x, mean, var, w, b, ...)
     select(2, ...))
   mean, var, w, b = optional(op, "running_mean", mean), optional(op, "running_var", var), optional(op, "w", w), optional(op, "b", b)
   if x.ndim < 2 then fail(op, "x has %d axes, need at least 2 (channels on axis 2)", x.ndim) end
-  local channels, axes = {}, {}
-  for d = 1, x.ndim do
-    channels[d] = d == 2 and x.shape[2] or 1
-    if d ~= 2 then axes[#axes + 1] = d end
-  end
+  local axes = {}
+  for d = 1, x.ndim do if d ~= 2 then axes[#axes + 1] = d end end
   if not o.training then
     if not mean or not var then fail(op, "running_mean and running_var are needed when training is false") end
-    return normalise(x, wide(x) - wide(mean):reshape(channels), wide(var):reshape(channels), w, b, o.eps)
+    return affine(x, by_running(x, mean, var, o.eps), w, b)
   end
   local n = x:numel() // math.max(x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more when training: x has shape (%s)", table.concat(x.shape, ", ")) end
-  local m, centred, v = moments(x, axes)
-  local function move(kept, now)
-    if not kept then return end
-    flame.no_grad(function()
-      kept:copy_(kept * (1 - o.momentum) + now:detach():reshape(-1) * o.momentum)
-    end)
-  end
-  move(mean, m)
-  move(var, v * (n / (n - 1)))
-  return normalise(x, centred, v, w, b, o.eps)
+  move_running(x, axes, mean, var, o.momentum, n, function(m) return m:reshape(-1) end)
+  return affine(x, internal.normalise(op, x, axes, o.eps), w, b)
 end)
 
 --- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]): each
@@ -86,27 +86,16 @@ def("instance_norm", 8, function(x, mean, var, w, b, ...)
   o = internal.defaults(op, { "use_input_stats", "momentum", "eps" },
     { use_input_stats = true, momentum = 0.1, eps = 1e-5 }, o, select(2, ...))
   if x.ndim < 3 then fail(op, "x has %d axes, need at least 3 (batch, channels, …)", x.ndim) end
-  local channels, axes = {}, {}
-  for d = 1, x.ndim do
-    channels[d] = d == 2 and x.shape[2] or 1
-    if d > 2 then axes[#axes + 1] = d end
-  end
+  local axes = {}
+  for d = 3, x.ndim do axes[#axes + 1] = d end
   if not o.use_input_stats then
     if not mean or not var then fail(op, "running_mean and running_var are needed when use_input_stats is false") end
-    return normalise(x, wide(x) - wide(mean):reshape(channels), wide(var):reshape(channels), w, b, o.eps)
+    return affine(x, by_running(x, mean, var, o.eps), w, b)
   end
   local n = x:numel() // math.max(x.shape[1] * x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more: x has shape (%s)", table.concat(x.shape, ", ")) end
-  local m, centred, v = moments(x, axes)
-  local function move(kept, now)
-    if not kept then return end
-    flame.no_grad(function()
-      kept:copy_(kept * (1 - o.momentum) + now:detach():mean(1):reshape(-1) * o.momentum)
-    end)
-  end
-  move(mean, m)
-  move(var, v * (n / (n - 1)))
-  return normalise(x, centred, v, w, b, o.eps)
+  move_running(x, axes, mean, var, o.momentum, n, function(m) return m:mean(1):reshape(-1) end)
+  return affine(x, internal.normalise(op, x, axes, o.eps), w, b)
 end)
 
 -- ---- rearrange -------------------------------------------------------------------------------------

@@ -257,6 +257,21 @@ static int l_classes(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_add(at, n_int(b->c, 1)) : NULL);
 }
 
+/* core.normalise(op, x, axes, eps): x less its mean over its deviation, in f32 at least. */
+static int l_normalise(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *op = luaL_checkstring(L, 1);
+  fl_box *x = fl_arg_tensor(L, 2, op, "x");
+  const int dtype = x->t->node->dtype;
+  if (!fl_is_float(dtype)) fl_lua_fail(L, op, "dtype %s is not supported; cast first: x:float()", fl_dtype_name(dtype));
+  const uint32_t axes = fl_arg_axes(L, 3, x->t->node->shape->rank, op);
+  const double eps = fl_arg_num(L, 4, op, "eps");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x);
+  return fl_lua_leave(L, b, m, out, n ? n_normalise(n, axes, eps) : NULL);
+}
+
 /* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step). For optim.lua. */
 static int l_adam(lua_State *L) {
   static const char op[] = "adam";
@@ -284,5 +299,6 @@ const fl_lua_reg fl_reg_neural[] = {
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
+  { "normalise", l_normalise, 0 },
   { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };

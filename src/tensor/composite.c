@@ -158,11 +158,7 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
     return NULL;
   const int dtype = x->dtype;
   const uint32_t axes = last_axes(x, naxes);
-  flame_context *c = x->ctx;
-  fl_node *n = n_num(c, (double)reduced_count(x, axes)), *f = fl_widen(x);
-  fl_node *d = n_sub(f, n_div(n_sum(f, axes, 1), n));
-  fl_node *v = n_div(n_sum(n_square(d), axes, 1), n);
-  fl_node *y = n_mul(d, n_rsqrt(n_add(v, n_num(c, eps))));
+  fl_node *y = n_normalise(x, axes, eps);
   if (!fl_is_none(w)) y = n_mul(y, fl_widen(w));
   if (!fl_is_none(b)) y = n_add(y, fl_widen(b));
   return back_to(y, dtype);

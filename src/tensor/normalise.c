@@ -1,0 +1,80 @@
+/*
+** What layer, group, batch and instance norm have in common: x less its mean, over its deviation,
+** with a gradient of its own. The one that autograd derives sums what is 0 but for rounding (the
+** variance's share of the mean's gradient) in a pass of its own and keeps the centred values; this
+** one keeps x, the means and the inverse deviations.
+*/
+#include "tensor/build_util.h"
+#include "tensor/entry.h"
+
+typedef struct norm {             /* what the backward reads; all held */
+  flame_context *c;
+  uint32_t axes;
+  double count, eps;
+  fl_node *x, *mean, *inverse;
+} norm;
+
+static fl_node *mean_of(const norm *s, fl_node *x) {
+  return n_div(n_sum(x, s->axes, 1), n_num(s->c, s->count));
+}
+
+/* x - mean; *inverse: one over the deviation. */
+static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inverse) {
+  *mean = mean_of(s, x);
+  fl_node *d = n_sub(x, *mean);
+  *inverse = n_rsqrt(n_add(mean_of(s, n_square(d)), n_num(s->c, s->eps)));
+  return d;
+}
+
+/* With y = d r, d = x - mean, r the inverse deviation: r (g - mean(g) - d r^2 mean(g d)). For a
+** gradient of this the statistics are recorded again, as functions of x. */
+static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+  const norm *s = arg;
+  fl_node *x = fl_widen(c->grad_mode ? y->in[0] : s->x), *mean = s->mean, *r = s->inverse;
+  fl_node *d = c->grad_mode ? centre(s, x, &mean, &r) : n_sub(x, mean);
+  fl_node *slope = n_mul(mean_of(s, n_mul(g, d)), n_square(r));
+  gin[0] = n_mul(n_sub(n_sub(g, mean_of(s, g)), n_mul(d, slope)), r);
+  (void)nin;
+  return gin[0] ? FLAME_OK : c->err.code;
+}
+
+static void norm_release(void *arg) {
+  norm *s = arg;
+  fl_node_drop(s->x);
+  fl_node_drop(s->mean);
+  fl_node_drop(s->inverse);
+  fl_free(&s->c->mem, s, sizeof *s);
+}
+
+/* y with the rule above; takes what s has. */
+static fl_node *with_rule(fl_node *y, const norm *s) {
+  fl_custom *f = fl_zalloc(&s->c->mem, sizeof *f);
+  norm *kept = f ? fl_zalloc(&s->c->mem, sizeof *kept) : NULL;
+  if (!kept) {
+    if (f) fl_free(&s->c->mem, f, sizeof *f);
+    return fl_no_memory(s->c, "norm");
+  }
+  *kept = *s;
+  fl_node_hold(kept->x);
+  fl_node_hold(kept->mean);
+  fl_node_hold(kept->inverse);
+  *f = (fl_custom){ .refs = 1, .backward = norm_back, .release = norm_release, .arg = kept };
+  fl_node *t = n_custom(y, 1, &kept->x, f, 0);
+  if (--f->refs == 0) {                                       /* no entry took it */
+    norm_release(kept);
+    fl_free(&s->c->mem, f, sizeof *f);
+  }
+  return t;
+}
+
+fl_node *n_normalise(fl_node *x, uint32_t axes, double eps) {
+  if (!x) return NULL;
+  flame_context *c = x->ctx;
+  norm s = { .c = c, .axes = axes, .eps = eps, .count = 1, .x = x };
+  for (int a = 0; a < x->shape->rank; a++) if (axes >> a & 1) s.count *= (double)x->shape->size[a];
+  const uint8_t mode = c->grad_mode;
+  c->grad_mode = 0;
+  fl_node *d = centre(&s, fl_widen(x), &s.mean, &s.inverse), *y = n_mul(d, s.inverse);
+  c->grad_mode = mode;
+  return y && mode && x->entry ? with_rule(y, &s) : y;
+}
