@@ -222,9 +222,8 @@ def("group_norm", 5, function(x, groups, w, b, o)
   for d = 3, #shape do plane = plane * shape[d] end
   local per_channel = { 1, groups, shape[2] // groups, 1 }
   local v = x:reshape(shape[1], groups, shape[2] // groups, plane)
-  local y = internal.normalise("group_norm", v, { 3, 4 }, o.eps)
-  if internal.need_optional("group_norm", "weight", w) then y = y * w:reshape(per_channel) end
-  if internal.need_optional("group_norm", "bias", b) then y = y + b:reshape(per_channel) end
+  w, b = internal.need_optional("group_norm", "weight", w), internal.need_optional("group_norm", "bias", b)
+  local y = internal.normalise("group_norm", v, { 3, 4 }, o.eps, w and w:reshape(per_channel), b and b:reshape(per_channel))
   y = y:reshape(shape)
   return half[dtype] and y:to(dtype) or y
 end)

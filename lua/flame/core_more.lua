@@ -20,20 +20,25 @@ local function optional(op, name, v) return v and need_tensor(op, name, v) or ni
 local half = { f16 = true, bf16 = true }
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
---- y, which is x normalised in f32 at least, scaled and moved by channel; the result has x's dtype.
-local function affine(x, y, w, b)
+--- t, (channels), along axis 2 of x.
+local function by_channel(x, t)
   local channels = {}
   for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
-  if w then y = y * wide(w):reshape(channels) end
-  if b then y = y + wide(b):reshape(channels) end
+  return t and t:reshape(channels)
+end
+
+--- By statistics that are given, (channels), in f32 at least; the result has x's dtype.
+local function by_running(x, mean, var, w, b, eps)
+  local y = (wide(x) - by_channel(x, wide(mean))) * (by_channel(x, wide(var)) + eps):rsqrt()
+  if w then y = y * by_channel(x, wide(w)) end
+  if b then y = y + by_channel(x, wide(b)) end
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- By statistics that are given, (channels).
-local function by_running(x, mean, var, eps)
-  local channels = {}
-  for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
-  return (wide(x) - wide(mean):reshape(channels)) * (wide(var):reshape(channels) + eps):rsqrt()
+--- By those of x over 'axes'.
+local function by_own(op, x, axes, w, b, eps)
+  local y = internal.normalise(op, x, axes, eps, by_channel(x, w), by_channel(x, b))
+  return half[x.dtype] and y:to(x.dtype) or y
 end
 
 --- Moves the running statistics towards those of x over 'axes'; read(m): one value a channel.
@@ -64,12 +69,12 @@ def("batch_norm", 8, function(x, mean, var, w, b, ...)
   for d = 1, x.ndim do if d ~= 2 then axes[#axes + 1] = d end end
   if not o.training then
     if not mean or not var then fail(op, "running_mean and running_var are needed when training is false") end
-    return affine(x, by_running(x, mean, var, o.eps), w, b)
+    return by_running(x, mean, var, w, b, o.eps)
   end
   local n = x:numel() // math.max(x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more when training: x has shape (%s)", table.concat(x.shape, ", ")) end
   move_running(x, axes, mean, var, o.momentum, n, function(m) return m:reshape(-1) end)
-  return affine(x, internal.normalise(op, x, axes, o.eps), w, b)
+  return by_own(op, x, axes, w, b, o.eps)
 end)
 
 --- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]): each
@@ -90,12 +95,12 @@ def("instance_norm", 8, function(x, mean, var, w, b, ...)
   for d = 3, x.ndim do axes[#axes + 1] = d end
   if not o.use_input_stats then
     if not mean or not var then fail(op, "running_mean and running_var are needed when use_input_stats is false") end
-    return affine(x, by_running(x, mean, var, o.eps), w, b)
+    return by_running(x, mean, var, w, b, o.eps)
   end
   local n = x:numel() // math.max(x.shape[1] * x.shape[2], 1)
   if n == 1 then fail(op, "one value a channel, need more: x has shape (%s)", table.concat(x.shape, ", ")) end
   move_running(x, axes, mean, var, o.momentum, n, function(m) return m:mean(1):reshape(-1) end)
-  return affine(x, internal.normalise(op, x, axes, o.eps), w, b)
+  return by_own(op, x, axes, w, b, o.eps)
 end)
 
 -- ---- rearrange -------------------------------------------------------------------------------------

@@ -257,7 +257,8 @@ static int l_classes(lua_State *L) {
   return fl_lua_leave(L, b, m, out, at ? n_add(at, n_int(b->c, 1)) : NULL);
 }
 
-/* core.normalise(op, x, axes, eps): x less its mean over its deviation, in f32 at least. */
+/* core.normalise(op, x, axes, eps[, w, b]): x less its mean over its deviation, times w, plus b, in f32
+** at least. */
 static int l_normalise(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 1);
@@ -266,10 +267,11 @@ static int l_normalise(lua_State *L) {
   if (!fl_is_float(dtype)) fl_lua_fail(L, op, "dtype %s is not supported; cast first: x:float()", fl_dtype_name(dtype));
   const uint32_t axes = fl_arg_axes(L, 3, x->t->node->shape->rank, op);
   const double eps = fl_arg_num(L, 4, op, "eps");
+  fl_box *w = fl_arg_tensor_or_nil(L, 5, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 6, op, "bias");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_node *n = node_of(b, x);
-  return fl_lua_leave(L, b, m, out, n ? n_normalise(n, axes, eps) : NULL);
+  fl_node *n = node_of(b, x), *wn = node_or_none(b, w), *bn = node_or_none(b, bias);
+  return fl_lua_leave(L, b, m, out, n_normalise(n, axes, eps, wn, bn));
 }
 
 /* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step). For optim.lua. */

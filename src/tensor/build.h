@@ -89,8 +89,9 @@ fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim);
 fl_node *n_softmax(fl_node *x, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
 fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);   /* over the last naxes; w, b may be NULL: use fl_none */
-/* (x - mean) / sqrt(variance + eps) over 'axes', in f32 at least; x is of a float dtype. */
-fl_node *n_normalise(fl_node *x, uint32_t axes, double eps);
+/* (x - mean) / sqrt(variance + eps) w + b over 'axes', in f32 at least, all of float dtypes; w and b may
+** be fl_none, else they broadcast to x. */
+fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b);
 fl_node *n_gelu(fl_node *x, int tanh_form);
 fl_node *n_silu(fl_node *x);
 fl_node *n_linear(fl_node *x, fl_node *w, fl_node *b);                /* w (out, in); b may be absent */

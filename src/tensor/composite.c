@@ -158,10 +158,7 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
     return NULL;
   const int dtype = x->dtype;
   const uint32_t axes = last_axes(x, naxes);
-  fl_node *y = n_normalise(x, axes, eps);
-  if (!fl_is_none(w)) y = n_mul(y, fl_widen(w));
-  if (!fl_is_none(b)) y = n_add(y, fl_widen(b));
-  return back_to(y, dtype);
+  return back_to(n_normalise(x, axes, eps, w, b), dtype);
 }
 
 fl_node *n_gelu(fl_node *x, int tanh_form) {

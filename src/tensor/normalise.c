@@ -1,17 +1,21 @@
 /*
 ** What layer, group, batch and instance norm have in common: x less its mean, over its deviation,
-** with a gradient of its own. The one that autograd derives sums what is 0 but for rounding (the
-** variance's share of the mean's gradient) in a pass of its own and keeps the centred values; this
-** one keeps x, the means and the inverse deviations.
+** times w, plus b, with a gradient of its own. The one that autograd derives sums what is 0 but for
+** rounding (the variance's share of the mean's gradient) in a pass of its own and keeps the centred
+** values; this one keeps x, the means and the inverse deviations. It asks for the gradient of x
+** first: those of w and b then find in its kernel what they read.
 */
 #include "tensor/build_util.h"
 #include "tensor/entry.h"
+
+enum { X, W, B, INPUTS };
 
 typedef struct norm {             /* what the backward reads; all held */
   flame_context *c;
   uint32_t axes;
   double count, eps;
-  fl_node *x, *mean, *inverse;
+  fl_node *in[INPUTS];            /* w and b may be NULL */
+  fl_node *mean, *inverse;
 } norm;
 
 static fl_node *mean_of(const norm *s, fl_node *x) {
@@ -26,21 +30,25 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* With y = d r, d = x - mean, r the inverse deviation: r (g - mean(g) - d r^2 mean(g d)). For a
-** gradient of this the statistics are recorded again, as functions of x. */
+/* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w: by x it is
+** r (u - mean(u) - d r^2 mean(u d)), by w g d r, by b g; the walk sums. For a gradient of this the
+** statistics are recorded again, as functions of x. */
 static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
   const norm *s = arg;
-  fl_node *x = fl_widen(c->grad_mode ? y->in[0] : s->x), *mean = s->mean, *r = s->inverse;
+  fl_node *x = fl_widen(s->in[X]), *mean = s->mean, *r = s->inverse;
   fl_node *d = c->grad_mode ? centre(s, x, &mean, &r) : n_sub(x, mean);
-  fl_node *slope = n_mul(mean_of(s, n_mul(g, d)), n_square(r));
-  gin[0] = n_mul(n_sub(n_sub(g, mean_of(s, g)), n_mul(d, slope)), r);
-  (void)nin;
-  return gin[0] ? FLAME_OK : c->err.code;
+  fl_node *u = s->in[W] ? n_mul(g, fl_widen(s->in[W])) : g;
+  fl_node *slope = n_mul(mean_of(s, n_mul(u, d)), n_square(r));
+  gin[X] = n_mul(n_sub(n_sub(u, mean_of(s, u)), n_mul(d, slope)), r);
+  gin[W] = s->in[W] ? n_mul(g, n_mul(d, r)) : NULL;
+  gin[B] = s->in[B] ? g : NULL;
+  (void)y, (void)nin;
+  return gin[X] && !gin[W] == !s->in[W] ? FLAME_OK : c->err.code;
 }
 
 static void norm_release(void *arg) {
   norm *s = arg;
-  fl_node_drop(s->x);
+  for (int i = 0; i < INPUTS; i++) if (s->in[i]) fl_node_drop(s->in[i]);
   fl_node_drop(s->mean);
   fl_node_drop(s->inverse);
   fl_free(&s->c->mem, s, sizeof *s);
@@ -55,11 +63,11 @@ static fl_node *with_rule(fl_node *y, const norm *s) {
     return fl_no_memory(s->c, "norm");
   }
   *kept = *s;
-  fl_node_hold(kept->x);
+  for (int i = 0; i < INPUTS; i++) if (s->in[i]) fl_node_hold(s->in[i]);
   fl_node_hold(kept->mean);
   fl_node_hold(kept->inverse);
   *f = (fl_custom){ .refs = 1, .backward = norm_back, .release = norm_release, .arg = kept };
-  fl_node *t = n_custom(y, 1, &kept->x, f, 0);
+  fl_node *t = n_custom(y, INPUTS, s->in, f, 0);
   if (--f->refs == 0) {                                       /* no entry took it */
     norm_release(kept);
     fl_free(&s->c->mem, f, sizeof *f);
@@ -67,14 +75,16 @@ static fl_node *with_rule(fl_node *y, const norm *s) {
   return t;
 }
 
-fl_node *n_normalise(fl_node *x, uint32_t axes, double eps) {
-  if (!x) return NULL;
+fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b) {
+  if (!x || !w || !b) return NULL;
   flame_context *c = x->ctx;
-  norm s = { .c = c, .axes = axes, .eps = eps, .count = 1, .x = x };
+  norm s = { .c = c, .axes = axes, .eps = eps, .count = 1, .in = { x, fl_is_none(w) ? NULL : w, fl_is_none(b) ? NULL : b } };
   for (int a = 0; a < x->shape->rank; a++) if (axes >> a & 1) s.count *= (double)x->shape->size[a];
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
   fl_node *d = centre(&s, fl_widen(x), &s.mean, &s.inverse), *y = n_mul(d, s.inverse);
+  if (s.in[W]) y = n_mul(y, fl_widen(w));
+  if (s.in[B]) y = n_add(y, fl_widen(b));
   c->grad_mode = mode;
-  return y && mode && x->entry ? with_rule(y, &s) : y;
+  return y && mode && (x->entry || w->entry || b->entry) ? with_rule(y, &s) : y;
 }
