@@ -293,15 +293,23 @@ add("nanmean", 3, function(x, d, o)
   local there = x:detach():isnan():logical_not()
   return where(there, x, 0):sum(d, o) / there:sum(d, o)
 end)
---- Options of var (d, o) as mean takes them: (d, {keepdim =}).
-local function for_mean(d, o)
-  local given = type(d) == "table" and d[1] == nil and next(d) ~= nil and d or type(o) == "table" and o or {}
-  return given ~= d and d or nil, { dim = given.dim, keepdim = given.keepdim or false }
+--- Arguments of var (axes, unbiased, keepdim, options) as mean takes them: (axes, {keepdim =}).
+local function for_mean(d, ...)
+  if type(d) == "boolean" then return for_mean(nil, d, ...) end
+  local given, keepdim = type(d) == "table" and d[1] == nil and next(d) ~= nil and d, nil
+  for i = 1, select("#", ...) do
+    local v = (select(i, ...))
+    if type(v) == "table" then given = v elseif i == 2 then keepdim = v end
+  end
+  given = given or {}
+  return given ~= d and d or nil, { dim = given.dim, keepdim = given.keepdim or keepdim or false }
 end
---- std and mean along d; o: {correction = 1, keepdim = false}.
-add("std_mean", 3, function(x, d, o) return need_tensor("std_mean", "x", x):std(d, o), x:mean(for_mean(d, o)) end)
---- var and mean along d; o: {correction = 1, keepdim = false}.
-add("var_mean", 3, function(x, d, o) return need_tensor("var_mean", "x", x):var(d, o), x:mean(for_mean(d, o)) end)
+--- std and mean.
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+add("std_mean", 4, function(x, ...) return need_tensor("std_mean", "x", x):std(...), x:mean(for_mean(...)) end)
+--- var and mean.
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+add("var_mean", 4, function(x, ...) return need_tensor("var_mean", "x", x):var(...), x:mean(for_mean(...)) end)
 --- Smallest and largest.
 ---@param o? table  {dim = all, keepdim = false}
 add("aminmax", 2, function(x, o)
@@ -414,17 +422,14 @@ add("isin", 3, function(x, y, o)
   return invert and there:logical_not() or there
 end)
 --- The value below which a share q of the elements lies, between neighbours by interpolation.
----@param q number|flame.tensor  0 to 1; several come along a new first axis
----@param d? integer  all
----@param o? table  {keepdim = false, interpolation = "linear"}
-add("quantile", 4, function(x, q, d, o)
+---@param q number|flame.Tensor  0 to 1; several come along a new first axis
+---@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
+add("quantile", 5, function(x, q, ...)
   local op = "quantile"
   need_tensor(op, "x", x)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  if type(o) == "boolean" then o = { keepdim = o } end
-  if type(d) == "table" then d, o = nil, d end
-  o = internal.options(op, o, { dim = false, keepdim = false, interpolation = "linear" })
-  d = d or o.dim or nil
+  local o = defaults(op, { "dim", "keepdim" }, { dim = false, keepdim = false, interpolation = "linear" }, ...)
+  local d = o.dim or nil
   local v = d == nil and x:reshape(-1) or x
   local axis, shape = d == nil and 1 or axis_of(op, x, d), x.shape
   local n = v.ndim == 0 and 1 or v.shape[axis]
@@ -432,7 +437,7 @@ add("quantile", 4, function(x, q, d, o)
   local sorted = v.ndim == 0 and v:reshape(1) or v:sort(axis)
   local nan = sorted:isnan():any(axis, { keepdim = true })
   local function at(share, tracked)
-    if type(share) ~= "number" then fail(op, "q must be a number, a list or a tensor of one axis") end
+    if type(share) ~= "number" then fail(op, "q must be a number or a tensor of one axis") end
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = share * (n - 1)
     local low = math.floor(p)

@@ -142,13 +142,16 @@ local function triangle_indices(name, keep)
 end
 triangle_indices("tril_indices", function(k, offset) return k <= offset end)
 triangle_indices("triu_indices", function(k, offset) return k >= offset end)
+local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v end
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param base? number  10
 ---@param o? table  {dtype =, device =, requires_grad =}
 add("logspace", 5, function(first, last, n, base, o)
   if type(base) == "table" then base, o = nil, base end
+  local dtype = o and o.dtype or "f32"
+  if not dtype:find("f", 1, true) then first, last = whole(first), whole(last) end    -- integers, as in linspace
   local y = flame.linspace(first, last, n, { dtype = "f64", device = o and o.device })
-  y = ((base or 10.0) ^ y):to(o and o.dtype or "f32")
+  y = ((base or 10.0) ^ y):to(dtype)
   return o and o.requires_grad and y:requires_grad_(true) or y
 end, "module")
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.

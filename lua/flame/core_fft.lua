@@ -250,19 +250,23 @@ def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) 
 def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
 
 -- ---- windows ---------------------------------------------------------------------------------------
---- Define op(n[, periodic = true, {dtype =, device =}]) as a sum of cosines.
-local function window(op, a, b, c)
-  def(op, 3, function(n, ...)
+--- Define op(n[, periodic = true, {dtype =, device =}]) as a sum of cosines; 'names': of a and b as arguments.
+local function window(op, a, b, c, names)
+  def(op, names and 5 or 3, function(n, ...)
     n = need_int(op, "n", n)
-    local o = arguments(op, { "periodic" }, { periodic = true, dtype = "f32", device = flame.default_device() }, ...)
+    local known = { periodic = true, dtype = "f32", device = flame.default_device() }
+    if names then known[names[2]], known[names[3]] = a, b end
+    local o = arguments(op, names or { "periodic" }, known, ...)
+    local p, q = a, b
+    if names then p, q = o[names[2]], o[names[3]] end
     if n < 0 then fail(op, "n = %d, need at least 0", n) end
     local how = { dtype = "f64", device = o.device }
     if n <= 1 then return flame.ones({ n }, how):to(o.dtype) end
     local phase = flame.arange(0, n - 1, how) * (2 * math.pi / (o.periodic and n or n - 1))
-    local y = (c and c * (2 * phase):cos() or 0) - b * phase:cos() + a
+    local y = (c and c * (2 * phase):cos() or 0) - q * phase:cos() + p
     return y:to(o.dtype)
   end, "module")
 end
 window("hann_window", 0.5, 0.5)
-window("hamming_window", 0.54, 0.46)
+window("hamming_window", 0.54, 0.46, nil, { "periodic", "alpha", "beta" })
 window("blackman_window", 0.42, 0.5, 0.08)

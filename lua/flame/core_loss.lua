@@ -24,13 +24,14 @@ local function with_weight(op, weight, o)
   for k, v in pairs(o or {}) do all[k] = v end
   return all
 end
---- Add a loss: f(x, y, o) gives the value of each element.
-local function loss(name, known, f)
+--- Add a loss: f(x, y, o) gives the value of each element; 'names' are those that may come by position.
+local function loss(name, known, f, names)
   known.reduction = "mean"
-  def(name, known.weight ~= nil and 4 or 3, function(x, y, o, rest)
+  def(name, known.weight ~= nil and 4 or 3 + #(names or {}), function(x, y, o, ...)
     need_tensor(name, "input", x)
     need_tensor(name, "target", y)
-    o = options(name, known.weight ~= nil and with_weight(name, o, rest) or o, known)
+    if names then o = defaults(name, names, known, o, ...)
+    else o = options(name, known.weight ~= nil and with_weight(name, o, (...)) or o, known) end
     return reduce(name, f(x, y, o), o.reduction)
   end)
 end
@@ -41,13 +42,13 @@ loss("huber_loss", { delta = 1.0 }, function(x, y, o)
   if not (o.delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", o.delta) end
   local d = (x - y):abs()
   return flame.where(d:le(o.delta), d * d * 0.5, (d - 0.5 * o.delta) * o.delta)
-end)
+end, { "reduction", "delta" })
 loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
   local d = (x - y):abs()
   if o.beta == 0 then return d end
   return flame.where(d:lt(o.beta), d * d * (0.5 / o.beta), d - 0.5 * o.beta)
 end)
-loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end)
+loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
@@ -123,22 +124,22 @@ loss("poisson_nll_loss", { log_input = true, full = false, eps = 1e-8 }, functio
   if not o.full then return e end
   local big = flame.where(y:gt(1), y, 1)
   return e + flame.where(y:gt(1), big * big:log() - big + (big * (2 * math.pi)):log() * 0.5, 0)
-end)
+end, { "log_input", "full" })
 loss("soft_margin_loss", {}, function(x, y) return (-y * x):softplus() end)
 loss("hinge_embedding_loss", { margin = 1.0 }, function(x, y, o)
   return flame.where(y:ne(1), (o.margin - x):clamp({ min = 0 }), 0) + flame.where(y:ne(-1), x, 0)
-end)
+end, { "margin" })
 loss("multilabel_soft_margin_loss", { weight = false }, function(x, y, o)
   local e = -(y * x:logsigmoid() + (1 - y) * (-x):logsigmoid())
   return (o.weight and e * o.weight or e):mean(-1)
 end)
 --- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
----@param o? table  {p = 1, margin = 1, weight =, reduction = "mean"}
-def("multi_margin_loss", 3, function(x, y, o)
+---@param ... any  p = 1, margin = 1, weight, or {p = 1, margin = 1, weight =, reduction = "mean"}
+def("multi_margin_loss", 6, function(x, y, ...)
   local op = "multi_margin_loss"
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
-  o = options(op, o, { p = 1, margin = 1.0, weight = false, reduction = "mean" })
+  local o = defaults(op, { "p", "margin", "weight" }, { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
@@ -150,36 +151,36 @@ def("multi_margin_loss", 3, function(x, y, o)
   return reduce(op, single and e:reshape({}) or e, o.reduction)
 end)
 --- Negative log-likelihood of y under a normal of mean x and variance var.
----@param o? table  {full = false, eps = 1e-6, reduction = "mean"}
-def("gaussian_nll_loss", 4, function(x, y, var, o)
+---@param ... any  full = false, eps = 1e-6, reduction = "mean", or a table of them
+def("gaussian_nll_loss", 6, function(x, y, var, ...)
   local op = "gaussian_nll_loss"
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
   need_tensor(op, "var", var)
-  o = options(op, o, { full = false, eps = 1e-6, reduction = "mean" })
+  local o = defaults(op, { "full", "eps", "reduction" }, { full = false, eps = 1e-6, reduction = "mean" }, ...)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   var = var + (var:clamp({ min = o.eps }) - var):detach()                 -- as PyTorch: the bound has slope 1
   local e = (var:log() + (x - y):square() / var) * 0.5
   return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
 end)
 --- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.
----@param o? table  {margin = 0, reduction = "mean"}
-def("margin_ranking_loss", 4, function(x1, x2, y, o)
+---@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
+def("margin_ranking_loss", 5, function(x1, x2, y, ...)
   local op = "margin_ranking_loss"
   need_tensor(op, "x1", x1)
   need_tensor(op, "x2", x2)
   need_tensor(op, "target", y)
-  o = options(op, o, { margin = 0, reduction = "mean" })
+  local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
   return reduce(op, (-y * (x1 - x2) + o.margin):clamp({ min = 0 }), o.reduction)
 end)
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
----@param o? table  {margin = 0, reduction = "mean"}
-def("cosine_embedding_loss", 4, function(x1, x2, y, o)
+---@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
+def("cosine_embedding_loss", 5, function(x1, x2, y, ...)
   local op = "cosine_embedding_loss"
   need_tensor(op, "x1", x1)
   need_tensor(op, "x2", x2)
   need_tensor(op, "target", y)
-  o = options(op, o, { margin = 0, reduction = "mean" })
+  local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
   local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
   local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
   local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1), (cos - o.margin):clamp({ min = 0 }), 0)

@@ -217,15 +217,12 @@ def("mode", 3, function(x, d, o)
 end)
 --- quantile of what is not NaN; NaN where nothing else is.
 ---@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param d? integer  all
----@param o? table  {keepdim = false, interpolation = "linear"}
-def("nanquantile", 4, function(x, q, d, o)
+---@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
+def("nanquantile", 5, function(x, q, ...)
   local op = "nanquantile"
   if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  if type(o) == "boolean" then o = { keepdim = o } end
-  if type(d) == "table" then d, o = nil, d end
-  o = options(op, o, { dim = false, keepdim = false, interpolation = "linear" })
-  d = d or o.dim or nil
+  local o = defaults(op, { "dim", "keepdim" }, { dim = false, keepdim = false, interpolation = "linear" }, ...)
+  local d = o.dim or nil
   local v = d == nil and x:reshape(-1) or x.ndim == 0 and x:reshape(1) or x
   local axis = d == nil and 1 or axis_of(op, x, d)
   if v.shape[axis] == 0 then fail(op, "axis %d has no elements", axis) end
@@ -233,7 +230,7 @@ def("nanquantile", 4, function(x, q, d, o)
   local last = (v:isnan():logical_not():sum(axis, { keepdim = true }) - 1):clamp({ min = 0 }):double()
   local shape = x.shape
   local function one(share, tracked)
-    if type(share) ~= "number" then fail(op, "q must be a number, a list or a tensor of one axis") end
+    if type(share) ~= "number" then fail(op, "q must be a number or a tensor of one axis") end
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = last * (tracked or share)
     local low = p:floor()

@@ -90,17 +90,25 @@ add("zeta", 2, function(x, q)
   y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
   return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
 end, "e")
---- The n-th derivative of digamma.
----@param n integer  0, 1, …
----@param x flame.Tensor
-local function polygamma(n, x)
+--- The n-th derivative of digamma, n > 1: its slope is the next one, infinite at the poles too.
+local polygamma
+local derivatives = flame.func {
+  name = "polygamma",
+  forward = function(ctx, x, n)
+    ctx.n = n
+    ctx:save(x)
+    local factorial = 1.0
+    for k = 2, math.min(n, 171) do factorial = factorial * k end
+    return flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }), x) * ((-1) ^ (n + 1) * factorial)
+  end,
+  backward = function(ctx, g) return g * polygamma(ctx.n + 1, (ctx:saved())) end,
+}
+function polygamma(n, x)
   need_tensor("polygamma", "x", x)
   if need_int("polygamma", "n", n) < 0 then fail("polygamma", "n = %d is negative", n) end
   if n == 0 then return x:digamma() end
   if n == 1 then return x:trigamma() end
-  local dtype, v, factorial = x:is_floating_point() and x.dtype or "f32", x:double(), 1.0
-  for k = 2, math.min(n, 171) do factorial = factorial * k end
-  return (flame.zeta(flame.full({}, n + 1, { dtype = "f64", device = x.device }), v) * ((-1) ^ (n + 1) * factorial)):to(dtype)
+  return derivatives(x:double(), n):to(x:is_floating_point() and x.dtype or "f32")
 end
 --- The n-th derivative of digamma.
 ---@param n integer  0, 1, …
@@ -167,9 +175,45 @@ careful("ndtri", function(p)
 end)
 
 -- ---- the incomplete gamma function -------------------------------------------------------------------------
--- (0, …, x) the series where x < a + 1, Lentz' continued fraction elsewhere; ROUNDS serve a up to some 300.
-local ROUNDS = 120
+-- The series where x < a + 1, Lentz' continued fraction elsewhere; of large a, where both need too many
+-- rounds near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF 8.12).
+local ROUNDS, LARGE, NEAR, ORDERS, POWERS = 120, 30, 0.35, 8, 24
+local TEMME = {}                   -- TEMME[k + 1][n + 1]: by eta^n of the coefficient of a^-k
+do
+  local stirling = { 1, 1 / 12, 1 / 288, -139 / 51840, -571 / 2488320, 163879 / 209018880, 5246819 / 75246796800,
+    -534703531 / 902961561600 }
+  local alpha, last = { 1, 1 / 3 }, POWERS + 2 * ORDERS + 2     -- x/a - 1 = eta + alpha[2] eta² + …
+  for n = 3, last do
+    local sum = alpha[n - 1]
+    for j = 2, n - 1 do sum = sum - j * alpha[j] * alpha[n - j + 1] end
+    alpha[n] = sum / (n + 1)
+  end
+  local first = { -1 / 3 }
+  for n = 1, last - 2 do first[n + 1] = (n + 2) * alpha[n + 2] end
+  TEMME[1] = first
+  for k = 1, ORDERS - 1 do
+    local row, above = {}, TEMME[k]
+    for n = 0, #above - 3 do row[n + 1] = (k % 2 == 0 and 1 or -1) * stirling[k + 1] * first[n + 1] + (n + 2) * above[n + 3] end
+    TEMME[k + 1] = row
+  end
+end
+local function temme(a, x)
+  local mu = (x - a) / a
+  local half_square = (mu - mu:log1p()):clamp({ min = 0 })
+  local eta, r, sum = (half_square * 2):sqrt() * mu:sign(), a:reciprocal(), nil
+  for k = ORDERS, 1, -1 do
+    local c = TEMME[k][POWERS]
+    for n = POWERS - 1, 1, -1 do c = c * eta + TEMME[k][n] end
+    sum = sum and sum * r + c or c
+  end
+  local rest = (a * -half_square):exp() * (a * (2 * math.pi)):rsqrt() * sum
+  local side = eta * (a * 0.5):sqrt()
+  return (-side):erfc() * 0.5 - rest, side:erfc() * 0.5 + rest
+end
 local function lower_and_upper(a, x)
+  local middle = a:gt(LARGE):logical_and((x - a):abs():lt(a * NEAR))
+  local lower, upper = temme(where(middle, a, LARGE), where(middle, x, LARGE))
+  a, x = where(middle, 1, a), where(middle, 1, x)
   local front = (a * where(x:gt(0), x, 1):log() - x - a:lgamma()):exp()
   local series = x:lt(a + 1)
   local b, y = where(series, a, 1), where(series, x, 0.5)
@@ -191,7 +235,7 @@ local function lower_and_upper(a, x)
     h = h * d * c
   end
   local low, high = front * sum, front * h
-  return where(series, low, 1 - high), where(series, 1 - low, high)
+  return where(middle, lower, where(series, low, 1 - high)), where(middle, upper, where(series, 1 - low, high))
 end
 local function gamma_share(name, which)
   add(name, 2, function(a, x)
@@ -204,6 +248,7 @@ local function gamma_share(name, which)
     local y = select(which, lower_and_upper(p, q))
     local ends = where(v:eq(0):logical_and(a:gt(0)), which - 1, where(v:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
     ends = where(a:eq(0):logical_and(v:gt(0)), 2 - which, ends)
+    ends = where(a:eq(math.huge):logical_and(v:ge(0)), where(v:eq(math.huge), 0 / 0, which - 1), ends)
     y = where(good, y, ends)
     if x.requires_grad then
       local slope = ((p - 1) * q:log() - q - p:lgamma()):exp() * (3 - 2 * which)
@@ -222,14 +267,23 @@ gamma_share("igamma", 1)
 gamma_share("igammac", 2)
 
 -- ---- NaN aside ------------------------------------------------------------------------------------------
+--- x and y as tensors: a whole number takes the dtype of the other, bool apart, any other is a float.
+local function operands(op, x, y)
+  local like = is_tensor(x) and x or y
+  local function lift(v)
+    if not math.tointeger(v) or not is_tensor(like) or like.dtype == "bool" or math.type(v) == "float" then return v end
+    return flame.full({}, v, { dtype = like.dtype, device = like.device })
+  end
+  return pair(op, lift(x), lift(y))
+end
 --- The larger of two; a NaN gives way to the other.
 add("fmax", 2, function(x, y)
-  x, y = pair("fmax", x, y)
+  x, y = operands("fmax", x, y)
   return where(x:ge(y):logical_or(y:isnan()), x, y)
 end)
 --- The smaller of two; a NaN gives way to the other.
 add("fmin", 2, function(x, y)
-  x, y = pair("fmin", x, y)
+  x, y = operands("fmin", x, y)
   return where(x:le(y):logical_or(y:isnan()), x, y)
 end)
 
@@ -315,7 +369,10 @@ end
 internal.def("frexp", 1, function(x)
   local m, e = parts_of(need_float("frexp", x))
   m = m:to(x.dtype)
-  if x.requires_grad then m = m + (x - x:detach()) * where(x:detach():isfinite(), (-e):exp2(), 0):to(x.dtype) end
+  if x.requires_grad then
+    local v = x:detach()
+    m = where(v:isfinite(), m + (x - v) * (-e):exp2():to(x.dtype), x)
+  end
   return m, e:to("i32")
 end)
 --- The next float after x towards y.

@@ -224,7 +224,7 @@ def("histogram", 3, function(x, bins, o)
   local flat, edges = x:detach():reshape(-1), bins
   if not flame.is_tensor(bins) then
     if need_int(op, "bins", bins) < 1 then fail(op, "bins = %d, need at least 1", bins) end
-    local low, high = 0, 0
+    local low, high = 0, 1
     if o.range then low, high = o.range[1], o.range[2]
     elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
     if low == high then low, high = low - 0.5, high + 0.5 end

@@ -48,7 +48,7 @@ end
 --- The norm of one or several axes; all of them where d is nil or false.
 local function vector_norm(op, x, ord, d, keepdim)
   if type(ord) ~= "number" then fail(op, "ord must be a number, got %s", tostring(ord)) end
-  if x.ndim == 0 then x, d = x:reshape(1), nil end
+  if x.ndim == 0 then x, d, keepdim = x:reshape(1), nil, false end
   local axes = type(d) == "number" and { d } or d or {}
   if type(axes) ~= "table" then fail(op, "dim must be an axis or a list of axes, got %s", type(axes)) end
   local all = #axes == 0

@@ -5,10 +5,14 @@
 local flame = {}
 
 ---@class flame.Tensor
+---@field H flame.Tensor the axes in reverse order, as .T
+---@field T flame.Tensor the axes in reverse order
 ---@field device string "cpu" or "cuda:0"
 ---@field dtype string "f64" "f32" "f16" "bf16" "i64" "i32" "i16" "i8" "u8" "bool"
 ---@field grad flame.Tensor|nil the gradient that backward has added up, or nil; may be set
 ---@field is_leaf boolean was it made by the script, not by an operation
+---@field mH flame.Tensor the last two axes exchanged, as .mT
+---@field mT flame.Tensor the last two axes exchanged
 ---@field ndim integer number of axes
 ---@field requires_grad boolean is it tracked; may be set
 ---@field shape integer[] the sizes, a table
@@ -1034,8 +1038,8 @@ Tensor.cosh_ = flame.cosh
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param y flame.Tensor
----@param o? table  {margin = 0, reduction = "mean"}
-function flame.cosine_embedding_loss(x1, x2, y, o) end
+---@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
+function flame.cosine_embedding_loss(x1, x2, y, ...) end
 Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 
 --- sum of products over the product of the norms, along axis 2
@@ -1765,8 +1769,8 @@ Tensor.gather = flame.gather
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param var flame.Tensor?
----@param o? table  {full = false, eps = 1e-6, reduction = "mean"}
-function flame.gaussian_nll_loss(x, y, var, o) end
+---@param ... any  full = false, eps = 1e-6, reduction = "mean", or a table of them
+function flame.gaussian_nll_loss(x, y, var, ...) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
@@ -2985,8 +2989,8 @@ function flame.map(text) end
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param y flame.Tensor
----@param o? table  {margin = 0, reduction = "mean"}
-function flame.margin_ranking_loss(x1, x2, y, o) end
+---@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
+function flame.margin_ranking_loss(x1, x2, y, ...) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
 --- the value where mask holds, else x
@@ -3212,8 +3216,8 @@ Tensor.mul_ = flame.mul
 --- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param o? table  {p = 1, margin = 1, weight =, reduction = "mean"}
-function flame.multi_margin_loss(x, y, o) end
+---@param ... any  p = 1, margin = 1, weight, or {p = 1, margin = 1, weight =, reduction = "mean"}
+function flame.multi_margin_loss(x, y, ...) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
 
 --- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids from 1
@@ -3287,9 +3291,8 @@ Tensor.nanmedian = flame.nanmedian
 --- quantile of what is not NaN; NaN where nothing else is.
 ---@param x flame.Tensor
 ---@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param d? integer  all
----@param o? table  {keepdim = false, interpolation = "linear"}
-function flame.nanquantile(x, q, d, o) end
+---@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
+function flame.nanquantile(x, q, ...) end
 Tensor.nanquantile = flame.nanquantile
 
 --- Sum of what is not NaN.
@@ -4822,8 +4825,8 @@ Tensor.pixel_unshuffle = flame.pixel_unshuffle
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param o table?
----@param rest any
-function flame.poisson_nll_loss(x, y, o, rest) end
+---@param ... any
+function flame.poisson_nll_loss(x, y, o, ...) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
 --- The n-th derivative of digamma.
@@ -4893,10 +4896,9 @@ Tensor.qr = flame.qr
 
 --- The value below which a share q of the elements lies, between neighbours by interpolation.
 ---@param x flame.Tensor
----@param q number|flame.tensor  0 to 1; several come along a new first axis
----@param d? integer  all
----@param o? table  {keepdim = false, interpolation = "linear"}
-function flame.quantile(x, q, d, o) end
+---@param q number|flame.Tensor  0 to 1; several come along a new first axis
+---@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
+function flame.quantile(x, q, ...) end
 Tensor.quantile = flame.quantile
 
 --- radians as degrees
@@ -5660,11 +5662,10 @@ function flame.stats(what) end
 function flame.std(x, d, o) end
 Tensor.std = flame.std
 
---- std and mean along d; o: {correction = 1, keepdim = false}.
+--- std and mean.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
-function flame.std_mean(x, d, o) end
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+function flame.std_mean(x, ...) end
 Tensor.std_mean = flame.std_mean
 
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…, frequencies, frames, 2),
@@ -6057,11 +6058,10 @@ Tensor.vander = flame.vander
 function flame.var(x, d, o) end
 Tensor.var = flame.var
 
---- var and mean along d; o: {correction = 1, keepdim = false}.
+--- var and mean.
 ---@param x flame.Tensor
----@param d integer|integer[]?
----@param o table?
-function flame.var_mean(x, d, o) end
+---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+function flame.var_mean(x, ...) end
 Tensor.var_mean = flame.var_mean
 
 --- The same as dot.

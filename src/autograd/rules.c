@@ -122,15 +122,18 @@ static fl_node *tetragamma(fl_node *z) {
   return n_add(sum, n_mul(tail, n_mul(r, r)));
 }
 
-/* psi2(x) = psi2(1 - x) - 2 pi^3 cot(pi x) / sin(pi x)^2 below 1/2. */
+/* psi2(x) = psi2(1 - x) - 2 pi^3 cot(pi x) / sin(pi x)^2 below 1/2, of x less the integer
+** next to it: -Inf at a pole. In f64, since the difference cancels. */
 fl_node *fl_grad_trigamma(fl_node *g, fl_node *x) {
   flame_context *c = g->ctx;
   const double pi = 3.14159265358979323846;
-  fl_node *low = n_lt(x, K(0.5));
-  fl_node *y = x ? tetragamma(n_where(low, n_sub(K(1), x), x)) : NULL;
-  fl_node *a = n_mul(n_where(low, x, K(0.25)), K(pi)), *s = n_sin(a);
+  fl_node *v = x ? n_cast(x, FLAME_F64) : NULL;
+  fl_node *low = n_lt(v, K(0.5));
+  fl_node *y = v ? tetragamma(n_where(low, n_sub(K(1), v), v)) : NULL;
+  fl_node *a = n_mul(n_where(low, n_sub(v, n_round(v)), K(0.25)), K(pi)), *s = n_sin(a);
   fl_node *turn = n_div(n_mul(n_cos(a), K(2 * pi * pi * pi)), n_mul(s, n_mul(s, s)));
-  return n_mul(g, n_where(low, n_sub(y, turn), y));
+  fl_node *slope = n_where(low, n_sub(y, turn), y);
+  return slope ? n_mul(g, n_cast(slope, x->dtype)) : NULL;
 }
 
 /* ---- helpers of reductions --------------------------------------------------------- */

@@ -326,9 +326,11 @@ static int make_linspace(lua_State *L) {
   fl_arg_make_opts(L, 4, "linspace", &o);
   if (o.dtype < 0) o.dtype = FLAME_F32;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "linspace", "dtype bool has no ranges");
+  const int whole = !fl_is_float(o.dtype);                    /* then the ends are integers too */
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  return finish(L, b, m, out, n_cast(line(b->c, o.device, a, z, n), o.dtype), &o);
+  fl_node *y = line(b->c, o.device, whole ? trunc(a) : a, whole ? trunc(z) : z, n);
+  return finish(L, b, m, out, y ? n_cast(y, o.dtype) : NULL, &o);
 }
 
 /* ---- random numbers ----------------------------------------------------------------------------------- */

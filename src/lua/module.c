@@ -255,7 +255,9 @@ static void fill_meta(lua_State *L, fl_lua *b) {
     { "shape", FL_PROP_SHAPE }, { "ndim", FL_PROP_NDIM }, { "dtype", FL_PROP_DTYPE },
         { "device", FL_PROP_DEVICE },
     { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf",
-        FL_PROP_IS_LEAF }
+        FL_PROP_IS_LEAF },
+    { "T", FL_PROP_TURNED }, { "H", FL_PROP_TURNED }, { "mT", FL_PROP_LAST_TURNED },
+        { "mH", FL_PROP_LAST_TURNED }
   };
   for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
     lua_pushinteger(L, properties[i].which);

@@ -45,7 +45,11 @@ static int softmax(lua_State *L, const char *op, fl_node *(*build)(fl_node *, in
   fl_lua *b = self_of(L);
   int top, dtype = -1;
   const int opts = fl_tail_options(L, &top);
-  if (top > 2) fl_lua_fail(L, op, "%d arguments at most, got %d", opts ? 3 : 2, lua_gettop(L));
+  if (top == 3 && !opts) {
+    if (!lua_isnil(L, top)) dtype = fl_arg_dtype(L, top, op);
+    top--;
+  }
+  if (top > 2) fl_lua_fail(L, op, "3 arguments at most, got %d", lua_gettop(L));
   if (opts) fl_check_options(L, opts, op, "dim dtype");
   if (opts && fl_option(L, opts, "dtype") != LUA_TNIL) dtype = fl_arg_dtype(L, lua_gettop(L), op);
   if (opts && fl_option(L, opts, "dim") != LUA_TNIL) {

@@ -111,6 +111,17 @@ static int s_permute(lua_State *L) {
   VIEW_END(n_permute(n, perm));
 }
 
+/* x.T: all axes in reverse order; x.mT: the last two exchanged. */
+int fl_property_turned(lua_State *L, int all) {
+  int perm[FL_MAX_AXES];
+  const int rank = shape_at(L, 1, all ? "T" : "mT")->rank;
+  if (!all && rank < 2) fl_lua_fail(L, "mT", "x has %d axes, need two or more", rank);
+  for (int k = 0; k < rank; k++) perm[k] = all ? rank - 1 - k : k;
+  if (!all) perm[rank - 2] = rank - 1, perm[rank - 1] = rank - 2;
+  VIEW_BEGIN(all ? "T" : "mT");
+  VIEW_END(rank < 2 ? n : n_permute(n, perm));
+}
+
 static int s_transpose(lua_State *L) {
   fl_arg_count(L, 3, "transpose");
   const fl_layout *l = shape_at(L, 1, "transpose");

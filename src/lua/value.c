@@ -22,6 +22,7 @@ static void push_shape(lua_State *L, const fl_node *n) {
 }
 
 int fl_property_get(lua_State *L, int which) {
+  if (which >= FL_PROP_TURNED) return fl_property_turned(L, which == FL_PROP_TURNED);
   fl_lua *b = self_of(L);
   fl_node *n = facts(L, 1, "x");
   flame_tensor *t = box_at(L, 1)->t;

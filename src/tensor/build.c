@@ -371,15 +371,16 @@ static fl_node *build_where(fl_node *q, fl_node *a, fl_node *b) {
   return t < 0 ? NULL : elementwise(q->ctx, FL_OP_where, t, t, 3, x);
 }
 
-/* x not below (upper: not above) the bound. Unlike in maximum, a tie is all x's; a NaN has no
-** gradient unless the bound is tracked. */
+/* x not below (upper: not above) the bound. Unlike in maximum, a tie is all x's; where one of
+** them is NaN neither has a gradient. */
 static fl_node *bounded(fl_node *x, fl_node *bound, int upper) {
   flame_context *c = x->ctx;
   const uint8_t mode = c->grad_mode;
-  if (!bound->entry) c->grad_mode = 0;
+  c->grad_mode = 0;
   fl_node *y = upper ? n_minimum(x, bound) : n_maximum(x, bound);
   c->grad_mode = mode;
   if (!y || !mode || !(x->entry || bound->entry)) return y;
+  if (bound->entry) y = n_where(upper ? n_gt(x, bound) : n_lt(x, bound), bound, y);
   return n_where(upper ? n_le(x, bound) : n_ge(x, bound), x, y);
 }
 

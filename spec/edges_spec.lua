@@ -1,0 +1,157 @@
+--- Values and slopes at poles, bounds and infinities, and the forms of arguments that PyTorch takes
+-- beside the usual ones.
+local raises = require("spec.helper").raises
+local flame = require "flame"
+
+local NAN <const> = 0 / 0
+local function near(want, got, bound)
+  got = type(got) == "table" and got or got:reshape(-1):totable()
+  assert.equal(#want, #got)
+  for i, w in ipairs(want) do
+    local g = got[i]
+    local same = w == g or w ~= w and g ~= g or math.abs(w - g) <= (bound or 1e-6) * math.max(1, math.abs(w))
+    assert.is_true(same, ("element %d: %s, want %s"):format(i, tostring(g), tostring(w)))
+  end
+end
+--- The gradient of the sum of f's first result.
+local function slope(f, values, dtype)
+  local x = flame.tensor(values, { dtype = dtype or "f64", requires_grad = true })
+  local y = (f(x)):sum()
+  return y:gradients({ x })[x]
+end
+
+describe("slopes at the edge", function()
+
+  it("are infinite at the poles of polygamma, of every order", function()
+    near({ -math.huge, -math.huge, -math.huge, -251.478 }, slope(function(x) return flame.polygamma(1, x) end, { 0, -1, -2, 0.2 }), 1e-5)
+    near({ math.huge, math.huge, 0.00026937 }, slope(function(x) return flame.polygamma(2, x) end, { 0, -3, 20 }, "f32"), 1e-4)
+    near({ -math.huge, -2.4e16 }, slope(function(x) return flame.polygamma(3, x) end, { 1e-160, 1e-3 }), 1e-5)
+  end)
+  it("of trigamma keep the digits of half types", function()
+    near({ -129.3, 68.2 }, slope(flame.trigamma, { 0.25, -7.3 }, "f16"), 0.02)
+    local x = flame.tensor({ 0.5, -0.3, -2.6 }, { dtype = "f64", requires_grad = true })
+    assert.is_true(flame.gradcheck(flame.trigamma, { x }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(x) return flame.polygamma(2, x) end,
+      { flame.tensor({ 0.5, 1.5, -0.3 }, { dtype = "f64", requires_grad = true }) }, { order = 2 }))
+  end)
+  it("of a bound that is NaN, or of NaN at a bound, are 0 on both sides", function()
+    for _, name in ipairs { "clamp_min", "clamp_max" } do
+      local x = flame.tensor({ 1, NAN, 2, 3 }, { requires_grad = true })
+      local b = flame.tensor({ NAN, 1, 2, name == "clamp_min" and 4 or 2 }, { requires_grad = true })
+      local g = flame[name](x, b):sum():gradients({ x, b })
+      near({ 0, 0, 1, 0 }, g[x])
+      near({ 0, 0, 0, 1 }, g[b])
+    end
+  end)
+  it("of frexp at infinity is that of the value itself, which stays", function()
+    near({ 1, 1, 0.25 }, slope(function(x) return (x:frexp()) end, { math.huge, -math.huge, 3 }, "f32"))
+    local m, e = flame.tensor({ math.huge, -math.huge, 3 }, { requires_grad = true }):frexp()
+    near({ math.huge, -math.huge, 0.75 }, m)
+    near({ 0, 0, 2 }, e)
+  end)
+end)
+
+describe("the incomplete gamma functions", function()
+  it("keep their digits where a is large and x near it", function()
+    local a = flame.tensor({ 899.01, 1e4, 30.5, 200, 1e5 }, { dtype = "f64" })
+    local x = flame.tensor({ 885.006, 9665.39, 30.5, 260, 1e5 }, { dtype = "f64" })
+    near({ 0.32334740, 0.00036134853, 0.52408104, 0.99995250, 0.50042052 }, flame.igamma(a, x), 1e-5)
+    near({ 1, 1, 1, 1, 1 }, flame.igamma(a, x) + flame.igammac(a, x), 1e-13)
+    near({ 8.8171e-07 }, flame.igammac(flame.tensor({ 200 }, { dtype = "f64" }), flame.tensor({ 275 }, { dtype = "f64" })), 1e-10)
+  end)
+  it("join their expansions without a step", function()
+    for _, a in ipairs { 30, 31, 100 } do
+      for _, share in ipairs { 0.65, 1.35 } do
+        local x = flame.tensor({ a * share * (1 - 1e-9), a * share * (1 + 1e-9) }, { dtype = "f64" })
+        local y = flame.igamma(flame.full({ 2 }, a, { dtype = "f64" }), x)
+        assert.is_true((y[1] - y[2]):abs():item() < 1e-8 * a)
+      end
+    end
+  end)
+  it("are 0 and 1 where a is infinite", function()
+    local a, x = flame.full({ 3 }, math.huge), flame.tensor({ 0, 3, math.huge })
+    near({ 0, 0, NAN }, flame.igamma(a, x))
+    near({ 1, 1, NAN }, flame.igammac(a, x))
+  end)
+end)
+
+describe("shapes and dtypes", function()
+  it("fmax and fmin keep integers beside a whole number", function()
+    local x = flame.tensor({ 1, 2, 3 }, { dtype = "i64" })
+    assert.equal("i64", flame.fmax(x, 2).dtype)
+    assert.equal("i64", flame.fmin(2, x).dtype)
+    assert.equal("f32", flame.fmax(x, 2.5).dtype)
+    near({ 2, 2, 3 }, flame.fmax(x, 2))
+  end)
+  it("a norm of a 0-d tensor stays 0-d with keepdim", function()
+    assert.same({}, flame.linalg.vector_norm(flame.tensor(3), 2, 1, true).shape)
+    assert.equal(3, flame.linalg.vector_norm(flame.tensor(-3), 2, 1, true):item())
+  end)
+  it("histogram has its edges from 0 to 1 when there is nothing to count", function()
+    local count, edges = flame.histogram(flame.zeros(0), 2)
+    near({ 0, 0 }, count)
+    near({ 0, 0.5, 1 }, edges)
+  end)
+  it("linspace and logspace of integers go between integers", function()
+    near({ 4, 2, 1, 0, -1 }, flame.linspace(4.3, -1.2, 5, { dtype = "i64" }))
+    near({ 16, 10, 6, 4 }, flame.logspace(4.3, 2, 4, 2, { dtype = "i64" }))
+    near({ 19.698 }, flame.logspace(4.3, 2, 4, 2)({ 1, 1 }), 1e-4)
+  end)
+  it("x.T and x.mT are views with the axes exchanged", function()
+    local x = flame.arange(6):reshape(1, 2, 3)
+    assert.same({ 3, 2, 1 }, x.T.shape)
+    assert.same({ 1, 3, 2 }, x.mT.shape)
+    assert.same({ { { 1, 4 }, { 2, 5 }, { 3, 6 } } }, x.mH:totable())
+    assert.same(x.T:totable(), x.H:totable())
+    assert.same({ 3 }, flame.arange(3).T.shape)
+    raises("mT: x has 1 axes, need two or more", function() return flame.arange(3).mT end)
+    raises("write to a view made by T", function() return x.T:zero_() end)
+    raises("field 'T' can not be assigned", function() x.T = x end)
+    local w = flame.ones(2, 3, { requires_grad = true })
+    local y = (w.T * flame.arange(2)):sum()
+    near({ 1, 1, 1, 2, 2, 2 }, y:gradients({ w })[w])
+  end)
+end)
+
+describe("arguments by position", function()
+  local function same(a, b) near(b:reshape(-1):totable(), a) end
+
+  it("stand for the options of losses, with a table behind them", function()
+    local x, y = flame.tensor({ -1, 0.5, 2 }), flame.tensor({ 1, -1, 1 })
+    local m, l = flame.randn(3, 4), flame.tensor({ 1, 4, 2 }, { dtype = "i64" })
+    same(flame.huber_loss(x, y, "sum", 0.5), flame.huber_loss(x, y, { reduction = "sum", delta = 0.5 }))
+    same(flame.hinge_embedding_loss(x, y, 2, { reduction = "none" }),
+      flame.hinge_embedding_loss(x, y, { margin = 2, reduction = "none" }))
+    same(flame.hinge_loss(x, y, 2), flame.hinge_loss(x, y, { margin = 2 }))
+    same(flame.poisson_nll_loss(x, y:abs(), true, true), flame.poisson_nll_loss(x, y:abs(), { full = true }))
+    same(flame.gaussian_nll_loss(x, y, x:abs(), true, 1e-3, "sum"),
+      flame.gaussian_nll_loss(x, y, x:abs(), { full = true, eps = 1e-3, reduction = "sum" }))
+    same(flame.margin_ranking_loss(x, y, y, 0.5, { reduction = "sum" }),
+      flame.margin_ranking_loss(x, y, y, { margin = 0.5, reduction = "sum" }))
+    same(flame.cosine_embedding_loss(m, m, y, 0.5), flame.cosine_embedding_loss(m, m, y, { margin = 0.5 }))
+    same(flame.multi_margin_loss(m, l, 2, 1.5, flame.arange(4)),
+      flame.multi_margin_loss(m, l, { p = 2, margin = 1.5, weight = flame.arange(4) }))
+    raises("surplus argument", function() return flame.hinge_embedding_loss(x, y, 2, 3) end)
+    raises("mse_loss: options must be a table", function() return flame.mse_loss(x, y, 2) end)
+  end)
+  it("stand for options of reductions, softmax and windows", function()
+    local x = flame.randn(3, 4)
+    local v, m = flame.var_mean(x, 1, false, true)
+    same(v, x:var(1, { correction = 0, keepdim = true }))
+    same(m, x:mean(1, { keepdim = true }))
+    assert.same({ 1, 4 }, m.shape)
+    v, m = flame.std_mean(x, false)
+    same(v, x:std({ correction = 0 }))
+    assert.same({}, m.shape)
+    for _, name in ipairs { "quantile", "nanquantile" } do
+      local y = flame[name](x, 0.4, 1, true, { interpolation = "lower" })
+      assert.same({ 1, 4 }, y.shape)
+      same(y, flame[name](x, 0.4, { dim = 1, keepdim = true, interpolation = "lower" }))
+    end
+    assert.equal("f64", flame.softmax(x, 1, "f64").dtype)
+    assert.equal("f64", flame.log_softmax(x, 1, "f64").dtype)
+    raises("softmax: 3 arguments at most, got 4", function() return flame.softmax(x, 1, "f64", 2) end)
+    same(flame.hamming_window(8, true, 0.5, 0.5), flame.hann_window(8))
+    same(flame.hamming_window(8, { alpha = 0.5, beta = 0.5, periodic = false }), flame.hann_window(8, false))
+  end)
+end)
