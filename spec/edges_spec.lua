@@ -155,3 +155,23 @@ describe("arguments by position", function()
     same(flame.hamming_window(8, { alpha = 0.5, beta = 0.5, periodic = false }), flame.hann_window(8, false))
   end)
 end)
+
+describe("second derivatives", function()
+  it("of igamma, igammac and ndtri are those of their slopes", function()
+    local a = flame.tensor({ { 0.7 }, { 3 }, { 40 } }, { dtype = "f64" })
+    local x = flame.tensor({ 0.6, 2.5, 39 }, { dtype = "f64", requires_grad = true })
+    for _, name in ipairs { "igamma", "igammac" } do
+      assert.is_true(flame.gradcheck(function(v) return flame[name](a, v) end, { x }, { order = 2 }))
+    end
+    local p = flame.tensor({ 0.3, 0.5, 0.9 }, { dtype = "f64", requires_grad = true })
+    assert.is_true(flame.gradcheck(flame.ndtri, { p }, { order = 2 }))
+    near({ math.huge, math.huge }, slope(flame.ndtri, { 0, 1 }))
+  end)
+end)
+
+describe("a 0-d tensor", function()
+  it("flattens to one element, with axes named or not", function()
+    assert.same({ 1 }, flame.tensor(3):flatten().shape)
+    assert.same({ 3 }, flame.tensor(3):flatten(1, -1):totable())
+  end)
+end)

@@ -156,9 +156,7 @@ local function log_ndtr(x)
 end
 --- The logarithm of ndtr.
 careful("log_ndtr", log_ndtr)
---- The inverse of ndtr: below which x lies the share p of a standard normal.
-careful("ndtri", function(p)
-  local v = p:detach()
+local function normal_quantile(v)
   local good = v:gt(0):logical_and(v:lt(1))
   local high = v:gt(0.5)
   local small = where(good, where(high, 1 - v, v), 0.5)
@@ -169,10 +167,22 @@ careful("ndtri", function(p)
     x = x - (l - small:log()) * (l + x:square() * 0.5 + 0.5 * math.log(2 * math.pi)):exp()
   end
   x = where(v:eq(0.5), 0, where(high, -x, x))
-  x = where(good, x, where(v:eq(0), -math.huge, where(v:eq(1), math.huge, 0 / 0)))
-  if not p.requires_grad then return x end
-  return x + where(good, (p - v) * ((x:square() * 0.5):exp() * math.sqrt(2 * math.pi)), 0)
-end)
+  return where(good, x, where(v:eq(0), -math.huge, where(v:eq(1), math.huge, 0 / 0)))
+end
+local ndtri
+ndtri = flame.func {
+  name = "ndtri",
+  forward = function(ctx, p)
+    ctx:save(p)
+    return normal_quantile(p)
+  end,
+  backward = function(ctx, g)
+    local x = ndtri((ctx:saved()))
+    return g * ((x:square() * 0.5):exp() * math.sqrt(2 * math.pi))
+  end,
+}
+--- The inverse of ndtr: below which x lies the share p of a standard normal.
+careful("ndtri", function(p) return ndtri(p) end)
 
 -- ---- the incomplete gamma function -------------------------------------------------------------------------
 -- The series where x < a + 1, Lentz' continued fraction elsewhere; of large a, where both need too many
@@ -237,24 +247,33 @@ local function lower_and_upper(a, x)
   local low, high = front * sum, front * h
   return where(middle, lower, where(series, low, 1 - high)), where(middle, upper, where(series, 1 - low, high))
 end
+--- Where a and x are inside, and they with 1 elsewhere.
+local function inside(a, x)
+  local good = a:gt(0):logical_and(x:gt(0)):logical_and(x:isfinite()):logical_and(a:isfinite())
+  return good, where(good, a, 1), where(good, x, 1)
+end
 local function gamma_share(name, which)
+  local share = flame.func {
+    name = name,
+    forward = function(ctx, a, x)
+      ctx:save(a, x)
+      local good, p, q = inside(a, x)
+      local y = select(which, lower_and_upper(p, q))
+      local ends = where(x:eq(0):logical_and(a:gt(0)), which - 1, where(x:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
+      ends = where(a:eq(0):logical_and(x:gt(0)), 2 - which, ends)
+      ends = where(a:eq(math.huge):logical_and(x:ge(0)), where(x:eq(math.huge), 0 / 0, which - 1), ends)
+      return where(good, y, ends)
+    end,
+    backward = function(ctx, g)
+      local a, x = ctx:saved()
+      local good, p, q = inside(a, x)
+      local slope = ((p - 1) * q:log() - q - p:lgamma()):exp() * (3 - 2 * which)
+      return nil, where(good, g * slope, 0):sum_to_size(x.shape)
+    end,
+  }
   add(name, 2, function(a, x)
     a, x = pair(name, a, x)
-    local dtype = internal.float_dtype(a, x)
-    a, x = a:detach():double(), x:double()
-    local v = x:detach()
-    local good = a:gt(0):logical_and(v:gt(0)):logical_and(v:isfinite()):logical_and(a:isfinite())
-    local p, q = where(good, a, 1), where(good, v, 1)
-    local y = select(which, lower_and_upper(p, q))
-    local ends = where(v:eq(0):logical_and(a:gt(0)), which - 1, where(v:eq(math.huge):logical_and(a:ge(0)), 2 - which, 0 / 0))
-    ends = where(a:eq(0):logical_and(v:gt(0)), 2 - which, ends)
-    ends = where(a:eq(math.huge):logical_and(v:ge(0)), where(v:eq(math.huge), 0 / 0, which - 1), ends)
-    y = where(good, y, ends)
-    if x.requires_grad then
-      local slope = ((p - 1) * q:log() - q - p:lgamma()):exp() * (3 - 2 * which)
-      y = y + where(good, (x - v) * slope, 0)
-    end
-    return y:to(dtype)
+    return share(a:detach():double(), x:double()):to(internal.float_dtype(a, x))
   end)
 end
 --- The regularised lower incomplete gamma function; differentiable by x.

@@ -45,7 +45,7 @@ static int s_flatten(lua_State *L) {
       "last axis %d comes before first axis %d", last + 1, first + 1);
   for (int a = 0; a < first; a++) s.at[s.n++] = l->size[a];
   int64_t joined = 1;
-  for (int a = first; a <= last; a++) joined *= l->size[a];
+  for (int a = first; a <= last && a < l->rank; a++) joined *= l->size[a];
   s.at[s.n++] = joined;
   for (int a = last + 1; a < l->rank; a++) s.at[s.n++] = l->size[a];
   VIEW_BEGIN("flatten");
