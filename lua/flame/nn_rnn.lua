@@ -54,10 +54,10 @@ return function(nn, shared)
 
   local function text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
-  --- The initial states: given ones, or zeros. layers: rows of each.
-  local function initial(name, x, given, count, layers, n, hidden)
+  --- The initial states: given ones, or zeros. layers: rows of each; sizes: elements of h and c.
+  local function initial(name, x, given, sizes, layers, n)
     local states = {}
-    for k = 1, count do
+    for k, hidden in ipairs(sizes) do
       local s = given[k]
       if s == nil then
         s = flame.zeros({ layers, n, hidden }, { dtype = x.dtype, device = x.device })
@@ -74,11 +74,13 @@ return function(nn, shared)
   local function run(self, suffix, inputs, state, backwards)
     local step = steps[self.mode]
     local wx, wh, bx, bh = self["weight_ih" .. suffix], self["weight_hh" .. suffix], self["bias_ih" .. suffix], self["bias_hh" .. suffix]
+    local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
     for k = 1, n do
       local t = backwards and n + 1 - k or k
       state = step(gx[t], flame.linear(state[1], wh, bh), state)
+      if projection then state[1] = flame.linear(state[1], projection) end
       out[t] = state[1]
     end
     return out, state
@@ -87,7 +89,8 @@ return function(nn, shared)
   --- All layers: x (steps, n, inputs); given: initial states. Gives y, and the last states.
   local function forward(self, name, x, given)
     local directions, count = self.bidirectional and 2 or 1, self.mode == "lstm" and 2 or 1
-    local start = initial(name, x, given, count, self.num_layers * directions, x.shape[2], self.hidden_size)
+    local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, count == 2 and self.hidden_size or nil }
+    local start = initial(name, x, given, sizes, self.num_layers * directions, x.shape[2])
     local inputs, last = rows(x), {}
     for k = 1, count do last[k] = {} end
     for layer = 0, self.num_layers - 1 do
@@ -105,6 +108,24 @@ return function(nn, shared)
     end
     for k = 1, count do last[k] = flame.stack(last[k]) end
     return flame.stack(inputs), last
+  end
+
+  --- The parameters of all layers; PyTorch's names in its order.
+  local function make_weights(self, o)
+    local directions, hidden = self.bidirectional and 2 or 1, self.hidden_size
+    local size, out = gates_of[self.mode] * hidden, self.proj_size > 0 and self.proj_size or hidden
+    for l = 0, self.num_layers - 1 do
+      for d = 1, directions do
+        local suffix = ("_l%d%s"):format(l, d == 2 and "_reverse" or "")
+        self["weight_ih" .. suffix] = weight({ size, l == 0 and self.input_size or out * directions }, hidden, o)
+        self["weight_hh" .. suffix] = weight({ size, out }, hidden, o)
+        if o.bias ~= false then
+          self["bias_ih" .. suffix] = weight({ size }, hidden, o)
+          self["bias_hh" .. suffix] = weight({ size }, hidden, o)
+        end
+        if self.proj_size > 0 then self["weight_hr" .. suffix] = weight({ out, hidden }, hidden, o) end
+      end
+    end
   end
 
   local function layer(name, mode, names)
@@ -126,18 +147,11 @@ return function(nn, shared)
       elseif mode and o.nonlinearity then
         fail("%s: no option nonlinearity", name)
       end
-      local directions, size = self.bidirectional and 2 or 1, gates_of[self.mode] * hidden_size
-      for l = 0, self.num_layers - 1 do
-        for d = 1, directions do
-          local suffix = ("_l%d%s"):format(l, d == 2 and "_reverse" or "")
-          self["weight_ih" .. suffix] = weight({ size, l == 0 and input_size or hidden_size * directions }, hidden_size, o)
-          self["weight_hh" .. suffix] = weight({ size, hidden_size }, hidden_size, o)
-          if o.bias ~= false then
-            self["bias_ih" .. suffix] = weight({ size }, hidden_size, o)
-            self["bias_hh" .. suffix] = weight({ size }, hidden_size, o)
-          end
-        end
+      self.proj_size = o.proj_size or 0
+      if math.type(self.proj_size) ~= "integer" or self.proj_size < 0 or self.proj_size >= hidden_size then
+        fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size), hidden_size - 1)
       end
+      make_weights(self, o)
     end
 
     --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without n; a list
@@ -166,13 +180,14 @@ return function(nn, shared)
       return y, table.unpack(last)
     end
     function class:extra()
-      return ("%d, %d%s%s%s"):format(self.input_size, self.hidden_size, self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
+      return ("%d, %d%s%s%s%s"):format(self.input_size, self.hidden_size,
+        self.proj_size > 0 and ", proj_size=" .. self.proj_size or "", self.num_layers > 1 and ", num_layers=" .. self.num_layers or "",
         self.batch_first and ", batch_first=true" or "", self.bidirectional and ", bidirectional=true" or "")
     end
   end
   local common = "num_layers bias batch_first dropout bidirectional device dtype"
   layer("RNN", nil, (common:gsub("bias", "nonlinearity bias", 1)))
-  layer("LSTM", "lstm", common)
+  layer("LSTM", "lstm", (common:gsub("bidirectional", "%0 proj_size")))
   layer("GRU", "gru", common)
 
   -- ---- cells ----------------------------------------------------------------------------------------
