@@ -31,8 +31,7 @@ describe("slopes at the edge", function()
     near({ -129.3, 68.2 }, slope(flame.trigamma, { 0.25, -7.3 }, "f16"), 0.02)
     local x = flame.tensor({ 0.5, -0.3, -2.6 }, { dtype = "f64", requires_grad = true })
     assert.is_true(flame.gradcheck(flame.trigamma, { x }, { order = 2 }))
-    assert.is_true(flame.gradcheck(function(x) return flame.polygamma(2, x) end,
-      { flame.tensor({ 0.5, 1.5, -0.3 }, { dtype = "f64", requires_grad = true }) }, { order = 2 }))
+    assert.is_true(flame.gradcheck(function(v) return flame.polygamma(2, v) end, { x }, { order = 2 }))
   end)
   it("of a bound that is NaN, or of NaN at a bound, are 0 on both sides", function()
     for _, name in ipairs { "clamp_min", "clamp_max" } do

@@ -214,3 +214,102 @@ describe("weights made of others", function()
     assert.equal(2, #layer:parameters())
   end)
 end)
+
+describe("orthogonal polynomials", function()
+  local x = flame.linspace(-1.5, 1.5, 13, { dtype = "f64" })
+  local closed = {
+    chebyshev_polynomial_t = function(v) return v * (v * v * 4 - 3) end,
+    chebyshev_polynomial_u = function(v) return v * (v * v * 8 - 4) end,
+    chebyshev_polynomial_v = function(v) return v ^ 3 * 8 - v ^ 2 * 4 - v * 4 + 1 end,
+    chebyshev_polynomial_w = function(v) return v ^ 3 * 8 + v ^ 2 * 4 - v * 4 - 1 end,
+    hermite_polynomial_h = function(v) return v ^ 3 * 8 - v * 12 end,
+    hermite_polynomial_he = function(v) return v ^ 3 - v * 3 end,
+    laguerre_polynomial_l = function(v) return (v * 18 - v ^ 2 * 9 + v ^ 3) * (-1 / 6) + 1 end,
+    legendre_polynomial_p = function(v) return (v ^ 3 * 5 - v * 3) * 0.5 end,
+  }
+  it("of degree 3 are these", function()
+    for name, f in pairs(closed) do
+      eq(f(x), special[name](x, 3), { rtol = 1e-12, atol = 1e-12 })
+    end
+    for name, of in pairs {
+      shifted_chebyshev_polynomial_t = "chebyshev_polynomial_t", shifted_chebyshev_polynomial_u = "chebyshev_polynomial_u",
+      shifted_chebyshev_polynomial_v = "chebyshev_polynomial_v", shifted_chebyshev_polynomial_w = "chebyshev_polynomial_w",
+    } do eq(closed[of](x * 2 - 1), special[name](x, 3), { rtol = 1e-12, atol = 1e-12 }) end
+  end)
+  it("take a tensor of degrees, numbers on either side, and are 0 for a negative degree", function()
+    local n = T({ -1, 0, 1, 2, 3 }, { dtype = "i64" })
+    eq(T({ 0, 1, 0.5, -0.5, -1 }), special.chebyshev_polynomial_t(0.5, n))
+    eq(T({ 0, 1, 0.5, -0.5, -1 }), special.chebyshev_polynomial_t(T { 0.5, 0.5, 0.5, 0.5, 0.5 }, n))
+    eq(T({ 0, 0 }), special.legendre_polynomial_p(T { 1, 2 }, -2))
+    assert.equal("f32", special.legendre_polynomial_p(T({ true }), T({ true })).dtype)
+    assert.same({ 0 }, special.legendre_polynomial_p(flame.zeros(0), flame.zeros(0)).shape)
+    raises("legendre_polynomial_p: n must be a tensor, got string", special.legendre_polynomial_p, x, "3")
+  end)
+end)
+
+describe("draws from distributions", function()
+  local function moments(y) return y:mean():item(), y:var():item() end
+  it("poisson has its mean as its variance, for small and large ones", function()
+    flame.seed(5)
+    for _, rate in ipairs { 0, 0.5, 9, 11, 300 } do
+      local y = flame.poisson(flame.full({ 40000 }, rate))
+      local mean, var = moments(y)
+      assert.close(rate, mean, 5 * math.sqrt(rate / 40000))
+      assert.close(rate, var, 0.05 * rate)
+      eq(y:floor(), y)
+    end
+    assert.equal("f16", flame.poisson(flame.ones(2, { dtype = "f16" })).dtype)
+    assert.same({ 0 }, flame.poisson(flame.zeros(0)).shape)
+    raises("poisson: x has a value that is negative, infinite or NaN", flame.poisson, T { 1, -1 })
+    raises("poisson: x is i64, need a float", flame.poisson, T({ 1 }, { dtype = "i64" }))
+  end)
+  it("binomial has the mean n p and the variance n p (1 - p)", function()
+    flame.seed(6)
+    for _, case in ipairs { { 8, 0.3 }, { 20, 0.9 }, { 100, 0.5 }, { 1000, 0.02 }, { 5, 0 }, { 5, 1 } } do
+      local n, p = case[1], case[2]
+      local y = flame.binomial(flame.full({ 40000 }, n), T(p))
+      local mean, var = moments(y)
+      assert.close(n * p, mean, 5 * math.sqrt(n * p * (1 - p) / 40000) + 1e-5)
+      assert.close(n * p * (1 - p), var, 0.05 * n * p * (1 - p))
+      assert.is_true(y:ge(0):logical_and(y:le(n)):all():item())
+    end
+    assert.same({ 2, 3 }, flame.binomial(flame.ones(2, 1), flame.ones(3)).shape)
+    raises("binomial: p has a value that is no probability", flame.binomial, T { 1 }, T { 1.5 })
+  end)
+  it("normal takes tensors of means and deviations, or numbers and a shape", function()
+    local y = flame.normal(T { 0, 100, 200 }, T { 0, 0, 0 })
+    eq(T { 0, 100, 200 }, y)
+    eq(T { { 5, 5 } }, flame.normal(5, 0, { 1, 2 }))
+    assert.same({ 2, 3 }, flame.normal(flame.zeros(2, 1), flame.ones(3)).shape)
+    assert.equal("f64", flame.normal(flame.zeros(2), 1, { dtype = "f64" }).dtype)
+    raises("normal: std = -1 is negative", flame.normal, flame.zeros(2), -1)
+    raises("normal: mean is i64, need a float", flame.normal, T({ 1 }, { dtype = "i64" }), 1)
+  end)
+end)
+
+describe("products with second derivatives", function()
+  it("hvp and vhp give f(x) and H v", function()
+    local x, v = D { 1, 2, 3 }, D { 1, 0, 2 }
+    for _, name in ipairs { "hvp", "vhp" } do
+      local y, h = flame[name](function(a) return (a ^ 3):sum() end, x, v)
+      assert.equal(36, y:item())
+      eq(D { 6, 0, 36 }, h)
+    end
+    local _, h = flame.hvp(function(a, b) return (a * b * b):sum() end, { x, x })
+    eq(x * 2, h[1])
+    eq(x * 4, h[2])
+    local _, none = flame.hvp(function(a) return a:sum() end, x)
+    eq(D { 0, 0, 0 }, none)
+    raises("hvp: v has shape (2), x has (3)", flame.hvp, function(a) return a:sum() end, x, D { 1, 2 })
+  end)
+end)
+
+describe("dtypes of results", function()
+  it("result_type, is_complex and angle", function()
+    assert.equal("f32", flame.result_type(T({ 1 }, { dtype = "i64" }), 1.5))
+    assert.equal("i64", flame.result_type(T({ 1 }, { dtype = "i64" }), T({ 1 }, { dtype = "u8" })))
+    assert.is_false(flame.is_complex(flame.zeros(2)))
+    eq(T { math.pi, 0, 0 }, flame.angle(T { -1, 0, 2 }))
+    assert.equal("f32", flame.angle(T({ -1 }, { dtype = "i64" })).dtype)
+  end)
+end)

@@ -276,6 +276,25 @@ def("jvp", 3, function(f, x, v)
   return detached(results), joined(out, results.n)
 end, "module")
 
+--- f(x), one number, and the product of its second derivatives with v.
+---@param f function
+---@param x flame.tensor|table
+---@param v? flame.tensor|table  in the form of x; ones
+def("hvp", 3, function(f, x, v)
+  local _ <close> = flame.enable_grad()
+  local xs, results = apply("hvp", f, x)
+  local y = scalar_result("hvp", results[1])
+  local g, ys, seeds = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}, {}
+  v = directions("hvp", v, xs, "x has")
+  for i = 1, #xs do
+    if g[i] and g[i].requires_grad then ys[#ys + 1], seeds[#seeds + 1] = g[i], v[i] end
+  end
+  local h = pull(ys, seeds, xs, {})
+  for i = 1, #xs do h[i] = h[i] or flame.zeros_like(xs[i]:detach()) end
+  return y:detach(), like_x(x, h)
+end, "module")
+flame.vhp = flame.hvp
+
 --- stack of any number.
 local function stack_all(rows, like)
   if #rows == 0 then return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device }) end

@@ -84,3 +84,111 @@ def("multinomial", 3, function(probs, n, ...)
   if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
   return (replacement and with_replacement or without_replacement)(probs, rows, n):reshape(shape):clone()
 end)
+
+-- ---- distributions -------------------------------------------------------------------------------
+--- normal(mean, std[, shape or options]) with tensors, or numbers and a shape.
+function internal.normal(mean, std, shape, o)
+  if not flame.is_tensor(mean) and not flame.is_tensor(std) then return flame.normal(shape, mean, std, o) end
+  if o ~= nil then fail("normal", "3 arguments at most, got 4") end
+  local of = flame.is_tensor(mean) and mean or std
+  for name, v in pairs { mean = mean, std = std } do
+    internal.need_operand("normal", name, v)
+    if flame.is_tensor(v) and not v:is_floating_point() then fail("normal", "%s is %s, need a float", name, v.dtype) end
+  end
+  if type(std) == "number" and std < 0 then fail("normal", "std = %.14g is negative", std) end
+  local size = flame.broadcast_shapes(flame.is_tensor(mean) and mean.shape or {}, flame.is_tensor(std) and std.shape or {})
+  o = options("normal", shape, like(of))
+  local function value(v) return flame.is_tensor(v) and v:detach() or v end
+  return flame.randn(size, { dtype = o.dtype, device = o.device }) * value(std or 1) + value(mean)
+end
+
+local where, ROUNDS <const> = flame.where, 72
+--- Inversion of a small mean: from the chance of 0 and the factor that leads from k - 1 to k.
+local function inverted(none, factor)
+  local u = flame.rand(none.shape, like(none))
+  local chance, below, k = none, none, flame.zeros_like(none)
+  for i = 1, ROUNDS do
+    k = k + u:ge(below):double()
+    chance = chance * factor(i)
+    below = below + chance
+  end
+  return k
+end
+--- Transformed rejection (Hoermann 1993) where 'far' holds: hat(us) is the scale of the hat, log_chance(k) the
+--- logarithm of what is drawn from over that of its mode times the hat's height. It looks at values.
+local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
+  local k, open = flame.zeros_like(a), far
+  while open:any():item() do
+    local u, v = flame.rand(a.shape, like(a)) - 0.5, flame.rand(a.shape, like(a))
+    local us = 0.5 - u:abs()
+    local new = ((a * 2 / us + b) * u + centre):floor()
+    local inside = new:ge(0):logical_and(new:le(most))
+    local quick = us:ge(0.07):logical_and(v:le(squeeze))
+    local safe = where(inside, new, 0)
+    local fits = ((v * height / (a / us:square() + b)):log()):le(log_chance(safe)):logical_and(us:ge(0.013):logical_or(v:le(us)))
+    local taken = open:logical_and(inside):logical_and(quick:logical_or(fits))
+    k, open = where(taken, new, k), open:logical_and(taken:logical_not())
+  end
+  return k
+end
+
+local function need_rates(op, name, x, least, most)
+  internal.need_tensor(op, name, x)
+  if not x:is_floating_point() then fail(op, "%s is %s, need a float", name, x.dtype) end
+  local v = x:detach():double()
+  if not v:ge(least):logical_and(v:le(most)):all():item() then
+    fail(op, "%s has a value that is %s", name, most == 1 and "no probability" or "negative, infinite or NaN")
+  end
+  return v
+end
+local LARGEST <const> = 2.0 ^ 53
+--- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
+---@param x flame.Tensor  means, 0 or more
+---@return flame.Tensor
+def("poisson", 1, function(x)
+  local r = need_rates("poisson", "x", x, 0, LARGEST)
+  if x:numel() == 0 then return x:detach():clone() end
+  local far = r:ge(10)
+  local low, high = where(far, 1, r), where(far, r, 10)
+  local k = inverted((-low):exp(), function(i) return low / i end)
+  if not far:any():item() then return k:to(x.dtype) end
+  local b = high:sqrt() * 2.53 + 0.931
+  local a = b * 0.02483 - 0.059
+  local height, log = (b - 3.4):reciprocal() * 1.1328 + 1.1239, high:log()
+  local y = rejected(far, a, b, high + 0.43, 0.9277 - (b - 2):reciprocal() * 3.6224, height,
+    function(v) return v * log - high - (v + 1):lgamma() end, math.huge)
+  return where(far, y, k):to(x.dtype)
+end)
+--- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
+---@param n flame.Tensor  numbers of trials, 0 or more
+---@param p flame.Tensor  0 to 1
+---@return flame.Tensor
+def("binomial", 2, function(n, p)
+  local count, chance = need_rates("binomial", "n", n, 0, LARGEST), need_rates("binomial", "p", p, 0, 1)
+  count, chance = table.unpack(flame.broadcast(count, chance))
+  local size, dtype = count.shape, n.dtype
+  if count:numel() == 0 then return flame.zeros(size, like(n)) end
+  count = count:floor()
+  local over = chance:gt(0.5)
+  local q = where(over, 1 - chance, chance)
+  local far = (count * q):ge(10)
+  local trials, odds = where(far, 1, count), where(far, 0.5, q / (1 - q))
+  local k = inverted((trials * where(far, -math.log(2), (-q):log1p())):exp(),
+    function(i) return (trials - (i - 1)):clamp({ min = 0 }) * odds / i end)
+  if far:any():item() then
+    local many, share = where(far, count, 40), where(far, q, 0.5)
+    local spread = (many * share * (1 - share)):sqrt()
+    local b = spread * 2.53 + 1.15
+    local a = b * 0.0248 - 0.0873 + share * 0.01
+    local mode, log = ((many + 1) * share):floor(), (share / (1 - share)):log()
+    local top = (mode + 1):lgamma() + (many - mode + 1):lgamma()
+    local y = rejected(far, a, b, many * share + 0.5, 0.92 - b:reciprocal() * 4.2, (b:reciprocal() * 5.1 + 2.83) * spread,
+      function(v)
+        local w = v:minimum(many)
+        return top - (w + 1):lgamma() - (many - w + 1):lgamma() + (w - mode) * log
+      end, many)
+    k = where(far, y, k)
+  end
+  k = k:minimum(count)
+  return where(over, count - k, k):to(dtype)
+end)

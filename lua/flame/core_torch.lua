@@ -20,6 +20,32 @@ def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end
 def("as_tensor", 2, function(values, o)
   return flame.is_tensor(values) and values:to(o and o.dtype or values.dtype) or flame.tensor(values, o)
 end, "module")
+--- The angle of a real number: pi below 0, else 0.
+---@param x flame.Tensor
+---@return flame.Tensor
+def("angle", 1, function(x)
+  need_tensor("angle", "x", x)
+  x = x:is_floating_point() and x or x:float()
+  return where(x:isnan(), x, where(x:lt(0), math.pi, 0)):to(x.dtype)
+end)
+--- False: there are no complex dtypes.
+---@param x flame.Tensor
+---@return boolean
+def("is_complex", 1, function(x)
+  need_tensor("is_complex", "x", x)
+  return false
+end)
+--- The dtype of a sum of the two.
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
+---@return string
+def("result_type", 2, function(x, y)
+  local function none(v, name)
+    if not flame.is_tensor(v) then return internal.need_operand("result_type", name, v) end
+    return flame.zeros({ 0 }, { dtype = v.dtype, device = v.device })
+  end
+  return (none(x, "x") + none(y, "y")).dtype
+end)
 --- The last two axes exchanged: of real numbers the adjoint.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -377,3 +403,52 @@ for order = 0, 1 do
   bessel("modified_bessel_k" .. order, function(x) return scaled_k(x, order) * (-x):exp() end)
 end
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
+
+-- ---- orthogonal polynomials ------------------------------------------------------------------------------------------
+--- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives P(k + 1). n is a
+--- whole number or a tensor of them, whose values are looked at; 0 where it is negative.
+local function polynomials(name, first, step)
+  local function series(x, most, see)
+    local before, p = flame.ones_like(x), first(x)
+    for k = 0, most do
+      see(k, k == 0 and before or p)
+      if k > 0 and k < most then before, p = p, step(k, x, p, before) end
+    end
+  end
+  special[name] = internal.checked(function(x, n)
+    local number = type(n) == "number"
+    if number then n = math.modf(n) else need_tensor(name, "n", n) end
+    local dtype = flame.is_tensor(x) and x:is_floating_point() and x.dtype or not number and n:is_floating_point() and n.dtype or "f32"
+    if not flame.is_tensor(x) then
+      local like = not number and n.device or flame.default_device()
+      x = flame.full({}, internal.need_number(name, "x", x), { dtype = "f64", device = like })
+    end
+    local v = x:double()
+    local y = v * 0
+    if number then
+      if n >= 0 then series(v, math.tointeger(n), function(_, p) y = p end) end
+      return y:to(dtype)
+    end
+    n = n:detach():double():trunc()
+    y = y + n * 0
+    local most = n:numel() > 0 and math.tointeger(n:amax():item()) or -1
+    if most >= 0 then series(v, most, function(k, p) y = where(n:eq(k), p, y) end) end
+    return y:to(dtype)
+  end, name, 2)
+end
+local function doubled(_, x, p, before) return x * 2 * p - before end
+local chebyshev = {
+  t = function(x) return x end, u = function(x) return x * 2 end,
+  v = function(x) return x * 2 - 1 end, w = function(x) return x * 2 + 1 end,
+}
+for kind, first in pairs(chebyshev) do
+  polynomials("chebyshev_polynomial_" .. kind, first, doubled)
+  polynomials("shifted_chebyshev_polynomial_" .. kind, function(x) return first(x * 2 - 1) end,
+    function(k, x, p, before) return doubled(k, x * 2 - 1, p, before) end)
+end
+polynomials("hermite_polynomial_h", function(x) return x * 2 end, function(k, x, p, before) return x * 2 * p - before * (2 * k) end)
+polynomials("hermite_polynomial_he", function(x) return x end, function(k, x, p, before) return x * p - before * k end)
+polynomials("laguerre_polynomial_l", function(x) return 1 - x end,
+  function(k, x, p, before) return ((2 * k + 1 - x) * p - before * k) * (1 / (k + 1)) end)
+polynomials("legendre_polynomial_p", function(x) return x end,
+  function(k, x, p, before) return (x * p * (2 * k + 1) - before * k) * (1 / (k + 1)) end)

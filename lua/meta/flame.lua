@@ -386,6 +386,12 @@ Tensor.amin = flame.amin
 function flame.aminmax(x, o) end
 Tensor.aminmax = flame.aminmax
 
+--- The angle of a real number: pi below 0, else 0.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.angle(x) end
+Tensor.angle = flame.angle
+
 --- is one not zero; o: {keepdim = false}
 ---@param x flame.Tensor
 ---@param d? integer|integer[]
@@ -664,6 +670,13 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 ---@param ... any
 function flame.bincount(x, weights, ...) end
 Tensor.bincount = flame.bincount
+
+--- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
+---@param n flame.Tensor  numbers of trials, 0 or more
+---@param p flame.Tensor  0 to 1
+---@return flame.Tensor
+function flame.binomial(n, p) end
+Tensor.binomial = flame.binomial
 
 --- bits in both
 ---@param x flame.Tensor|number
@@ -2029,6 +2042,12 @@ function flame.hstack(list) end
 function flame.huber_loss(input, target, o) end
 Tensor.huber_loss = flame.huber_loss
 
+--- f(x), one number, and the product of its second derivatives with v.
+---@param f function
+---@param x flame.tensor|table
+---@param v? flame.tensor|table  in the form of x; ones
+function flame.hvp(f, x, v) end
+
 --- sqrt(x1 x1 + x2 x2) without overflow
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2242,6 +2261,12 @@ Tensor.irfft2 = flame.irfft2
 ---@param ... any
 function flame.irfftn(x, ...) end
 Tensor.irfftn = flame.irfftn
+
+--- False: there are no complex dtypes.
+---@param x flame.Tensor
+---@return boolean
+function flame.is_complex(x) end
+Tensor.is_complex = flame.is_complex
 
 --- is x row-major without gaps
 ---@return boolean
@@ -4486,7 +4511,7 @@ Tensor.nonzero = flame.nonzero
 function flame.norm(x, p, d, o) end
 Tensor.norm = flame.norm
 
---- normal numbers; 0 and 1
+--- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
 ---@param shape integer|integer[]
 ---@param mean? number
 ---@param std? number
@@ -4821,6 +4846,12 @@ Tensor.pixel_shuffle = flame.pixel_shuffle
 function flame.pixel_unshuffle(x, factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
+--- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
+---@param x flame.Tensor  means, 0 or more
+---@return flame.Tensor
+function flame.poisson(x) end
+Tensor.poisson = flame.poisson
+
 --- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5043,6 +5074,13 @@ Tensor.reshape = flame.reshape
 ---@return flame.Tensor
 function flame.reshape_as(x, y) end
 Tensor.reshape_as = flame.reshape_as
+
+--- The dtype of a sum of the two.
+---@param x flame.Tensor|number
+---@param y flame.Tensor|number
+---@return string
+function flame.result_type(x, y) end
+Tensor.result_type = flame.result_type
 
 --- x keeps its gradient though it is no leaf
 function Tensor:retain_grad() end
@@ -5412,6 +5450,30 @@ function flame.special.bessel_y0(x) end
 ---@return flame.Tensor
 function flame.special.bessel_y1(x) end
 
+--- Chebyshev polynomial of the first kind, of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.chebyshev_polynomial_t(x, n) end
+
+--- Chebyshev polynomial of the second kind, of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.chebyshev_polynomial_u(x, n) end
+
+--- Chebyshev polynomial of the third kind, of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.chebyshev_polynomial_v(x, n) end
+
+--- Chebyshev polynomial of the fourth kind, of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.chebyshev_polynomial_w(x, n) end
+
 --- The same as flame.digamma.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5470,6 +5532,18 @@ function flame.special.gammaincc(a, x) end
 ---@return flame.Tensor
 function flame.special.gammaln(x) end
 
+--- Hermite polynomial of degree n, 2 x of degree 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.hermite_polynomial_h(x, n) end
+
+--- Hermite polynomial of degree n, x of degree 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.hermite_polynomial_he(x, n) end
+
 --- The same as flame.i0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5489,6 +5563,18 @@ function flame.special.i1(x) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.i1e(x) end
+
+--- Laguerre polynomial of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.laguerre_polynomial_l(x, n) end
+
+--- Legendre polynomial of degree n
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.legendre_polynomial_p(x, n) end
 
 --- The same as flame.log1p.
 ---@param x flame.Tensor
@@ -5575,6 +5661,30 @@ function flame.special.scaled_modified_bessel_k0(x) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.scaled_modified_bessel_k1(x) end
+
+--- chebyshev_polynomial_t at 2 x - 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.shifted_chebyshev_polynomial_t(x, n) end
+
+--- chebyshev_polynomial_u at 2 x - 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.shifted_chebyshev_polynomial_u(x, n) end
+
+--- chebyshev_polynomial_v at 2 x - 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.shifted_chebyshev_polynomial_v(x, n) end
+
+--- chebyshev_polynomial_w at 2 x - 1
+---@param x flame.Tensor|number
+---@param n flame.Tensor|integer
+---@return flame.Tensor
+function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 
 --- The same as flame.sinc.
 ---@param x flame.Tensor
@@ -6070,6 +6180,13 @@ Tensor.var_mean = flame.var_mean
 ---@return flame.Tensor
 function flame.vdot(x, y) end
 Tensor.vdot = flame.vdot
+
+--- the same as hvp: second derivatives are symmetric
+---@param f function
+---@param x flame.Tensor
+---@param v? flame.Tensor|table
+---@return flame.Tensor, any
+function flame.vhp(f, x, v) end
 
 --- the same as reshape: works on any strides
 ---@param x flame.Tensor

@@ -370,7 +370,12 @@ static int random_shape(lua_State *L, const char *name, int op, double x, double
   return random(L, name, op, &s, x, y, &o);
 }
 static int make_uniform(lua_State *L) { return random_shape(L, "uniform", FL_OP_uniform, 0, 1); }
-static int make_normal(lua_State *L) { return random_shape(L, "normal", FL_OP_normal, 0, 1); }
+/* PyTorch's forms too: (mean, std[, options]) with a tensor, (mean, std, shape). */
+static int make_normal(lua_State *L) {
+  const int listed = lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 3) == LUA_TTABLE && lua_rawlen(L, 3) > 0;
+  if (listed || lua_isuserdata(L, 1) || lua_isuserdata(L, 2)) return fl_core_call(L, self_of(L), "normal");
+  return random_shape(L, "normal", FL_OP_normal, 0, 1);
+}
 
 /* Integers from arguments 2 to 3; of a float dtype: cast. */
 static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_opts *o) {
