@@ -265,6 +265,7 @@ local function add_product(name, product)
     o = internal.options(name, o, { alpha = 1, beta = 1 })
     need_tensor(name, "x", x)
     local y = product(need_tensor(name, "a", a), need_tensor(name, "b", b))
+    x:broadcast_to(y.shape)                                        -- raises where x does not fit, also with beta = 0
     if o.alpha ~= 1 then y = y * o.alpha end
     return o.beta == 0 and y or o.beta == 1 and x + y or x * o.beta + y
   end)

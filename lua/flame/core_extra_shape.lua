@@ -129,11 +129,14 @@ add("combinations", 3, function(x, r, with_replacement)
 end)
 local function triangle_indices(name, keep)
   add(name, 4, function(rows, columns, offset, o)
+    for what, n in pairs { rows = rows, columns = columns } do
+      if need_int(name, what, n) < 0 then fail(name, "%s = %d is negative", what, n) end
+    end
     if type(offset) == "table" then offset, o = 0, offset end
     o = internal.options(name, o, { device = flame.default_device(), dtype = "i64" })
     local at = { {}, {} }
-    for i = 1, need_int(name, "rows", rows) do
-      for j = 1, need_int(name, "columns", columns) do
+    for i = 1, rows do
+      for j = 1, columns do
         if keep(j - i, offset or 0) then at[1][#at[1] + 1], at[2][#at[2] + 1] = i, j end
       end
     end
@@ -223,13 +226,21 @@ add("masked_scatter", 3, function(x, mask, src)
   if n == 0 then return x:clone() end
   return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
 end, "e")
+--- y with the region 'key' written, where src has its shape.
+local function with_region(op, x, key, src)
+  local y, want = x:clone(), x[key].shape
+  if table.concat(need_tensor(op, "src", src).shape, ", ") ~= table.concat(want, ", ") then
+    fail(op, "src has shape (%s), the region (%s)", table.concat(src.shape, ", "), table.concat(want, ", "))
+  end
+  y[key] = src
+  return y
+end
 --- x with one position of axis d replaced by src.
 add("select_scatter", 4, function(x, src, d, i)
   d = axis_of("select_scatter", need_tensor("select_scatter", "x", x), d)
-  local y, key = x:clone(), {}
+  local key = {}
   for k = 1, x.ndim do key[k] = k == d and i or {} end
-  y[key] = need_tensor("select_scatter", "src", src)
-  return y
+  return with_region("select_scatter", x, key, src)
 end)
 --- x with positions first to last (every step-th) of axis d replaced by src.
 ---@param d? integer  1
@@ -238,10 +249,9 @@ end)
 ---@param step? integer  1
 add("slice_scatter", 6, function(x, src, d, first, last, step)
   d = axis_of("slice_scatter", need_tensor("slice_scatter", "x", x), d or 1)
-  local y, key = x:clone(), {}
+  local key = {}
   for k = 1, x.ndim do key[k] = k == d and { first or 1, last or x.shape[d], step or 1 } or {} end
-  y[key] = need_tensor("slice_scatter", "src", src)
-  return y
+  return with_region("slice_scatter", x, key, src)
 end)
 
 -- ---- writes with random numbers --------------------------------------------------------------------------

@@ -14,12 +14,7 @@ flame.linalg = linalg
 
 --- linalg[name] = f with at most 'most' arguments.
 local function under(name, most, f)
-  linalg[name] = function(...)
-    if select("#", ...) > most then
-      fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s", select("#", ...))
-    end
-    return f(...)
-  end
+  linalg[name] = internal.checked(f, name, most)
 end
 internal.under_linalg = under
 

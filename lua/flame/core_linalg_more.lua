@@ -70,7 +70,10 @@ under("lu_solve", 4, function(lu, pivots, b, o)
   need_tensor(op, "pivots", pivots)
   need_tensor(op, "b", b)
   local n = lu.ndim >= 2 and lu.shape[lu.ndim]
-  if not n or lu.shape[lu.ndim - 1] ~= n or pivots.ndim < 1 or pivots.shape[pivots.ndim] ~= n or b.ndim < 2 then
+  local at = lu.shape
+  at[#at] = nil
+  if not n or lu.shape[lu.ndim - 1] ~= n or shape_text(pivots) ~= "(" .. table.concat(at, ", ") .. ")" or b.ndim < 2
+    or b.shape[o.left and b.ndim - 1 or b.ndim] ~= n then
     fail(op, "lu has shape %s, pivots %s and b %s, need (…, n, n), (…, n) and (…, n, k)", shape_text(lu), shape_text(pivots), shape_text(b))
   end
   if lu:numel() == 0 or b:numel() == 0 then return b:clone() end

@@ -13,6 +13,25 @@ local function reduce(op, y, how)
 end
 internal.reduce_loss = reduce
 
+local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
+local function need_same_shape(op, x, y)
+  if shape_text(x) ~= shape_text(y) then fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y)) end
+end
+--- As many axes in all of them.
+local function need_same_rank(op, ...)
+  local first = (...)
+  for i = 2, select("#", ...) do
+    local x = (select(i, ...))
+    if x.ndim ~= first.ndim then fail(op, "shapes %s and %s have different numbers of axes", shape_text(first), shape_text(x)) end
+  end
+end
+--- A weight for each class.
+local function need_class_weights(op, w, classes)
+  if w and (need_tensor(op, "weight", w).ndim ~= 1 or #w ~= classes) then
+    fail(op, "weight has shape %s, need (%d): one for each class", shape_text(w), classes)
+  end
+end
+
 --- PyTorch's third argument of losses with weights: (x, y, weight, o) as (x, y, o with weight).
 local function with_weight(op, weight, o)
   if weight == nil or not flame.is_tensor(weight) then
@@ -44,12 +63,14 @@ loss("huber_loss", { delta = 1.0 }, function(x, y, o)
   return flame.where(d:le(o.delta), d * d * 0.5, (d - 0.5 * o.delta) * o.delta)
 end, { "reduction", "delta" })
 loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
+  if not (o.beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", o.beta) end
   local d = (x - y):abs()
   if o.beta == 0 then return d end
   return flame.where(d:lt(o.beta), d * d * (0.5 / o.beta), d - 0.5 * o.beta)
 end)
 loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)
+  need_same_shape("binary_cross_entropy", x, y)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
@@ -62,6 +83,7 @@ loss("binary_cross_entropy", { weight = false }, function(x, y, o)
   return o.weight and e * o.weight or e
 end)
 loss("binary_cross_entropy_with_logits", { weight = false, pos_weight = false }, function(x, y, o)
+  need_same_shape("binary_cross_entropy_with_logits", x, y)
   local hit = (-x):softplus() * y
   local e = x:softplus() * (1 - y) + (o.pos_weight and hit * o.pos_weight or hit)
   return o.weight and e * o.weight or e
@@ -85,6 +107,7 @@ def("nll_loss", 4, function(x, y, o, rest)
   o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
+  need_class_weights("nll_loss", o.weight, x.shape[d])
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
   local picked = -x:gather(d, ids:unsqueeze(d)):squeeze(d)
@@ -113,6 +136,7 @@ def("triplet_margin_loss", 8, function(a, p, n, ...)
   need_tensor(op, "n", n)
   local o = defaults(op, { "margin", "p", "eps", "swap", "reduction" },
     { margin = 1.0, p = 2, eps = 1e-6, swap = false, reduction = "mean" }, ...)
+  need_same_rank(op, a, p, n)
   local near, far = (a - p + o.eps):norm(o.p, -1), (a - n + o.eps):norm(o.p, -1)
   if o.swap then far = far:minimum((p - n + o.eps):norm(o.p, -1)) end
   return reduce(op, (near - far + o.margin):relu(), o.reduction)
@@ -140,6 +164,8 @@ def("multi_margin_loss", 6, function(x, y, ...)
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
   local o = defaults(op, { "p", "margin", "weight" }, { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
+  if o.p ~= 1 and o.p ~= 2 then fail(op, "p = %s, need 1 or 2", tostring(o.p)) end
+  need_class_weights(op, o.weight, x.ndim > 0 and x.shape[x.ndim] or 1)
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
@@ -171,6 +197,7 @@ def("margin_ranking_loss", 5, function(x1, x2, y, ...)
   need_tensor(op, "x2", x2)
   need_tensor(op, "target", y)
   local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
+  need_same_rank(op, x1, x2, y)
   return reduce(op, (-y * (x1 - x2) + o.margin):clamp({ min = 0 }), o.reduction)
 end)
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
@@ -181,6 +208,10 @@ def("cosine_embedding_loss", 5, function(x1, x2, y, ...)
   need_tensor(op, "x2", x2)
   need_tensor(op, "target", y)
   local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
+  local rank = math.max(x1.ndim, x2.ndim)
+  if y.ndim ~= rank - 1 then
+    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y), shape_text(x1), shape_text(x2))
+  end
   local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
   local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
   local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1), (cos - o.margin):clamp({ min = 0 }), 0)

@@ -54,6 +54,15 @@ local function move_running(x, axes, mean, var, momentum, n, read)
   end)
 end
 
+--- Statistics and weights have a value for each channel.
+local function need_channels(op, x, given)
+  for name, v in pairs(given) do
+    if v:numel() ~= x.shape[2] then
+      fail(op, "%s has shape (%s), need (%d): one for each channel", name, table.concat(v.shape, ", "), x.shape[2])
+    end
+  end
+end
+
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
 --- the channels. Training uses the batch's statistics and moves the running ones in place.
 def("batch_norm", 8, function(x, mean, var, w, b, ...)
@@ -65,6 +74,7 @@ def("batch_norm", 8, function(x, mean, var, w, b, ...)
     select(2, ...))
   mean, var, w, b = optional(op, "running_mean", mean), optional(op, "running_var", var), optional(op, "w", w), optional(op, "b", b)
   if x.ndim < 2 then fail(op, "x has %d axes, need at least 2 (channels on axis 2)", x.ndim) end
+  need_channels(op, x, { running_mean = mean, running_var = var, w = w, b = b })
   local axes = {}
   for d = 1, x.ndim do if d ~= 2 then axes[#axes + 1] = d end end
   if not o.training then
@@ -91,6 +101,7 @@ def("instance_norm", 8, function(x, mean, var, w, b, ...)
   o = internal.defaults(op, { "use_input_stats", "momentum", "eps" },
     { use_input_stats = true, momentum = 0.1, eps = 1e-5 }, o, select(2, ...))
   if x.ndim < 3 then fail(op, "x has %d axes, need at least 3 (batch, channels, …)", x.ndim) end
+  need_channels(op, x, { running_mean = mean, running_var = var, w = w, b = b })
   local axes = {}
   for d = 3, x.ndim do axes[#axes + 1] = d end
   if not o.use_input_stats then

@@ -581,7 +581,12 @@ local function search(op, sorted, v, o)
   if sorted.ndim == 0 then fail(op, "sorted is 0-d, need at least one axis") end
   if sorted.ndim > 1 then same_leading(op, sorted, v) end
   sorted, v = sorted:detach(), v:detach()
-  if o.sorter then sorted = sorted:gather(-1, need_tensor(op, "sorter", o.sorter)) end
+  if o.sorter then
+    if need_tensor(op, "sorter", o.sorter).ndim ~= sorted.ndim or #o.sorter ~= #sorted or o.sorter:numel() ~= sorted:numel() then
+      fail(op, "sorter is (%s), sorted (%s): need the same", table.concat(o.sorter.shape, ", "), table.concat(sorted.shape, ", "))
+    end
+    sorted = sorted:gather(-1, o.sorter)
+  end
   if sorted.dtype ~= v.dtype then
     local dtype = (flame.zeros(0, like(sorted)) + flame.zeros(0, like(v))).dtype
     sorted, v = sorted:to(dtype), v:to(dtype)

@@ -133,7 +133,7 @@ under("norm", 5, function(x, ...)
   if o.ord and (d and #d == 2 or not d and x.ndim == 2 or type(o.ord) == "string") then
     return matrix_norm("norm", x, o.ord, d or { -2, -1 }, o.keepdim)
   end
-  if o.ord and not d and x.ndim > 2 then fail("norm", "ord needs dim: x has %d axes", x.ndim) end
+  if o.ord and not d and (x.ndim > 2 or x.ndim == 0) then fail("norm", "ord needs dim: x has %d axes", x.ndim) end
   return vector_norm("norm", x, o.ord or 2, d, o.keepdim)
 end)
 

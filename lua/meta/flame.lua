@@ -2539,14 +2539,17 @@ function flame.linalg.cholesky_inverse(x, o) end
 function flame.linalg.cholesky_solve(b, l, upper) end
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
----@param ... any
+---@param x flame.Tensor
+---@param p number|string|table?
 ---@return flame.Tensor
-function flame.linalg.cond(...) end
+function flame.linalg.cond(x, p) end
 
 --- Vector product along axis d of size 3; without d the first such axis, as torch.cross has it.
----@param ... any
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@param d integer|table?  or {dim =}
 ---@return flame.Tensor
-function flame.linalg.cross(...) end
+function flame.linalg.cross(x, y, d) end
 
 --- Determinants; the gradient exists where they are 0 as well.
 ---@param x flame.Tensor  (…, n, n)
@@ -2593,8 +2596,9 @@ function flame.linalg.einsum(spec, ...) end
 
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below
 --- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
----@param ... any
-function flame.linalg.householder_product(...) end
+---@param x flame.Tensor  (…, m, n)
+---@param tau flame.Tensor  (…, k), k <= n
+function flame.linalg.householder_product(x, tau) end
 
 --- the inverse of matrices
 ---@param x flame.Tensor
@@ -2627,19 +2631,24 @@ function flame.linalg.logdet(x) end
 function flame.linalg.lstsq(a, b, ...) end
 
 --- P, L, U with x = P L U, rows pivoted.
----@param ... any
+---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.lu(...) end
+function flame.linalg.lu(x, o) end
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
 --- with row pivots[i].
----@param ... any
+---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor
-function flame.linalg.lu_factor(...) end
+function flame.linalg.lu_factor(x, o) end
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
----@param ... any
-function flame.linalg.lu_solve(...) end
+---@param lu flame.Tensor  (…, n, n)
+---@param pivots flame.Tensor  (…, n)
+---@param b flame.Tensor  (…, n, k)
+---@param o? table  {left = true, adjoint = false}
+function flame.linalg.lu_solve(lu, pivots, b, o) end
 
 --- matrix product; vectors, batches, broadcasting
 ---@param x flame.Tensor
@@ -2653,9 +2662,10 @@ function flame.linalg.matmul(x, y) end
 function flame.linalg.matrix_exp(x) end
 
 --- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
+---@param x flame.Tensor  (…, m, n)
 ---@param ... any
 ---@return flame.Tensor
-function flame.linalg.matrix_norm(...) end
+function flame.linalg.matrix_norm(x, ...) end
 
 --- x multiplied with itself n times; of the inverse for n < 0.
 ---@param x flame.Tensor  (…, n, n)
@@ -2664,9 +2674,11 @@ function flame.linalg.matrix_norm(...) end
 function flame.linalg.matrix_power(x, n) end
 
 --- How many singular values count; i64.
----@param ... any
+---@param x flame.Tensor  (…, m, n)
+---@param tol number|table?  absolute, or {atol =, rtol = max(m, n) eps, hermitian = false}
+---@param o table?  after a number: {hermitian = false}
 ---@return flame.Tensor
-function flame.linalg.matrix_rank(...) end
+function flame.linalg.matrix_rank(x, tol, o) end
 
 --- the last two axes exchanged
 ---@param x flame.Tensor
@@ -2680,9 +2692,9 @@ function flame.linalg.matrix_transpose(x) end
 function flame.linalg.mm(x, y) end
 
 --- Product of two or more matrices, in the cheapest order; the first and the last may be vectors.
----@param ... any
+---@param list flame.Tensor[]
 ---@return flame.Tensor
-function flame.linalg.multi_dot(...) end
+function flame.linalg.multi_dot(list) end
 
 --- matrix times vector
 ---@param x flame.Tensor
@@ -2705,9 +2717,11 @@ function flame.linalg.norm(x, p, d, o) end
 function flame.linalg.outer(x, y) end
 
 --- Pseudo-inverses.
----@param ... any
+---@param x flame.Tensor  (…, m, n)
+---@param rtol number|table?  {atol =, rtol = max(m, n) eps, hermitian = false}
+---@param hermitian boolean?
 ---@return flame.Tensor
-function flame.linalg.pinv(...) end
+function flame.linalg.pinv(x, rtol, hermitian) end
 
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
 ---@param x flame.Tensor
@@ -2728,14 +2742,17 @@ function flame.linalg.slogdet(x) end
 function flame.linalg.solve(a, b, o) end
 
 --- x with a x = b for a triangle a.
----@param ... any
+---@param a flame.Tensor  (…, n, n)
+---@param b flame.Tensor  (…, n, k)
+---@param o table?  {upper = false, left = true, unitriangular = false}
 ---@return flame.Tensor
-function flame.linalg.solve_triangular(...) end
+function flame.linalg.solve_triangular(a, b, o) end
 
 --- U, S, V with x = U diag(S) V', as torch.svd has it.
+---@param x flame.Tensor  (…, m, n)
 ---@param ... any  some = true, compute_uv = true, or a table of them
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.linalg.svd(...) end
+function flame.linalg.svd(x, ...) end
 
 --- singular values
 ---@param x flame.Tensor
@@ -2750,13 +2767,16 @@ function flame.linalg.svdvals(x) end
 function flame.linalg.tensordot(x, y, dims) end
 
 --- The inverse with respect to the first 'ind' axes and the rest.
----@param ... any
-function flame.linalg.tensorinv(...) end
+---@param x flame.Tensor
+---@param o table?
+function flame.linalg.tensorinv(x, o) end
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
----@param ... any
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param dims? integer[]|table  or {dims =}
 ---@return flame.Tensor
-function flame.linalg.tensorsolve(...) end
+function flame.linalg.tensorsolve(a, b, dims) end
 
 --- sum of the diagonal
 ---@param x flame.Tensor
@@ -2764,9 +2784,10 @@ function flame.linalg.tensorsolve(...) end
 function flame.linalg.trace(x) end
 
 --- Columns x^0, x^1, … of each element.
----@param ... any
+---@param x flame.Tensor
+---@param o table|integer?  {N = elements of the last axis}
 ---@return flame.Tensor
-function flame.linalg.vander(...) end
+function flame.linalg.vander(x, o) end
 
 --- sums of products along an axis
 ---@param x flame.Tensor
@@ -2776,9 +2797,10 @@ function flame.linalg.vander(...) end
 function flame.linalg.vecdot(x, y, d) end
 
 --- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
+---@param x flame.Tensor
 ---@param ... any
 ---@return flame.Tensor
-function flame.linalg.vector_norm(...) end
+function flame.linalg.vector_norm(x, ...) end
 
 --- x times w transposed, plus b
 ---@param x flame.Tensor
@@ -2984,9 +3006,10 @@ Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
 --- P, L, U with x = P L U, rows pivoted.
----@param ... any
+---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.lu(...) end
+function flame.lu(x, o) end
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param b flame.Tensor  (…, n, k)

@@ -66,7 +66,7 @@ static int s_unflatten(lua_State *L) {
   for (int a = 0; a < axis; a++) r.at[r.n++] = l->size[a];
   for (int k = 0; k < s.n; k++) r.at[r.n++] = s.at[k];
   for (int a = axis + 1; a < l->rank; a++) r.at[r.n++] = l->size[a];
-  if (fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten",
+  if (fl_numel(s.n, s.at) != whole || fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten",
       "sizes do not multiply to %lld", (long long)whole);
   VIEW_BEGIN("unflatten");
   VIEW_END(n_reshape(n, r.n, r.at));
