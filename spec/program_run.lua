@@ -178,7 +178,7 @@ local COMPOSITES = { softmax = true, layer_norm = true, cross_entropy = true, mm
 local function may_differ(s, vars, loose)
   local made = vars[(s.f == "set" or s.f == "inplace") and s.a or s.o]
   local dtype = made and made.dtype
-  if COMPOSITES[s.f] or s.f == "red" and ORDERS[s.op] and O.scalars.is_float(dtype) then return true end
+  if COMPOSITES[s.f] or s.f == "red" and ORDERS[s.op] and O.is_float(dtype) then return true end
   if dtype == "f64" and (ELEMENTARY[s.op] or s.f == "silu") then return true end
   for _, name in ipairs { "a", "b", "c", "w" } do if loose[s[name]] then return true end end
   for _, k in ipairs(s.list or {}) do if loose[k] then return true end end
@@ -220,7 +220,7 @@ end
 --- Losses of the program with element (k-th) of leaf o moved by h, in unrounded arithmetic.
 local function loss_at(program, o, k, h)
   local vars, sum = {}, 0
-  O.scalars.wide = true
+  O.wide = true
   O.seed(program.seed)
   for _, s in ipairs(program.steps) do
     if s.f == "backward" then sum = sum + vars[s.a]:item()
@@ -232,7 +232,7 @@ local function loss_at(program, o, k, h)
       end
     end
   end
-  O.scalars.wide = false
+  O.wide = false
   return sum
 end
 --- Gradients against central differences at two widths; where these disagree nothing is asked.

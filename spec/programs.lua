@@ -4,8 +4,8 @@
 -- is done, o which variable gets the result, a b c i list which it reads. make(seed) draws one,
 -- running the oracle along the way, so that every step is legal and its result well conditioned.
 -- program_run.lua runs and compares them.
-local O = dofile("spec/composites.lua")
-local is_float = O.scalars.is_float
+local O = dofile("spec/oracle.lua")
+local is_float = O.is_float
 local run = dofile("spec/program_steps.lua")(O)
 run.leaf = O.leaf
 local P = { oracle = O }
@@ -64,7 +64,7 @@ end
 local function random_element(r, dtype, wild)
   if is_float(dtype) then
     if wild and r.chance(0.1) then return r.pick { 0 / 0, math.huge, -math.huge, -0.0, 1e30, 65504.0 } end
-    return r.chance(0.5) and r.int(-16, 16) / 4 or O.scalars.round("bf16", (r.real() - 0.5) * 6)
+    return r.chance(0.5) and r.int(-16, 16) / 4 or O.hold("bf16", (r.real() - 0.5) * 6)
   end
   if dtype == "bool" then return r.int(0, 1) end
   if wild and r.chance(0.2) then return r.pick(LIMITS[dtype]) end
@@ -444,7 +444,7 @@ function M.set(g)
   if not a then return nil end
   local x = x_of(g, a)
   local s = { f = "set", a = a, key = random_key(g, x) }
-  local _, out = O.region(s.key, x.shape)
+  local out = O.region(s.key, x.shape)
   if g.r.chance(0.5) then
     s.b = pick(g, function(y)
       if not float(x) and float(y) or #y.shape > #out then return false end

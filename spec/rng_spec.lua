@@ -4,19 +4,18 @@ require "spec.helper"
 local flame = require "flame"
 
 local scalars = require "spec.scalars"
-local philox, block = scalars.philox, scalars.words
-local M = 0xffffffff
+local philox = scalars.philox
 --- Words of n draws of 32 bits from a counter on, as the docs say: word i % 4 of block c + i / 4.
 local function words(n, counter, seed)
   local out = {}
-  for i = 0, n - 1 do out[i + 1] = block(counter + i // 4, seed)[i % 4 + 1] end
+  for i = 0, n - 1 do out[i + 1] = philox(counter + i // 4, 0, seed)[i % 4 + 1] end
   return out
 end
 --- Draws of 64 bits: two words each, the first one high.
 local function wide(n, counter, seed)
   local out = {}
   for i = 0, n - 1 do
-    local w, at = block(counter + i // 2, seed), i % 2 * 2
+    local w, at = philox(counter + i // 2, 0, seed), i % 2 * 2
     out[i + 1] = w[at + 1] << 32 | w[at + 2]
   end
   return out
@@ -24,10 +23,10 @@ end
 
 describe("Philox4x32-10", function()
   it("matches the vectors that its authors published", function()
-    assert.same({ 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 }, philox({ 0, 0, 0, 0 }, { 0, 0 }))
-    assert.same({ 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd }, philox({ M, M, M, M }, { M, M }))
+    assert.same({ 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 }, philox(0, 0, 0))
+    assert.same({ 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd }, philox(-1, -1, -1))
     assert.same({ 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 },
-      philox({ 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 }, { 0xa4093822, 0x299f31d0 }))
+      philox(0x85a308d3243f6a88, 0x0370734413198a2e, 0x299f31d0a4093822))
   end)
   for _, seed in ipairs { 0, 1, 42, 0x123456789abcdef } do
     it("is what rand in f32 takes its bits from, seed " .. seed, function()
