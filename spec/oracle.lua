@@ -2,8 +2,7 @@
 -- other file and shares no code with the library. It answers to flame's names (program_steps.lua).
 -- A value is { shape =, dtype =, v = }. v nests down to cells { y, e }: a number (bools are 0 and 1),
 -- and how far the library may be off; 0 where every bit is determined. Ops that IEEE rounds correctly
--- keep 0, others add units in the last place; uncertain operands are tried at the ends of their
--- intervals. A view says where in its source a position lies; reductions fold rows two by two.
+-- keep 0. A view says where in its source a position lies; reductions fold rows two by two.
 local O, X = { wide = false }, {}      -- what flame has; methods of values. wide: floats are not rounded
 local huge, abs, max = math.huge, math.abs, math.max
 
@@ -16,7 +15,7 @@ local types = {
 }
 function O.is_float(dtype) return types[dtype].eps ~= nil end
 function O.rint(x) local c = x < 0 and -2^52 or 2^52; return abs(x) < 2^52 and x + c - c or x end          -- halves to even
---- y as a dtype holds it: integers wrap; floats are rounded, cut off and saturated where it holds integers.
+--- y as a dtype holds it: floats rounded, halves by way of f32; integers wrapped; floats as integers cut off, saturated, NaN 0.
 function O.hold(dtype, y)
   local t = types[dtype]
   if dtype == "bool" then return y ~= 0 and 1 or 0 end
@@ -65,7 +64,7 @@ for result, list in pairs(TEXTS) do
     ops[name] = { load(text, name, "t", names)(), ulps = ULPS[name] or 0, result = result }
   end
 end
-O.types, O.ops, O.whole = types, ops, names.whole
+O.types, O.ops = types, ops
 
 -- ---- cells: f of them is off by the sum over the operands of how far each moves it, at the ends of its
 -- interval, at zero, and where it may change places with the next; and by rounding, if that is not sure
@@ -98,7 +97,8 @@ function O.fold(name, row, dtype)                       -- from row[0], if that 
     elseif z[1] ~= y[1] and y[1] == y[1] then k, doubt = i, 0 end
     y, size = z, name == "prod" and 2 * (abs(z[1]) + z[2]) or size + abs(c[1])
   end
-  if y == row[1] or name:find "^arg" then return y == row[1] and y or { k, doubt } end
+  if name:find "^arg" then return { k, doubt } end
+  if y == row[1] then return y end
   if (name == "sum" or name == "prod") and O.is_float(dtype) and #row > 2 and size > 0 and abs(y[1]) < huge then
     y[2] = y[2] + #row * (types[dtype == "f64" and "f64" or "f32"].eps * size + types.f32.tiny)       -- in any order, in registers
   end

@@ -30,6 +30,44 @@ local function report(program, modes, why)
   error(("seed %d: %s\nsmallest program: %s\n%s"):format(program.seed, why, P.check(small, modes) or why, P.text(small)), 0)
 end
 
+describe("the oracle", function()
+  local O = P.oracle
+  local function given(dtype, ...) return O.leaf { shape = { select("#", ...) }, dtype = dtype, data = { ... } } end
+
+  it("is one file of less than 300 lines that loads no other", function()
+    local lines = 0
+    for line in io.lines "spec/oracle.lua" do
+      lines = lines + 1
+      assert.is_nil(line:find "dofile" or line:find "require" or line:find "loadfile", line)
+    end
+    assert.is_true(lines < 300, lines .. " lines")
+  end)
+
+  it("has doubts where both operands must move for another answer, and none otherwise", function()
+    local x, y = given("f32", 1, 1, 1), given("f32", 1.15, 1.25, 1)
+    for i = 1, 3 do x.v[i][2], y.v[i][2] = 0.1, 0.1 end
+    local below = O.flat(x:lt(y))
+    assert.is_true(below[1][2] > 0 and below[3][2] > 0)
+    assert.same({ 1, 0 }, below[2])
+    local row = O.stack({ x, y }, 1)
+    local best = O.flat(row:argmax(1))
+    assert.same({ 2, 0 }, best[2])
+    assert.is_true(best[1][2] > 0 and best[3][2] > 0)
+  end)
+
+  it("gives zeros the signs that the library gives them", function()
+    local function signs(lib, zero)
+      local ids, y = lib == O and given("i64", 1) or flame.tensor({ 1 }, { dtype = "i64" }), {}
+      for i, x in ipairs { zero:sum(1), zero:prod(1), zero:amax(1), zero:index_add(1, ids, zero), zero:round(), zero:maximum(zero) } do
+        local z = lib == O and O.flat(x:reciprocal())[1][1] or x:reciprocal():sum():item()
+        y[i] = z > 0
+      end
+      return y
+    end
+    assert.same(signs(flame, flame.tensor { -0.0 }), signs(O, given("f32", -0.0)))
+  end)
+end)
+
 describe("random programs", function()
   local counts = {}
 
