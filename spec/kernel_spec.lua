@@ -201,6 +201,11 @@ describe("an output's zeros", function()
       for i, v in ipairs(y:totable()) do assert.equal(q[2](i), v) end
     end)
   end
+  it("are there for a loop that begins where another one is", function()
+    local k = flame.kernel(HEAD .. "for (int a = 0; a < 2; a++) for (int b = a; b < 2; b++) y[4 * i + 2 * a + b] = x[i]; }")
+    local _, y = moved(k:with { grid = { 3 }, block = { 250 } }, x)
+    for i, v in ipairs(y:totable()) do assert.equal(i % 4 == 3 and 0 or (i - 1) // 4 + 1, v) end
+  end)
   it("are there when the launch is too small", function()
     local _, y = moved(flame.kernel(HEAD .. "if (i < n) y[i] = x[i]; }"):with { grid = { 3 } }, x)
     for i, v in ipairs(y:totable()) do assert.equal(i <= 768 and i or 0, v) end

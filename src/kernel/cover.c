@@ -334,12 +334,19 @@ static int is_uniform(const poly *p) {
   return p != NULL;
 }
 
+static int has_counter(const poly *p) {
+  for (int i = 0; i < p->n; i++)
+    for (int k = 0; k < p->t[i].n; k++) if (p->t[i].s[k] >= FL_KC_COUNTER && p->t[i].s[k] < FL_KC_VAR) return 1;
+  return 0;
+}
+
 static const fl_kexpr *inside_casts(const fl_kexpr *x) {
   while (x->kind == FL_KX_CAST && is_index_type(x->type)) x = x->x[0];
   return x;
 }
 
-/* for (v = …; v < to; v += by): v, or -1. Casts keep a v that stays in range (cover_launch.c). */
+/* for (v = …; v < to; v += by): v, or -1. Casts keep a v that stays in range (cover_launch.c). One
+** that begins where another counter is takes other values in each of its rounds. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   const fl_kexpr *c = s->x[0];
   const fl_kstmt *step = s->other.first;
@@ -351,7 +358,7 @@ static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc
   const fl_kexpr *old = inside_casts(add->x[0]), *x = inside_casts(c->x[0]);
   if (old->kind != FL_KX_VAR || old->var != v || x->kind != FL_KX_VAR || x->var != v) return -1;
   *l = (fl_kc_loop){ before[v].p, poly_of(w, add->x[1]), poly_of(w, c->x[1]) };
-  return l->from && is_uniform(l->by) && is_uniform(l->to) ? v : -1;
+  return l->from && !has_counter(l->from) && is_uniform(l->by) && is_uniform(l->to) ? v : -1;
 }
 
 typedef struct search { int32_t var; int found; } search;
