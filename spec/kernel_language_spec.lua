@@ -37,6 +37,8 @@ local cases = {
   { "auto& from array elem", "float a[2] = {x[i], 1.f}; auto &r = a[1]; r = 3.f; y[i] = a[0] * a[1];", 5.449219, -250.4531 },
   { "template deduce const array", "const float a[3] = {1.f, 2.f, 3.f}; y[i] = x[i] * len(a);", 5.449219, -250.4531,
     "template <typename T, int N> __device__ int len(const T (&)[N]) { return N; }" },
+  { "template deduce array of arrays", "float m[2][3] = {{x[i], 1, 2}, {3, 4, x[i]}}; y[i] = f(m) + g(m, 2);", 25.265625, 2114.0625,
+    "template <typename T, int N, int M> __device__ T f(const T (&m)[N][M]) { T s = 0; for (int a = 0; a < N; ++a) for (int b = 0; b < M; ++b) s += m[a][b] * (a + b); return s; } template <typename T, int M> __device__ T g(const T m[][M], int r) { T s = 0; for (int k = 0; k < r; ++k) s += m[k][M - 1]; return s; }" },
   { "template int arith", "y[i] = x[i] * F<3 * 2 - 1>::v + F<(4 > 2)>::v;", 12.89844, -228.9063,
     "template <int N> struct F { static constexpr int v = N + 1; };" },
   { "template nested >>", "W<W<float>> w; w.a.a = x[i]; y[i] = w.a.a;", 1.816406, -83.48437,

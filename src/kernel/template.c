@@ -153,12 +153,13 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* ---- deduction ---------------------------------------------------------------------------------------- */
 
-/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]". NULL: it cannot be. */
+/* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the array.
+** NULL: it cannot be. */
 static const fl_ctype *meet(fl_front *p, const fl_value *v, int pointer, int array, int ref) {
   const fl_ctype *t = v->type;
   const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
   if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
-  if (array) return is_array ? t->of : NULL;
+  if (array) return is_array ? t : NULL;
   if (pointer) return v->kind == FL_V_POINTER ? t : is_array || t->kind == FL_C_POINTER ? t->of : NULL;
   if (v->kind == FL_V_POINTER) return fl_ctype_pointer(p->a, t, v->is_const);
   return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
@@ -198,29 +199,40 @@ static void unify(fl_front *p, const deduction *d, const fl_ktemplate *of, int64
   }
 }
 
-/* One formal: tokens i … end - 1. */
+/* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens at size[0], size[1] … */
+static const fl_ctype *element_of(fl_front *p, const deduction *d, const fl_ctype *type, const int64_t *size, int n) {
+  for (int k = 0; k < n; k++) {
+    if (!type || type->kind != FL_C_ARRAY) return NULL;
+    const int which = index_of(d, &p->toks.at[size[k]]);
+    if (which >= 0) set_value(p, d, which, type->count);
+    type = type->of;
+  }
+  return type;
+}
+
+/* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
 static void deduce_one(fl_front *p, const deduction *d, int64_t i, int64_t end, const fl_value *v) {
-  int stars = 0, array = 0, ref = 0;
-  int64_t name = -1, size = -1;
+  int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
+  int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
     const fl_ktok *t = &p->toks.at[k];
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    stars += c == '*' || (c == '[' && !array);
+    if (c == '(' && p->toks.at[k + 1].punct == '&') array = boxed = 1;
+    if (c == '(' && p->toks.at[k + 1].punct == '*') boxed = 1;
+    stars += c == '*' || (c == '[' && !boxed);
     ref |= c == '&' || c == FL_PU_LAND;
-    if (c == '(' && p->toks.at[k + 1].punct == '&') array = 1;
-    if (c == '[' && array && size < 0) size = k + 1;
+    if (c == '[' && boxed && n < FL_K_MAX_RANK) size[n++] = k + 1;
+    if (c == '[') boxed = 1;
     const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") || fl_ktok_is(t, "volatile");
     if (t->kind == FL_TOK_NAME && !skipped && name < 0) name = k;
     if (c == '=') break;
   }
   if (name < 0 || stars > 1) return;
   const int which = index_of(d, &p->toks.at[name]);
-  const fl_ctype *type = meet(p, v, stars, array, ref);
+  const fl_ctype *type = element_of(p, d, meet(p, v, stars, array, ref), size, n);
   if (which >= 0) set_type(d, which, type);
   const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
   if (s && s->kind == FL_SYM_TEMPLATE) unify(p, d, s->structs, name + 1, type);
-  if (size >= 0 && index_of(d, &p->toks.at[size]) >= 0 && array && type)
-    set_value(p, d, index_of(d, &p->toks.at[size]), v->type->count);
 }
 
 static void deduce(fl_front *p, const deduction *d, int64_t open, const fl_kcall *c) {
