@@ -108,9 +108,17 @@ describe("a call that is not right says", function()
     { "which kernels there are", function()
       flame.kernel(k:source() .. "\n" .. k:source():gsub("void k", "void m"))
     end, "the source has several kernels (k, m): name one with entry =" },
-    { "that a kernel is no template", function()
+    { "that a template has arguments", function()
       flame.kernel "template <typename T> __global__ void g(const T *x, T *y, int n) { y[0] = x[0]; }"
-    end, "a kernel cannot be a template here" },
+    end, "a kernel that is a template is named with its arguments" },
+    { "how many arguments a template has", function()
+      flame.kernel { source = "template <typename T, int N> __global__ void g(T *y) { y[0] = N; }", entry = "g<float>" }
+    end, "entry 'g<float>': the template has 2 parameters: <typename T, int N>" },
+    { "which templates there are", function() flame.kernel { source = k:source(), entry = "k<3>" } end,
+      "there is no template of a kernel 'k'" },
+    { "that packs are no parameters", function()
+      flame.kernel { source = "template <typename... T> __global__ void g(float *y) { y[0] = 1; }", entry = "g<int>" }
+    end, "parameter 'typename... T' of the template is outside the language" },
     { "that an output has no old contents", function()
       flame.kernel "__global__ void g(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = y[i] * x[i]; }" (x)
     end, 'reads output \'y\' (line 1) which it has not written: name it in inout = {"y"}' },
@@ -123,6 +131,41 @@ describe("a call that is not right says", function()
       assert(why:find("kernel_users_spec.lua:", 1, true), why)
     end)
   end
+
+  it("nothing where an instance of a template is named", function()
+    local source = [[
+template <typename T>                                   // a template <int N> __global__ void power(
+struct Scale { T s; };
+template <typename T,
+          int N = 3 /* the exponent, > 0 */, bool MINUS = (1 > 2)>
+__global__ void __launch_bounds__(256) power(const T *x, T *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  Scale<T> c = { (T)2 };
+  T p = c.s;
+  #pragma unroll
+  for (int k = 0; k < N; ++k) p *= x[i];
+  if constexpr (MINUS) p = -p;
+  y[i] = p;
+}
+template <int N> __global__ void other(float *y) { y[0] = N; }
+template __global__ void power<float, 2>(const float *, float *, int);
+]]
+    for entry, want in pairs { ["power<float>"] = 12, [" power< float, 1 + 1,true >"] = -4, ["power<float, (2 > 1)>"] = 1 } do
+      local v = flame.tensor({ 0.5, 1 }, { requires_grad = true })
+      local p = flame.kernel { source = source, entry = entry }
+      p(v):sum():backward()
+      local order = math.abs(want) == 12 and 3 or math.abs(want) == 4 and 2 or 1
+      local sign = want < 0 and -1 or 1
+      assert.equal(sign * 2 * order, v.grad[2]:item())
+      assert.equal(sign * 2 * order * 0.5 ^ (order - 1), v.grad[1]:item())
+      local why = message(function() p(v, 9999999999) end)
+      assert(why:find("power: n", 1, true), why)
+    end
+    assert.equal(7, flame.kernel { source = source, entry = "other<7>", shape = { 1 } }():item())
+    local late = flame.kernel { source = source:gsub("c%.s;", "c.s + x[n];"), entry = "power<float, 2>" }
+    if not on_gpu then assert(message(function() late(x):sum():item() end):find("line 9 (", 1, true)) end
+  end)
 
   it("nothing where several kernels have an entry, or C++ linkage", function()
     local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }

@@ -492,20 +492,6 @@ local function check_spec(op, spec, known)
   end
 end
 
---- ${name} in the text: the constant of that name.
-local function interpolate(source, constants)
-  if not source:find("${", 1, true) then return source end
-  return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
-    local v = constants and constants[name]
-    if v == nil then fail("kernel", "the source wants ${%s}: give constants = {%s = …}", name, name) end
-    if math.type(v) == "float" then
-      local text = ("%.17g"):format(v)
-      return text:find("[%.eEn]") and text or text .. ".0"
-    end
-    return tostring(v)
-  end))
-end
-
 local function check_names(op, what, list, k)
   if list == nil then return end
   if type(list) ~= "table" then fail(op, "%s must be a list of parameter names, got %s", what, internal.word(list)) end
@@ -571,8 +557,8 @@ def("kernel", 1, function(spec)
   if type(spec) ~= "table" then fail("kernel", "need the source as a string or {source = …}, got %s", internal.word(spec)) end
   check_spec("kernel", spec, SPEC)
   if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", internal.word(spec.source)) end
-  local source = interpolate(spec.source, spec.constants)
-  local k = internal.kernel_new(source, spec.entry, spec.options or {}, spec.inout)
+  local source, entry = internal.kernel_text(spec.source, spec.constants, spec.entry)
+  local k = internal.kernel_new(source, entry, spec.options or {}, spec.inout)
   check_names("kernel", "inout", spec.inout, k)
   check_names("kernel", "nodiff", spec.nodiff, k)
   local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,
@@ -603,24 +589,3 @@ end
 -- For core_kernel_show.lua.
 internal.kernel_program = { of = program_of, derive = derive, is_output = is_output, methods = Kernel }
 internal.kernel_methods(Kernel)
-
--- ---- compiled kernels ----------------------------------------------------------------------------------------
----Compiled kernels on disk: entries, bytes, and this context's hits and misses.
----@param what? string  "clear" removes them
----@return table
-def("kernel_cache", 1, function(what)
-  if what ~= nil and what ~= "clear" then fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what)) end
-  local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
-  return { entries = entries, bytes = bytes, hits = hits, misses = misses }
-end, "module")
-
----Compile kernels ahead, at once; their first call then compiles nothing.
----@param list table  kernels; device = where (default: the default device)
-def("warmup", 1, function(list)
-  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", internal.word(list)) end
-  local device = list.device or flame.default_device()
-  for i, k in ipairs(list) do
-    if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end
-  end
-  internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
-end, "module")

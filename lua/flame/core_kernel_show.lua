@@ -1,6 +1,7 @@
 --- What kernels show of themselves: k:source, k:report. The facts are C (src/lua/kernel_report.c).
-local _, _, internal = ...
-local fail, program = internal.failf, internal.kernel_program
+-- And what is compiled of them: flame.kernel_cache, flame.warmup.
+local flame, _, internal = ...
+local fail, def, program = internal.failf, internal.def, internal.kernel_program
 local Kernel = program.methods
 local INPUT, OUTPUT, FRESH = 1, 2, 4
 
@@ -84,3 +85,24 @@ function Kernel:report()
   t.saved_bytes, r.adjoint = t.slot_bytes, t
   return r
 end
+
+-- ---- compiled kernels ----------------------------------------------------------------------------------------
+---Compiled kernels on disk: entries, bytes, and this context's hits and misses.
+---@param what? string  "clear" removes them
+---@return table
+def("kernel_cache", 1, function(what)
+  if what ~= nil and what ~= "clear" then fail("kernel_cache", "need nothing or \"clear\", got %s", tostring(what)) end
+  local entries, bytes, hits, misses = internal.kernel_cache(what == "clear")
+  return { entries = entries, bytes = bytes, hits = hits, misses = misses }
+end, "module")
+
+---Compile kernels ahead, at once; their first call then compiles nothing.
+---@param list table  kernels; device = where (default: the default device)
+def("warmup", 1, function(list)
+  if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", internal.word(list)) end
+  local device = list.device or flame.default_device()
+  for i, k in ipairs(list) do
+    if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end
+  end
+  internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
+end, "module")

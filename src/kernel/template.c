@@ -410,7 +410,7 @@ void fl_template_declare(fl_front *p) {
   }
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
-      fl_refuse(p, line, "a kernel cannot be a template here; give its types with typedef, or constants = {…} and ${…}");
+      fl_refuse(p, line, "a kernel that is a template is named with its arguments, as in entry = \"name<float, 16>\"");
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
   if (!d) return;

@@ -1,0 +1,129 @@
+--- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
+-- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T = float;
+-- constexpr int N = 16;": then it is a kernel like others, on every device.
+local _, _, internal = ...
+local fail = internal.failf
+
+--- ${name} in the text: the constant of that name.
+local function interpolate(source, constants)
+  if not source:find("${", 1, true) then return source end
+  return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
+    local v = constants and constants[name]
+    if v == nil then fail("kernel", "the source wants ${%s}: give constants = {%s = …}", name, name) end
+    if math.type(v) == "float" then
+      local text = ("%.17g"):format(v)
+      return text:find("[%.eEn]") and text or text .. ".0"
+    end
+    return tostring(v)
+  end))
+end
+
+local function blanks(text) return (text:gsub("[^\n]", " ")) end
+
+--- Where the comment or literal at i ends; nil: there is none.
+local function end_of_quiet(source, i)
+  local two, quote = source:sub(i, i + 1), source:sub(i, i)
+  if two == "//" then return (source:find("\n", i, true) or #source + 1) - 1 end
+  if two == "/*" then return select(2, source:find("*/", i + 2, true)) or #source end
+  if quote == "/" or (quote == "'" and source:sub(i - 1, i - 1):find("%w")) then return nil end
+  local j = i
+  repeat
+    j = source:find("[\\" .. quote .. "]", j + 1)
+    local escape = j and source:sub(j, j) == "\\"
+    if escape then j = j + 1 end
+  until not escape
+  return j or #source
+end
+
+--- The text without comments and literals, every other character in its place.
+local function bare(source)
+  local out, at = {}, 1
+  while true do
+    local i = source:find("[/\"']", at)
+    if not i then break end
+    local last = end_of_quiet(source, i)
+    out[#out + 1] = source:sub(at, last and i - 1 or i) .. (last and blanks(source:sub(i, last)) or "")
+    at = (last or i) + 1
+  end
+  return table.concat(out) .. source:sub(at)
+end
+
+--- What stands between commas that are in no brackets.
+local function split(text)
+  local list, depth, from = {}, 0, 1
+  for i, c in text:gmatch("()([,<>%(%)%[%]{}])") do
+    if c == "," and depth == 0 then
+      list[#list + 1], from = text:sub(from, i - 1), i + 1
+    elseif c ~= "," then
+      depth = depth + (c:find("[<%(%[{]") and 1 or -1)
+    end
+  end
+  if text:find("%S") then list[#list + 1] = text:sub(from) end
+  return list
+end
+
+--- Place of the '>' of the '<' at i; what is in parentheses does not count.
+local function closing(text, i)
+  local angle, round = 0, 0
+  for at, c in text:gmatch("()([<>%(%)])", i) do
+    if c == "(" then round = round + 1
+    elseif c == ")" then round = round - 1
+    elseif round == 0 then
+      angle = angle + (c == "<" and 1 or -1)
+      if angle == 0 then return at end
+    end
+  end
+end
+
+--- "template <…>" of the kernel: its first and last place, and its parameters.
+local function header(text, name)
+  for first, open in text:gmatch("()%f[%w_]template%s*()<") do
+    local close = closing(text, open)
+    local head = close and text:match("^[^;{]*", close + 1)
+    if head and head:find("__global__", 1, true) and head:find("%f[%w_]" .. name .. "%s*%(") then
+      return first, close, split(text:sub(open + 1, close - 1))
+    end
+  end
+end
+
+--- Parameter i of the template as a declaration of its argument.
+local function declared(entry, parameters, i, given)
+  local text, default = parameters[i]:match("^([^=]*)=(.*)$")
+  text = text or parameters[i]
+  local kind, name = text:match("^%s*(.-)%s*([%a_][%w_]*)%s*$")
+  if text:find("%.%.%.") or text:find("template", 1, true) then
+    fail("kernel", "entry '%s': parameter '%s' of the template is outside the language", entry, (text:gsub("^%s+", "")))
+  end
+  local value = given or default
+  if not value then
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters, table.concat(parameters, ","))
+  end
+  if not kind or kind == "" then return "" end             -- without a name
+  if kind == "typename" or kind == "class" then return ("using %s = %s; "):format(name, value) end
+  return ("constexpr %s %s = %s; "):format(kind, name, value)
+end
+
+local function instance(source, entry)
+  local name, arguments = entry:match("^%s*([%a_][%w_]*)%s*<(.*)>%s*$")
+  if not name then return source, entry end
+  local text, given = bare(source), split(arguments)
+  for from, to in text:gmatch("()%f[%w_]template%s+__global__[^;{<]-%f[%w_]" .. name .. "%s*<[^;{]*;()") do
+    source = source:sub(1, from - 1) .. blanks(source:sub(from, to - 1)) .. source:sub(to)
+  end
+  local first, last, parameters = header(text, name)
+  if not first then fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name) end
+  if #given > #parameters then
+    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters, table.concat(parameters, ","))
+  end
+  local list = {}
+  for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
+  local lines = source:sub(first, last):gsub("[^\n]", "")
+  return source:sub(1, first - 1) .. table.concat(list) .. lines .. source:sub(last + 1), name
+end
+
+--- The text that is read and compiled, and the name of the kernel in it.
+function internal.kernel_text(source, constants, entry)
+  source = interpolate(source, constants)
+  if type(entry) ~= "string" then return source, entry end
+  return instance(source, entry)
+end
