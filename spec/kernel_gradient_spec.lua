@@ -294,6 +294,62 @@ describe("the derived gradient of a kernel with", function()
   end)
 end)
 
+describe("the cotangent of an element that several threads write", function()
+  local cases = {                                  -- the same value each: no race
+    { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },
+    { "neighbours' quotient", "y[i / 2] = x[i / 2] * x[i / 2]; if (i < 4) y[4 + i] = x[i];" },
+    { "a remainder under a condition", "if (x[0] < 9.0) y[i % 3] = sin(x[i % 3]); if (i > 2) y[i] = x[i];" },
+    { "a clamped place", "y[min(i, 5)] = exp(x[min(i, 5)]); if (i > 5) y[i] = 0.0;" },
+    { "a shared variable", "__shared__ double m; m = x[0] * x[1]; __syncthreads(); y[i] = m * x[i];" },
+    { "a shared variable, again and again", [[
+      __shared__ double m;
+      double s = 0.0;
+      for (int r = 0; r < 3; ++r) {
+        m = x[r] * x[r + 1];
+        __syncthreads();
+        s += m * x[i];
+        __syncthreads();
+      }
+      y[i] = s * s;]] },
+    { "a shared table", "__shared__ double w[4]; w[i & 3] = x[i & 3] * x[7]; __syncthreads(); y[i] = w[i % 4] * w[3];" },
+  }
+  for _, c in ipairs(cases) do
+    it("goes to one of them: " .. c[1], function()
+      proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) })
+      local single = kernel("const float *x, float *y", c[2]:gsub("double", "float"), 8)
+      local v, u = proof.both_modes(single, { flame.tensor(wave(8)) })
+      assert(math.abs(v - u) < 1e-5 * (1 + math.abs(v)))
+    end)
+  end
+
+  it("is only read where a condition chooses one of them", function()
+    for body, exchanged in pairs {
+      ["__shared__ double m; if (threadIdx.x == 0) m = x[0] * x[1]; __syncthreads(); y[i] = m * x[i];"] = false,
+      ["__shared__ double m; const bool first = !threadIdx.x; if (first && i < 8) m = x[0]; __syncthreads(); y[i] = m * m;"] = false,
+      ["__shared__ double m; if (threadIdx.x & 1) m = x[0]; __syncthreads(); y[i] = m * m;"] = true,
+      ["y[i / 2 * 2 + i % 2] = x[i] * x[i];"] = false,
+    } do
+      local k = kernel("const double *x, double *y", body, 8)
+      proof.check(k, { f64(wave(8)) })
+      assert.equal(exchanged, k:source("adjoint"):find("atomicExch", 1, true) ~= nil)
+    end
+  end)
+
+  it("is refused where the old value is needed", function()
+    local k = kernel("const double *x, double *y", [[
+      __shared__ double m;
+      m = x[0] * x[0];
+      __syncthreads();
+      const double a = m * m;
+      __syncthreads();
+      m = x[1] * a;
+      __syncthreads();
+      y[i] = a * m * m * x[i];]], 8)
+    local why = k:report().adjoint.refusal
+    assert(why and why:find("line 9 (", 1, true) and why:find("several threads write", 1, true), why)
+  end)
+end)
+
 describe("an argument marked nodiff", function()
   local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * x[i] * w[i];", 3, 3, nil, { nodiff = { "w" } })
   it("gets no gradient", function()

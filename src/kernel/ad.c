@@ -172,8 +172,10 @@ static void classify_block(classify *c, const fl_kblock *b) {
 static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
   fl_kindices *k = fl_kindices_new(d->a->mem, f, d->r->geometry);
   classify c = {.d = d, .k = k, .inside = fl_karena_new(d->a, (size_t)f->n_vars + 1)};
-  if (k && c.inside) classify_block(&c, &f->body);
-  else d->a->failed = 1;
+  if (k && c.inside) {
+    classify_block(&c, &f->body);
+    fl_kad_meets(d, f, k);
+  } else d->a->failed = 1;
   fl_kindices_free(k);
 }
 
@@ -210,9 +212,10 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
+  d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1;
   d->regions = 2;
-  if (!d->res->params || !d->site_index || !d->site_add || !d->site_own) return 0;
+  if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;

@@ -262,6 +262,7 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
     if (p->var != v) continue;
     const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
     if (p->loops && class != FL_KI_INJECTIVE) return 1;
+    if (p->site >= 0 && p->site < d->n_sites0 && d->site_meets[p->site]) return 1;
     for (int k = 0; k < i && !once; ++k)
       if (stores->at[k].var == v && rewrites(d, p, &stores->at[k])) return 1;
   }

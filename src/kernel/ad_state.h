@@ -40,6 +40,7 @@ typedef struct fl_kad_state {
   int32_t n_sites0;
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
+  uint8_t *site_meets;           /* n_sites0: a store that other threads may make as well */
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
@@ -87,6 +88,8 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
                         fl_kexpr *from_at, fl_kexpr *count);
 int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
+/* ad_meet.c: site_meets of f, the source as written */
+void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */

@@ -73,11 +73,22 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kad_expr(d, r, s->x[0], seed);
 }
 
-/* The cotangent of the element that s writes, in a variable; cleared where s overwrites it. */
+static int meets(const fl_kad_state *d, const fl_kstmt *s) {
+  return s->kind == FL_KS_STORE && s->site >= 0 && s->site < d->n_sites0 && d->site_meets[s->site];
+}
+
+/* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once
+** where other threads may take it, too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
-  if (fl_kad_flows(d->active, s->x[1]))
+  const int flows = fl_kad_flows(d->active, s->x[1]);
+  if (flows && clear && meets(d, s)) {
+    const int type = d->f->vars[to].type, old = fl_ktemp(d->f, type);
+    if (old < 0 || !fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old)) return NULL;
+    return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
+  }
+  if (flows)
     seed = fl_kad_atom(d, r, fl_kexpr_cast(d->a, fl_kad_type(d->f->vars[to].type),
                                            fl_kexpr_load(d->f, to, at)));
   if (clear) fl_kstmt_store(d->f, r, to, at, fl_kexpr_zero(d->a, d->f->vars[to].type));
@@ -91,6 +102,11 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kad_reads(d, reads, s);
   if (marks & FL_KN_FORWARD) {
     if (fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
+      if (meets(d, s) && d->active[v]) {
+        fl_kad_refuse(d, s->line, "an element of '%s' that several threads write and whose old value is needed "
+                      "(let one thread write it)", d->f->vars[v].source);
+        return;
+      }
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
       kx_set(d, f, old, fl_kexpr_load(d->f, v, s->x[0]));
       fl_kstmt_store(d->f, r, v, s->x[0], kx_var(d, old));

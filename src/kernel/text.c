@@ -108,10 +108,11 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
     fl_kcheck_atomic(w, s);
     w->index = "fl_i";
   }
-  const int as_u64 = type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN;
+  const int as_bits = type == FL_KT_F64 && s->op == FL_KA_EXCH;
+  const int as_u64 = as_bits || (type == FL_KT_I64 && s->op != FL_KA_MAX && s->op != FL_KA_MIN);
   if (s->result >= 0) {
     fl_kput_var(w, s->result);
-    fl_text_printf(w->t, " = %s", as_u64 ? "(long long)" : "");
+    fl_text_printf(w->t, " = %s%s", as_bits ? "__longlong_as_double(" : "", as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
@@ -121,9 +122,11 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   put_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;
-    fl_text_printf(w->t, ", %s", as_u64 ? "(unsigned long long)" : "");
+    fl_text_printf(w->t, ", %s%s", as_u64 ? "(unsigned long long)" : "", as_bits ? "__double_as_longlong(" : "");
     fl_kput_expr(w, s->x[i]);
+    if (as_bits) fl_text_puts(w->t, ")");
   }
+  if (as_bits && s->result >= 0) fl_text_puts(w->t, ")");
   fl_text_puts(w->t, w->check ? "); }" : ")");
   w->index = NULL;
 }
