@@ -294,6 +294,36 @@ describe("the derived gradient of a kernel with", function()
   end)
 end)
 
+describe("the gradient through pointers to one or another array", function()
+  local cases = {
+    { "swapped in shared memory", [[
+      __shared__ double a[8], b[8];
+      double *now = a, *then = b;
+      now[i] = x[i];
+      __syncthreads();
+      for (int s = 0; s < 5; ++s) {
+        then[i] = now[i] + 0.2 * (now[(i + 7) % 8] + now[(i + 1) % 8] - 2 * now[i]) * now[i];
+        double *t = now; now = then; then = t;
+        __syncthreads();
+      }
+      y[i] = now[i];]] },
+    { "swapped through many rounds", [[
+      double p[3] = {x[i], 0.5, 0.1}, q[3];
+      double *a = p, *b = q;
+      for (int s = 0; s < 41; ++s) {
+        for (int k = 0; k < 3; ++k) b[k] = a[k] + 0.05 * sin(a[(k + 1) % 3]) * a[k];
+        double *t = a; a = b; b = t;
+      }
+      y[i] = a[0] * a[1] + p[2];]] },
+    { "chosen for atomic sums", "__shared__ double a[4], b[4]; if (i < 4) a[i] = b[i] = 0.0; __syncthreads();\n" ..
+      "      double *o = i & 1 ? a : b; atomicAdd(o + i / 2, x[i] * x[i]); __syncthreads();\n" ..
+      "      y[i] = a[i / 2] * b[i / 2] * x[i];" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8, 0.3)) }) end)
+  end
+end)
+
 describe("the cotangent of an element that several threads write", function()
   local cases = {                                  -- the same value each: no race
     { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },
@@ -453,7 +483,8 @@ describe("no gradient but a message with kernel, line and reason:", function()
     { "the clock", 2, "clock", "  y[i] = x[i] * clock64();" },
     { "pointers cast to another type", 2, "memory keeps its type", "  const int *p = (const int *)x;\n  y[i] = p[i];" },
     { "pointers in memory", 2, "arrays of pointers", "  const float *p[2];\n  p[0] = x;\n  y[i] = p[0][i];" },
-    { "a pointer to one or another array", 2, "one array or another", "  const float *p = i < 3 ? x : y;\n  y[i] = p[i];" },
+    { "a pointer to a variable or into an array", 3, "to a variable or into an array",
+      "  const float c = 2.f * i;\n  const float *p = i < 3 ? x : &c;\n  y[i] = p[0];" },
     { "the bits of a number", 2, "the bits of a real number", "  y[i] = __int_as_float(__float_as_int(x[i]) + 1);" },
     { "an exchange", 2, "atomicExch on 'y'", "  atomicExch(&y[i / 2], x[i]);" },
     { "a comparison and swap", 3, "atomicCAS o", [[

@@ -32,7 +32,7 @@ static int reassigned(fl_front *p, int64_t body, const char *name) {
     const fl_ktok *t = &p->toks.at[i];
     if (t->kind == FL_TOK_PUNCT && t->punct == '{') depth++;
     if (t->kind == FL_TOK_PUNCT && t->punct == '}' && !--depth) break;
-    if (fl_ktok_changes(t, i > 0, name)) return 1;
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
   }
   return 0;
 }
@@ -43,15 +43,39 @@ static fl_value settled(fl_front *p, fl_value v) {
   return v;
 }
 
+/* "T *&p", which the body assigns: another name of the caller's pointer. */
+static void bind_other_name(fl_front *p, const fl_kformal *f, fl_value v, int32_t line) {
+  const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1] : (fl_symbol){ .offset = -1 };
+  if (of.offset < 0 || !of.v.type) {
+    if (!p->turning) p->turn_wanted = 1;
+    fl_refuse(p, line, "pointer '%s' is assigned in the function that takes it by reference", f->name);
+    return;
+  }
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_POINTER);
+  if (!s) return;
+  s->v = of.v;
+  s->type = of.type;
+  s->offset = of.offset;
+}
+
 static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
                          int64_t body, int32_t line) {
+  if (f->by_reference && reassigned(p, body, f->name)) { bind_other_name(p, f, v, line); return; }
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
   v = fl_cast_to(p, f->type, v, line);
   if (p->failed) return;
   const int moves = reassigned(p, body, f->name);
   int offset = -1;
   if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
-  if (moves) {
+  const int scalar = p->turning && v.type->kind == FL_C_SCALAR;
+  const int turns = scalar && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
+  fl_kexpr *const begin = v.idx;
+  if (turns) {
+    v = fl_turn_new(p, v.type, v.is_const, f->name, &v, line);
+    v.idx = begin;
+  }
+  if (p->failed) return;
+  if (moves || turns) {
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, f->name, 1);
     fl_kexpr *at = v.idx ? v.idx : fl_kexpr_int(p->a, FL_KT_I64, 0);
     if (offset < 0) return;
@@ -80,7 +104,8 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
 
 static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v,
                            int32_t line) {
-  const int place = v.kind == FL_V_PLACE && !v.rvalue && fl_ctype_same(f->type, v.type);
+  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, line); return; }
   if (!place) {
     fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);

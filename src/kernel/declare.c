@@ -60,7 +60,7 @@ static int moves_later(fl_front *p, const char *name) {
     const fl_ktok *t = &p->toks.at[i];
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
     depth += (c == '{') - (c == '}');
-    if (fl_ktok_changes(t, i > 0, name)) return 1;
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
   }
   return 0;
 }
@@ -74,7 +74,15 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   if (from && !p->failed && v.null)
     fl_refuse(p, line, "pointer '%s' is set to null", name);
   if (p->failed || !p->b) return;
-  if (!from || moves_later(p, name)) {
+  const int turned = from && fl_turn_of(p, v.var), scalar = p->turning && of->kind == FL_C_SCALAR;
+  const int turns = scalar && (!from || turned || fl_turn_later(p, p->at, 1, name));
+  fl_kexpr *const at = v.idx;
+  if (turns) {
+    v = fl_turn_new(p, of, const_of, name, from ? &v : NULL, line);
+    v.idx = at;
+  }
+  if (p->failed) return;
+  if (!from || turns || moves_later(p, name)) {
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
     if (offset < 0) return;
     fl_kstmt_decl(p->f, p->b, offset);
@@ -101,8 +109,9 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
     fl_refuse(p, line, "reference '%s' without an object", name);
   fl_value v = fl_parse_assign(p);
   if (p->failed) return;
-  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_same(t, v.type));
-  if (!place && is_const && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS : t->kind != FL_C_POINTER)) {
+  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
+  if (!place && is_const && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
     const fl_value to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
     bind_object(p, name, to, 1, line);

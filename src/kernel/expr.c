@@ -76,6 +76,12 @@ static fl_value pointers(fl_front *p, int op, fl_value x, fl_value y, int32_t li
     return fl_val_expr(
         fl_kexpr_int(p->a, FL_KT_BOOL, (x.null == y.null) == (op == FL_KO_EQ)));
   }
+  if (x.var != y.var && (op == FL_KO_EQ || op == FL_KO_NE) && (fl_turn_of(p, x.var) || fl_turn_of(p, y.var))) {
+    fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *same = fl_turn_same(p, x, y),
+             *at = fl_kexpr_binary(p->a, FL_KO_EQ, x.idx ? x.idx : zero, y.idx ? y.idx : zero);
+    same = fl_kexpr_binary(p->a, FL_KO_LAND, same, at);
+    return fl_val_expr(fl_front_check(p, op == FL_KO_EQ ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
+  }
   if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type)) {
     fl_refuse(p, line, "pointers into different arrays are compared");
     return fl_val_none();
@@ -237,7 +243,9 @@ static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
   x = fl_val_pointer(p, x, line);
   y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
-  if (x.var != y.var || x.linear != y.linear || x.null || y.null) {
+  const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
+  if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y)) return fl_turn_choose(p, c, x, y, line);
+  if (apart) {
     fl_refuse(p, line, "a pointer that may point into one array or another");
     return x;
   }
@@ -255,6 +263,12 @@ static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
                           fl_kblock *sides, int32_t line) {
   fl_value r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
+  if (is_address(x) || is_address(y)) {
+    c = fl_val_stable(p, c);
+    fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
+    if (s) s->body = sides[0], s->other = sides[1];
+    return choose_other(p, c, x, y, line);
+  }
   if (!no_value(x)) {
     a = fl_val_scalar(p, x, line);
     b = fl_val_scalar(p, y, line);
@@ -312,11 +326,18 @@ static fl_value assign_pointer(fl_front *p, fl_value to, fl_value from, int32_t 
     s->v.idx = NULL;
     s->v.sym = 0;
   }
+  fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
+  if (turn && p->up) fl_refuse(p, line, "pointer '%s' to one or another array is assigned in a lambda", s->name);
+  if (turn && from.is_const && !s->v.is_const) fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
+  if (p->failed) return to;
   if (from.null) fl_refuse(p, line, "pointer '%s' is set to null", s->name);
   else if (!s->v.type || s->offset < 0)
     fl_refuse(p, line, "pointer '%s' cannot be assigned here", s->name);
-  else if (s->v.var != from.var || s->v.linear != from.linear ||
-           !fl_ctype_same(s->v.type, from.type))
+  else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
+    fl_turn_set(p, turn, from, line);
+    put(p, p->b, s->offset, from.idx ? from.idx : fl_kexpr_int(p->a, FL_KT_I64, 0), line);
+  } else if ((s->v.var != from.var || s->v.linear != from.linear ||
+              !fl_ctype_same(s->v.type, from.type)) && (fl_turn_wanted(p, &s->v, &from) || 1))
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               s->name);
   else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");

@@ -174,6 +174,8 @@ typedef struct fl_front {
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
+  struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
+  int turning, turn_wanted;  /* the body is read with them; should be */
   const fl_ctype *vectors[64];
   int n_vectors;
 } fl_front;
@@ -301,6 +303,23 @@ int fl_front_temp(fl_front *p, int type, int32_t line);      /* a LOCAL with its
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);           /* in a temporary unless constant */
 int fl_arith_type(int a, int b);                             /* usual arithmetic conversions */
 int fl_promote_type(int a);
+
+/* ---- turn.c: pointers to one or another array ---------------------------------------------------------- */
+
+typedef struct fl_kturn fl_kturn;
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
+/* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when the body is read again. */
+int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y);
+/* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
+int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
+/* Is the name at token i an argument as it stands? A function may take it by reference and assign it. */
+int fl_turn_passed(const fl_front *p, int64_t i);
+fl_kexpr *fl_turn_same(fl_front *p, fl_value x, fl_value y);         /* do they point into one array? */
+/* A pointer that turns, to the begin of an array. from: where it points at first, or NULL. */
+fl_value fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_value *from, int32_t line);
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_value from, int32_t line);
+fl_value fl_turn_choose(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, int32_t line);     /* c ? x : y */
+void fl_turn_lower(fl_front *p);                             /* at the end of the body */
 
 /* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------------------- */
 

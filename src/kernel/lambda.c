@@ -32,6 +32,7 @@ static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind,
 
 static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, int32_t line) {
   if (v.kind == FL_V_POINTER) {
+    if (fl_turn_of(p, v.var)) fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
     fl_symbol *s = captured(p, c, name, FL_SYM_POINTER, line);
     if (v.idx) v.idx = fl_val_stable(p, v.idx);
     v.sym = 0;

@@ -399,7 +399,7 @@ static int moves(fl_front *p, const char *name) {
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
     depth += (c == '{') - (c == '}');
     if (depth == 0) break;
-    if (fl_ktok_changes(t, i > 0, name)) return 1;
+    if (fl_ktok_changes(t, i > 0, name) || (fl_ktok_is(t, name) && fl_turn_passed(p, i))) return 1;
   }
   return 0;
 }
@@ -431,13 +431,12 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     fl_kstmt_decl(f, p->b, offset);
     fl_kstmt_assign(f, p->b, offset, fl_kexpr_int(p->a, FL_KT_I64, 0));
   }
+  fl_value v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of, .var = q->first_var };
+  if (offset >= 0 && t->of->kind == FL_C_SCALAR && fl_turn_later(p, p->at, 0, q->name))
+    v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
   fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);
   if (!s) return;
-  s->v = (fl_value){ .kind = FL_V_POINTER,
-                     .linear = 1,
-                     .is_const = q->is_const,
-                     .type = t->of,
-                     .var = q->first_var };
+  s->v = v;
   s->type = t->of;
   s->offset = offset;
 }
@@ -465,9 +464,10 @@ static void finish_body(fl_front *p, fl_kfunc *f) {
               "as extern __shared__", (long long)f->shared_bytes, FL_K_MAX_SHARED);
 }
 
-static void read_body(fl_front *p, pending *k) {
+static void read_once(fl_front *p, pending *k) {
   fl_kfunc *f = k->f;
   const int64_t scope = p->syms.n;
+  p->turns = NULL;
   p->f = f;
   p->b = &f->body;
   p->at = k->body;
@@ -484,6 +484,7 @@ static void read_body(fl_front *p, pending *k) {
   for (int i = 0; i < f->n_params && !p->failed; i++)
     if (k->types[i]) bind_parameter(p, f, i, k->types[i]);
   if (!p->failed) fl_parse_compound(p);
+  if (!p->failed && !p->a->failed) fl_turn_lower(p);
   if (!p->failed && !p->a->failed) finish_body(p, f);
   if (p->failed) refuse_body(p, f);
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
@@ -493,6 +494,21 @@ static void read_body(fl_front *p, pending *k) {
   p->f = NULL;
   p->b = NULL;
   p->globals = p->frame = 0;
+}
+
+/* Again with pointers to one or another array, where it fails for want of them. */
+static void read_body(fl_front *p, pending *k) {
+  const fl_kfunc before = *k->f;
+  p->turning = p->turn_wanted = 0;
+  read_once(p, k);
+  if (!p->turn_wanted || k->f->has_body || p->a->failed) return;
+  for (int64_t i = 0; i < p->syms.n; i++)
+    if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
+  *k->f = before;
+  for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
+  p->turning = 1;
+  read_once(p, k);
+  p->turning = 0;
 }
 
 /* ---- the source ------------------------------------------------------------------------------------------- */

@@ -383,7 +383,7 @@ int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line) {
   const fl_kvar *var = &p->f->vars[v.var];
   if (v.type->kind != FL_C_SCALAR)
     fl_refuse(p, line, "atomics need a pointer to a number");
-  else if (var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED)
+  else if (var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED && !fl_turn_of(p, v.var))
     fl_refuse(p, line, "atomics need global or shared memory, '%s' is neither",
               var->source);
   else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
