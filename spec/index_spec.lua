@@ -328,3 +328,83 @@ describe("a write at a position out of range, found when it runs,", function()
     assert.equal(copies, flame.stats().copies)
   end)
 end)
+
+describe("a sum into places of a table", function()
+  local function f32(v) return (string.unpack("f", string.pack("f", v))) end
+  --- t[at[i]] += rows[i] in turn, each sum rounded by 'round'.
+  local function summed(rows, at, places, width, round)
+    local y = {}
+    for p = 1, places do
+      y[p] = {}
+      for c = 1, width do y[p][c] = 0 end
+    end
+    for i, p in ipairs(at) do
+      for c = 1, width do y[p][c] = round(y[p][c] + rows[i][c]) end
+    end
+    return y
+  end
+
+  for _, width in ipairs { 1, 3, 18, 40, 100 } do
+    it("adds rows of " .. width .. " in the order of the index", function()
+      local n = 36000 // width
+      local at, x = flame.randint({ n }, 1, 11), flame.randn(n, width)
+      local want = summed(x:totable(), at:totable(), 11, width, f32)
+      assert.same(want, flame.zeros(11, width):index_add(1, at, x):totable())
+      assert.same(want, flame.zeros(width, 11):index_add(2, at, x:t()):t():totable())
+    end)
+  end
+  it("adds every dtype, half types with one rounding at the end", function()
+    local n, width = 1200, 40
+    local at = flame.randint({ n }, 1, 300)
+    for _, dtype in ipairs { "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+      local x = flame.randint({ n, width }, 0, 3):to(dtype)
+      local want = summed(x:totable(), at:totable(), 300, width, function(v) return v end)
+      assert.same(want, flame.zeros({ 300, width }, { dtype = dtype }):index_add(1, at, x):totable())
+    end
+    local x = flame.full({ 3, 32 }, 1 / 512, { dtype = "bf16" })         -- 1 + 1 / 512 rounds to 1
+    local y = flame.ones({ 1, 32 }, { dtype = "bf16" }):index_add(1, ids({ 1, 1, 1 }), x)
+    assert.equal(1 + 1 / 128, y[{ 1, 32 }]:item())
+  end)
+  it("adds along and across an axis of a large table", function()
+    local x, at = flame.randn(300, 170), flame.randint({ 300, 170 }, 1, 170)
+    local rows, places = x:totable(), at:totable()
+    local want = {}
+    for i, row in ipairs(rows) do
+      want[i] = {}
+      for c = 1, 170 do want[i][c] = 0 end
+      for c, v in ipairs(row) do want[i][places[i][c]] = f32(want[i][places[i][c]] + v) end
+    end
+    assert.same(want, flame.zeros(300, 170):scatter_add(2, at, x):totable())
+    assert.same(want, flame.zeros(170, 300):scatter_add(1, at:t(), x:t()):t():totable())
+  end)
+  it("checks its index in the same step on the CPU", function()
+    local o = { device = "cpu" }
+    local y, at, x = flame.zeros({ 8, 4 }, o), flame.tensor({ 3, 3 }, { dtype = "i64", device = "cpu" }), flame.ones({ 2, 4 }, o)
+    flame.eval(y, at, x)
+    local before = flame.stats().launches
+    flame.eval(y:index_add(1, at, x))
+    assert.equal(2, flame.stats().launches - before)                     -- a copy of y, and the sum
+  end)
+  it("names the first bad value by its position in the index", function()
+    local at = flame.ones({ 300, 200 }, { dtype = "i64" })
+    at[{ 123, 45 }], at[{ 200, 7 }] = 999, -1
+    local x = flame.ones(300, 200)
+    fails("scatter_add: index 999 at position " .. 122 * 200 + 45 .. " is out of range for axis 2, need 1 to 200",
+          function() return flame.zeros(300, 200):scatter_add(2, at, x):totable() end)
+    fails("scatter_add: index -1 at position " .. 6 * 300 + 200 .. " is out of range for axis 1, need 1 to 200",
+          function() return flame.zeros(200, 300):scatter_add(1, at:t(), x:t()):totable() end)
+    local few = flame.ones({ 2000 }, { dtype = "i64" })
+    few[1999] = 0
+    fails("index_add: index 0 at position 1999 is out of range for axis 1, need 1 to 5",
+          function() return flame.zeros(5, 20):index_add(1, few, flame.ones(2000, 20)):totable() end)
+  end)
+  it("reads an index before that is written", function()
+    local at = ids({ 1, 2, 1 })
+    flame.eval(at)
+    local y = flame.zeros(4):index_add(1, at, flame.ones(3))
+    at:add_(2)
+    flame.eval(at, y)
+    assert.same({ 2, 1, 0, 0 }, y:totable())
+    assert.same({ 3, 4, 3 }, at:totable())
+  end)
+end)

@@ -79,6 +79,26 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
   }
 }
 
+/* On the CPU a scatter checks its index itself where nobody else reads that and what it is made
+** from lies in memory: positions then take no memory of their own. A write in place may not fail
+** half way. */
+static void take_check(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;
+  if (!q || cell->home >= 0 || n->in[2]->shape->numel == 0) return;
+  if (q->state != FL_PENDING || q->op != FL_OP_index || q->base) return;
+  fl_cell *index = &P->cell.at[q->slot];
+  const int32_t from = input_cell(q, 0);
+  if (index->live || index->consumers != 1 || (from >= 0 && !P->cell.at[from].anchored)) return;
+  index->anchored = 0;
+  cell->checks = 1;
+}
+
+const fl_node *fl_plan_read(const fl_planner *P, int32_t t, int i) {
+  const fl_node *q = P->cell.at[t].node->in[i];
+  return i == 1 && P->cell.at[t].checks ? q->in[0] : q;
+}
+
 static int same_before(const fl_node *n, int i) {
   for (int j = 0; j < i; j++) if (n->in[j] == n->in[i]) return 1;
   return 0;
@@ -147,6 +167,8 @@ int fl_plan_classify(fl_planner *P) {
   }
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) anchor_inputs(P, P->cell.at[i].node);
+  for (int64_t i = 0; i < P->cell.n; i++)
+    if (!fl_is_view(&P->cell.at[i])) take_check(P, (int32_t)i);
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) measure(P, (int32_t)i);
   return 1;

@@ -41,7 +41,7 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
     const fl_node *n = P->cell.at[H->cell].node;
     for (int i = 0; i < n->nin; i++) {
       int64_t off;
-      const fl_ref r = fl_plan_target(P->p, n->in[i], &off);
+      const fl_ref r = fl_plan_target(P->p, fl_plan_read(P, H->cell, i), &off);
       if (r < 0 && in_home(P, r, home) && !(i == 0 && H->kind == FL_G_SCATTER)) reads = 1;
     }
     *same = 0;
@@ -169,7 +169,7 @@ static void touch_group(fl_planner *P, const fl_group *G, int32_t step) {
   touch(P, G->cell, step);
   for (int i = 0; i < n->nin; i++) {
     int64_t off;
-    touch(P, fl_plan_target(P->p, n->in[i], &off), step);
+    touch(P, fl_plan_target(P->p, fl_plan_read(P, G->cell, i), &off), step);
   }
 }
 
@@ -351,9 +351,10 @@ static void note_outs(fl_plan *plan) {
 /* The reports of a step: note in 'at' that they are of step 'step', or (-1) give them the
 ** numbers that 'at' holds. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
-  if (s->kind == FL_S_CALL && s->call->fault >= 0) {
-    if (step < 0) s->call->fault = at[s->call->fault];
-    else at[s->call->fault] = step;
+  int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER ? &s->scatter->fault : NULL;
+  if (own && *own >= 0) {
+    if (step < 0) *own = at[*own];
+    else at[*own] = step;
   }
   for (int32_t j = 0; s->kind == FL_S_KERNEL && j < s->count; j++) {
     for (int i = 0; i < s->kernel[j].ninstr; i++) {

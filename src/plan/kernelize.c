@@ -320,9 +320,9 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
 
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {
   const fl_group *G = fl_plan_group(P, g);
-  const fl_node *n = P->cell.at[G->cell].node;
-  const fl_layout *x = n->shape, *sp = n->in[2]->shape;
-  int64_t row[FL_MAX_AXES], off;
+  const fl_node *n = P->cell.at[G->cell].node, *index = fl_plan_read(P, G->cell, 1);
+  const fl_layout *x = n->shape, *sp = n->in[2]->shape, *il = index->layout;
+  int64_t row[FL_MAX_AXES], at[FL_MAX_AXES], off;
   const int axis = n->attr->axis, grid = n->attr->flags & 1, k = grid ? 1 : n->attr->naxes;
   memset(s, 0, sizeof *s);
   fl_row_major(x->rank, x->size, row);
@@ -331,7 +331,11 @@ int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {
   s->rank = (uint8_t)sp->rank;
   s->extent = x->size[axis];
   s->dst_numel = x->numel;
-  const fl_ref iref = fl_plan_target(P->p, n->in[1], &off);
+  s->fault = G->fault;
+  s->flags = index != n->in[1] && n->in[1]->attr ? n->in[1]->attr->flags : 0;
+  s->limit = (uint32_t)(4 * n->in[1]->slot);
+  fl_row_major(il->rank, il->size, at);
+  const fl_ref iref = fl_plan_target(P->p, index, &off);
   s->idx = (fl_operand){ .place = fl_plan_place_of(P, iref), .dtype = FLAME_I64, .reads = 1, .offset = off };
   const fl_ref sref = fl_plan_target(P->p, n->in[2], &off);
   s->src = (fl_operand){ .place = fl_plan_place_of(P, sref), .dtype = n->dtype, .reads = 1, .offset = off };
@@ -339,11 +343,13 @@ int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {
   for (int a = 0; a < sp->rank; a++) {
     s->size[a] = sp->size[a];
     s->src.stride[a] = n->in[2]->layout->stride[a];
-    if (grid) {
-      s->idx.stride[a] = n->in[1]->layout->stride[a];
-      s->dst.stride[a] = a == axis ? 0 : row[a];
-    } else if (a >= axis && a < axis + k) s->idx.stride[a] = n->in[1]->layout->stride[a - axis];
-    else s->dst.stride[a] = row[a < axis ? a : a - k + 1];
+    const int from = grid ? a : a - axis;
+    if (from >= 0 && from < il->rank) {
+      s->idx.stride[a] = il->stride[from];
+      s->position[a] = at[from];
+    }
+    if (grid) s->dst.stride[a] = a == axis ? 0 : row[a];
+    else if (a < axis || a >= axis + k) s->dst.stride[a] = row[a < axis ? a : a - k + 1];
   }
   return 1;
 }

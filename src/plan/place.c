@@ -45,7 +45,7 @@ static int32_t new_group(fl_planner *P, int kind, int nd, const int64_t *size) {
   G->stage = 1;
   G->limit = INT32_MAX;
   G->cell = -1;
-  G->sibling = -1;
+  G->sibling = G->fault = -1;
   return (int32_t)P->group.n - 1;
 }
 
@@ -383,20 +383,31 @@ static int step_group(fl_planner *P, int kind, int32_t t, const fl_ref *reads, i
   return 1;
 }
 
+/* Step t may report a fault of program node 'node'. 1, or -1: memory. */
+static int add_fault(fl_planner *P, int32_t t, int32_t node) {
+  fl_group *G = fl_plan_group(P, P->cell.at[t].group);
+  int32_t *f = FL_PUSH(P->mem, &P->fault);
+  if (!f) return -1;
+  *f = node;
+  G->fault = (int32_t)P->fault.n - 1;
+  G->faulty = 1;
+  return 1;
+}
+
 static int place_scatter(fl_planner *P, int32_t t, int32_t *first) {
-  const fl_node *n = P->cell.at[t].node;
   fl_ref reads[2];
   int32_t base = -1;
   int64_t off;
   for (int i = 1; i < 3; i++) {
-    reads[i - 1] = fl_plan_target(P->p, n->in[i], &off);
+    reads[i - 1] = fl_plan_target(P->p, fl_plan_read(P, t, i), &off);
     if (reads[i - 1] >= 0 && P->cell.at[reads[i - 1]].group < 0) { *first = reads[i - 1]; return 0; }
   }
   int r = place_base(P, t, first, &base);
   if (r <= 0) return r;
   r = step_group(P, FL_G_SCATTER, t, reads, 2);
-  if (r > 0) raise_above(P, P->cell.at[t].group, base);
-  return r;
+  if (r <= 0) return r;
+  raise_above(P, P->cell.at[t].group, base);
+  return P->cell.at[t].checks ? add_fault(P, t, P->cell.at[t].node->in[1]->slot) : r;
 }
 
 /* The planner's own copy of an input that no library could read: row-major, but columns stay
@@ -475,14 +486,7 @@ static int place_call(fl_planner *P, int32_t t, int32_t *first) {
     if (reads[i] >= 0 && P->cell.at[reads[i]].group < 0) { *first = reads[i]; return 0; }
   }
   const int r = step_group(P, FL_G_CALL, t, reads, n->nin);
-  if (r <= 0) return r;
-  fl_group *G = fl_plan_group(P, P->cell.at[t].group);
-  int32_t *f = faults ? FL_PUSH(P->mem, &P->fault) : NULL;
-  if (faults && !f) return -1;
-  if (f) *f = t;
-  G->fault = faults ? (int32_t)P->fault.n - 1 : -1;
-  G->faulty = (uint8_t)faults;
-  return 1;
+  return r > 0 && faults ? add_fault(P, t, t) : r;
 }
 
 /* ---- all cells ------------------------------------------------------------------------- */

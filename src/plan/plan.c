@@ -72,7 +72,8 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
       fl_text_printf(out, "matmul %s %lld x %lld x %lld, %d batch dims\n", fl_dtype_name(s->matmul->dtype),
                      (long long)s->matmul->m, (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch);
     } else if (s->kind == FL_S_SCATTER) {
-      fl_text_printf(out, "scatter %s%s\n", fl_dtype_name(s->scatter->dtype), s->scatter->add ? " add" : "");
+      fl_text_printf(out, "scatter %s%s%s\n", fl_dtype_name(s->scatter->dtype), s->scatter->add ? " add" : "",
+                     s->scatter->fault < 0 ? "" : ", checks its index");
     } else if (s->kind == FL_S_CALL) {
       fl_text_printf(out, "call %s\n", fl_calls[s->call->call.kind].name);
     } else fl_text_printf(out, "copy %lld bytes\n", (long long)s->bytes);

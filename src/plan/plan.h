@@ -28,11 +28,15 @@ typedef struct fl_matmul {
 
 /* dst[p . dstride + idx(p) * gstride] = (or +=) src(p) for all points p of the space in
 ** row-major order (the last wins; sums in that order in dst's dtype, half types in f32).
-** dst already holds the base value. idx: 0-based i64 in range. */
+** dst already holds the base value. idx: 0-based i64 in range; or, with a fault site, 1-based
+** as the script gave it, to be checked as INDEX does (kernel.h). */
 typedef struct fl_scatter {
-  uint8_t dtype, add, rank;
+  uint8_t dtype, add, rank, flags; /* flags: FL_INDEX_* */
+  int32_t fault;                   /* index in plan->fault, -1: the index is checked already */
+  uint32_t limit;                  /* scalar of the plan: the axis size to check against */
   int64_t size[FL_MAX_AXES];
   fl_operand dst, idx, src;        /* dst.gstride, strides over the space */
+  int64_t position[FL_MAX_AXES];   /* in the index tensor, for the message */
   int64_t extent;                  /* index values are 0 .. extent - 1 */
   int64_t dst_numel;
 } fl_scatter;

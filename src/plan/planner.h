@@ -42,6 +42,7 @@ typedef struct fl_cell {
   fl_node *node;           /* NULL: a planner's copy of 'source' */
   fl_ref source; int64_t view_offset;   /* such a copy: what it copies, seen through 'view' */
   fl_layout *view;         /* both layouts are references of a copy's own */
+  uint8_t checks;          /* a scatter that checks its index itself */
   uint8_t turned;          /* a copy whose last two axes are swapped, because its source lies so */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
@@ -65,7 +66,7 @@ typedef struct fl_group {
   uint8_t nd, full;        /* dims; full: stores values at each point of the space */
   uint8_t faulty, closed;  /* closed: nothing joins it and its stage stands */
   uint32_t red;            /* bit d: dim d is reduced */
-  int32_t fault;           /* CALL: index of its report in the plan, -1: none */
+  int32_t fault;           /* CALL, SCATTER: index of its report in the plan, -1: none */
   int32_t stage, limit, cell, sibling;   /* sibling: next older group of the same space hash */
   int64_t size[FL_MAX_AXES];
   struct { fl_instr *at; int64_t n, cap; } instr;
@@ -122,6 +123,8 @@ int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *l
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it lies? Else the planner makes a row-major copy. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
+/* What step t reads as its input i: a scatter that checks its index, what that was made from. */
+const fl_node *fl_plan_read(const fl_planner *P, int32_t t, int i);
 /* Strides over the input's own axes of a reduction's or step's input i, and its target. */
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* Groups that compute what t's expression reads, newest few; for values of another level. */
