@@ -64,3 +64,21 @@ describe("work on broadcast operands", function()
     end
   end)
 end)
+
+describe("a tensor whose unit stride is not along its last axis", function()
+  for _, dtype in ipairs { "f32", "f64", "i64", "i32", "bf16", "u8" } do
+    it("is copied in " .. dtype .. ", whatever its sizes", function()
+      for _, size in ipairs { { 67, 131 }, { 130, 64 }, { 9, 515 }, { 515, 10 }, { 256, 257 } } do
+        local m, n = size[1], size[2]
+        local x = flame.randint({ m, n }, 0, 200):to(dtype)
+        local want, got, back = x:totable(), (x:t():contiguous()):totable(), (x:flip(1):t() + 1):totable()
+        for i = 1, m do
+          for j = 1, n do
+            if got[j][i] ~= want[i][j] then error(("%d x %d: at %d, %d"):format(m, n, j, i)) end
+            if back[j][i] ~= want[m + 1 - i][j] + 1 then error(("%d x %d, plus 1: at %d, %d"):format(m, n, j, i)) end
+          end
+        end
+      end
+    end)
+  end
+end)

@@ -24,7 +24,7 @@
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
 **   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
-**          the last dim, boxes of 32 x 32 points of that dim and the last
+**          the last dim, boxes of 64 x 64 points of that dim and the last (32 x 32 for dear work)
 **   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile. COL:
 **          the same for few rows of few columns
 **   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
@@ -38,7 +38,7 @@
 #include "cpu/vm.h"
 #include "device/device.h"
 
-enum { FL_BOX_TILES = 8 };
+enum { FL_BOX_TILES = 4 };
 typedef enum { FL_MODE_MAP, FL_MODE_WHOLE, FL_MODE_LONG, FL_MODE_COL } fl_mode;
 typedef enum {                            /* of two operands: the bits of both */
   FL_KIND_UNI, FL_KIND_ROW, FL_KIND_LINE, FL_KIND_FULL

@@ -178,26 +178,33 @@ static void spread(tile *t, const fl_vop *x) {
                  (char *)t->reg[x->a] + i * columns * size, g->k->n, columns);
 }
 
+/* The first lines of a row that is read a few rows later. */
+static void ask_row(const char *p, int64_t bytes) {
+  for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i);
+}
+
 /* One index for each row of the tile. */
 static void gather_rows(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
-  const fl_operand *o = &g->k->operand[x->arg];
   const view v = view_of(t, x->arg, x->level);
-  const int64_t *index = t->reg[x->a];
-  const int size = fl_dtype_size(x->reg), wide = fl_reg_size(fl_dtype_reg(x->reg));
+  const int64_t *index = t->reg[x->a], step = g->k->operand[x->arg].gstride * fl_dtype_size(x->reg);
+  const int size = fl_dtype_size(x->reg), wide = fl_reg_size(fl_dtype_reg(x->reg)), last = v.w->rank - 1;
+  const int plain = !g->vm->round[x->reg] && t->cols > 0 &&
+                    v.w->stride[last] == 1 && v.w->size[last] % t->cols == 0;
   char *base = origin(t, x->arg, &v), *y = t->reg[x->v];
-  const int plain = !g->vm->round[x->reg];
-  for (int64_t i = 0; i < t->rows; i++) {
-    char *from = base + index[i] * o->gstride * size;
-    const int64_t at = v.at + i * t->cols;
-    void *p = plain ? unit_run(from, v.w, at, t->cols, size) : NULL;
-    if (p && t->rows == 1 && x->flags && !x->target) {
-      t->reg[x->v] = p;
-      return;
-    }
-    if (i == 0 && !x->target) y = t->reg[x->v] = own(t, x->v);
-    if (p) memcpy(y + i * t->cols * wide, p, (size_t)(t->cols * wide));
-    else g->vm->load[x->reg](y + i * t->cols * wide, from, v.w, at, t->cols);
+  fl_cursor c;
+  fl_walk_seek(v.w, v.at, &c);
+  if (plain && t->rows == 1 && x->flags && !x->target) {
+    t->reg[x->v] = base + index[0] * step + c.off * size;
+    return;
+  }
+  if (!x->target) y = t->reg[x->v] = own(t, x->v);
+  for (int64_t i = 0; i < t->rows; i++, y += t->cols * wide) {
+    const char *from = base + index[i] * step;
+    if (i + 4 < t->rows) ask_row(base + index[i + 4] * step + c.off * size, t->cols * size);
+    if (plain) memcpy(y, from + c.off * size, (size_t)(t->cols * wide));
+    else g->vm->load[x->reg](y, from, v.w, v.at + i * t->cols, t->cols);
+    fl_walk_next(v.w, &c, plain ? t->cols : 0);
   }
 }
 

@@ -11,7 +11,7 @@
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
        COL_BLOCK = 1024, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
-       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, BOX = 32, JUMP = 8 };
+       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, BOX = 64, JUMP = 8 };
 
 /* ---- modes --------------------- */
 
@@ -31,12 +31,24 @@ static int is_light(const fl_prog *g, const fl_kernel *k, const uint8_t *kind, i
   return trips == 1 && g->rounds == 1 && full_work(k, kind) <= 1;
 }
 
-/* Nothing but what memory holds as registers do: a tile takes no room of its own. */
-static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
-  int other = full_work(k, kind);
+/* Rows that are looked up and stored as they are. */
+static int is_lookup(const fl_kernel *k, const uint8_t *kind) {
+  int other = 0;
+  for (int i = 0; i < k->ninstr; i++) other += kind[i] == FL_KIND_FULL && k->instr[i].code != FL_I_GATHER;
+  return !other;
+}
+
+/* Does memory hold all that is read as registers do? */
+static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
+  int other = 0;
   for (int i = 0; i < k->ninstr; i++)
     other += k->instr[i].code == FL_I_LOAD && g->vm->round[k->instr[i].dtype] != NULL;
   return !other;
+}
+
+/* Nothing but that: a tile takes no room of its own. */
+static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
+  return reads_as_is(g, k) && !full_work(k, kind);
 }
 
 static int has_line(const fl_kernel *k, const uint8_t *kind) {
@@ -51,7 +63,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
-    if (k->n && k->n <= WHOLE_ONCE && is_light(g, k, kind, trips)) g->batch = LIGHT_TILE / k->n;
+    if (k->n && k->n <= WHOLE_ONCE && (is_light(g, k, kind, trips) || is_lookup(k, kind))) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
@@ -112,15 +124,16 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   while (last > 0 && k->size[last] == 1) last--;
   const int worth = last > 0 && k->size[last] >= JUMP && k->points >= 4 * FL_VM_BLOCK;
   const int d = worth ? fl_jumping_dim(k, last) : -1;
+  const int light = full_work(k, kind) <= LIGHT_MAP && (d < 0 || reads_as_is(g, k));
   g->mode = FL_MODE_MAP;
-  g->full = least(k->points, d < 0 && full_work(k, kind) <= LIGHT_MAP ? LIGHT_TILE : FL_VM_BLOCK);
+  g->full = least(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
   g->unit = UNIT_POINTS;
   g->units = parts(k->points, g->unit);
   if (d < 0) return;
   g->box_dim = d;
   g->box_last = last;
-  g->batch = least(BOX, k->size[d]);
-  g->width = least(FL_VM_BLOCK / g->batch, k->size[last]);
+  g->batch = least(light ? BOX : BOX / 2, k->size[d]);
+  g->width = least(g->full / g->batch, k->size[last]);
   g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch * FL_BOX_TILES) *
              parts(k->size[last], g->width * FL_BOX_TILES);
   g->units = g->boxes;

@@ -8,15 +8,24 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define FN(name) JOIN(name, NAME)
 
-/* A box with the short steps along its first dim: those inside, so that each line is met once. */
+/* A box with the short steps along its first dim: those inside, so that each line is met once. What
+** lies in memory as in registers is turned block by block (vm_turn.h). */
 static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
+  if (a == 1 && sizeof(S) == sizeof(T)) {
+    (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(y, cols, s, b, rows, cols, 1);
+    return;
+  }
   for (int64_t j = 0; j < cols; j++)
     for (int64_t i = 0; i < rows; i++) y[i * cols + j] = (T)FROM(s[i * a + j * b]);
 }
 
 static void FN(store_box)(S *s, const T *x, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
+  if (a == 1 && sizeof(S) == sizeof(T)) {
+    (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(s, b, x, cols, cols, rows, 0);
+    return;
+  }
   for (int64_t j = 0; j < cols; j++)
     for (int64_t i = 0; i < rows; i++) s[i * a + j * b] = (S)TO(x[i * cols + j]);
 }

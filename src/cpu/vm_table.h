@@ -6,6 +6,7 @@
 */
 #include "cpu/vm.h"
 #include "cpu/vm_bytes.h"
+#include "cpu/vm_turn.h"
 #include "tensor/math.h"
 #include "tensor/node.h"
 #include <string.h>

@@ -1,0 +1,46 @@
+/*
+** A box turned over its diagonal: d[i * ds + j] = s[j * ss + i] for i < ni, j < nj. In blocks of
+** 4 x 4, held in vectors, so that no element is moved alone; once for elements of four bytes and
+** once for those of eight. 'along': blocks follow each other along the source's rows, else
+** along the target's: whichever of the two lies in memory, its lines are then met once.
+*/
+#ifndef FL_CPU_VM_TURN_H
+#define FL_CPU_VM_TURN_H
+#include <stdint.h>
+
+typedef uint32_t turn_4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint64_t turn_8 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef uint32_t turn_one_4 __attribute__((may_alias));
+typedef uint64_t turn_one_8 __attribute__((may_alias));
+
+#define TURN(size) \
+  static inline void turn_block_##size(turn_one_##size *d, int64_t ds, const turn_one_##size *s, int64_t ss) { \
+    const turn_##size a = *(const turn_##size *)s, b = *(const turn_##size *)(s + ss); \
+    const turn_##size c = *(const turn_##size *)(s + 2 * ss), e = *(const turn_##size *)(s + 3 * ss); \
+    const turn_##size p = __builtin_shuffle(a, b, (turn_##size){ 0, 4, 1, 5 }); \
+    const turn_##size q = __builtin_shuffle(c, e, (turn_##size){ 0, 4, 1, 5 }); \
+    const turn_##size t = __builtin_shuffle(a, b, (turn_##size){ 2, 6, 3, 7 }); \
+    const turn_##size u = __builtin_shuffle(c, e, (turn_##size){ 2, 6, 3, 7 }); \
+    *(turn_##size *)d = __builtin_shuffle(p, q, (turn_##size){ 0, 1, 4, 5 }); \
+    *(turn_##size *)(d + ds) = __builtin_shuffle(p, q, (turn_##size){ 2, 3, 6, 7 }); \
+    *(turn_##size *)(d + 2 * ds) = __builtin_shuffle(t, u, (turn_##size){ 0, 1, 4, 5 }); \
+    *(turn_##size *)(d + 3 * ds) = __builtin_shuffle(t, u, (turn_##size){ 2, 3, 6, 7 }); \
+  } \
+  static __attribute__((noinline)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
+                                                            int64_t ni, int64_t nj, int along) { \
+    turn_one_##size *d = to; \
+    const turn_one_##size *s = from; \
+    const int64_t wi = ni & ~(int64_t)3, wj = nj & ~(int64_t)3; \
+    if (along) \
+      for (int64_t j = 0; j < wj; j += 4) \
+        for (int64_t i = 0; i < wi; i += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+    else \
+      for (int64_t i = 0; i < wi; i += 4) \
+        for (int64_t j = 0; j < wj; j += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+    for (int64_t j = 0; j < nj; j++) \
+      for (int64_t i = j < wj ? wi : 0; i < ni; i++) d[i * ds + j] = s[j * ss + i]; \
+  }
+TURN(4)
+TURN(8)
+#undef TURN
+#endif
