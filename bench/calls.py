@@ -41,6 +41,7 @@ if len(sys.argv) < 2:
 OPTIONS = arguments()
 DEVICE, CUDA = OPTIONS["device"], OPTIONS["device"] == "cuda"
 os.environ["FLAME_THREADS"] = str(OPTIONS["threads"])
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")   # of the other side: else awake for 26 ms, on a processor
 
 import torch  # noqa: E402  (the environment first)
 import torch.nn.functional as F  # noqa: E402

@@ -38,6 +38,7 @@ def arguments():
 
 THREADS, ROUNDS, TABLE, GRID, NAMES = arguments()
 os.environ["FLAME_THREADS"] = str(THREADS)
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")   # of the other side: else awake for 26 ms, on a processor
 
 import torch  # noqa: E402  (the environment first)
 import torch.nn.functional as F  # noqa: E402
