@@ -44,7 +44,7 @@ import torch  # noqa: E402  (the environment first)
 import torch.nn.functional as F  # noqa: E402
 
 torch.set_num_threads(THREADS)
-PAUSE = 0.004 if THREADS > 1 else 0   # a library's threads wait awake for a while after their work
+PAUSE = 0.016 if THREADS > 1 else 0   # libgomp's threads wait awake for up to 12 ms after their work
 MILLION, TEN = 1000000, 10000000
 cases = {}  # name: (make, bytes or None, flops or None)
 
