@@ -1,8 +1,12 @@
 /*
 ** Worker threads (pool.h). Helpers are started at the first parallel run and sleep between
 ** runs, after a short spin. A run never waits for a helper that did not join it: the caller
-** works too, and closes the job when no unit is left. All job fields are read and written under
-** the mutex; 'ticket' (next unit) and 'generation' are the only shared counters outside it.
+** works too, and closes the job when no unit is left.
+**
+** Neither side takes the mutex while the other is awake: to wake a thread costs more than most
+** jobs. 'gate' holds OPEN while there is a job, and the helpers inside; the job's fields are
+** written while it is 0 and read by who came in. Each worker has a share of the units, the same
+** at each run of as many, so that it meets what lies in its cache; who is done helps the others.
 ** After a fork the child has no helpers and works alone.
 */
 #include "cpu/pool.h"
@@ -15,31 +19,35 @@
 ** and to wake a thread costs 30 to 100 us in a virtual machine. */
 enum { SPIN_NS = 60000, SPIN_END = 4000 };      /* SPIN_END: pauses of the caller at a run's end */
 
+enum { OPEN = 1 << 16 };
+
+typedef struct share { atomic_llong next; int64_t end; char apart[48]; } share;   /* units of a worker */
+
 struct fl_threads {
   fl_mem *mem;
   size_t bytes;
   int threads, most, started;       /* most: threads asked for; fewer if they do not start */
   pid_t pid;
-  pthread_mutex_t lock;
+  pthread_mutex_t lock;             /* of those who sleep */
   pthread_cond_t work, idle;
-  int open, quit;                   /* under lock: is there a job; leave */
-  fl_unit_fn fn;                    /* under lock */
+  fl_unit_fn fn;                    /* the job */
   void *arg;
   const atomic_int *stop;
-  int64_t n;
-  atomic_int running;               /* helpers inside a job; changed under lock */
-  atomic_uint generation;           /* changed under lock; also spun upon */
-  _Alignas(64) atomic_llong ticket;
-  pthread_t thread[];
+  int shares;
+  atomic_int gate, quit;
+  atomic_int sleepers, waiting;     /* helpers on 'work'; the caller on 'idle' */
+  atomic_uint generation;           /* of jobs: spun upon */
+  _Alignas(64) share share[];       /* one a thread; then the threads, then the helpers */
 };
 
 typedef struct helper { fl_threads *pool; int worker; } helper;
 
 static size_t pool_bytes(int threads) {
-  return sizeof(fl_threads) + (size_t)threads * (sizeof(pthread_t) + sizeof(helper));
+  return sizeof(fl_threads) + (size_t)threads * (sizeof(share) + sizeof(pthread_t) + sizeof(helper));
 }
 
-static helper *helpers(fl_threads *p) { return (helper *)(void *)(p->thread + p->most); }
+static pthread_t *threads_of(fl_threads *p) { return (pthread_t *)(void *)(p->share + p->most); }
+static helper *helpers(fl_threads *p) { return (helper *)(void *)(threads_of(p) + p->most); }
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -63,27 +71,37 @@ static void wait_awake(fl_threads *p, unsigned seen) {
   while (now_ns() < end);
 }
 
-static void work(fl_threads *p, fl_unit_fn fn, void *arg, int64_t n, const atomic_int *stop, int worker) {
-  for (;;) {
-    if (stop && atomic_load_explicit(stop, memory_order_relaxed)) return;
-    const int64_t unit = atomic_fetch_add_explicit(&p->ticket, 1, memory_order_relaxed);
-    if (unit >= n) return;
-    fn(arg, unit, worker);
+/* Units of the worker's own share, then of the others'. */
+static void work(fl_threads *p, int worker) {
+  for (int i = 0; i < p->shares; i++) {
+    share *s = &p->share[(worker + i) % p->shares];
+    while (atomic_load_explicit(&s->next, memory_order_relaxed) < s->end) {
+      if (p->stop && atomic_load_explicit(p->stop, memory_order_relaxed)) return;
+      const int64_t unit = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+      if (unit < s->end) p->fn(p->arg, unit, worker);
+    }
   }
 }
 
-/* Called with the lock; joins the open job, if any. */
+/* Into the open job, if any, and out of it. */
 static void join_job(fl_threads *p, int worker) {
-  if (!p->open) return;
-  fl_unit_fn fn = p->fn;
-  void *arg = p->arg;
-  const int64_t n = p->n;
-  const atomic_int *stop = p->stop;
-  atomic_fetch_add(&p->running, 1);
-  pthread_mutex_unlock(&p->lock);
-  work(p, fn, arg, n, stop, worker);
+  int gate = atomic_load(&p->gate);
+  do
+    if (!(gate & OPEN)) return;
+  while (!atomic_compare_exchange_weak(&p->gate, &gate, gate + 1));
+  work(p, worker);
+  if (atomic_fetch_sub(&p->gate, 1) != 1 || !atomic_load(&p->waiting)) return;
   pthread_mutex_lock(&p->lock);
-  if (atomic_fetch_sub(&p->running, 1) == 1) pthread_cond_signal(&p->idle);
+  pthread_cond_signal(&p->idle);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static void sleep_until(fl_threads *p, unsigned seen) {
+  pthread_mutex_lock(&p->lock);
+  atomic_fetch_add(&p->sleepers, 1);
+  while (atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
+  atomic_fetch_sub(&p->sleepers, 1);
+  pthread_mutex_unlock(&p->lock);
 }
 
 static void *helper_main(void *arg) {
@@ -92,15 +110,20 @@ static void *helper_main(void *arg) {
   unsigned seen = 0;
   for (;;) {
     wait_awake(p, seen);
-    pthread_mutex_lock(&p->lock);
-    while (!p->quit && atomic_load(&p->generation) == seen) pthread_cond_wait(&p->work, &p->lock);
+    if (atomic_load(&p->generation) == seen) sleep_until(p, seen);
     seen = atomic_load(&p->generation);
-    if (p->quit) break;
+    if (atomic_load(&p->quit)) return NULL;
     join_job(p, h->worker);
-    pthread_mutex_unlock(&p->lock);
   }
+}
+
+/* Whoever waits for a job looks again. */
+static void call_helpers(fl_threads *p) {
+  atomic_fetch_add(&p->generation, 1);
+  if (!atomic_load(&p->sleepers)) return;
+  pthread_mutex_lock(&p->lock);
+  pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->lock);
-  return NULL;
 }
 
 /* Signals of the host stay with its own threads. */
@@ -111,7 +134,7 @@ static void start(fl_threads *p) {
   while (p->started < p->threads - 1) {
     helper *h = &helpers(p)[p->started];
     *h = (helper){ p, p->started + 1 };
-    if (pthread_create(&p->thread[p->started], NULL, helper_main, h)) {
+    if (pthread_create(&threads_of(p)[p->started], NULL, helper_main, h)) {
       p->threads = p->started + 1;             /* do with what there is */
       break;
     }
@@ -136,12 +159,9 @@ fl_threads *fl_threads_open(fl_mem *m, int threads) {
 void fl_threads_close(fl_threads *p) {
   if (!p) return;
   if (p->pid == getpid()) {
-    pthread_mutex_lock(&p->lock);
-    p->quit = 1;
-    atomic_fetch_add(&p->generation, 1);
-    pthread_cond_broadcast(&p->work);
-    pthread_mutex_unlock(&p->lock);
-    for (int i = 0; i < p->started; i++) pthread_join(p->thread[i], NULL);
+    atomic_store(&p->quit, 1);
+    call_helpers(p);
+    for (int i = 0; i < p->started; i++) pthread_join(threads_of(p)[i], NULL);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->idle);
@@ -150,6 +170,17 @@ void fl_threads_close(fl_threads *p) {
 }
 
 int fl_threads_width(const fl_threads *p) { return p->threads; }
+
+/* All helpers are out: first awake, then asleep. */
+static void wait_for_helpers(fl_threads *p) {
+  for (int i = 0; i < SPIN_END && atomic_load(&p->gate) > 0; i++) relax();
+  if (!atomic_load(&p->gate)) return;
+  pthread_mutex_lock(&p->lock);
+  atomic_store(&p->waiting, 1);
+  while (atomic_load(&p->gate) > 0) pthread_cond_wait(&p->idle, &p->lock);
+  atomic_store(&p->waiting, 0);
+  pthread_mutex_unlock(&p->lock);
+}
 
 void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop) {
   if (n > 1 && p->threads > 1 && p->pid == getpid() && p->started < p->threads - 1) start(p);
@@ -160,20 +191,17 @@ void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const at
     }
     return;
   }
-  pthread_mutex_lock(&p->lock);
   p->fn = fn;
   p->arg = arg;
-  p->n = n;
   p->stop = stop;
-  p->open = 1;
-  atomic_store_explicit(&p->ticket, 0, memory_order_relaxed);
-  atomic_fetch_add(&p->generation, 1);
-  pthread_cond_broadcast(&p->work);
-  pthread_mutex_unlock(&p->lock);
-  work(p, fn, arg, n, stop, 0);
-  for (int i = 0; i < SPIN_END && atomic_load(&p->running) > 0; i++) relax();
-  pthread_mutex_lock(&p->lock);
-  p->open = 0;
-  while (atomic_load(&p->running) > 0) pthread_cond_wait(&p->idle, &p->lock);
-  pthread_mutex_unlock(&p->lock);
+  p->shares = n < p->threads ? (int)n : p->threads;
+  for (int i = 0; i < p->shares; i++) {
+    atomic_store_explicit(&p->share[i].next, n * i / p->shares, memory_order_relaxed);
+    p->share[i].end = n * (i + 1) / p->shares;
+  }
+  atomic_store(&p->gate, OPEN);
+  call_helpers(p);
+  work(p, 0);
+  atomic_fetch_sub(&p->gate, OPEN);
+  wait_for_helpers(p);
 }
