@@ -161,7 +161,10 @@ static void plan_units(product *q) {
   while (q->width > 2 * q->nr && p->rows < all && images * fl_conv_parts(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_conv_parts(all, q->width);
-  while (q->row_panels > 1 && q->blocks * p->groups * fl_conv_parts(q->panels, q->row_panels) < want)
+  if (q->blocks <= FEW_BLOCKS) {       /* packing pixels anew for each unit would cost more than it evens out */
+    const int64_t per = fl_conv_parts(q->job->workers, q->blocks * p->groups);
+    q->row_panels = fl_conv_least(q->row_panels, fl_conv_parts(q->panels, per));
+  } else while (q->row_panels > 1 && q->blocks * p->groups * fl_conv_parts(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
   q->row_blocks = fl_conv_parts(q->panels, q->row_panels);
 }
