@@ -127,6 +127,7 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   const int light = full_work(k, kind) <= LIGHT_MAP && (d < 0 || reads_as_is(g, k));
   g->mode = FL_MODE_MAP;
   g->full = least(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
+  if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k)) g->full = least(k->points, PLAIN_TILE);
   g->unit = UNIT_POINTS;
   g->units = parts(k->points, g->unit);
   if (d < 0) return;
