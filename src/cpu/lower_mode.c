@@ -63,7 +63,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
-    if (k->n && k->n <= WHOLE_ONCE && (is_light(g, k, kind, trips) || is_lookup(k, kind))) g->batch = LIGHT_TILE / k->n;
+    if (k->n && k->n <= WHOLE_ONCE && (is_light(g, k, kind, trips) || (!line && is_lookup(k, kind)))) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
