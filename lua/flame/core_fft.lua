@@ -96,27 +96,29 @@ end
 local function along(op, x, n, d, norm, inverse)
   local y, rank = need_signal(op, x, true)
   d = axis_of(op, d, rank)
-  n = length_of(op, n, y.shape[d])
+  n = length_of(op, n, y:size(d))
   return transform(y, { op = op, dim = d, n = n, size = n, mode = COMPLEX, inverse = inverse and 1 or 0,
     norm = norm_of(op, norm, inverse) })
 end
 local function to_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, false)
   d = axis_of(op, d, rank)
-  n = length_of(op, n, y.shape[d])
+  n = length_of(op, n, y:size(d))
   return transform(y, { op = op, dim = d, n = n, size = n // 2 + 1, mode = TO_HALF, inverse = 0, norm = norm_of(op, norm) })
 end
 local function from_half(op, x, n, d, norm)
   local y, rank = need_signal(op, x, true)
   d = axis_of(op, d, rank)
-  n = length_of(op, n, 2 * (y.shape[d] - 1))
+  n = length_of(op, n, 2 * (y:size(d) - 1))
   return transform(y, { op = op, dim = d, n = n, size = n, mode = FROM_HALF, inverse = 1, norm = norm_of(op, norm, true) })
 end
 
 --- Define op(x[, n, dim, norm]).
 local function one_axis(op, f)
+  local names, known = { "n", "dim", "norm" }, { n = false, dim = -1, norm = "backward" }
   def(op, 5, function(x, ...)
-    local o = arguments(op, { "n", "dim", "norm" }, { n = false, dim = -1, norm = "backward" }, ...)
+    if select("#", ...) == 0 then return f(op, x, known.n, known.dim, known.norm) end
+    local o = arguments(op, names, known, ...)
     return f(op, x, o.n, o.dim, o.norm)
   end)
 end
