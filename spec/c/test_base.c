@@ -46,6 +46,19 @@ static void counts_and_aligns(void) {
   CHECK(m.live_bytes == 0 && m.live_blocks == 0);
 }
 
+/* So that they can have large pages. */
+static void aligns_large_blocks(void) {
+  fl_mem m = { 0 };
+  const size_t size = ((size_t)4 << 20) + 8;
+  char *a = fl_alloc(&m, size);
+#if defined(__linux__)
+  CHECK((uintptr_t)a % (2 << 20) == 0);
+#endif
+  a[size - 1] = 1;
+  fl_free(&m, a, size);
+  CHECK(m.live_bytes == 0);
+}
+
 static void fails_on_purpose(void) {
   fl_mem m = { 0 };
   m.fail_at = 2;
@@ -196,6 +209,7 @@ static void switches_are_read(void) {
 
 int main(void) {
   counts_and_aligns();
+  aligns_large_blocks();
   fails_on_purpose();
   slabs_recycle();
   arrays_grow();
