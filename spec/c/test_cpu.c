@@ -332,6 +332,47 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
+/* One reduction, or of squares, of an operand as it lies: shapes at whose sizes the loops change. */
+static sample *streaming_kernel(long seed) {
+  static const int shapes[][3] = { { 5000, 16 }, { 70, 16 }, { 300, 1030 }, { 40, 4096 }, { 9, 17000 }, { 3, 140000 },
+    { 700, 1024, 1 }, { 300, 4100, 1 }, { 90, 9001, 1 }, { 3000, 20, 1 }, { 600, 256, 1 }, { 1100, 513, 1 } };
+  static const uint16_t ops[] = { FL_OP_sum, FL_OP_prod, FL_OP_amax, FL_OP_amin, FL_OP_argmax };
+  sample *s = calloc(1, sizeof *s);
+  const int *shape = shapes[seed % 12], cols = shape[2], square = seed / 24 % 2;
+  fl_kernel *k = &s->k;
+  state = (uint64_t)seed * 99;
+  const int op = square ? 0 : pick(5);
+  k->instr = s->instr;
+  k->operand = s->operand;
+  k->store = s->store;
+  k->scalar = s->scalar;
+  k->kind = (uint8_t)(cols ? FL_K_COL : FL_K_ROW);
+  k->nkept = k->nred = 1;
+  k->size[0] = k->rows = shape[cols];
+  k->size[1] = k->n = shape[!cols];
+  k->points = k->rows * k->n;
+  const int dtype = seed / 12 % 2 ? FLAME_F64 : FLAME_F32, from = new_operand(s, dtype, 3, 1);
+  s->operand[from].stride[0] = cols ? 1 : k->n;
+  s->operand[from].stride[1] = cols ? k->rows : 1;
+  if (seed % 7 < 2)                                        /* zeros, most of them -0 */
+    for (int64_t e = 0; e < k->points; e++) {
+      const fl_scalar zero = { .d = seed % 7 || pick(50) ? -0.0 : 0.0 };
+      fl_scalar_store(s->data[from] + e * fl_dtype_size(dtype), dtype, zero);
+    }
+  fl_instr x = { .code = FL_I_LOAD, .dtype = (uint8_t)dtype, .from = (uint8_t)dtype, .level = 1, .arg = (uint16_t)from };
+  uint16_t v = (uint16_t)add(s, x);
+  x.code = FL_I_OP;
+  x.op = FL_OP_square;
+  x.a = v;
+  if (square) v = (uint16_t)add(s, x);
+  x = (fl_instr){ .code = FL_I_REDUCE, .dtype = (uint8_t)(ops[op] == FL_OP_argmax ? FLAME_I64 : dtype), .from = (uint8_t)dtype,
+                  .op = ops[op], .a = v };
+  const int y = add(s, x), to = new_operand(s, x.dtype, 1, 1);
+  s->store[k->nstore++] = (fl_store){ .value = (uint16_t)y, .operand = (uint16_t)to };
+  k->passes = 1;
+  return s;
+}
+
 static void free_kernel(sample *s) {
   for (int i = 0; i < s->k.noperand; i++) free(s->data[i]);
   free(s);
@@ -449,6 +490,14 @@ static void test_random(setup **u, int nu, long first, long count) {
   }
 }
 
+static void test_streaming(setup **u, int nu) {
+  for (long seed = 0; seed < 96; seed++) {
+    sample *s = streaming_kernel(seed);
+    compare(u, nu, &s, 1, seed);
+    free_kernel(s);
+  }
+}
+
 #include "test_cpu_steps.h"
 
 int main(int argc, char **argv) {
@@ -456,6 +505,7 @@ int main(int argc, char **argv) {
   setup *u[4] = { open_setup("base", 1, "off"), open_setup("avx2", 1, "off"), open_setup("avx512", 1, "off"),
                   open_setup("", 2, "off") };
   test_random(u, 4, first, count);
+  test_streaming(u, 4);
   test_steps(u, 4);
   for (int i = 0; i < 4; i++) close_setup(u[i], "closing leaves nothing");
   printf("cpu: %d passed, %d failed\n", passed, failed);

@@ -124,8 +124,9 @@ typedef struct fl_prog {
   int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size, blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
-  int64_t blocks, groups, group;      /* LONG, COL: blocks, groups a block, reduced indices a group */
-  int64_t unit, units;                /* points or rows of a unit (MAP, WHOLE); units */
+  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups a block, reduced indices a group;
+                                         groups of a unit where all workers share blocks */
+  int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
   int64_t full_bytes, row_bytes, line_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
   int64_t slots;                      /* states on a worker's counter */
 } fl_prog;

@@ -541,7 +541,7 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
   if (g->boxes) box_unit(&t, unit);
   else if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
   else if (g->mode == FL_MODE_WHOLE) whole_unit(&t, unit);
-  else block_unit(&t, unit);
+  else for (int64_t b = unit * g->unit; b < least(g->blocks, (unit + 1) * g->unit); b++) block_unit(&t, b);
 }
 
 /* ---- blocks of several groups: rounds with all workers --------------------- */
@@ -583,15 +583,19 @@ static void split_begin(void *arg, int64_t unit, int worker) {
   run(&t, &s->g->sec[FL_SEC_ROW(0)]);
 }
 
+static int64_t split_units(const fl_prog *g) { return (g->groups + g->few - 1) / g->few; }
+
 static void split_group(void *arg, int64_t unit, int worker) {
   const split *s = arg;
   const fl_prog *g = s->g;
-  const int64_t b = unit / g->groups, group = unit % g->groups;
+  const int64_t units = split_units(g), b = unit / units, first = unit % units * g->few;
   tile t;
   enter(&t, s, b, worker);
-  group_round(&t, s->round, s->block0 + b, group);
   char *parts = s->d->shared + b * s->stride + fl_round64(g->row_bytes);
-  if (s->round < g->rounds) memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
+  for (int64_t group = first; group < least(first + g->few, g->groups); group++) {
+    group_round(&t, s->round, s->block0 + b, group);
+    if (s->round < g->rounds) memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
+  }
 }
 
 /* Groups of a block combined as one counter, in place. */
@@ -627,11 +631,11 @@ void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
     s.batch = least(batch, g->blocks - s.block0);
     fl_threads_run(d->pool, s.batch, split_begin, &s, stop);
     for (s.round = 0; s.round < g->rounds; s.round++) {
-      fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+      fl_threads_run(d->pool, s.batch * split_units(g), split_group, &s, stop);
       fl_threads_run(d->pool, s.batch, split_end, &s, stop);
     }
     if (g->sec[FL_SEC_FULL(g->rounds)].n)
-      fl_threads_run(d->pool, s.batch * g->groups, split_group, &s, stop);
+      fl_threads_run(d->pool, s.batch * split_units(g), split_group, &s, stop);
     fl_threads_run(d->pool, s.batch, split_store, &s, stop);
     if (atomic_load_explicit(stop, memory_order_relaxed)) return;
   }

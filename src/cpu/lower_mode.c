@@ -10,12 +10,13 @@
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
-       COL_BLOCK = 1024, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
-       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, BOX = 64, JUMP = 8 };
+       COL_BLOCK = 1024, WIDE_BLOCK = 8192, EIGHT = 8, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
+       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
 
 /* ---- modes --------------------- */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 static int full_work(const fl_kernel *k, const uint8_t *kind) {
@@ -46,9 +47,22 @@ static int reads_as_is(const fl_prog *g, const fl_kernel *k) {
   return !other;
 }
 
-/* Nothing but that: a tile takes no room of its own. */
+/* A product that the sum of a light kernel takes along (fuse.c). */
+static int is_taken(const uint8_t *kind, const fl_instr *x) {
+  if (x->code != FL_I_OP || fl_dtype_reg(x->dtype) > FL_REG_F32) return 0;
+  return x->op == FL_OP_square ||
+         (x->op == FL_OP_mul && kind[x->a] == FL_KIND_FULL && kind[x->b] == FL_KIND_FULL);
+}
+
+/* Nothing but what memory holds as registers do: a tile takes no room of its own. */
 static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
-  return reads_as_is(g, k) && !full_work(k, kind);
+  int taken = 0, sums = 1;
+  for (int i = 0; i < k->ninstr; i++) {
+    const fl_instr *x = &k->instr[i];
+    taken += kind[i] == FL_KIND_FULL && is_taken(kind, x);
+    sums &= x->code != FL_I_REDUCE || x->op == FL_OP_sum;
+  }
+  return reads_as_is(g, k) && full_work(k, kind) == (sums ? taken : 0);
 }
 
 static int has_line(const fl_kernel *k, const uint8_t *kind) {
@@ -56,28 +70,48 @@ static int has_line(const fl_kernel *k, const uint8_t *kind) {
   return 0;
 }
 
+/* Points of a unit. The processor begins anew to look ahead at each: those of light work are a few
+** a worker. */
+static int64_t unit_points(const fl_kernel *k, int workers, int light) {
+  return light ? most(least(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS) : UNIT_POINTS;
+}
+
 /* trips: rounds of reductions, and one more if values of each point are stored. */
-static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int trips) {
+static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
   const int line = has_line(k, kind), whole = trips > 1 || line;
-  if (k->n <= (whole ? WHOLE_ROW : WHOLE_ONCE) ||
+  const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
+  const int64_t tile = plain ? PLAIN_TILE : LIGHT_TILE, points = unit_points(k, workers, light);
+  if (k->n <= (whole ? WHOLE_ROW : light ? tile / 2 : WHOLE_ONCE) ||
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
     g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
-    if (k->n && k->n <= WHOLE_ONCE && (is_light(g, k, kind, trips) || (!line && is_lookup(k, kind)))) g->batch = LIGHT_TILE / k->n;
+    if (k->n && light && k->n <= tile) g->batch = tile / k->n;
+    else if (k->n && k->n <= WHOLE_ONCE && !line && is_lookup(k, kind)) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
-    g->unit = (line ? LINE_UNIT : UNIT_POINTS) / (g->full ? g->full : UNIT_POINTS) * g->batch;
+    g->unit = (line && points < LINE_UNIT ? LINE_UNIT : points) / (g->full ? g->full : points) * g->batch;
     if (g->unit < g->batch) g->unit = g->batch;
     g->units = parts(k->rows, g->unit);
     return;
   }
   g->mode = FL_MODE_LONG;
-  g->full = !is_light(g, k, kind, trips) ? FL_VM_BLOCK : is_plain(g, k, kind) ? PLAIN_TILE : LIGHT_TILE;
+  g->full = light ? tile : FL_VM_BLOCK;
   g->row = 1;
   g->blocks = k->rows;
+  g->unit = most(points / k->n, 1);
+  g->few = most(points / ROW_GROUP, 1);
   g->group = ROW_GROUP;
   g->slots = 10;
+}
+
+/* Columns of a block of plain rows: all, which lie in one piece, if each worker then has work. */
+static int64_t col_width(const fl_kernel *k, int64_t columns, int workers) {
+  const int64_t parts_of_block = parts(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
+  int64_t width = WIDE_BLOCK;
+  while (width > COL_BLOCK && (width >= 2 * columns || parts(columns, width) * parts_of_block < 4 * workers))
+    width /= 2;
+  return width;
 }
 
 static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
@@ -94,13 +128,15 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     return;
   }
   g->mode = FL_MODE_COL;
-  g->width = least(g->columns, COL_BLOCK);
+  const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
+  g->width = least(g->columns, plain ? col_width(k, g->columns, workers) : COL_BLOCK);
   if (g->width < 1) g->width = 1;
   g->col_blocks = parts(g->columns, g->width);
-  const int tile = is_light(g, k, kind, trips) ? LIGHT_TILE : FL_VM_BLOCK;
-  g->batch = g->col_blocks > 1 ? 1 : least(tile / g->width, FL_VM_CHUNK);
+  const int tile = plain ? PLAIN_TILE : light ? LIGHT_TILE : FL_VM_BLOCK, rows = plain ? EIGHT : 1;
+  g->batch = g->col_blocks > 1 ? 1 : most(least(tile / g->width, FL_VM_CHUNK), rows);
   g->full = g->batch * g->width;
   g->row = g->width;
+  g->unit = g->few = 1;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
   g->group = COL_GROUP;
   if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 8 * UNIT_POINTS)
@@ -149,11 +185,11 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
     choose_map(g, k, kind);
     return;
   }
-  if (k->kind == FL_K_ROW) choose_rows(g, k, kind, g->rounds + full);
+  if (k->kind == FL_K_ROW) choose_rows(g, k, kind, workers, g->rounds + full);
   else choose_cols(g, k, kind, workers, g->rounds + full);
   if (g->mode == FL_MODE_WHOLE) return;
   g->groups = k->n ? parts(k->n, g->group) : 1;
-  g->units = g->blocks;
+  g->units = parts(g->blocks, g->unit);
 }
 
 /* ---- walks --------------------- */

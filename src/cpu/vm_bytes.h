@@ -9,6 +9,10 @@
 #else
 #define VM_BYTES 16
 #endif
+/* Reductions of columns: do rows of n go eight at a time? Those of a page or more; shorter ones as
+** they lie, for processors look ahead along one trail a page. The shortest would wait for their
+** own stores. */
+#define FL_VM_EIGHT(n, T) ((n) * (int64_t)sizeof(T) >= 4096 || (n) <= 32)
 #define VM_NAMED(name) VM_NAMED_(name, VM_ISA)
 #define VM_NAMED_(name, isa) VM_NAMED__(name, isa)
 #define VM_NAMED__(name, isa) name##_##isa

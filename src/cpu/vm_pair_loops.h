@@ -60,59 +60,83 @@ static void FN(dot_lanes)(T *out, const T *x, const T *y, int64_t n) {
   for (int l = 0; i + l < n; l++) out[l] += x[i + l] * y[i + l];
 }
 
-static T FN(dot_block)(const T *x, const T *y, int64_t n) {
-  T lane[FL_VM_LANES];
-  FN(dot_lanes)(lane, x, y, n);
-  for (int s = FL_VM_LANES / 2; s > 0; s /= 2)
-    for (int l = 0; l < s; l++) lane[l] += lane[l + s];
-  return lane[0];
+/* Sums of 16 lanes of each of 16 rows: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static __attribute__((noinline)) void FN(halve)(T *v, const T *lane) {
+  T half[16 * 8], quarter[16 * 4];
+  for (int r = 0; r < 16; r++)
+    for (int l = 0; l < 8; l++) half[8 * r + l] = lane[16 * r + l] + lane[16 * r + 8 + l];
+  for (int r = 0; r < 16; r++)
+    for (int l = 0; l < 4; l++) quarter[4 * r + l] = half[8 * r + l] + half[8 * r + 4 + l];
+  for (int r = 0; r < 16; r++)
+    v[r] = (quarter[4 * r] + quarter[4 * r + 2]) + (quarter[4 * r + 1] + quarter[4 * r + 3]);
+}
+
+/* At most 16 rows of one block. */
+static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n) {
+  T lane[16 * FL_VM_LANES] = { 0 };
+  if (n == FL_VM_LANES) for (int64_t i = 0; i < rows * n; i++) lane[i] += x[i] * y[i];
+  else for (int64_t r = 0; r < rows; r++) FN(dot_lanes)(lane + r * FL_VM_LANES, x + r * n, y + r * n, n);
+  FN(halve)(lane, lane);
+  memcpy(v, lane, (size_t)rows * sizeof *v);
+}
+
+static T FN(dot_row)(const T *x, const T *y, int64_t n) {
+  T part[48] = { 0 }, some[16];
+  int depth = 0;
+  for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) {
+    const int64_t left = (n - i) / FL_VM_BLOCK;
+    if (k % 16 == 0) FN(dot_blocks)(some, x + i, y + i, left < 16 ? left : 16, FL_VM_BLOCK);
+    if (!left) FN(dot_blocks)(some + k % 16, x + i, y + i, 1, n - i);
+    T w = some[k % 16];
+    for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w;
+    part[depth++] = w;
+  }
+  for (; depth > 1; depth--) part[depth - 2] += part[depth - 1];
+  return part[0];
 }
 
 static void FN(dot_rows)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
   T *v = val;
   const T *x = x_, *y = y_;
-  for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-    T part[48] = { 0 };
-    int depth = 0;
-    for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) {
-      T w = FN(dot_block)(x + i, y + i, n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK);
-      for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w;
-      part[depth++] = w;
-    }
-    for (; depth > 1; depth--) part[depth - 2] += part[depth - 1];
-    v[r] = part[0];
+  if (n > FL_VM_BLOCK) {
+    for (int64_t r = 0; r < rows; r++) v[r] = FN(dot_row)(x + r * n, y + r * n, n);
+    return;
   }
+  for (int64_t r = 0; r < rows; r += 16)
+    FN(dot_blocks)(v + r, x + r * n, y + r * n, rows - r < 16 ? rows - r : 16, n);
 }
 
 static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
   T *v = val;
   const T *x = x_, *y = y_;
-  for (int64_t r = 0; r < rows; r++, x += n, y += n)
+  int64_t r = 0;
+  for (; r + 8 <= rows && FL_VM_EIGHT(n, T); r += 8, x += 8 * n, y += 8 * n)
+    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) {
+      T s = v[i];
+      for (int k = 0; k < 8; k++) s += x[i + k * n] * y[i + k * n];
+      v[i] = s;
+    }
+  for (; r < rows; r++, x += n, y += n)
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) v[i] += x[i] * y[i];
 }
 
-/* The lanes of blocks of n elements: a block's additions wait for each other, so four go at once. */
-#define SIDE(name, init, op) \
-  static inline __attribute__((always_inline)) \
-  void FN(side_##name)(T *out, const T *x, int64_t step, int64_t n, const int blocks) { \
-    V s[4][LANE_VECS]; \
-    int64_t i = 0; \
-    for (int b = 0; b < blocks; b++) for (int v = 0; v < LANE_VECS; v++) s[b][v] = FN(splat)(init); \
-    for (; i + FL_VM_LANES <= n; i += FL_VM_LANES) \
-      for (int b = 0; b < blocks; b++) \
-        for (int v = 0; v < LANE_VECS; v++) s[b][v] op *(const V *)(x + b * step + i + v * PER); \
-    for (int b = 0; b < blocks; b++) memcpy(out + b * FL_VM_LANES, s[b], sizeof s[b]); \
-    for (int b = 0; b < blocks; b++) \
-      for (int l = 0; i + l < n; l++) out[b * FL_VM_LANES + l] op x[b * step + i + l]; \
-  } \
+/* The lanes of blocks of n elements, one block after the other: processors look ahead along one
+** trail a page, and begin the next block while the last one's additions wait for each other. */
+#define SOME(name, init, op) \
   void VM_NAMED(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   void VM_NAMED(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n) { \
-    int64_t b = 0; \
-    for (; b + 4 <= blocks; b += 4) FN(side_##name)(lane + b * FL_VM_LANES, x + b * n, n, n, 4); \
-    for (; b < blocks; b++) FN(side_##name)(lane + b * FL_VM_LANES, x + b * n, 0, n, 1); \
+    for (int64_t b = 0; b < blocks; b++, lane += FL_VM_LANES, x += n) { \
+      V s[LANE_VECS]; \
+      int64_t i = 0; \
+      for (int v = 0; v < LANE_VECS; v++) s[v] = FN(splat)(init); \
+      for (; i + FL_VM_LANES <= n; i += FL_VM_LANES) \
+        for (int v = 0; v < LANE_VECS; v++) s[v] op *(const V *)(x + i + v * PER); \
+      memcpy(lane, s, sizeof s); \
+      for (int l = 0; i + l < n; l++) lane[l] op x[i + l]; \
+    } \
   }
-SIDE(sum, 0, +=) SIDE(prod, 1, *=)
-#undef SIDE
+SOME(sum, 0, +=) SOME(prod, 1, *=)
+#undef SOME
 #undef V
 #undef PER
 #undef LANE_VECS
