@@ -5,7 +5,7 @@
 local flame, _, internal = ...
 local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor, internal.need_int, internal.def
 local options, defaults, axis_of, call = internal.options, internal.defaults, internal.axis_of, internal.call
-local is_tensor, where = flame.is_tensor, flame.where
+local is_tensor, where, tracked = flame.is_tensor, flame.where, internal.tracked
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
@@ -26,12 +26,12 @@ local function axis_option(op, x, d)
   return axis_of(op, x, d)
 end
 
---- Elements before, on and behind axis d.
+--- Elements before, on and behind axis d, and the sizes of all.
 local function around(x, d)
   local outer, inner, shape = 1, 1, x.shape
   for k = 1, d - 1 do outer = outer * shape[k] end
   for k = d + 1, #shape do inner = inner * shape[k] end
-  return outer, shape[d] or 1, inner
+  return outer, shape[d] or 1, inner, shape
 end
 
 --- x with axis d moved to the end and off the tape; number and length of its rows.
@@ -103,7 +103,7 @@ local function sorted_together(op, x, d, descending)
   local at = call("part", op, { packed }, { 0 }, shape, "i64")
   local values = call("part", op, { packed }, { 8 * numel }, shape, x.dtype)
   if d < x.ndim then at, values = at:movedim(-1, d):contiguous(), values:movedim(-1, d):contiguous() end
-  return internal.tracked(x) and arranged(x, d, at, values) or values, at
+  return tracked(x) and arranged(x, d, at, values) or values, at
 end
 
 --- Sorted values along axis d (the last) and their positions; always stable.
@@ -237,8 +237,8 @@ end)
 local SUM, PRODUCT, LSE = 0, 1, 2
 
 local function scanned(name, op, x, d, reverse)
-  local outer, n, inner = around(x, d)
-  return call("scan", name, { x:detach() }, { outer, n, inner, op, reverse and 1 or 0 }, x.shape,
+  local outer, n, inner, shape = around(x, d)
+  return call("scan", name, { tracked(x) and x:detach() or x }, { outer, n, inner, op, reverse and 1 or 0 }, shape,
     is_float(x) and x.dtype or "i64")
 end
 
@@ -331,20 +331,20 @@ local function along(f, x, d)
   return f(x:reshape(1), 1):reshape({}):clone()
 end
 
---- f over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
-local function running(name, f)
+--- f, the scan 'op', over x along d; integers are summed in i64. PyTorch's dtype: x is cast first.
+local function running(name, op, f)
   def(name, 3, function(x, d, o)
     need_tensor(name, "x", x)
-    o = options(name, o, { dtype = false })
+    local dtype = o ~= nil and options(name, o, { dtype = false }).dtype
     d = axis_of(name, x, d)
-    if o.dtype then x = x:to(o.dtype) end
-    if x:numel() == 0 then return is_float(x) and x:clone() or x:to(o.dtype or "i64"):clone() end
-    local y = along(f, x, d)
-    return o.dtype and y.dtype ~= o.dtype and y:to(o.dtype) or y
+    if dtype then x = x:to(dtype) end
+    if x:numel() == 0 then return is_float(x) and x:clone() or x:to(dtype or "i64"):clone() end
+    local y = tracked(x) and along(f, x, d) or scanned(name, op, x, d)
+    return dtype and y.dtype ~= dtype and y:to(dtype) or y
   end)
 end
-running("cumsum", sums[false])
-running("cumprod", products)
+running("cumsum", SUM, sums[false])
+running("cumprod", PRODUCT, products)
 
 def("logcumsumexp", 2, function(x, d)
   d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
@@ -357,10 +357,10 @@ local function extremes(name, least)
   def(name, 2, function(x, d)
     need_tensor(name, "x", x)
     d = axis_of(name, x, d)
-    local outer, n, inner = around(x, d)
-    local at = call("extreme", name, { x:detach() }, { outer, n, inner, least, 0 }, x.shape, "i64")
-    if x.device == "cpu" or internal.tracked(x) then return gather(x, d, at), at end
-    return call("extreme", name, { x }, { outer, n, inner, least, 1 }, x.shape, x.dtype), at
+    local outer, n, inner, shape = around(x, d)
+    local at = call("extreme", name, { tracked(x) and x:detach() or x }, { outer, n, inner, least, 0 }, shape, "i64")
+    if tracked(x) or x.device == "cpu" then return gather(x, d, at), at end
+    return call("extreme", name, { x }, { outer, n, inner, least, 1 }, shape, x.dtype), at
   end)
 end
 extremes("cummax", 0)
