@@ -156,7 +156,7 @@ static void random_scatter(setup *u, long seed) {
   state = (uint64_t)seed * 7717;
   const int64_t rows = 1 + pick(seed % 7 == 0 ? 900 : 40), cols = 1 + pick(60), table = 1 + pick(20);
   fl_scatter s = { .dtype = (uint8_t)pick(FLAME_DTYPE_COUNT), .add = (uint8_t)pick(2), .rank = 2, .size = { rows, cols },
-                   .extent = table, .dst_numel = table * cols };
+                   .extent = table, .dst_numel = table * cols, .fault = -1 };
   const int each = pick(2);
   s.dst = (fl_operand){ .dtype = s.dtype, .stride = { 0, 1 }, .gstride = cols };
   s.idx = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_I64, .stride = { each ? cols : 1, each } };

@@ -104,7 +104,7 @@ static void scatter_adds(void) {
   static float base[10], src[N];
   static int64_t idx[N];
   fl_scatter s = { .dtype = FLAME_F32, .add = 1, .rank = 1, .size = { N }, .extent = 10,
-                   .dst_numel = 10,
+                   .dst_numel = 10, .fault = -1,
     .dst = { .place = { FL_AT_OUT, 0, 0 }, .dtype = FLAME_F32, .gstride = 1 },
     .idx = { .place = { FL_AT_EXT, 0, 0 }, .dtype = FLAME_I64, .stride = { 1 } },
     .src = { .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_F32, .stride = { 1 } } };
