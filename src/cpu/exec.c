@@ -546,6 +546,8 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
 
 /* ---- blocks of several groups: rounds with all workers --------------------- */
 
+enum { FEW_ELEMENTS = 4096 };
+
 typedef struct split {
   const fl_prog *g;
   fl_cpu *d;
@@ -624,19 +626,25 @@ static void split_store(void *arg, int64_t unit, int worker) {
   run(&t, &s->g->sec[FL_SEC_STORE]);
 }
 
+/* Work on rows, of so many elements a block: little of it stays on the caller. */
+static void run_rows(split *s, int64_t elements, fl_unit_fn fn, const atomic_int *stop) {
+  if (s->batch * elements > FEW_ELEMENTS) fl_threads_run(s->d->pool, s->batch, fn, s, stop);
+  else for (int64_t i = 0; i < s->batch; i++) fn(s, i, 0);
+}
+
 void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
   split s = { .g = g, .d = d, .stride = split_bytes(g) };
   const int64_t batch = split_batch(g);
   for (s.block0 = 0; s.block0 < g->blocks; s.block0 += batch) {
     s.batch = least(batch, g->blocks - s.block0);
-    fl_threads_run(d->pool, s.batch, split_begin, &s, stop);
+    run_rows(&s, g->row, split_begin, stop);
     for (s.round = 0; s.round < g->rounds; s.round++) {
       fl_threads_run(d->pool, s.batch * split_units(g), split_group, &s, stop);
-      fl_threads_run(d->pool, s.batch, split_end, &s, stop);
+      run_rows(&s, g->row * g->groups, split_end, stop);
     }
     if (g->sec[FL_SEC_FULL(g->rounds)].n)
       fl_threads_run(d->pool, s.batch * split_units(g), split_group, &s, stop);
-    fl_threads_run(d->pool, s.batch, split_store, &s, stop);
+    run_rows(&s, g->row, split_store, stop);
     if (atomic_load_explicit(stop, memory_order_relaxed)) return;
   }
 }
