@@ -8,6 +8,7 @@
 */
 #include "cpu/cpu.h"
 #include "tensor/math.h"
+#include <assert.h>
 #include <string.h>
 
 /* POLL: points between looks at the stop flag; ROW: bytes from which the loops of vm.h take a row;
@@ -62,7 +63,8 @@ static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, i
   if (j->site < 0) return;
   for (int64_t i = 0; *step != 1 && i < n; i++) place[i] = a[i * *step];
   const int64_t *given = *step == 1 ? a : place;
-  for (int64_t i = 0; *step == 1 && i < n; i += 8) __builtin_prefetch(a + n + i);
+  for (int64_t i = n; *step == 1 && i < 2 * n; i += 8)              /* of the next block */
+    __builtin_prefetch((const void *)((uintptr_t)a + (uintptr_t)i * sizeof *a));
   if (!j->vm->index(out, given, j->limit, n, j->flags))
     for (int64_t i = 0, at = position; i < n; i++, at += apart)
       j->vm->report(given + i, j->limit, &at, 1, 0, j->flags, j->site, fault);
@@ -187,7 +189,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void run_sheet(const job *j, const sheet *s) {
   const int64_t rows = s->rows.size, n = s->row.size;
   const int dense = s->row.idx == 1 && s->rows.idx == n && s->rows.position == n * s->row.position;
-  const int64_t most = dense && n < BLOCK ? BLOCK / n : 1;
+  const int64_t most = dense && n > 0 && n < BLOCK ? BLOCK / n : 1;
   for (int64_t k = 0; s->row.idx == 0 && k < rows; k += BLOCK) some_rows(j, s, k, least(BLOCK, rows - k));
   for (int64_t k = 0; s->row.idx != 0 && k < rows; k += most)
     for (int64_t i = 0; i < n; i += BLOCK) some_points(j, s, k, least(most, rows - k), i, least(BLOCK, n - i));
@@ -197,13 +199,29 @@ static void run_sheet(const job *j, const sheet *s) {
 
 static int stopped(const job *j) { return atomic_load_explicit(j->stop, memory_order_relaxed) != 0; }
 
+/* The sheet whose first point is 'at'. */
+static void place_sheet(const job *j, const int64_t *at, sheet *s) {
+  const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size;
+  int64_t d = 0, i = 0, x = 0;
+  s->position = 0;
+  for (int a = 0; a < j->rank; a++) {
+    d += at[a] * j->at[a].dst;
+    i += at[a] * j->at[a].idx;
+    x += at[a] * j->at[a].src;
+    s->position += at[a] * j->at[a].position;
+  }
+  s->dst = j->dst + d * wide;
+  s->idx = j->idx + i;
+  s->src = j->src + x * size;
+}
+
 /* All points whose coordinate of dim 'split', or whose index, is in piece 'unit'. */
 static void scatter_unit(void *arg, int64_t unit, int worker) {
   const job *j = arg;
-  const int size = fl_dtype_size(j->dtype), wide = j->half ? 4 : size;
   const dim *inner = &j->at[j->rank - 2];
   sheet s = { .row = inner[1], .high = INT64_MAX, .fault = &j->fault[worker] };
   int64_t from[FL_MAX_AXES] = { 0 }, to[FL_MAX_AXES], at[FL_MAX_AXES], some;
+  assert(j->rank >= 2);
   for (int a = 0; a < j->rank; a++) to[a] = j->at[a].size;
   if (j->split == j->rank) {
     s.low = j->extent * unit / j->pieces;
@@ -215,26 +233,14 @@ static void scatter_unit(void *arg, int64_t unit, int worker) {
   s.row.size = to[j->rank - 1] - from[j->rank - 1];
   some = s.row.size ? POLL / s.row.size + 1 : 1;
   memcpy(at, from, sizeof at);
-  for (;;) {
-    int64_t d = 0, i = 0, x = 0;
-    s.position = 0;
-    for (int a = 0; a < j->rank; a++) {
-      d += at[a] * j->at[a].dst;
-      i += at[a] * j->at[a].idx;
-      x += at[a] * j->at[a].src;
-      s.position += at[a] * j->at[a].position;
-    }
+  while (at[0] < to[0] && !stopped(j)) {
     int a = j->rank - 2;
-    s.dst = j->dst + d * wide;
-    s.idx = j->idx + i;
-    s.src = j->src + x * size;
+    place_sheet(j, at, &s);
     s.rows = inner[0];
     s.rows.size = least(to[a] - at[a], some);
     run_sheet(j, &s);
-    if (stopped(j)) return;
     at[a] += s.rows.size;
     for (; a > 0 && at[a] >= to[a]; at[--a]++) at[a] = from[a];
-    if (at[0] >= to[0]) return;
   }
 }
 

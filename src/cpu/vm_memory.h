@@ -12,8 +12,8 @@
 ** lies in memory as in registers is turned block by block (vm_turn.h). */
 static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
-  if (a == 1 && sizeof(S) == sizeof(T)) {
-    (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(y, cols, s, b, rows, cols, 1);
+  if (a == 1 && sizeof *s == sizeof *y) {
+    (sizeof *y == 8 ? turn_8_bytes : turn_4_bytes)(y, cols, s, b, rows, cols, 1);
     return;
   }
   for (int64_t j = 0; j < cols; j++)
@@ -22,8 +22,8 @@ static void FN(load_box)(T *y, const S *s, const fl_walk *w) {
 
 static void FN(store_box)(S *s, const T *x, const fl_walk *w) {
   const int64_t rows = w->size[0], cols = w->size[1], a = w->stride[0], b = w->stride[1];
-  if (a == 1 && sizeof(S) == sizeof(T)) {
-    (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(s, b, x, cols, cols, rows, 0);
+  if (a == 1 && sizeof *s == sizeof *x) {
+    (sizeof *x == 8 ? turn_8_bytes : turn_4_bytes)(s, b, x, cols, cols, rows, 0);
     return;
   }
   for (int64_t j = 0; j < cols; j++)

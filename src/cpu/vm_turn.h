@@ -13,18 +13,25 @@ typedef uint64_t turn_8 __attribute__((vector_size(32), aligned(8), may_alias));
 typedef uint32_t turn_one_4 __attribute__((may_alias));
 typedef uint64_t turn_one_8 __attribute__((may_alias));
 
+/* Elements of a and b, numbered through. */
+#if defined(__clang__)
+#define PICK(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(V, a, b, ...) __builtin_shuffle(a, b, (V){ __VA_ARGS__ })
+#endif
+
 #define TURN(size) \
   static inline void turn_block_##size(turn_one_##size *d, int64_t ds, const turn_one_##size *s, int64_t ss) { \
     const turn_##size a = *(const turn_##size *)s, b = *(const turn_##size *)(s + ss); \
     const turn_##size c = *(const turn_##size *)(s + 2 * ss), e = *(const turn_##size *)(s + 3 * ss); \
-    const turn_##size p = __builtin_shuffle(a, b, (turn_##size){ 0, 4, 1, 5 }); \
-    const turn_##size q = __builtin_shuffle(c, e, (turn_##size){ 0, 4, 1, 5 }); \
-    const turn_##size t = __builtin_shuffle(a, b, (turn_##size){ 2, 6, 3, 7 }); \
-    const turn_##size u = __builtin_shuffle(c, e, (turn_##size){ 2, 6, 3, 7 }); \
-    *(turn_##size *)d = __builtin_shuffle(p, q, (turn_##size){ 0, 1, 4, 5 }); \
-    *(turn_##size *)(d + ds) = __builtin_shuffle(p, q, (turn_##size){ 2, 3, 6, 7 }); \
-    *(turn_##size *)(d + 2 * ds) = __builtin_shuffle(t, u, (turn_##size){ 0, 1, 4, 5 }); \
-    *(turn_##size *)(d + 3 * ds) = __builtin_shuffle(t, u, (turn_##size){ 2, 3, 6, 7 }); \
+    const turn_##size p = PICK(turn_##size, a, b, 0, 4, 1, 5); \
+    const turn_##size q = PICK(turn_##size, c, e, 0, 4, 1, 5); \
+    const turn_##size t = PICK(turn_##size, a, b, 2, 6, 3, 7); \
+    const turn_##size u = PICK(turn_##size, c, e, 2, 6, 3, 7); \
+    *(turn_##size *)d = PICK(turn_##size, p, q, 0, 1, 4, 5); \
+    *(turn_##size *)(d + ds) = PICK(turn_##size, p, q, 2, 3, 6, 7); \
+    *(turn_##size *)(d + 2 * ds) = PICK(turn_##size, t, u, 0, 1, 4, 5); \
+    *(turn_##size *)(d + 3 * ds) = PICK(turn_##size, t, u, 2, 3, 6, 7); \
   } \
   static __attribute__((noinline)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
                                                             int64_t ni, int64_t nj, int along) { \
@@ -43,4 +50,5 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
 TURN(4)
 TURN(8)
 #undef TURN
+#undef PICK
 #endif
