@@ -223,10 +223,14 @@ static void iota(tile *t, int operand, int level, void *y, int64_t n) {
   t->g->vm->iota(y, v.w, t->g->k->operand[operand].offset + v.shift, v.at, n);
 }
 
-/* Positions are needed for a report only. */
+/* Positions are needed for a report only. What the next tile checks is asked for: nothing else is done
+** meanwhile that would hide the wait, and hardware looks ahead within a page only. */
 static void check_index(tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];
+  const uintptr_t next = (uintptr_t)t->reg[x->a] + (uintptr_t)n * 8;
+  for (int64_t i = 0; i < n && t->reg[x->a] != own(t, x->a); i += 8)
+    __builtin_prefetch((const void *)(next + (uintptr_t)i * 8));
   if (vm->index(t->reg[x->v], t->reg[x->a], size, n, x->flags)) return;
   if (x->reg) iota(t, x->reg - 1, x->level, t->reg[x->c], n);
   vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
