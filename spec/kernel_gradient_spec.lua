@@ -479,7 +479,7 @@ describe("no gradient but a message with kernel, line and reason:", function()
     { "variadic templates", 2, "variadic templates", "  y[i] = f(x[i]);",
       "template <class... T> __device__ float f(T... x) { return 1; }\n" },
     { "mutable lambdas", 2, "mutable lambdas", "  auto f = [=](float v) mutable { return v; };\n  y[i] = f(x[i]);" },
-    { "volatile", 2, "volatile", "  volatile float v = x[i];\n  y[i] = v;" },
+    { "volatile", 2, "volatile", "  volatile float *v = y;\n  v[i] = x[i];" },
     { "the clock", 2, "clock", "  y[i] = x[i] * clock64();" },
     { "pointers cast to another type", 2, "memory keeps its type", "  const int *p = (const int *)x;\n  y[i] = p[i];" },
     { "pointers in memory", 2, "arrays of pointers", "  const float *p[2];\n  p[0] = x;\n  y[i] = p[0][i];" },

@@ -51,7 +51,11 @@ describe("a user is told the line and the reason of", function()
     { "a pointer to another type", "const int *p = (const int *)x;\ny[i] = x[i] + p[i];", 4, "a pointer is cast to 'int *'" },
     { "the address of a float as an int's", "y[i] = x[i] + *(int *)&x[i];", 4, "a pointer is cast to 'int *'" },
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
-    { "volatile", "volatile float v = x[i];\ny[i] = v * v;", 4, "volatile" },
+    { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4, "volatile memory" },
+    { "a volatile pointer", "volatile float *p = y;\np[i] = x[i];", 4, "volatile memory" },
+    { "a partial specialisation", "y[i] = V<float, 0>::f(x[i]);", 4, "partial specialisation",
+      "template <typename T, int N> struct V { static __device__ T f(T v) { return v * N; } }; " ..
+      "template <typename T> struct V<T, 0> { static __device__ T f(T v) { return v; } };\n" },
     { "the clock", "long long t = clock64();\ny[i] = x[i] + (t < 0);", 4, "clock64()" },
     { "a union", "union { float f; int i; } u;\nu.f = x[i];\ny[i] = u.f;", 4, "unions" },
     { "a lambda that changes its copies",

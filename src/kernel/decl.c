@@ -95,6 +95,7 @@ static int word_type(const words *w) {
 /* Qualifiers that stand anywhere among the specifiers; 0: this is none. */
 static int qualifier(fl_front *p, fl_specifiers *s) {
   if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
+  else if (fl_front_word(p, "volatile")) s->is_volatile = 1;
   else if (fl_front_word(p, "static")) s->is_static = 1;
   else if (fl_front_word(p, "extern")) {
     s->is_extern = 1;
@@ -221,11 +222,13 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
     } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
-      fl_refuse(p, fl_front_tok(p)->line, "volatile is outside the language");
+      fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
     } else if (!pointer_qualifier(p)) {
       break;
     }
   }
+  if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
+    fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; __syncwarp() or a barrier orders what threads write");
   if (fl_front_is(p, FL_PU_LAND))
     fl_refuse(p, fl_front_tok(p)->line, "rvalue references are outside the language");
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))

@@ -282,10 +282,50 @@ static int parse_using(fl_front *p) {
   return 1;
 }
 
+/* "auto [a, b] = v": names of the members or elements of a copy, or with & of v itself. At '[', behind &. */
+static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
+  const char *name[16];
+  const int32_t line = fl_front_tok(p)->line;
+  int n = 0;
+  fl_front_take(p, '[');
+  do name[n++] = fl_front_name(p); while (!p->failed && n < 16 && fl_front_take(p, ','));
+  fl_front_need(p, ']');
+  fl_front_need(p, '=');
+  fl_value v = fl_parse_assign(p);
+  if (p->failed) return;
+  const fl_ctype *t = v.type;
+  const int place = v.kind == FL_V_PLACE && !v.rvalue, fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
+  const int64_t count = fields ? t->s->n_fields : place && t->kind == FL_C_ARRAY ? t->count : 0;
+  if (count != n) fl_refuse(p, line, "%d names for what has %lld parts", n, (long long)count);
+  else if (ref == 1 && !place && !s->is_const) fl_refuse(p, line, "references to parts of a value that is not stored");
+  else if (ref && place && p->turning && fl_turn_of(p, v.var)) fl_refuse(p, line, "references into one or another array");
+  if (p->failed) return;
+  if (!ref || !place) {
+    const fl_value to = fl_decl_object(p, t, "binding", line);
+    fl_val_assign(p, to, v, line);
+    v = to;
+  } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
+  v.is_const |= s->is_const;
+  for (int i = 0; i < n && !p->failed; i++) {
+    const char *field = fields ? t->s->fields[i].name : NULL;
+    const fl_value part = fields ? fl_val_member(p, v, field, (int32_t)strlen(field), line)
+                                 : fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
+    fl_symbol *sym = fl_front_add(p, name[i], FL_SYM_REFERENCE);
+    if (sym) sym->v = part;
+  }
+}
+
 void fl_decl_local(fl_front *p) {
   if (parse_using(p)) return;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type || fl_front_take(p, ';')) return;
+  const int ref = fl_front_is(p, '&') ? 1 : fl_front_is(p, FL_PU_LAND) ? 2 : 0;
+  if (s.is_auto && fl_front_is_at(p, ref != 0, '[')) {
+    p->at += ref != 0;
+    bindings(p, &s, ref);
+    fl_front_need(p, ';');
+    return;
+  }
   do declarator(p, &s); while (!p->failed && fl_front_take(p, ','));
   if (fl_front_is(p, ':'))
     fl_refuse(p, fl_front_tok(p)->line, "range-based for is outside the language");

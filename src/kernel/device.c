@@ -224,8 +224,8 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
     const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
     if (t) fl_device_result(p, d, t, &s, ref);
   }
-  p->at = d->open + 1;
-  fl_device_formals(p, d);
+  p->at = d->open;
+  if (fl_front_take(p, '(')) fl_device_formals(p, d);       /* a lambda may have none: "[&] { … }" */
 }
 
 /* ---- overloads -------------------------------------------------------------------------------------------- */

@@ -212,7 +212,7 @@ const char *fl_front_reserved(const fl_ktok *t);
 typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
   uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
-          is_auto, any;      /* is_const: const or constexpr */
+          is_auto, is_volatile, any;      /* is_const: const or constexpr */
   int32_t max_threads;       /* of __launch_bounds__ */
 } fl_specifiers;
 int fl_decl_starts(fl_front *p, int k);                      /* does a type begin at token at + k? */

@@ -372,11 +372,12 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
 static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   const int32_t line = fl_front_tok(p)->line;
   const char *name = fl_front_name(p);
-  const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+  fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
   fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
   if (fl_front_is(p, '<')) {
-    if (!t || n) fl_refuse(p, line, "partial specialisation is outside the language");
-    else special_struct(p, t);
+    if (t && !n) { special_struct(p, t); return; }
+    fl_refuse(p, line, "partial specialisation is outside the language");
+    if (t) s->kind = FL_SYM_WRONG, s->why = fl_karena_printf(p->a, "%s (line %d)", p->why, (int)line);
     return;
   }
   if (!t) t = fl_karena_new(p->a, sizeof *t);
