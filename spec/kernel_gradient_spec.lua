@@ -324,6 +324,21 @@ describe("the gradient through pointers to one or another array", function()
   end
 end)
 
+describe("a branch that is not taken has no part in the gradient, though its slope is", function()
+  local cases = {
+    { "of a root below 0", "double r = sqrt(x[i]); y[i] = x[i] > 0.0 ? r : x[i];" },
+    { "told by isnan", "double r = sqrt(x[i]); y[i] = isnan(r) ? 2.0 * x[i] : r;" },
+    { "of a quotient by 0", "double z = i & 1 ? 0.0 : 1.0, q = x[i] / z; y[i] = z != 0.0 ? q : x[i];" },
+    { "of a product with what is infinite", "double z = i & 1, f = 1.0 / z, q = x[i] * f; if (z != 0.0) y[i] = q; else y[i] = x[i];" },
+    { "of a length at 0", "double u = x[i] - x[i], r = sqrt(u * u); y[i] = x[i] + (r > 0.0 ? u / r : 0.0);" },
+    { "in max", "double r = log(-fabs(x[i])); y[i] = fmax(r, x[i] * x[i]) + fmin(x[i], sqrt(-1.0 - x[i] * x[i]));" },
+    { "in a sum", "double s = x[i]; s += pow(x[i] - x[i], 0.5); y[i] = 0.0; if (i < 4) y[i] = x[i]; else if (s != s) y[i] = s;" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) }) end)
+  end
+end)
+
 describe("the cotangent of an element that several threads write", function()
   local cases = {                                  -- the same value each: no race
     { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },

@@ -507,6 +507,7 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   fl_kad_refuse_early(&d);
   fl_kad_need(&d);
   fl_kad_modes(&d);
+  fl_kad_strong(&d);
   fl_kset keep = fl_kset_new(&d);
   if (!keep || fl_kad_dead(&d)) return fl_kad_finish(&d);
   make_shadows(&d, &first);

@@ -165,6 +165,14 @@ static fl_kexpr *real(fl_kad_state *d, fl_kexpr *x) {
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 
+/* seed op x, MUL or DIV. seed: cheap to have twice. */
+static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
+  fl_kexpr *r = kx_op(d, op, seed, x);
+  if (!d->strong || !r || x->kind == FL_KX_CONST) return r;
+  fl_kexpr *zero = fl_kexpr_zero(d->a, r->type);
+  return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, seed, zero), r, zero);
+}
+
 static void arm(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
   seen *outer = d->seen;
   const int top = d->top;
@@ -204,7 +212,7 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
     if (linear) {
       if (x->op == FL_KB_SUB_RN && i == 1) g = fl_kexpr_unary(d->a, FL_KO_NEG, seed);
       if ((x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN) && i < 2)
-        g = kx_op(d, FL_KO_MUL, seed, p->kid[1 - i]->value);
+        g = scaled(d, FL_KO_MUL, seed, p->kid[1 - i]->value);
     } else {
       fl_kexpr *slope = call ? fl_kbuiltin_partial(d->a, call, i, r) : NULL;
       if (!slope) {
@@ -214,9 +222,12 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
       }
       if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
       if (slope->kind != FL_KX_CONST || slope->value.d != 1)
-        g = kx_op(d, FL_KO_MUL, seed, real(d, slope));
+        g = scaled(d, FL_KO_MUL, seed, real(d, slope));
     }
+    const uint8_t strong = d->strong;
+    d->strong |= (uint8_t)fl_kad_chooses(x);
     pass(d, b, p->kid[i], g);
+    d->strong = strong;
   }
 }
 
@@ -229,15 +240,15 @@ static void pass_binary(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *
       pass(d, b, r, p->x->op == FL_KO_ADD ? seed : fl_kexpr_unary(d->a, FL_KO_NEG, seed));
     return;
   case FL_KO_MUL:
-    if (l->active) pass(d, b, l, kx_op(d, FL_KO_MUL, seed, real(d, r->value)));
-    if (r->active) pass(d, b, r, kx_op(d, FL_KO_MUL, seed, real(d, l->value)));
+    if (l->active) pass(d, b, l, scaled(d, FL_KO_MUL, seed, real(d, r->value)));
+    if (r->active) pass(d, b, r, scaled(d, FL_KO_MUL, seed, real(d, l->value)));
     return;
   case FL_KO_DIV: {
-    fl_kexpr *t = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, seed, real(d, r->value)));
+    fl_kexpr *t = fl_kad_atom(d, b, scaled(d, FL_KO_DIV, seed, real(d, r->value)));
     if (l->active) pass(d, b, l, t);
     if (r->active) {
       fl_kexpr *q = kx_op(d, FL_KO_DIV, real(d, l->value), real(d, r->value));
-      pass(d, b, r, fl_kexpr_unary(d->a, FL_KO_NEG, kx_op(d, FL_KO_MUL, t, q)));
+      pass(d, b, r, fl_kexpr_unary(d->a, FL_KO_NEG, scaled(d, FL_KO_MUL, t, q)));
     }
     return;
   }

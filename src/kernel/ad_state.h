@@ -37,6 +37,8 @@ typedef struct fl_kad_state {
   int32_t *assigns;              /* n0: number of statements that do so */
   int32_t *shadow;               /* n0: variable with the derivative, -1 */
   uint8_t *zeroes;               /* n0: a STORE clears the shadow element afterwards */
+  uint8_t *strong_var;           /* n0: its cotangent may be 0 where the slopes of its value are not finite */
+  uint8_t strong;                /* such a value is at work: 0 times anything is 0 */
   int32_t n_sites0;
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
@@ -88,6 +90,9 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
                         fl_kexpr *from_at, fl_kexpr *count);
 int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED parameter */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
+/* ad_strong.c: strong_var */
+void fl_kad_strong(fl_kad_state *d);
+int fl_kad_chooses(const fl_kexpr *x);        /* min or max: of the others the slope is 0 */
 /* ad_meet.c: site_meets of f, the source as written */
 void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* norm.c */

@@ -59,8 +59,10 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
   const int dv = d->shadow[v];
   fl_kexpr *added = fl_kad_added(d, s), *seed = kx_var(d, dv);
+  d->strong = d->strong_var[v];
   if (added) {
     fl_kad_expr(d, r, added, seed);
+    d->strong = 0;
     return;
   }
   if (fl_kad_flows(d->active, s->x[0])) {
@@ -71,6 +73,7 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   }
   kx_set(d, r, dv, fl_kexpr_zero(d->a, d->f->vars[dv].type));
   fl_kad_expr(d, r, s->x[0], seed);
+  d->strong = 0;
 }
 
 static int meets(const fl_kad_state *d, const fl_kstmt *s) {

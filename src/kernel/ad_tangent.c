@@ -56,7 +56,11 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     }
     if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
     fl_kexpr *g = tangent(d, b, x->x[i]);
-    all = sum(d, all, slope->kind == FL_KX_CONST && slope->value.d == 1 ? g : times(d, g, slope));
+    fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g : times(d, g, slope);
+    if (part && fl_kad_chooses(x))                  /* the other's tangent may be NaN */
+      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), part,
+                             fl_kexpr_zero(d->a, part->type));
+    all = sum(d, all, part);
   }
   return all;
 }
