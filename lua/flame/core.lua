@@ -55,7 +55,7 @@ local function def(name, most, f, kind)
   if kind ~= "e" then return end
   methods[name .. "_"] = internal.checked(function(x, ...)
     local y = f(x, ...)
-    if is_float(y) and not is_float(x) then
+    if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then
       fail(name .. "_", "the result is %s, x is %s and keeps its dtype", y.dtype, x.dtype)
     end
     return x:copy_(y)

@@ -318,7 +318,7 @@ local function transposed(op, n)
         fail(op, "output_padding = %d, need less than stride %d or dilation %d", extra[i], stride[i], dilation[i])
       end
       y[2 + i] = (xs[2 + i] - 1) * stride[i] - before[i] - after[i] + dilation[i] * (k[i] - 1) + extra[i] + 1
-      if y[2 + i] < 0 or xs[2 + i] == 0 then
+      if y[2 + i] < 1 or xs[2 + i] == 0 then
         fail(op, "axis %d of x has %d elements: the result would have %d", i + 2, xs[2 + i], y[2 + i])
       end
     end

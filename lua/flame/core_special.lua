@@ -312,6 +312,9 @@ local function need_integers(op, name, x)
   return x
 end
 local function integers(op, x, y)
+  if is_tensor(x) and is_tensor(y) and (x.dtype == "bool") ~= (y.dtype == "bool") then         -- bool goes with integers
+    if x.dtype == "bool" then x = x:to(need_integers(op, "y", y).dtype) else y = y:to(need_integers(op, "x", x).dtype) end
+  end
   need_integers(op, "x", x)
   need_integers(op, "y", y)
   local like = is_tensor(x) and x or need_tensor(op, "y", y)
@@ -396,8 +399,10 @@ internal.def("frexp", 1, function(x)
 end)
 --- The next float after x towards y.
 add("nextafter", 2, function(x, y)
-  need_float("nextafter", x)
-  if need_float("nextafter", y).dtype ~= x.dtype then fail("nextafter", "x is %s and y %s: cast one of them", x.dtype, y.dtype) end
+  need_tensor("nextafter", "x", x)
+  need_float("nextafter", need_tensor("nextafter", "y", y):is_floating_point() and y or x)
+  local wide = internal.float_dtype(x, y)
+  x, y = x:to(wide), y:to(wide)
   local dtype, a, b = x.dtype, x:detach():double(), y:detach():double()
   local m, e = parts_of(a)
   local p, least = DIGITS[dtype], LEAST[dtype]
