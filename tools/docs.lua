@@ -51,4 +51,9 @@ print([[
 - Gradients go to what the result depends on: of `cholesky_solve` and `cholesky_inverse` to one triangle, of `max_unpool`
   to the write that stays, of `ctc_loss` by the log-probabilities as they are (behind `log_softmax` both are the same).
 - `binary_cross_entropy` of an input outside 0 to 1 is NaN, where PyTorch raises: it would have to read the values.
+- Operands of different dtypes are promoted, also where PyTorch wants them alike: `matmul`, `dot`, `addmm`, `cross`, `meshgrid`,
+  `isclose`, `sub` with bool. A float number beside integers gives f32, also as `alpha`, `beta` and `value`. Booleans are no
+  operands: `x:eq(1)`.
+- `hardswish` has the slope 0 at -3 and 1 at 3. With include_self = false, `scatter_reduce` shares the
+  gradient of the largest and the smallest among the elements of src alone.
 - `lu` always pivots; `linalg.eig` and other functions with complex results are not there.]])

@@ -57,7 +57,31 @@ under("lu_factor", 2, function(x, o)
   local packed = l:tril(-1):pad({ 0, n - k }) + u:pad({ 0, 0, 0, m - k })
   return packed, pivots_of(p:detach():argmax(-2), k)
 end)
-flame.lu = linalg.lu_factor
+--- Where the diagonal of U has its first 0, which divides in solutions; 0: nowhere. i32.
+local function info_of(lu)
+  local zero = lu:diagonal(0, -2, -1):eq(0)
+  local batch = table.move(lu.shape, 1, lu.ndim - 2, 1, {})
+  if zero:numel() == 0 then return flame.zeros(batch, { dtype = "i32", device = lu.device }) end
+  return flame.where(zero:any(-1), zero:long():argmax(-1), 0):int()
+end
+--- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
+---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+under("lu_factor_ex", 2, function(x, o)
+  local lu, pivots = linalg.lu_factor(x, o)
+  return lu, pivots, info_of(lu:detach())
+end)
+--- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  pivot = true, get_infos = false, or a table of them
+---@return flame.Tensor, flame.Tensor
+internal.def("lu", 3, function(x, ...)
+  local o = internal.defaults("lu", { "pivot", "get_infos" }, { pivot = true, get_infos = false }, ...)
+  internal.need_pivot("lu", { pivot = o.pivot })
+  if o.get_infos then return linalg.lu_factor_ex(x) end
+  return linalg.lu_factor(x)
+end)
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)

@@ -274,7 +274,7 @@ local function gamma_share(name, which)
   add(name, 2, function(a, x)
     a, x = pair(name, a, x)
     return share(a:detach():double(), x:double()):to(internal.float_dtype(a, x))
-  end)
+  end, "e")
 end
 --- The regularised lower incomplete gamma function; differentiable by x.
 ---@param a flame.Tensor|number

@@ -20,6 +20,29 @@ def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end
 def("as_tensor", 2, function(values, o)
   return flame.is_tensor(values) and values:to(o and o.dtype or values.dtype) or flame.tensor(values, o)
 end, "module")
+for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
+--- Have both the same shape.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@return boolean
+def("is_same_size", 2, function(x, y)
+  return table.concat(need_tensor("is_same_size", "x", x).shape, " ") == table.concat(need_tensor("is_same_size", "y", y).shape, " ")
+end)
+--- x in another dtype; without one, the name of x's.
+---@param x flame.Tensor
+---@param dtype? string
+---@return flame.Tensor|string
+methods.type = internal.checked(function(x, dtype) return dtype and x:to(dtype) or x.dtype end, "type", 2)
+--- x becomes f of each of its elements, in order: a Lua function of a number, slow, for small tensors.
+---@param x flame.Tensor
+---@param f function
+---@return flame.Tensor
+methods.apply_ = internal.checked(function(x, f)
+  if type(f) ~= "function" then fail("apply_", "f must be a function, got %s", internal.word(f)) end
+  local values = need_tensor("apply_", "x", x):reshape(-1):totable()
+  for i, v in ipairs(values) do values[i] = f(v) end
+  return x:copy_(flame.tensor(values, { dtype = x.dtype, device = x.device }):reshape(x.shape))
+end, "apply_", 2)
 --- The angle of a real number: pi below 0, else 0.
 ---@param x flame.Tensor
 ---@return flame.Tensor

@@ -10,6 +10,8 @@ local flame = {}
 ---@field device string "cpu" or "cuda:0"
 ---@field dtype string "f64" "f32" "f16" "bf16" "i64" "i32" "i16" "i8" "u8" "bool"
 ---@field grad flame.Tensor|nil the gradient that backward has added up, or nil; may be set
+---@field is_cpu boolean is it on the CPU
+---@field is_cuda boolean is it on a GPU
 ---@field is_leaf boolean was it made by the script, not by an operation
 ---@field mH flame.Tensor the last two axes exchanged, as .mT
 ---@field mT flame.Tensor the last two axes exchanged
@@ -399,6 +401,11 @@ Tensor.angle = flame.angle
 ---@return flame.Tensor
 function flame.any(x, d, o) end
 Tensor.any = flame.any
+
+--- x becomes f of each of its elements, in order: a Lua function of a number, slow, for small tensors.
+---@param f function
+---@return flame.Tensor
+function Tensor:apply_(f) end
 
 --- first, first + step, … up to last; arange(n) is 1 to n
 ---@param first number
@@ -2118,12 +2125,14 @@ Tensor.ifftshift = flame.ifftshift
 function flame.igamma(a, x) end
 Tensor.igamma = flame.igamma
 
+Tensor.igamma_ = flame.igamma
 --- The regularised upper incomplete gamma function; differentiable by x.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 function flame.igammac(a, x) end
 Tensor.igammac = flame.igammac
 
+Tensor.igammac_ = flame.igammac
 --- Its inverse: half of the transform of a real signal.
 ---@param x flame.Tensor
 ---@param ... any
@@ -2287,6 +2296,13 @@ function flame.is_grad_enabled() end
 ---@return boolean
 function flame.is_nonzero(x) end
 Tensor.is_nonzero = flame.is_nonzero
+
+--- Have both the same shape.
+---@param x flame.Tensor
+---@param y flame.Tensor
+---@return boolean
+function flame.is_same_size(x, y) end
+Tensor.is_same_size = flame.is_same_size
 
 --- Can the dtype hold negative numbers.
 ---@param x flame.Tensor
@@ -2642,6 +2658,12 @@ function flame.linalg.lu(x, o) end
 ---@param o table?  {pivot = true}
 ---@return flame.Tensor, flame.Tensor
 function flame.linalg.lu_factor(x, o) end
+
+--- lu_factor's result, and where the diagonal of U has its first 0 (i32; 0: nowhere).
+---@param x flame.Tensor  (…, m, n)
+---@param o table?  {pivot = true}
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.linalg.lu_factor_ex(x, o) end
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param lu flame.Tensor  (…, n, n)
@@ -3005,17 +3027,19 @@ function flame.lt(x, y) end
 Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
---- P, L, U with x = P L U, rows pivoted.
+--- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
 ---@param x flame.Tensor  (…, m, n)
----@param o table?  {pivot = true}
----@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.lu(x, o) end
+---@param ... any  pivot = true, get_infos = false, or a table of them
+---@return flame.Tensor, flame.Tensor
+function flame.lu(x, ...) end
+Tensor.lu = flame.lu
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param b flame.Tensor  (…, n, k)
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
 function flame.lu_solve(b, lu, pivots) end
+Tensor.lu_solve = flame.lu_solve
 
 --- P, L and U of lu_factor's result.
 ---@param lu flame.Tensor  (…, m, n)
@@ -4812,6 +4836,7 @@ function optim.schedule.step(...) end
 ---@param tau flame.Tensor
 ---@return flame.Tensor
 function flame.orgqr(x, tau) end
+Tensor.orgqr = flame.orgqr
 
 --- all products of two vectors
 ---@param x flame.Tensor
@@ -6081,6 +6106,11 @@ function flame.trunc(x) end
 Tensor.trunc = flame.trunc
 
 Tensor.trunc_ = flame.trunc
+--- x in another dtype; without one, the name of x's.
+---@param dtype? string
+---@return flame.Tensor|string
+function Tensor:type(dtype) end
+
 --- x in y's dtype
 ---@param x flame.Tensor
 ---@param y flame.Tensor

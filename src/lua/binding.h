@@ -238,6 +238,7 @@ void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
 
 enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD, FL_PROP_GRAD,
-       FL_PROP_IS_LEAF, FL_PROP_TURNED, FL_PROP_LAST_TURNED };
+       FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
+       FL_PROP_TURNED, FL_PROP_LAST_TURNED };
 int fl_property_turned(lua_State *L, int all);  /* views: all axes in reverse order; the last two exchanged */
 #endif

@@ -256,6 +256,7 @@ static void fill_meta(lua_State *L, fl_lua *b) {
         { "device", FL_PROP_DEVICE },
     { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf",
         FL_PROP_IS_LEAF },
+    { "is_cpu", FL_PROP_IS_CPU }, { "is_cuda", FL_PROP_IS_CUDA },
     { "T", FL_PROP_TURNED }, { "H", FL_PROP_TURNED }, { "mT", FL_PROP_LAST_TURNED },
         { "mH", FL_PROP_LAST_TURNED }
   };

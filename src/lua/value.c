@@ -36,6 +36,8 @@ int fl_property_get(lua_State *L, int which) {
       lua_pushstring(L, name);
       break;
     case FL_PROP_REQUIRES_GRAD: lua_pushboolean(L, fl_tensor_tracked(t)); break;
+    case FL_PROP_IS_CPU: lua_pushboolean(L, n->device == 0); break;
+    case FL_PROP_IS_CUDA: lua_pushboolean(L, n->device > 0); break;
     case FL_PROP_IS_LEAF: lua_pushboolean(L, fl_tensor_is_leaf(t)); break;
     default:
       if (t->grad != NULL) fl_box_push(L, b, t->grad);
