@@ -257,10 +257,13 @@ end)
 -- ---- writes with random numbers --------------------------------------------------------------------------
 methods.bernoulli_ = internal.checked(function(x, p)
   p = p == nil and 0.5 or p
+  if type(p) == "number" and not (p >= 0 and p <= 1) then fail("bernoulli_", "p = %g, need 0 <= p <= 1", p) end
   return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
 end, "bernoulli_", 2)
 methods.exponential_ = internal.checked(function(x, rate)
-  return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -(rate or 1))
+  rate = rate == nil and 1 or internal.need_number("exponential_", "rate", rate)
+  if not (rate > 0) then fail("exponential_", "rate = %g, need rate > 0", rate) end
+  return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -rate)
 end, "exponential_", 2)
 methods.random_ = internal.checked(function(x, low, high)
   if high == nil then low, high = 1, low or 2 ^ 24 | 0 end

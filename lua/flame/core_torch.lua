@@ -328,9 +328,15 @@ local function random_write(name, names, known, f)
   end, name, 3)
 end
 random_write("cauchy_", { "median", "sigma" }, { median = 0, sigma = 1 },
-  function(u, o) return ((u - 0.5) * math.pi):tan() * o.sigma + o.median end)
+  function(u, o)
+    if not (o.sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", o.sigma) end
+    return ((u - 0.5) * math.pi):tan() * o.sigma + o.median
+  end)
 random_write("log_normal_", { "mean", "std" }, { mean = 1, std = 2 },
-  function(u, o) return ((u * 2 - 1):erfinv() * (o.std * math.sqrt(2)) + o.mean):exp() end)
+  function(u, o)
+    if not (o.std > 0) then fail("log_normal_", "std = %g, need std > 0", o.std) end
+    return ((u * 2 - 1):erfinv() * (o.std * math.sqrt(2)) + o.mean):exp()
+  end)
 random_write("geometric_", { "p" }, { p = 0.5 }, function(u, o)
   if not (o.p > 0 and o.p < 1) then fail("geometric_", "p = %g, need 0 < p < 1", o.p) end
   return (u:log() / math.log(1 - o.p)):ceil():clamp({ min = 1 })
