@@ -5,8 +5,8 @@
 -- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
--- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_lazy.lua: layers that
--- take their input's size from the first input, and weights made of others.
+-- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua:
+-- sequences; nn_lazy.lua: layers that take their input's size from the first input, weights made of others.
 local flame = require "flame"
 
 local nn = {}
@@ -493,6 +493,7 @@ require "flame.nn_more"(nn, positive, options_of, shared)
 require "flame.nn_attention"(nn, shared)
 require "flame.nn_transformer"(nn, shared)
 require "flame.nn_conv"(nn, shared)
+require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
 

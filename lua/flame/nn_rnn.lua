@@ -71,7 +71,8 @@ return function(nn, shared)
 
   -- ---- layers ------------------------------------------------------------------------------------
   --- One direction of one layer over a list of inputs; gives the list of outputs and the last state.
-  local function run(self, suffix, inputs, state, backwards)
+  --- masks: where a step has an element; elsewhere the state stays and the output is 0.
+  local function run(self, suffix, inputs, state, backwards, masks)
     local step = steps[self.mode]
     local wx, wh, bx, bh = self["weight_ih" .. suffix], self["weight_hh" .. suffix], self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
@@ -79,15 +80,20 @@ return function(nn, shared)
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
     for k = 1, n do
       local t = backwards and n + 1 - k or k
+      local before = state
       state = step(gx[t], flame.linear(state[1], wh, bh), state)
       if projection then state[1] = flame.linear(state[1], projection) end
       out[t] = state[1]
+      if masks then
+        out[t] = flame.where(masks[t], out[t], 0)
+        for i = 1, #state do state[i] = flame.where(masks[t], state[i], before[i]) end
+      end
     end
     return out, state
   end
 
   --- All layers: x (steps, n, inputs); given: initial states. Gives y, and the last states.
-  local function forward(self, name, x, given)
+  local function forward(self, name, x, given, masks)
     local directions, count = self.bidirectional and 2 or 1, self.mode == "lstm" and 2 or 1
     local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, count == 2 and self.hidden_size or nil }
     local start = initial(name, x, given, sizes, self.num_layers * directions, x.shape[2])
@@ -98,7 +104,7 @@ return function(nn, shared)
       for d = 1, directions do
         local at, state = layer * directions + d, {}
         for k = 1, count do state[k] = start[k][at] end
-        halves[d], state = run(self, ("_l%d%s"):format(layer, d == 2 and "_reverse" or ""), inputs, state, d == 2)
+        halves[d], state = run(self, ("_l%d%s"):format(layer, d == 2 and "_reverse" or ""), inputs, state, d == 2, masks)
         for k = 1, count do last[k][at] = state[k] end
       end
       for t = 1, #inputs do inputs[t] = directions == 2 and flame.cat({ halves[1][t], halves[2][t] }, 2) or halves[1][t] end
@@ -155,9 +161,16 @@ return function(nn, shared)
     end
 
     --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without n; a list
-    --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c.
+    --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
     function class:forward(x, h0, c0)
       if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
+      if shared.is_packed(x) then
+        if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
+          fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data), self.input_size)
+        end
+        local y, last = shared.over_packed(x, function(v, masks) return forward(self, name, v, { h0, c0 }, masks) end)
+        return y, table.unpack(last)
+      end
       if x.ndim ~= 2 and x.ndim ~= 3 then fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x)) end
       if x.shape[x.ndim] ~= self.input_size then
         fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x), self.input_size)

@@ -4494,6 +4494,23 @@ function nn.utils.clip_grad_value(params, c) end
 ---@param c number
 function nn.utils.clip_grad_value_(params, c) end
 
+--- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
+---@param x flame.Tensor
+---@param lengths flame.Tensor|integer[]
+---@param ... any  batch_first = false, enforce_sorted = true, or a table of them
+function nn.utils.pack_padded_sequence(x, lengths, ...) end
+
+--- Packs a list of sequences (t, …).
+---@param list flame.Tensor[]
+---@param enforce_sorted? boolean  true
+function nn.utils.pack_sequence(list, enforce_sorted) end
+
+--- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
+---@param packed table
+---@param ... any  batch_first = false, padding_value = 0, total_length, or a table of them
+---@return flame.Tensor, flame.Tensor
+function nn.utils.pad_packed_sequence(packed, ...) end
+
 --- Sequences (t, …) of different lengths in one tensor, padded at the end.
 ---@param list flame.Tensor[]
 ---@param ... any
@@ -4523,6 +4540,18 @@ function nn.utils.remove_weight_norm(module, name) end
 ---@param eps? number  1e-12
 ---@param dim? integer  1, the axis of the rows; 2 for transposed convolutions
 function nn.utils.spectral_norm(module, name, n_power_iterations, eps, dim) end
+
+--- The sequences of a packed one, a list.
+---@param packed table
+---@return flame.Tensor[]
+function nn.utils.unpack_sequence(packed) end
+
+--- The sequences of a padded tensor, a list.
+---@param x flame.Tensor
+---@param lengths flame.Tensor|integer[]
+---@param batch_first? boolean  false
+---@return flame.Tensor[]
+function nn.utils.unpad_sequence(x, lengths, batch_first) end
 
 --- The way back, into the same handles.
 ---@param vector any
