@@ -363,7 +363,7 @@ describe("gradcheck", function()
     assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end, { d(2, 2), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:cumsum(1):sort(1) end, { d(5) }))
   end)
-  it("of the norms, which have a rule of their own, agrees with the formula to the third order", function()
+  it("of softmax and the norms, which have rules of their own, agrees with the formula to the third order", function()
     flame.seed(8)
     local function plain(x, axes)
       local c = x - x:mean(axes, { keepdim = true })
@@ -376,13 +376,18 @@ describe("gradcheck", function()
       for _ = 1, 3 do y = (y * w):sum():gradients({ a }, { create_graph = true })[a] end
       return y
     end
+    local function shares(a)
+      local e = (a - a:amax(2, { keepdim = true }):detach()):exp()
+      return e / e:sum(2, { keepdim = true })
+    end
     for name, pair in pairs {
+      softmax = { function(a) return a:softmax(2) end, shares },
       layer_norm = { function(a) return a:layer_norm({ 4, 2 }) end, { 2, 3 } },
       batch_norm = { function(a) return a:batch_norm(nil, nil, nil, nil, { training = true }) end, { 1, 3 } },
       instance_norm = { function(a) return a:instance_norm() end, { 3 } },
       group_norm = { function(a) return a:group_norm(1) end, { 2, 3 } },
     } do
-      local own, formula = third(pair[1]), third(function(a) return plain(a, pair[2]) end)
+      local own, formula = third(pair[1]), third(type(pair[2]) == "table" and function(a) return plain(a, pair[2]) end or pair[2])
       local most = formula:abs():amax():item()
       assert.is_true(most > 0.1 and (own - formula):abs():amax():item() < 1e-9 * most, name)
     end

@@ -144,12 +144,7 @@ fl_node *fl_to_device(flame_context *c, fl_node *n, int device) {
   if (!fl_engine_device(c, device)) return NULL;
   fl_node *y = carry(c, n, device);
   if (!y || !n->entry || !c->grad_mode) return y;
-  fl_custom *f = fl_zalloc(&c->mem, sizeof *f);
-  if (!f) return NULL;
-  *f = (fl_custom){ .refs = 1, .backward = carry_back, .arg = (void *)(intptr_t)n->device };
-  fl_node *t = n_custom(y, 1, &n, f, 0);
-  if (--f->refs == 0) fl_free(&c->mem, f, sizeof *f);        /* no entry took it */
-  return t;
+  return n_ruled(y, 1, &n, carry_back, NULL, (void *)(intptr_t)n->device);
 }
 
 flame_tensor *flame_to_device(flame_tensor *x, const char *device) {

@@ -10,6 +10,7 @@
 #ifndef FL_TENSOR_BUILD_H
 #define FL_TENSOR_BUILD_H
 #include "tensor/context.h"
+#include "tensor/entry.h"
 
 /* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
 fl_node *n_num(flame_context *c, double v);
@@ -104,8 +105,9 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper);                    /* keeps t
 
 /* The value itself, whose gradient is the host's: in[0] = value (not differentiated through),
 ** in[1..n] = the function's inputs. 'which': number of this result. custom: borrowed, retained. */
-struct fl_custom;
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
+/* n_custom with a rule of the library's own; 'arg' is released with the entry, or now where there is none. */
+fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward, void (*release)(void *arg), void *arg);
 /* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) goes. */
 fl_node *n_box(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, uint32_t drop);
 

@@ -311,3 +311,19 @@ fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *c
   }
   return v;
 }
+
+fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward, void (*release)(void *arg), void *arg) {
+  flame_context *c = value->ctx;
+  fl_custom *f = fl_zalloc(&c->mem, sizeof *f);
+  if (!f) {
+    if (release) release(arg);
+    return fl_no_memory(c, fl_ops[value->op].name);
+  }
+  *f = (fl_custom){ .refs = 1, .backward = backward, .release = release, .arg = arg };
+  fl_node *t = n_custom(value, n, in, f, 0);
+  if (--f->refs == 0) {                                       /* no entry took it */
+    if (release) release(arg);
+    fl_free(&c->mem, f, sizeof *f);
+  }
+  return t;
+}

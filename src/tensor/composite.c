@@ -108,14 +108,46 @@ fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim) {
   return keepdim ? y : drop_axes(y, axes);
 }
 
+/* What a softmax keeps for its gradient: the result, from which no exponential is taken again. */
+typedef struct shares { fl_node *y; uint32_t axes; } shares;
+
+/* y (g - sum(g y)); for a gradient of this y is the function's result itself. */
+static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+  const shares *s = arg;
+  fl_node *p = fl_widen(c->grad_mode ? y : s->y), *f = fl_widen(g);
+  gin[0] = n_mul(p, n_sub(f, n_sum(n_mul(f, p), s->axes, 1)));
+  (void)nin;
+  return gin[0] ? FLAME_OK : c->err.code;
+}
+
+static void softmax_release(void *arg) {
+  shares *s = arg;
+  fl_mem *m = &s->y->ctx->mem;
+  fl_node_drop(s->y);
+  fl_free(m, s, sizeof *s);
+}
+
+static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes) {
+  flame_context *c = x->ctx;
+  shares *s = fl_zalloc(&c->mem, sizeof *s);
+  if (!s) return fl_no_memory(c, "softmax");
+  *s = (shares){ y, axes };
+  fl_node_hold(y);
+  return n_ruled(y, 1, &x, softmax_back, softmax_release, s);
+}
+
 fl_node *n_softmax(fl_node *x, int axis) {
   if (!x || !(x->shape->rank == 0 || fl_check_axis(x, axis, "softmax"))) return NULL;
   const int dtype = x->dtype;
   fl_node *w = as_float(x, "softmax");
   if (!w || w->shape->numel == 0) return back_to(w ? n_copy(w) : NULL, dtype);
   const uint32_t axes = x->shape->rank ? 1u << axis : 0;
-  fl_node *e = n_exp(n_sub(w, range_of(w, axes)));
-  return back_to(n_div(e, n_sum(e, axes, 1)), dtype);
+  const uint8_t mode = x->ctx->grad_mode;
+  x->ctx->grad_mode = 0;
+  fl_node *e = n_exp(n_sub(w, n_amax(w, axes, 1)));
+  fl_node *y = back_to(n_div(e, n_sum(e, axes, 1)), dtype);
+  x->ctx->grad_mode = mode;
+  return y && mode && x->entry ? with_softmax_rule(x, y, axes) : y;
 }
 
 /* In the compute dtype: no cast back. */

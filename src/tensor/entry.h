@@ -23,11 +23,14 @@ struct fl_entry {
   void *hooks;
 };
 
-/* A differentiable function of the host (flame.func). backward gets the node y it hangs on,
+/* Cotangents gin of y's inputs from y's, g. */
+typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin);
+
+/* A function with a rule of its own: the host's (flame.func) or the library's. backward gets the node y it hangs on,
 ** whose value may be gone, and its cotangent; released once with the entry. */
 typedef struct fl_custom {
   int32_t refs;
-  flame_status (*backward)(struct flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin);
+  fl_rule_fn *backward;
   void (*release)(void *arg);
   void *arg;
 } fl_custom;

@@ -56,23 +56,13 @@ static void norm_release(void *arg) {
 
 /* y with the rule above; takes what s has. */
 static fl_node *with_rule(fl_node *y, const norm *s) {
-  fl_custom *f = fl_zalloc(&s->c->mem, sizeof *f);
-  norm *kept = f ? fl_zalloc(&s->c->mem, sizeof *kept) : NULL;
-  if (!kept) {
-    if (f) fl_free(&s->c->mem, f, sizeof *f);
-    return fl_no_memory(s->c, "norm");
-  }
+  norm *kept = fl_zalloc(&s->c->mem, sizeof *kept);
+  if (!kept) return fl_no_memory(s->c, "norm");
   *kept = *s;
   for (int i = 0; i < INPUTS; i++) if (s->in[i]) fl_node_hold(s->in[i]);
   fl_node_hold(kept->mean);
   fl_node_hold(kept->inverse);
-  *f = (fl_custom){ .refs = 1, .backward = norm_back, .release = norm_release, .arg = kept };
-  fl_node *t = n_custom(y, INPUTS, s->in, f, 0);
-  if (--f->refs == 0) {                                       /* no entry took it */
-    norm_release(kept);
-    fl_free(&s->c->mem, f, sizeof *f);
-  }
-  return t;
+  return n_ruled(y, INPUTS, kept->in, norm_back, norm_release, kept);
 }
 
 fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b) {
