@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <time.h>
 
+static fl_scalar step_scalar;            /* the plan's only one */
+
 static flame_status run_step(setup *u, fl_step *step, void **ext, int nfault) {
   fl_plan p = { .nstep = 1, .nfault = nfault, .step = step, .mem = &u->c->mem };
-  const fl_binding b = { ext, NULL, NULL, NULL };
+  const fl_binding b = { ext, NULL, NULL, &step_scalar };
   fl_fault fault;
   int32_t done = 0;
   flame_status st = u->d.table->prepare(&u->d, &p);
@@ -151,6 +153,22 @@ static void reference_scatter(const fl_scatter *s, char *dst, const int64_t *idx
   free(sum);
 }
 
+/* The same step with an index from 1 on, which it checks; then with one that is out of range. */
+static void checked_scatter(setup *u, fl_scatter s, void **ext, const char *want, char *dst, long seed) {
+  int64_t *idx = ext[1];
+  const int64_t points = s.size[0] * s.size[1], bytes = s.dst_numel * fl_dtype_size(s.dtype);
+  fl_step step = { .kind = FL_S_SCATTER, .scatter = &s };
+  for (int64_t i = 0; i < points; i++) idx[i]++;
+  s.fault = 0;
+  step_scalar.i = s.extent;
+  s.position[0] = s.idx.stride[1] ? s.size[1] : 1;
+  s.position[1] = s.idx.stride[1];
+  ext[0] = dst;
+  check(run_step(u, &step, ext, 1) == FLAME_OK && same(want, dst, bytes, s.dtype), "scatter that checks", seed);
+  idx[(s.size[0] - 1) * s.idx.stride[0]] = s.extent + 1;
+  check(run_step(u, &step, ext, 1) == FLAME_INTERNAL, "scatter that reports", seed);
+}
+
 /* Rows of src into rows of dst chosen by idx (one a row, or one an element). */
 static void random_scatter(setup *u, long seed) {
   state = (uint64_t)seed * 7717;
@@ -162,14 +180,18 @@ static void random_scatter(setup *u, long seed) {
   s.idx = (fl_operand){ .place = { FL_AT_EXT, 1, 0 }, .dtype = FLAME_I64, .stride = { each ? cols : 1, each } };
   s.src = (fl_operand){ .place = { FL_AT_EXT, 2, 0 }, .dtype = s.dtype, .stride = { pick(4) ? cols : 0, 1 } };
   char *dst = numbers(s.dst_numel, s.dtype), *want = malloc((size_t)(s.dst_numel * 8)), *src = numbers(rows * cols, s.dtype);
+  char *again = malloc((size_t)(s.dst_numel * 8));
   int64_t *idx = malloc(sizeof *idx * (size_t)(rows * cols));
   for (int64_t i = 0; i < rows * cols; i++) idx[i] = pick((int)table);
   memcpy(want, dst, (size_t)(s.dst_numel * fl_dtype_size(s.dtype)));
+  memcpy(again, dst, (size_t)(s.dst_numel * fl_dtype_size(s.dtype)));
   reference_scatter(&s, want, idx, src);
   void *ext[3] = { dst, idx, src };
   fl_step step = { .kind = FL_S_SCATTER, .scatter = &s };
   check(run_step(u, &step, ext, 0) == FLAME_OK && same(want, dst, s.dst_numel * fl_dtype_size(s.dtype), s.dtype), "scatter", seed);
+  checked_scatter(u, s, ext, want, again, seed);
   free(dst);
+  free(again);
   free(want);
   free(src);
   free(idx);
