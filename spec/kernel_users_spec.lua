@@ -53,6 +53,10 @@ describe("a user is told the line and the reason of", function()
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
     { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4, "volatile memory" },
     { "a volatile pointer", "volatile float *p = y;\np[i] = x[i];", 4, "volatile memory" },
+    { "an overload of what is not read", "y[i] = f(x[i]);", 4, "variadic templates",
+      "template <typename... T> __device__ float f(T... v) { return 2; }  __device__ float f(int v) { return 1; }\n" },
+    { "a specialisation without arguments", "y[i] = f(x[i]);", 4, "a specialisation is written with its arguments, 'f<…>'",
+      "template <typename T> __device__ float f(T v) { return v; }  template <> __device__ float f(float v) { return 7; }\n" },
     { "a partial specialisation", "y[i] = V<float, 0>::f(x[i]);", 4, "partial specialisation",
       "template <typename T, int N> struct V { static __device__ T f(T v) { return v * N; } }; " ..
       "template <typename T> struct V<T, 0> { static __device__ T f(T v) { return v; } };\n" },

@@ -238,8 +238,17 @@ static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
   return !a->n_tparams;
 }
 
+/* An overload of that name could not be read: which one a call means is not known. */
+static int has_wrong(const fl_front *p, const char *name, int64_t from) {
+  if (from || !strncmp(name, "operator", 8)) return 0;
+  for (int64_t i = 0; i < p->syms.n; i++)
+    if (p->syms.at[i].kind == FL_SYM_WRONG && !strcmp(p->syms.at[i].name, name)) return 1;
+  return 0;
+}
+
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
   fl_symbol *s = NULL;
+  if (has_wrong(p, d->name, from)) return;
   for (int64_t i = p->syms.n - 1; i >= from && !s; i--)
     if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name)) s = &p->syms.at[i];
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {

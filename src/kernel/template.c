@@ -414,7 +414,9 @@ void fl_template_declare(fl_front *p) {
       fl_refuse(p, line, "a kernel that is a template is named with its arguments, as in entry = \"name<float, 16>\"");
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
-  if (!d) return;
+  if (d && !p->failed && !n && !d->n_special)
+    fl_refuse(p, line, "a specialisation is written with its arguments, '%s<…>'", d->name);
+  if (!d || p->failed) return;
   d->tparams = params;
   d->n_tparams = n;
   fl_device_list(p, d, 0);
