@@ -373,6 +373,8 @@ describe("the cotangent of an element that several threads write", function()
       ["__shared__ double m; const bool first = !threadIdx.x; if (first && i < 8) m = x[0]; __syncthreads(); y[i] = m * m;"] = false,
       ["__shared__ double m; if (threadIdx.x & 1) m = x[0]; __syncthreads(); y[i] = m * m;"] = true,
       ["y[i / 2 * 2 + i % 2] = x[i] * x[i];"] = false,
+      ["if (i > 0) return; y[0] = x[0] * x[1];"] = false,
+      ["if (i - 1 > 0) return; y[0] = x[0] * x[1];"] = true,
     } do
       local k = kernel("const double *x, double *y", body, 8)
       proof.check(k, { f64(wave(8)) })

@@ -73,41 +73,28 @@ static int see_value(void *arg, fl_kstmt *s) {
 
 /* ---- conditions ------------------------------------------------------------------------- */
 
-static int is_one_of_many(const meets *m, const fl_kstmt *at, const fl_kexpr *x, const fl_kexpr *other) {
+static int is_own(const meets *m, const fl_kstmt *at, const fl_kexpr *x) {
   const fl_kindex class = fl_kindex_class(m->k, at, x);
-  return (class == FL_KI_THREAD_IN_BLOCK || class == FL_KI_INJECTIVE || class == FL_KI_OWN)
-      && is_uniform(m, at, other);
+  return class == FL_KI_THREAD_IN_BLOCK || class == FL_KI_INJECTIVE || class == FL_KI_OWN;
 }
 
-/* Is x a thread's place counted from 0: sums and products of indices, sizes and constants? */
-static int from_zero(meets *m, const fl_kexpr *x) {
-  if (!x || m->nest > MAX_NEST) return 0;
+/* Sums and products of the numbers of threads and blocks. */
+static int is_natural(const meets *m, const fl_kexpr *x, int nest) {
+  if (!x || nest > MAX_NEST) return 0;
   if (x->kind == FL_KX_SPECIAL) return 1;
-  if (x->kind == FL_KX_CONST) return !fl_kt_is_float(x->type) && x->value.i >= 0;
-  m->nest++;
-  int r = 0;
-  if (x->kind == FL_KX_VAR) r = from_zero(m, m->value[x->var]);
-  else if (x->kind == FL_KX_CAST) r = from_zero(m, x->x[0]);
-  else if (x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_MUL))
-    r = from_zero(m, x->x[0]) && from_zero(m, x->x[1]);
-  m->nest--;
-  return r;
+  if (x->kind == FL_KX_CONST) return x->value.i >= 0;
+  if (x->kind == FL_KX_VAR) return is_natural(m, m->value[x->var], nest + 1);
+  if (x->kind == FL_KX_CAST) return is_natural(m, x->x[0], nest + 1);
+  return x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_MUL)
+      && is_natural(m, x->x[0], nest + 1) && is_natural(m, x->x[1], nest + 1);
 }
 
-/* "i < 1" that is true, "i > 0" that is not, and the like: only the first thread is left. */
-static int is_first(meets *m, const fl_kstmt *at, const fl_kexpr *x, int truth) {
-  static const struct { uint8_t op, truth, bound; } least[] = {
-    { FL_KO_LT, 1, 1 }, { FL_KO_GE, 0, 1 }, { FL_KO_LE, 1, 0 }, { FL_KO_GT, 0, 0 } };
-  static const struct { uint8_t op, truth, bound; } turned[] = {
-    { FL_KO_GT, 1, 1 }, { FL_KO_LE, 0, 1 }, { FL_KO_GE, 1, 0 }, { FL_KO_LT, 0, 0 } };
-  for (int k = 0; k < 8; k++) {
-    const int back = k >= 4, op = back ? turned[k - 4].op : least[k].op;
-    const int when = back ? turned[k - 4].truth : least[k].truth, bound = back ? turned[k - 4].bound : least[k].bound;
-    const fl_kexpr *place = x->x[back], *end = x->x[!back];
-    if (x->op == op && truth == when && end->kind == FL_KX_CONST && end->value.i == bound &&
-        is_one_of_many(m, at, place, end) && from_zero(m, place)) return 1;
-  }
-  return 0;
+/* i < 1, also as !(i > 0). */
+static int is_first(const meets *m, const fl_kstmt *at, const fl_kexpr *x, int truth) {
+  if (x->x[1]->kind != FL_KX_CONST || fl_kt_is_float(x->x[1]->type)) return 0;
+  const int64_t c = x->x[1]->value.i;
+  const int below = x->op == (truth ? FL_KO_LT : FL_KO_GE) && c == 1, upto = x->op == (truth ? FL_KO_LE : FL_KO_GT) && c == 0;
+  return (below || upto) && is_natural(m, x->x[0], 0) && is_own(m, at, x->x[0]);
 }
 
 /* Does x, being 'truth', hold for one thread of a block at most? With 'any': is it an equality, which
@@ -123,10 +110,11 @@ static int chooses(meets *m, const fl_kstmt *at, const fl_kexpr *x, int truth, i
     m->nest--;
     return r;
   }
-  if (x->kind != FL_KX_BINARY || fl_kt_is_float(x->x[0]->type)) return 0;
+  if (x->kind != FL_KX_BINARY) return 0;
   if (is_first(m, at, x, truth)) return 1;
-  if (x->op != (truth ? FL_KO_EQ : FL_KO_NE)) return 0;
-  return any || is_one_of_many(m, at, x->x[0], x->x[1]) || is_one_of_many(m, at, x->x[1], x->x[0]);
+  if (x->op != (truth ? FL_KO_EQ : FL_KO_NE) || fl_kt_is_float(x->x[0]->type)) return 0;
+  return any || (is_own(m, at, x->x[0]) && is_uniform(m, at, x->x[1]))
+      || (is_own(m, at, x->x[1]) && is_uniform(m, at, x->x[0]));
 }
 
 static int is_chosen(meets *m, const guard *g, int any) {
