@@ -41,7 +41,7 @@ return function(nn, shared)
       for _, l in ipairs(lengths) do if l >= t then n = n + 1 end end
       sizes[t], parts[t] = n, x[t]:narrow(1, 1, n)
     end
-    return setmetatable({ data = flame.cat(parts, 1), batch_sizes = positions(sizes), sorted_indices = idx,
+    return setmetatable({ data = flame.cat(parts, 1), batch_sizes = positions(sizes, "cpu"), sorted_indices = idx,
       unsorted_indices = positions(place, x.device) }, Packed)
   end
 
@@ -89,7 +89,7 @@ return function(nn, shared)
       for i = 1, here do lengths[i] = t end
     end
     local y = flame.stack(steps):index_select(2, packed.unsorted_indices)
-    return o.batch_first and y:transpose(1, 2):clone() or y, positions(lengths):index_select(1, packed.unsorted_indices:cpu())
+    return o.batch_first and y:transpose(1, 2):clone() or y, positions(lengths, "cpu"):index_select(1, packed.unsorted_indices:cpu())
   end
 
   --- The sequences of a padded tensor, a list.
