@@ -127,6 +127,10 @@ describe("a call that is not right says", function()
     { "that packs are no parameters", function()
       flame.kernel { source = "template <typename... T> __global__ void g(float *y) { y[0] = 1; }", entry = "g<int>" }
     end, "parameter 'typename... T' of the template is outside the language" },
+    { "what __launch_bounds__ allows", function()
+      flame.kernel { source = "__global__ void __launch_bounds__(64) g(const float *x, float *y, int n) { y[threadIdx.x % n] = x[0]; }",
+        block = 128 } (x)
+    end, "a block of (128, 1, 1) has 128 threads, __launch_bounds__ allows 64" },
     { "that an output has no old contents", function()
       flame.kernel "__global__ void g(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = y[i] * x[i]; }" (x)
     end, 'reads output \'y\' (line 1) which it has not written: name it in inout = {"y"}' },

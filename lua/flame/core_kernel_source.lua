@@ -1,6 +1,7 @@
 --- The text of a kernel before it is read: ${name} of constants, and the arguments of a kernel that
 -- is a template. "template <typename T, int N>" of the entry "k<float, 16>" becomes "using T = float;
--- constexpr int N = 16;": then it is a kernel like others, on every device.
+-- constexpr int N = 16;": then it is a kernel like others, on every device, with a name of C beside those that
+-- stay templates.
 local _, _, internal = ...
 local fail = internal.failf
 
@@ -118,7 +119,7 @@ local function instance(source, entry)
   local list = {}
   for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
   local lines = source:sub(first, last):gsub("[^\n]", "")
-  return source:sub(1, first - 1) .. table.concat(list) .. lines .. source:sub(last + 1), name
+  return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"' .. source:sub(last + 1), name
 end
 
 --- The text that is read and compiled, and the name of the kernel in it.

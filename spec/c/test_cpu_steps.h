@@ -262,7 +262,7 @@ static void test_failing(void) {
 /* ---- interrupts ---------------------------------------------------------------------------------------- */
 
 static void *interrupt_soon(void *arg) {
-  const struct timespec wait = { 0, 60 * 1000 * 1000 };
+  const struct timespec wait = { 0, 20 * 1000 * 1000 };
   nanosleep(&wait, NULL);
   atomic_store((atomic_int *)arg, 1);
   return NULL;
@@ -273,7 +273,7 @@ static void test_interrupt(setup *u, const char *what) {
   const int64_t n = 4096;
   char *a = calloc((size_t)(n * n), 4), *b = calloc((size_t)(n * n), 4), *c = calloc((size_t)(n * n), 4);
   void *ext[3] = { a, b, c };
-  fl_matmul m = { .dtype = FLAME_F32, .nbatch = 1, .m = n, .n = n, .k = n, .batch = { 1000 }, .as = { n, 1 }, .bs = { n, 1 } };
+  fl_matmul m = { .dtype = FLAME_F32, .m = n, .n = n, .k = n, .as = { n, 1 }, .bs = { n, 1 } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };
   pthread_t thread;
   m.bt.index = 1;

@@ -93,7 +93,7 @@ static int64_t numel_of(const fl_sizes *s) {
 
 /* ---- geometry ---- */
 
-static int check_geometry(lua_State *L, const plan *p) {
+static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
   static const int64_t most_block[3] = { 1024, 1024, 64 }, most_grid[3] = { 2147483647, 65535, 65535 };
   const int64_t *grid = p->p + FL_KP_GRID, *block = p->p + FL_KP_BLOCK;
   for (int i = 0; i < 3; i++) {
@@ -106,15 +106,21 @@ static int check_geometry(lua_State *L, const plan *p) {
   if (threads > 1024) return fl_lua_fail(L, p->name,
       "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
+  if (f->max_threads && threads > f->max_threads) return fl_lua_fail(L, p->name,
+      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d",
+      (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads, (int)f->max_threads);
   if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
       "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
   return 0;
 }
 
-/* n elements, 256 threads a block, unless the script said otherwise. */
+/* Threads of a block of which nobody said how many. */
+static int64_t usual_block(const fl_kfunc *f) { return f->max_threads > 0 && f->max_threads < 256 ? f->max_threads : 256; }
+
+/* n elements, in blocks of the usual size, unless the script said otherwise. */
 static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t n) {
   for (int i = 0; i < 3; i++) {
-    p->p[FL_KP_BLOCK + i] = k->has_block ? k->block[i] : i == 0 ? 256 : 1;
+    p->p[FL_KP_BLOCK + i] = k->has_block ? k->block[i] : i == 0 ? usual_block(k->k->f) : 1;
     p->p[FL_KP_GRID + i] = k->has_grid ? k->grid[i] : 1;
   }
   const int64_t threads = p->p[FL_KP_BLOCK];
@@ -124,7 +130,7 @@ static void set_geometry(lua_State *L, plan *p, const fl_kernel_box *k, int64_t 
   }
   p->p[FL_KP_SHARED] = k->shared;
   p->p[FL_KP_COUNT_ARGS] = k->nparam;
-  check_geometry(L, p);
+  check_geometry(L, p, k->k->f);
 }
 
 static int make_ready(lua_State *L, fl_lua *b, const plan *p, fl_kfunction *k) {
@@ -406,12 +412,12 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
   read_three(L, p, 2, "block", p->p + FL_KP_BLOCK);
   for (int i = 0; i < 3; i++) {
     if (p->p[FL_KP_GRID] == 0 && k->has_grid) p->p[FL_KP_GRID + i] = k->grid[i];
-    if (p->p[FL_KP_BLOCK] == 0 && i == 0) p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : 256;
+    if (p->p[FL_KP_BLOCK] == 0 && i == 0) p->p[FL_KP_BLOCK] = k->has_block ? k->block[0] : usual_block(k->k->f);
   }
   if (p->p[FL_KP_GRID] == 0) fl_lua_fail(L, p->name, "launch needs {grid = …}: how many blocks");
   p->p[FL_KP_SHARED] = fl_option_int(L, 2, p->name, "shared", k->shared);
   p->p[FL_KP_COUNT_ARGS] = k->nparam;
-  check_geometry(L, p);
+  check_geometry(L, p, k->k->f);
 }
 
 /* A written handle: neither a view nor tracked. */
@@ -538,7 +544,12 @@ int fl_kernel_run(lua_State *L) {
     lua_pop(L, 1);
   }
   p.p[FL_KP_COUNT_ARGS] = k->nparam;
-  check_geometry(L, &p);
+  const int64_t usual = usual_block(k->k->f);
+  if (p.p[FL_KP_BLOCK] == 256 && usual < 256) {          /* a vjp of the script's, by elements */
+    p.p[FL_KP_GRID] = (p.p[FL_KP_GRID] * 256 + usual - 1) / usual;
+    p.p[FL_KP_BLOCK] = usual;
+  }
+  check_geometry(L, &p, k->k->f);
   for (int i = 0; i < k->nparam; i++) {
     lua_settop(L, 4);
     lua_geti(L, 4, i + 1);
