@@ -133,7 +133,7 @@ fl_node *fl_grad_trigamma(fl_node *g, fl_node *x) {
   fl_node *a = n_mul(n_where(low, n_sub(v, n_round(v)), K(0.25)), K(pi)), *s = n_sin(a);
   fl_node *turn = n_div(n_mul(n_cos(a), K(2 * pi * pi * pi)), n_mul(s, n_mul(s, s)));
   fl_node *slope = n_where(low, n_sub(y, turn), y);
-  return slope ? n_mul(g, n_cast(slope, x->dtype)) : NULL;
+  return x && slope ? n_mul(g, n_cast(slope, x->dtype)) : NULL;
 }
 
 /* ---- helpers of reductions --------------------------------------------------------- */

@@ -295,7 +295,7 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   if (p->failed) return;
   const fl_ctype *t = v.type;
   const int place = v.kind == FL_V_PLACE && !v.rvalue, fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
-  const int64_t count = fields ? t->s->n_fields : place && t->kind == FL_C_ARRAY ? t->count : 0;
+  const int64_t count = fields ? t->s->n_fields : place && t && t->kind == FL_C_ARRAY ? t->count : 0;
   if (count != n) fl_refuse(p, line, "%d names for what has %lld parts", n, (long long)count);
   else if (ref == 1 && !place && !s->is_const) fl_refuse(p, line, "references to parts of a value that is not stored");
   else if (ref && place && p->turning && fl_turn_of(p, v.var)) fl_refuse(p, line, "references into one or another array");
