@@ -179,6 +179,21 @@ template __global__ void power<float, 2>(const float *, float *, int);
     if not on_gpu then assert(message(function() late(x):sum():item() end):find("line 9 (", 1, true)) end
   end)
 
+  it("nothing where __launch_bounds__ leaves fewer threads than usual", function()
+    local twice = flame.kernel { source = [[
+__global__ void __launch_bounds__(64) twice(const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2.0f * x[i];
+}]], vjp = [[
+__global__ void __launch_bounds__(32) twice_vjp(const float *x, int n, const float *dy, float *dx) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) dx[i] = 2.0f * dy[i];
+}]] }
+    local v = flame.ones({ 1000 }, { requires_grad = true })
+    twice(v):sum():backward()
+    assert.equal(2000, v.grad:sum():item())
+  end)
+
   it("nothing where several kernels have an entry, or C++ linkage", function()
     local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }
     assert.equal(4, two(x):sum():item())

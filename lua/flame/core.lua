@@ -32,6 +32,11 @@ local function need_number(op, name, v)
 end
 internal.need_number = need_number
 
+function internal.need_flag(op, name, v)
+  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, word(v)) end
+  return v
+end
+
 local function need_optional(op, name, x)
   if x ~= nil then return need_tensor(op, name, x) end
 end

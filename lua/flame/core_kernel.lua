@@ -153,7 +153,7 @@ local function gather_geometry(roles, call)
   for _, q in ipairs(roles) do
     if q.role == "size" then n = math.max(n, call.values[q.param]:numel()) end
   end
-  return { (n + 255) // 256, 1, 1, 256, 1, 1, 0 }
+  return { n, 1, 1, 0, 1, 1, 0 }
 end
 
 -- Launch one kernel of the adjoint; its gradients into 'grads'.
@@ -533,7 +533,7 @@ local function vjp_from_source(source)
         if q.role == "in" then vals[j] = vals[j]:detach() end
       end
     end
-    local geometry = { (count + 255) // 256, 1, 1, 256, 1, 1, 0 }
+    local geometry = { count, 1, 1, 0, 1, 1, 0 }
     local out = table.pack(internal.kernel_run(k, geometry, table.concat(kinds), vals))
     local given, by, list = {}, {}, {}
     for _, v in ipairs(args) do given[#given + 1] = is_tensor(v) and v or nil end

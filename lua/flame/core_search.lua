@@ -1,15 +1,10 @@
 --- Searching in sorted rows: searchsorted and bucketize. Positions are 1-based, 1 to n + 1.
 local flame, _, internal = ...
 local fail, need_tensor, def = internal.failf, internal.need_tensor, internal.def
-local options, call = internal.options, internal.call
+local options, call, need_flag = internal.options, internal.call, internal.need_flag
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
-
-local function need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, internal.word(v)) end
-  return v
-end
 
 local search_options = { right = false, side = false, sorter = false, out_int32 = false }
 

@@ -5,15 +5,11 @@
 local flame, _, internal = ...
 local fail, need_tensor, need_int, def = internal.failf, internal.need_tensor, internal.need_int, internal.def
 local options, defaults, axis_of, call = internal.options, internal.defaults, internal.axis_of, internal.call
+local need_flag = internal.need_flag
 local is_tensor, where, tracked = flame.is_tensor, flame.where, internal.tracked
 
 local function is_float(x) return x:is_floating_point() end
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
-
-local function need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, internal.word(v)) end
-  return v
-end
 
 local function need_float(op, name, x)
   if not is_float(need_tensor(op, name, x)) then fail(op, "%s is %s, need a float", name, x.dtype) end

@@ -107,7 +107,7 @@ static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
       "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
   if (f->max_threads && threads > f->max_threads) return fl_lua_fail(L, p->name,
-      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d",
+      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d: give a smaller block",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads, (int)f->max_threads);
   if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
       "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
@@ -544,10 +544,9 @@ int fl_kernel_run(lua_State *L) {
     lua_pop(L, 1);
   }
   p.p[FL_KP_COUNT_ARGS] = k->nparam;
-  const int64_t usual = usual_block(k->k->f);
-  if (p.p[FL_KP_BLOCK] == 256 && usual < 256) {          /* a vjp of the script's, by elements */
-    p.p[FL_KP_GRID] = (p.p[FL_KP_GRID] * 256 + usual - 1) / usual;
-    p.p[FL_KP_BLOCK] = usual;
+  if (p.p[FL_KP_BLOCK] == 0) {                           /* by elements: grid.x counts them */
+    p.p[FL_KP_BLOCK] = usual_block(k->k->f);
+    p.p[FL_KP_GRID] = (p.p[FL_KP_GRID] + p.p[FL_KP_BLOCK] - 1) / p.p[FL_KP_BLOCK];
   }
   check_geometry(L, &p, k->k->f);
   for (int i = 0; i < k->nparam; i++) {
