@@ -85,7 +85,8 @@ describe("Ctrl-C", function()
   end
   teardown(function() if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end end)
 
-  local keep = "x = flame.arange(5) * 2 y = 7"
+  -- the device is started before the interrupt: no driver lets itself be stopped in there
+  local keep = "x = flame.arange(5) * 2 y = 7 x:sum():item()"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
   -- TSan delivers a signal at the next call of the C library: this loop makes none
   if os.getenv("FLAME_SANITIZE") ~= "thread" then
@@ -94,17 +95,17 @@ describe("Ctrl-C", function()
   comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look, "kept 30.0 7")
   comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look, "kept 30.0 7")
   comes_back("a long product of matrices", keep .. " a = flame.rand(6000, 6000)",
-    "for i = 1, 50 do a:matmul(a):sum():item() end", look .. " print('a ' .. tostring(a:max():item() < 1))", "kept 30.0 7\na true")
+    "while true do a:matmul(a):sum():item() end", look .. " print('a ' .. tostring(a:max():item() < 1))", "kept 30.0 7\na true")
   comes_back("a long product by our own kernel", keep .. " a = flame.rand(3000, 3000)",
-    "for i = 1, 50 do a:matmul(a):sum():item() end", look, "kept 30.0 7", "FLAME_BLAS=off")
+    "while true do a:matmul(a):sum():item() end", look, "kept 30.0 7", "FLAME_BLAS=off")
   comes_back("a product written into a tensor", keep .. " a = flame.rand(4000, 4000) b = flame.full({4000, 4000}, 5) flame.eval(a, b)",
-    "for i = 1, 50 do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look, "kept 30.0 7")
+    "while true do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look, "kept 30.0 7")
   comes_back("long elementwise work", keep .. " a = flame.rand(30000000)",
-    "for i = 1, 50 do (a:exp():sin():tanh():lgamma() + a):sum():item() end", look, "kept 30.0 7")
+    "while true do (a:exp():sin():tanh():lgamma() + a):sum():item() end", look, "kept 30.0 7")
   comes_back("a long reduction", keep .. " a = flame.rand(20000000)",
-    "for i = 1, 1000 do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
+    "while true do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
   comes_back("a sort", keep .. " a = flame.rand(3000000, {device = 'cpu'})",
-    "for i = 1, 100 do a:sort():sum():item() end", look, "kept 30.0 7")
+    "while true do a:sort():sum():item() end", look, "kept 30.0 7")
   comes_back("training", keep .. " local nn, optim = require 'flame.nn', require 'flame.optim' net = nn.Linear(200, 200)"
     .. " opt = optim.AdamW(net:parameters(), {lr = 1e-3}) inp = flame.rand(500, 200)",
     "while true do opt:zero_grad() net(inp):square():mean():backward() opt:step() end",
