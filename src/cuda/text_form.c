@@ -28,13 +28,18 @@ static int row_steps(const fl_kernel *k, int lanes) {
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
-int64_t fl_text_col_chunk(int64_t n) {
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* COL: reduced indices of a block: enough blocks for all multiprocessors, and not many times
+** more, since each leaves a slot to be joined. It orders a sum, so only what no fusion changes
+** (the numbers of reduced and kept points) decides. */
+static int64_t col_chunk(const fl_kernel *k) {
+  const int64_t tiles = ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
-  while (n / c > 1024) c *= 2;
+  while (c < 2048 && tiles * ceil_div(k->n, 2 * c) >= 1024) c *= 2;
+  while (k->n / c > 1024) c *= 2;
   return c;
 }
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- structure --------------------------------------------------------------------------- */
 
@@ -299,7 +304,7 @@ static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nke
 
 static void geometry(const text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
-  const int64_t m = f->cls == C_COL ? ceil_div(k->n, fl_text_col_chunk(k->n))
+  const int64_t m = f->cls == C_COL ? ceil_div(k->n, col_chunk(k))
                                     : chunks_of(k->n, ROW_CHUNK);
   int64_t grid = 0;
   g->block = f->lanes > 32 ? (uint32_t)f->lanes : 256;
@@ -417,7 +422,7 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   scalar_words(f, scalar, word);
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
   word[W_ROWS] = k->rows;
-  word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? fl_text_col_chunk(k->n) : 0;
+  word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? col_chunk(k) : 0;
   word[W_CHUNKS] = f->cls == C_COL ? ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? ceil_div(columns_of(k), COL_WIDTH) : 0;
   word[W_FAULT] = (int64_t)(intptr_t)aux->fault;

@@ -52,8 +52,6 @@ typedef struct text_form {
 void fl_text_form(const fl_kernel *k, int multi, text_form *f);
 int fl_text_weight(int op);
 int fl_text_kernel_weight(const fl_kernel *k);
-/* COL: elements of a chunk of the reduced index. */
-int64_t fl_text_col_chunk(int64_t n);
 
 /* Writing: text_value.c. */
 typedef struct text_writer {
