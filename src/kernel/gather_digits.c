@@ -5,6 +5,8 @@
 */
 #include "kernel/gather.h"
 #include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
 
 /* ---- values ----------------------------------------------------------------------------- */
 
@@ -290,14 +292,26 @@ void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
 
 /* ---- the digits of t -------------------------------------------------------------------- */
 
-/* v into 0 … m - 1, with what that takes from the digit above. */
-static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up) {
-  fl_kexpr *limit = up ? kx_var(&g->d, m) : kg_int(g, 0);
-  fl_kstmt *s = fl_kstmt_loop(g->d.f, b, kg_op(g, up ? FL_KO_GE : FL_KO_LT, v, limit));
+/* v into 0 … m - 1, with what that takes from the digit above, in at most so many steps of m: a few
+** are written out without a branch, so that the reads of several sites can be under way together. */
+static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
+  enum { WRITTEN_OUT = 2 };
+  fl_kad_state *d = &g->d;
+  const int beyond = up ? FL_KO_GE : FL_KO_LT, back = up ? FL_KO_SUB : FL_KO_ADD, on = up ? FL_KO_ADD : FL_KO_SUB;
+  fl_kexpr *limit = up ? kx_var(d, m) : kg_int(g, 0);
+  if (steps <= WRITTEN_OUT) {
+    for (int k = 0; k < steps; ++k) {
+      fl_kexpr *is = fl_kad_atom(d, b, kg_op(g, beyond, v, limit));
+      kx_set(d, b, v, fl_kexpr_select(d->a, is, kg_op(g, back, v, kx_var(d, m)), kx_var(d, v)));
+      kx_set(d, b, above, fl_kexpr_select(d->a, is, kg_op(g, on, above, kg_int(g, 1)), kx_var(d, above)));
+    }
+    return;
+  }
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kg_op(g, beyond, v, limit));
   if (!s) return;
   s->op = 1;                                      /* not the source's (gather.c: cost) */
-  kx_set(&g->d, &s->body, v, kg_op(g, up ? FL_KO_SUB : FL_KO_ADD, v, kx_var(&g->d, m)));
-  kx_set(&g->d, &s->body, above, kg_op(g, up ? FL_KO_ADD : FL_KO_SUB, above, kg_int(g, 1)));
+  kx_set(d, &s->body, v, kg_op(g, back, v, kx_var(d, m)));
+  kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
 /* In digit i of moduli made positive the shift has the signs of all moduli below. */
@@ -311,13 +325,16 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
 
 static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c, const int *v) {
   int down = 0, up = 0;
+  int64_t steps = 0;                              /* a digit's, and with them at most what the next gets */
   for (int i = 0; i <= c->n; ++i) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
   for (int i = 0; i < c->n; ++i) {                /* a carry from below may lead on */
     const int any = i && s->by[i] && c->sign[0] >= 0;
     down |= s->by[i] > 0 || any;
     up |= s->by[i] < 0 || any;
-    if (down) carry(g, b, v[i], c->m[i], v[i + 1], 0);
-    if (up) carry(g, b, v[i], c->m[i], v[i + 1], 1);
+    steps += llabs(s->by[i]);
+    const int most = steps < INT_MAX ? (int)steps : INT_MAX;
+    if (down) carry(g, b, v[i], c->m[i], v[i + 1], 0, most);
+    if (up) carry(g, b, v[i], c->m[i], v[i + 1], 1, most);
   }
 }
 
