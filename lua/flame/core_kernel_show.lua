@@ -55,12 +55,38 @@ local function kept_by(p, parts)
   return list
 end
 
+local KINDS = { "plain", "block_sums", "atomics", "gathers" }
+
+local function usage_text(r)
+  return r.compiled and ("%d registers, %d bytes of local memory (%s)"):format(r.registers, r.spills, r.compiled) or "not compiled"
+end
+
+-- A report as text: what it costs, its parameters, and the lines that add to memory.
+local function report_text(r)
+  local list, a = { ("%s: %s"):format(r.name, r.refusal or usage_text(r)) }, r.adjoint
+  for _, q in ipairs(r.parameters) do list[#list + 1] = "  " .. q end
+  if a and a.refusal then list[#list + 1] = "no gradient: " .. tostring(a.refusal) end
+  if not a or a.refusal then return table.concat(list, "\n") end
+  list[#list + 1] = ("adjoint: %s, %d bytes a thread for loops"):format(usage_text(a), a.slot_bytes)
+  for _, line in ipairs(a.lines) do
+    local counts = {}
+    for _, kind in ipairs(KINDS) do
+      if (line[kind] or 0) > 0 then counts[#counts + 1] = ("%s %d"):format(kind:gsub("_", " "), line[kind]) end
+    end
+    list[#list + 1] = ("  line %d: gradient of %s: %s"):format(line.line, line.array, table.concat(counts, ", "))
+  end
+  if #a.keeps > 0 then list[#list + 1] = "  keeps " .. table.concat(a.keeps, ", ") end
+  return table.concat(list, "\n")
+end
+
 ---What is known of the kernel and its derived backward: {name, parameters, registers, spills, lines,
 ---adjoint = {…}}. registers and spills are -1 where neither a device nor NVRTC has compiled it.
+---print writes it as text.
 ---@return table
 function Kernel:report()
   local info = internal.kernel_info(self)
-  local r = { name = info.name, refusal = info.refusal, parameters = {}, lines = internal.kernel_lines(self, self) }
+  local r = setmetatable({ name = info.name, refusal = info.refusal, parameters = {}, lines = internal.kernel_lines(self, self) },
+    { __name = "flame.report", __tostring = report_text })
   put_usage(r, self, info.name)
   for i, q in ipairs(info.params) do
     local form = q.role == "in" and "const %s *%s: %s" or program.is_output(q) and "%s *%s: %s" or "%s %s: %s"
@@ -77,7 +103,8 @@ function Kernel:report()
     registers = -1, spills = -1 }
   for _, part in ipairs(d.parts) do
     local a, use = internal.kernel_info(part.kernel), {}
-    for _, name in ipairs { "slot_bytes", "plain", "block_sums", "atomics", "gathers" } do t[name] = t[name] + a[name] end
+    t.slot_bytes = t.slot_bytes + a.slot_bytes
+    for _, kind in ipairs(KINDS) do t[kind] = t[kind] + a[kind] end
     for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do t.lines[#t.lines + 1] = line end
     put_usage(use, part.kernel, a.name)
     t.registers, t.spills, t.compiled = math.max(t.registers, use.registers), math.max(t.spills, use.spills), use.compiled
