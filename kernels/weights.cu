@@ -5,20 +5,23 @@
 */
 typedef long long i64;
 
-/* at[j]: the sum of round(w / largest * scale) up to j; the last is -1 where a weight is negative, infinite
-** or NaN, or all are 0. */
-extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale) {
+/* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or NaN, or all
+** are 0: j + 1, and a report in 'late' (src/cuda/state.h), of several that of the lowest place. */
+extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale,
+                                                           unsigned long long *late, unsigned long long site) {
   __shared__ double tops[32];
+  __shared__ int first;
   __shared__ i64 sums[32];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, each = (n + 1023) / 1024;
   const int from = threadIdx.x * each, end = from + each < n ? from + each : n;
   w += blockIdx.x * (i64)n;
   at += blockIdx.x * (i64)n;
   double top = 0;
-  int bad = 0;
+  int bad = n;
+  if (threadIdx.x == 0) first = n;
   for (int i = threadIdx.x; i < n; i += 1024) {
     const double v = w[i];
-    bad |= !(v >= 0 && v < __longlong_as_double(0x7FF0000000000000ll));
+    if (bad == n && !(v >= 0 && v < __longlong_as_double(0x7FF0000000000000ll))) bad = i;
     if (v > top) top = v;
   }
   for (int d = 16; d > 0; d /= 2) {
@@ -26,10 +29,14 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
     if (v > top) top = v;
   }
   if (lane == 0) tops[warp] = top;
-  bad = __syncthreads_or(bad);
+  const int any = __syncthreads_or(bad < n);
   for (int k = 0; k < 32; k++) if (tops[k] > top) top = tops[k];
-  if (bad || top == 0) {                                    /* the whole block */
-    if (threadIdx.x == 0) at[n - 1] = -1;
+  if (any || top == 0) {                                    /* the whole block */
+    for (int i = threadIdx.x; i < n; i += 1024) at[i] = i + 1;
+    if (bad < n) atomicMin(&first, bad);
+    __syncthreads();
+    const unsigned long long place = any ? blockIdx.x * (unsigned long long)n + first : gridDim.x == 1 ? 1ull << 46 : blockIdx.x;
+    if (threadIdx.x == 0) atomicMin(late, (unsigned long long)!any << 63 | place << 16 | site);
     return;
   }
   i64 own = 0;

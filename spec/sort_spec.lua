@@ -414,6 +414,29 @@ describe("random positions", function()
     fails("multinomial: row 2 of probs is 0 everywhere", flame.multinomial, T { { 1, 1 }, { 0, 0 } }, 1)
     fails("multinomial: n = 3 of 2 classes without replacement", flame.multinomial, T { 1, 1 }, 3)
   end)
+  it("multinomial with replacement tells of bad weights by the next read, and draws on", function()
+    local function drawn(p) return flame.multinomial(p, 2, true):totable() end
+    local negative = "multinomial: probs has a value that is negative, infinite or NaN at position "
+    fails(negative .. 2, drawn, T { 1, -1 })
+    fails(negative .. 4, drawn, T { { 0, 0, 0 }, { 0 / 0, 1, math.huge } })
+    fails("multinomial: row 2 of probs is 0 everywhere", drawn, T { { 1, 1 }, { 0, 0 }, { 0, 0 } })
+    fails("multinomial: probs is 0 everywhere", drawn, T { { 0, 0 } })
+    assert.same({ 3, 3 }, drawn(T { 0, 0, 5 }))
+    if DEVICE == "cpu" then return end
+    local x, bad = flame.arange(5), flame.zeros(5)
+    local at = flame.multinomial(bad, 1000, true)                  -- the line that is named
+    local taken = flame.eval(x:index_select(1, at))
+    local line = debug.getinfo(1, "l").currentline - 2
+    local ok, why = pcall(function() return (x + 1):totable() end)
+    assert.is_false(ok)
+    local told = "sort_spec.lua:" .. line .. ": multinomial: probs is 0 everywhere (read at"
+    assert.truthy(why:find(told, 1, true), why)
+    assert.same({ 2, 3, 4, 5, 6 }, (x + 1):totable())
+    assert.is_true(taken:ge(1):logical_and(taken:le(5)):all():item())
+    flame.eval(flame.multinomial(bad, 3, true))
+    assert.is_false((pcall(flame.synchronize)))
+    flame.synchronize()
+  end)
 end)
 
 -- Nothing to compare with when the CPU is the device.

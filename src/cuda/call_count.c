@@ -46,7 +46,7 @@ flame_status fl_cuda_call_searchsorted(fl_cuda *s, const fl_call_run *r) {
   return start(s, c->in_dtype[0], "search", fl_sort_strided(total, 256), 256, params);
 }
 
-/* ---- weights of draws ---- */
+/* ---- weights of draws: what is bad about them is told by the next read ---- */
 
 static const char *type_of(const fl_call *c) { return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n"; }
 int64_t fl_cuda_scratch_weights(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }
@@ -57,9 +57,11 @@ flame_status fl_cuda_call_weights(fl_cuda *s, const fl_call_run *r) {
   void *at = r->out;
   int n = (int)r->call->p[1];
   double scale = (double)(INT64_C(1) << r->call->p[2]);
-  void *params[] = { &w, &at, &n, &scale };
+  uint64_t site = (uint64_t)r->scalar[0].i & 0xFFFF;
+  void *params[] = { &w, &at, &n, &scale, &s->late, &site };
   if (r->call->numel == 0) return FLAME_OK;
-  return fl_sort_launch(s, "weights.cu", type_of(r->call), "weights", r->call->p[0], 1024, params);
+  const flame_status e = fl_sort_launch(s, "weights.cu", type_of(r->call), "weights", r->call->p[0], 1024, params);
+  return e != FLAME_OK ? e : fl_cuda_expect_late(s);
 }
 
 /* ---- histogram ---- */

@@ -183,12 +183,36 @@ static flame_status cuda_upload(fl_device *d, void *dst, const void *src, int64_
   return e;
 }
 
+flame_status fl_cuda_expect_late(fl_cuda *s) {
+  s->late_pending = 1;
+  return fl_cuda_check(s, s->cu->CopyOut((void *)(uintptr_t)s->late_host, (fl_cu_ptr)(uintptr_t)s->late, sizeof *s->late_host,
+                                         s->stream), "cuMemcpyDtoHAsync");
+}
+
+/* What calls have reported; all that was queued has been waited for. */
+static flame_status tell_late(fl_cuda *s) {
+  const uint64_t word = s->late_pending ? *s->late_host : FL_LATE_NONE;
+  s->late_pending = 0;
+  if (word == FL_LATE_NONE) return FLAME_OK;
+  const flame_status e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->late, 0xff, sizeof word, s->stream),
+                                       "cuMemsetD8Async");
+  if (e != FLAME_OK) return e;
+  const long long at = (long long)(word << 1 >> 17) + 1;
+  if (s->ctx->err.code == FLAME_OK) s->ctx->err.site = (uint32_t)(word & 0xFFFF);
+  if (word >> 62 == 3) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "probs is 0 everywhere");
+  if (word >> 63)
+    return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "row %lld of probs is 0 everywhere", at);
+  return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial",
+                 "probs has a value that is negative, infinite or NaN at position %lld", at);
+}
+
 static flame_status cuda_download(fl_device *d, void *dst, const void *src,
                                   int64_t bytes) {
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
   e = fl_stage_download(s, dst, src, bytes);
+  if (e == FLAME_OK) e = tell_late(s);
   fl_cuda_leave(s);
   return e;
 }
@@ -225,6 +249,7 @@ static flame_status cuda_sync(fl_device *d, fl_fault *fault) {
   if (e != FLAME_OK) return e;
   e = fl_cuda_wait_all(s);
   if (e == FLAME_OK && s->fault_pending && fault) fl_cuda_fault(s, fault);
+  if (e == FLAME_OK) e = tell_late(s);
   fl_cuda_leave(s);
   return e;
 }
@@ -319,14 +344,15 @@ static flame_status make_objects(fl_cuda *s) {
   flame_status e = fl_stage_open(s);
   if (e != FLAME_OK) return e;
   void *p = NULL;
-  CHECK(s->cu->HostAlloc(&p, sizeof(fl_text_fault), FL_CU_HOST_PORTABLE),
-        "cuMemHostAlloc");
+  const int64_t bytes = sizeof(fl_text_fault) + sizeof *s->late_host;
+  CHECK(s->cu->HostAlloc(&p, (size_t)bytes, FL_CU_HOST_PORTABLE), "cuMemHostAlloc");
   s->fault_host = p;
-  e = fl_cuda_reserve(s, &s->fault, sizeof(fl_text_fault), "the fault record");
+  s->late_host = (volatile uint64_t *)(void *)(s->fault_host + 1);
+  *s->late_host = FL_LATE_NONE;
+  e = fl_cuda_reserve(s, &s->fault, bytes, "the fault record");
   if (e != FLAME_OK) return e;
-  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, sizeof(fl_text_fault),
-                       s->stream),
-        "cuMemsetD8Async");
+  s->late = (fl_text_fault *)s->fault + 1;
+  CHECK(s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->fault, 0xff, (size_t)bytes, s->stream), "cuMemsetD8Async");
   return FLAME_OK;
 }
 

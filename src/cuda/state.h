@@ -79,6 +79,9 @@ typedef struct fl_cuda {
   void *fault;                          /* fl_text_fault in device memory */
   fl_text_fault *fault_host;            /* pinned */
   uint8_t fault_pending;                /* its copy of a run was not looked at yet: the wait was cut short */
+  uint8_t late_pending;                 /* a call was queued that may report late */
+  void *late;                           /* FL_LATE_NONE, or a report (device memory, behind the record) */
+  volatile uint64_t *late_host;         /* pinned: its copy, queued behind each such call */
 } fl_cuda;
 
 /* ---- device.c ---- */
@@ -98,6 +101,11 @@ flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
 flame_status fl_cuda_wait_all(fl_cuda *s);
 /* What a run's fault record says; the copy of it has been waited for. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
+/* Late reports: of calls whose plans are not waited for, told by the next read or sync. Of several
+** the lowest: 1 if the weights of a row are all 0 (1 bit), 0-based position (47;
+** its highest bit: the only row), site (16). */
+#define FL_LATE_NONE UINT64_MAX
+flame_status fl_cuda_expect_late(fl_cuda *s);      /* behind such a call */
 /* Device memory; NO_MEMORY with an error when there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);

@@ -109,6 +109,10 @@ fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *
   fl_call *k = describe(c, kind, what, np, p, callee, nscalar, scalar);
   if (!k) return NULL;
   k->dtype = (uint8_t)dtype;
+  if (kind == FL_CALL_weights) {                             /* who reports late says where it was recorded */
+    k->few[0].i = c->site;
+    k->nscalar = 1;
+  }
   fl_node *n = prepare(k, nin, in, device, made) ? record(c, k, made, device, rank, size) : NULL;
   if (!n) fl_call_free(c, k);
   return n;
