@@ -276,6 +276,46 @@ describe("gradients to second order", function()
     check(flame.det, { flame.zeros({ 2, 2 }, { dtype = "f64" }) })
     check(function(a) return select(2, flame.slogdet(a)) end, { regular(2, 3, 3) })
   end)
+  it("by products, as a GPU computes them, are those of the host's calls", function()
+    local on_device = flame.internal.on_device
+    local _ <close> = setmetatable({}, { __close = function() flame.internal.on_device = on_device end })
+    local function both(f)
+      flame.internal.on_device = function() return false end
+      local want = f()
+      flame.internal.on_device = function() return true end
+      return want, f()
+    end
+    for _, dtype in ipairs { "f32", "f64" } do
+      local tol = dtype == "f32" and 1e-6 or 1e-12
+      for _, scale in ipairs { 0, 1e-9, 0.2, 1, 9, 400 } do
+        local x = (randn(4, 6, 6) * scale):to(dtype)
+        x[{ 1 }] = x[1] - t(x[1])
+        if scale == 400 then x = x - t(x) end                         -- a rotation: what is squared 11 times stays 1
+        local want, got = both(function() return x:matrix_exp() end)
+        is_close(got, want, tol * largest(want) * math.max(1, scale))
+      end
+      local odd = flame.tensor({ { { 0 / 0, 0 }, { 0, 1 } }, { { 1, 0 }, { 0, -1e5 } }, { { math.huge, 0 }, { 0, 0 } } }):to(dtype)
+      local want, got = both(function() return odd:matrix_exp() end)
+      assert.is_true(flame.allclose(want, got, { equal_nan = true }))
+      for _, x in ipairs { regular(3, 4, 4), flame.ones(2, 3, 3), flame.zeros(0, 2, 2) } do
+        x = x:to(dtype):requires_grad_(true)
+        local a, b = both(function()
+          local g = x:det():sum():gradients({ x }, { create_graph = true })[x]
+          return { g, (g * g):sum():gradients({ x })[x] }
+        end)
+        for i = 1, 2 do is_close(a[i]:detach(), b[i]:detach(), tol * (1 + largest(a[i]:detach()))) end
+      end
+    end
+    check(flame.matrix_exp, { randn(2, 3, 3) })
+    check(flame.det, { regular(2, 3, 3) })
+  end)
+  it("of exponentials keep their digits whatever the seed's size", function()
+    local x = randn(4, 4):requires_grad_(true)
+    local function at(k) return x:matrix_exp():gradients({ x }, { seed = flame.full({ 4, 4 }, k, { dtype = "f64" }) })[x] end
+    local one = at(1)
+    for _, k in ipairs { 1e10, 1e-20, 1e100 } do is_close(at(k) / k, one, 1e-13 * largest(one)) end
+    assert.equal(0, largest(at(0)))
+  end)
   it("of exponentials, powers and norms", function()
     check(flame.matrix_exp, { randn(2, 3, 3) })
     check(function(a) return a:matrix_power(-2) end, { regular(3, 3) })

@@ -343,18 +343,38 @@ under("lu", 2, function(x, o)
 end)
 
 -- ---- determinants --------------------------------------------------------------------------------------
+--- Where calls that only the host has are better done by products.
+internal.on_device = function(x) return x.device ~= "cpu" end
+
+local function largest_column(x) return x:abs():sum(-2):amax(-1) end
+--- Determinants and transposed inverses in f64, where all matrices of x are far from singular; one flag is read.
+local function regular_parts(x, lead, count, n)
+  if x:numel() == 0 then return end
+  local wide = x:double()
+  local y = inverse(wide, "det", true)
+  local d = call("determinant", "det", { wide }, count, lead, { 3 * count }, n):narrow(1, 1, count):reshape(lead)
+  local far = (largest_column(wide) * largest_column(y) * (64 * n * 2.0 ^ -52)):lt(1)
+  local size = d:abs()
+  if not far:logical_and(size:ge(2.0 ^ -1022)):logical_and(size:lt(math.huge)):all():item() then return end
+  return d:unsqueeze(-1):unsqueeze(-1), turned(y)
+end
+
 local cofactor_grad
---- det(x) (<g, x^-T> x^-T - x^-T g' x^-T): what cofactor_grad computes, for regular x.
-local function regular_form(x, g)
-  local y = turned(inverse(x, "det", true))
-  local d = flame.det(x):unsqueeze(-1):unsqueeze(-1)
+--- d (<g, y> y - y g' y): with d = det(x) and y = x^-T what cofactor_grad computes, for regular x.
+local function gradient_form(d, y, g)
   return d * ((y * g):sum({ -2, -1 }, { keepdim = true }) * y - matmul(matmul(y, turned(g)), y))
+end
+local function regular_form(x, g)
+  return gradient_form(flame.det(x):unsqueeze(-1):unsqueeze(-1), turned(inverse(x, "det", true)), g)
 end
 cofactor_grad = flame.func {
   name = "det",
   forward = function(ctx, x, g)
     local lead, count, n = need_square("det", "x", x)
     save(ctx, x)
+    local d, y
+    if internal.on_device(x) then d, y = regular_parts(x, lead, count, n) end
+    if d then return gradient_form(d, y, g:double()):to(x.dtype) end
     return call("cofactor_grad", "det", { x, g }, count, lead, x.shape, n)
   end,
   backward = function(ctx, e)
@@ -370,6 +390,9 @@ local cofactor = flame.func {
   forward = function(ctx, x)
     local lead, count, n = need_square("det", "x", x)
     save(ctx, x)
+    local d, y
+    if internal.on_device(x) then d, y = regular_parts(x, lead, count, n) end
+    if d then return (d * y):to(x.dtype) end
     return call("cofactor", "det", { x }, count, lead, x.shape, n)
   end,
   backward = function(ctx, g) return cofactor_grad(ctx:saved(), g) end,
