@@ -363,6 +363,25 @@ describe("gradcheck", function()
     assert.is_true(flame.gradcheck(function(x, s) return x:index_add(1, at, s) end, { d(2, 2), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:cumsum(1):sort(1) end, { d(5) }))
   end)
+  it("of softmax has a second order where nothing holds the result any more", function()
+    flame.seed(9)
+    local x = flame.randn({ 3, 4 }, { dtype = "f64", requires_grad = true })
+    local c = flame.randn({ 12 }, { dtype = "f64" })
+    for _, read in ipairs { function(y) return y:reshape(12) end, function(y) return (y * 2):flatten() end, function(y) return y:t():flatten() end } do
+      for _, f in ipairs { function(a) return a:softmax(2) end, function(a) return a:exp():softmin(1) end } do
+        assert.is_true(flame.gradcheck(function(a) return (read(f(a)) * c):sum() end, { x }, { order = 2 }))
+        local z = read(f(x))
+        collectgarbage() collectgarbage()
+        flame.eval(z)                                    -- only z is held: the softmax itself is gone
+        local g = (z * c):sum():gradients({ x }, { create_graph = true })[x]
+        local kept = f(x)
+        local h = (read(kept) * c):sum():gradients({ x }, { create_graph = true })[x]
+        assert.same(h:square():sum():gradients({ x })[x]:totable(), g:square():sum():gradients({ x })[x]:totable())
+      end
+    end
+    local one = flame.tensor(-2.5, { requires_grad = true })
+    assert.equal(0, flame.hessian(function(a) return a:softmin(1) * 3 end, one):item())
+  end)
   it("of softmax and the norms, which have rules of their own, agrees with the formula to the third order", function()
     flame.seed(8)
     local function plain(x, axes)

@@ -111,10 +111,12 @@ fl_node *n_logsumexp(fl_node *x, uint32_t axes, int keepdim) {
 /* What a softmax keeps for its gradient: the result, from which no exponential is taken again. */
 typedef struct shares { fl_node *y; uint32_t axes; } shares;
 
-/* y (g - sum(g y)); for a gradient of this y is the function's result itself. */
+static fl_node *with_softmax_rule(fl_node *x, fl_node *y, uint32_t axes);
+
+/* y (g - sum(g y)). For a gradient of this the kept value gets the rule again: that of the node y may be gone. */
 static flame_status softmax_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
   const shares *s = arg;
-  fl_node *p = fl_widen(c->grad_mode ? y : s->y), *f = fl_widen(g);
+  fl_node *p = fl_widen(c->grad_mode ? with_softmax_rule(y->in[0], s->y, s->axes) : s->y), *f = fl_widen(g);
   gin[0] = n_mul(p, n_sub(f, n_sum(n_mul(f, p), s->axes, 1)));
   (void)nin;
   return gin[0] ? FLAME_OK : c->err.code;
