@@ -311,6 +311,7 @@ describe("dtypes of results", function()
     assert.is_false(flame.is_complex(flame.zeros(2)))
     eq(T { math.pi, 0, 0 }, flame.angle(T { -1, 0, 2 }))
     assert.equal("f32", flame.angle(T({ -1 }, { dtype = "i64" })).dtype)
+    assert.equal(math.pi, flame.tensor(-2, { dtype = "f64" }):angle():item())
   end)
 end)
 

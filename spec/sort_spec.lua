@@ -350,6 +350,15 @@ describe("counts and searches", function()
     assert.equal(100000, flame.randn(100000):histc(50):sum():item())
     assert.equal("f64", T({ 1 }, "f64"):histc(2).dtype)
   end)
+  it("histc of half types finds the bins in f32", function()
+    local x = flame.arange(-9, 9, 1 / 64)
+    for _, dtype in ipairs { "f16", "bf16" } do
+      local half = x:to(dtype)
+      local counts = half:histc(700, -7, 2)
+      assert.equal(dtype, counts.dtype)
+      assert.same(half:float():histc(700, -7, 2):totable(), counts:totable())
+    end
+  end)
   it("searchsorted finds places before or behind equal elements", function()
     local sorted = T { 1, 3, 3, 5 }
     assert.same({ 1, 2, 4, 5, 5 }, sorted:searchsorted(T { 0, 3, 4, 9, NAN }):totable())

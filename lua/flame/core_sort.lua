@@ -544,7 +544,7 @@ def("histc", 4, function(x, ...)
   if not (low < high and high - low < math.huge) then
     fail("histc", "min = %g, max = %g: need finite bounds, min below max", low, high)
   end
-  local inside = x:ge(low):logical_and(x:le(high))
-  local at = where(inside, ((x - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
+  local inside, wide = x:ge(low):logical_and(x:le(high)), x.dtype == "f64" and x or x:float()
+  local at = where(inside, ((wide - low) * o.bins / (high - low)):floor():clamp(0, o.bins - 1) + 1, 0):long()
   return call("histogram", "histc", { at }, { #x, o.bins, 0 }, { o.bins }, "i64"):to(x.dtype)
 end)

@@ -49,7 +49,7 @@ end, "apply_", 2)
 def("angle", 1, function(x)
   need_tensor("angle", "x", x)
   x = x:is_floating_point() and x or x:float()
-  return where(x:isnan(), x, where(x:lt(0), math.pi, 0)):to(x.dtype)
+  return where(x:isnan(), x, x:lt(0):to(x.dtype) * math.pi)
 end)
 --- False: there are no complex dtypes.
 ---@param x flame.Tensor
