@@ -36,20 +36,6 @@ local function wants_key(what, wants, bits, gather)
   return what .. table.concat(wants, ",") .. (flame.deterministic() and "d" or "f") .. (gather and "g" or "") .. bits
 end
 
---- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what can not
--- be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of its own.
-local function derive(p, what, wants, geometry, gather)
-  local bits = geometry and flat_bits(geometry) or 15
-  local key = wants_key(what, wants, bits, gather)
-  local d = p.derived[key]
-  if d then return d end
-  local parts, why = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits, gather)
-  if not parts then internal.fail(p.name, why) end
-  d = { kernel = parts[1].kernel, roles = parts[1].roles, parts = parts, derived = {}, name = p.name }
-  p.derived[key] = d
-  return d
-end
-
 local function is_output(q) return q.role == "out" or q.role == "inout" end
 
 local function sizes(n) return { n } end
@@ -58,6 +44,52 @@ local function sizes(n) return { n } end
 local function count_of(v) return is_tensor(v) and v:numel() or v.count end
 
 local function number_of(v) return is_tensor(v) and v:item() or v end
+
+-- Extents of a launch: threads of a block along x, y, z, blocks, their products, blocks in all.
+local function extents_of(g)
+  return { g[4], g[5], g[6], g[1], g[2], g[3], g[1] * g[4], g[2] * g[5], g[3] * g[6], g[1] * g[2] * g[3] }
+end
+
+-- Integer arguments of a call, by parameter.
+local function integers_of(p, call)
+  local all = {}
+  for i, q in ipairs(p.params) do
+    local v = call.values[i]
+    if is_tensor(v) and v:is_floating_point() then v = nil end
+    all[i] = q.role == "scalar" and v and math.tointeger(number_of(v)) or false
+  end
+  return all
+end
+
+-- Is what was derived right for this launch? Its limits are {extent, parameter or 0, factor}.
+local function holds(limits, p, call)
+  if #limits == 0 then return true elseif not call then return false end
+  local extents, integers = extents_of(call.geometry), integers_of(p, call)
+  for _, l in ipairs(limits) do
+    local most = l[2] == 0 and 1 or integers[l[2]]
+    if not most or extents[l[1]] > l[3] * most then return false end
+  end
+  return true
+end
+
+--- The derived program: parts[i] = {kernel, roles of its parameters, gather, positive}; raises what can not
+-- be derived. An adjoint may be two kernels if 'gather' allows the one with a geometry of its own. call: the
+-- launch, which proofs may use; nil: any.
+local function derive(p, what, wants, call, gather)
+  local bits = call and flat_bits(call.geometry) or 15
+  local key = wants_key(what, wants, bits, gather)
+  local made = p.derived[key] or {}
+  for _, d in ipairs(made) do
+    if holds(d.limits, p, call) then return d end
+  end
+  local known = what == "adjoint" and call
+  local parts, limits = internal.kernel_derive(p.kernel, what, wants, flame.deterministic(), bits, gather,
+    known and extents_of(call.geometry), known and integers_of(p, call))
+  if not parts then internal.fail(p.name, limits) end
+  local d = { kernel = parts[1].kernel, roles = parts[1].roles, parts = parts, derived = {}, name = p.name, limits = limits }
+  made[#made + 1], p.derived[key] = d, made
+  return d
+end
 
 -- A flat, contiguous tensor of this dtype: what a launch takes.
 local function flat(v, dtype)
@@ -184,8 +216,8 @@ local function run_adjoint(p, call, active, seeds)
     wants[i] = (active[i] and INPUT or 0) + (seeds[i] and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
   local gather = may_gather(call)
-  local d = derive(p, "adjoint", wants, call.geometry, gather)
-  if gather and not suits(d, call) then d = derive(p, "adjoint", wants, call.geometry, false) end
+  local d = derive(p, "adjoint", wants, call, gather)
+  if gather and not suits(d, call) then d = derive(p, "adjoint", wants, call, false) end
   local grads = {}
   for _, q in ipairs(d.roles) do               -- a kernel that only adds to x: what comes in goes out
     local i = q.param
@@ -277,7 +309,7 @@ local function tangent_of(p, call, tangents)
   for i, q in ipairs(p.params) do
     wants[i] = (tangents[i] and INPUT or 0) + (is_output(q) and OUTPUT or 0) + (q.role == "out" and FRESH or 0)
   end
-  local d = derive(p, "tangent", wants, call.geometry)
+  local d = derive(p, "tangent", wants, call)
   local geometry, shared = enlarged(call.geometry, d.roles)
   local t = { program = { kernel = d.kernel, name = p.name, params = {}, derived = d.derived, roles = d.roles },
     call = { values = {}, results = {}, geometry = geometry }, of_value = {}, of_tangent = {}, kinds = {}, made = {} }

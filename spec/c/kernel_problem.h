@@ -165,7 +165,21 @@ static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
   for (int i = 0; i < p->n; ++i) want[i] = (uint8_t)p->arg[i].want;
   const int flat = (p->block[1] == 1 ? FL_KG_BLOCK_Y1 : 0) | (p->block[2] == 1 ? FL_KG_BLOCK_Z1 : 0)
                  | (p->grid[1] == 1 ? FL_KG_GRID_Y1 : 0) | (p->grid[2] == 1 ? FL_KG_GRID_Z1 : 0);
-  return (fl_kad_request){.want = want, .deterministic = p->deterministic,
+  static fl_klaunched launched;
+  static int64_t value[MAX_ARGS];
+  static uint8_t known[MAX_ARGS];
+  launched = (fl_klaunched){.value = value, .known = known};
+  for (int i = 0; i < 3; ++i) {
+    launched.extent[i] = p->block[i];
+    launched.extent[3 + i] = p->grid[i];
+    launched.extent[6 + i] = (int64_t)p->block[i] * p->grid[i];
+  }
+  launched.extent[FL_KEXTENT_BLOCKS] = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
+  for (int i = 0; i < p->n; ++i) {
+    known[i] = !p->arg[i].pointer && (p->arg[i].type == FL_KT_I32 || p->arg[i].type == FL_KT_I64);
+    value[i] = known[i] ? (int64_t)get(p->arg[i].type, p->arg[i].at) : 0;
+  }
+  return (fl_kad_request){.launched = &launched, .want = want, .deterministic = p->deterministic,
                           .slot_bytes = p->slot_bytes, .geometry = flat};
 }
 

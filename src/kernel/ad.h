@@ -20,7 +20,7 @@
 */
 #ifndef FL_KERNEL_AD_H
 #define FL_KERNEL_AD_H
-#include "kernel/tree.h"
+#include "kernel/access.h"
 
 /* What is asked of one parameter: any of these or-ed; 0 is "nodiff" or not on a path. Flags on
 ** integer parameters are ignored. */
@@ -35,6 +35,7 @@ typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
   const char *name;          /* of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
   int geometry;              /* FL_KG_… of access.h: which parts of the launch are 1 for sure */
+  const fl_klaunched *launched;   /* NULL, or what proofs may use: see 'limits' of the result */
   int deterministic;         /* sums in a fixed order: FL_KM_ORDERED, else FL_KM_FREE */
   int32_t slot_bytes;        /* snapshots of one loop, bytes per thread; 0: 256. At least 4 slots */
 } fl_kad_request;
@@ -91,6 +92,7 @@ typedef struct fl_kad {
   int32_t n_params;
   int32_t refusal_line;      /* in the source of the function given; 0: none */
   const char *refusal;       /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
+  fl_klimits limits;         /* of the launches that it is right for */
   int32_t n_slots;           /* for reports: snapshot bytes of all loops, per thread */
   int32_t n_plain, n_block, n_atomic;   /* gradient sums done with +=, per block, by atomics */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the sums turned round, with */

@@ -236,14 +236,29 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* May two stores p and q (or p twice) of one thread write one element? */
-static int rewrites(const fl_kad_state *d, const access *p, const access *q) {
+/* Can no two threads write one element in p and q, whatever the numbers behind their indices? */
+static int are_apart(const access *p, const access *q) {
   const affine a = split(p->index), b = split(q->index);
-  if (a.core && (!b.core || a.mul != b.mul || !fl_kexpr_same(a.core, b.core))) return 1;
-  if (!a.core && b.core) return 1;
-  if (a.add == b.add || !steady(d, a.core)) return 1;
-  const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
-  return (p->loops || q->loops) && (!a.core || apart >= (a.mul < 0 ? -a.mul : a.mul));
+  const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
+  if (!a.core && !b.core) return apart != 0;
+  if (a.core && b.core && a.mul != b.mul) return 0;
+  return mul == 0 ? apart != 0 : apart % mul != 0;
+}
+
+/* Does the index of p tell the threads apart that reach its array, with 'rounds' the rounds of loops, too? */
+static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
+  const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
+  if (class == FL_KI_INJECTIVE) return 1;
+  return !rounds && (class == FL_KI_OWN
+                     || (class == FL_KI_THREAD_IN_BLOCK && d->f->vars[p->var].kind == FL_KV_SHARED));
+}
+
+/* p and q give an element to one thread (in one round): their indices are one number that tells them apart. */
+static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
+  const affine a = split(p->index), b = split(q->index);
+  pairs renamed = {.n = 0};
+  return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && a.core && b.core && a.mul == b.mul
+      && a.add == b.add && same_digits(d, a.core, b.core, &renamed);
 }
 
 /* Is there a store that loses what was in an element? */
@@ -254,6 +269,19 @@ static int overwrites(const accesses *stores, int v) {
   return 0;
 }
 
+static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
+
+/* Stores of one array that may write one element in different threads meet as well. */
+static void meet_others(fl_kad_state *d, const accesses *all) {
+  for (int i = 0; i < all->n; ++i)
+    for (int k = 0; k < i; ++k) {
+      const access *p = &all->at[i], *q = &all->at[k];
+      if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || !is_store(p) || !is_store(q) || are_apart(p, q) || are_one_index(d, p, q, 0)) continue;
+      if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= FL_KAD_MEETS;
+      if (q->site >= 0 && q->site < d->n_sites0) d->site_meets[q->site] |= FL_KAD_MEETS;
+    }
+}
+
 static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   if (!overwrites(stores, v)) return 0;
   const int once = most_writes(&d->body, v) <= 1;
@@ -262,9 +290,11 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
     if (p->var != v) continue;
     const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
     if (p->loops && class != FL_KI_INJECTIVE) return 1;
-    if (p->site >= 0 && p->site < d->n_sites0 && d->site_meets[p->site]) return 1;
-    for (int k = 0; k < i && !once; ++k)
-      if (stores->at[k].var == v && rewrites(d, p, &stores->at[k])) return 1;
+    if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
+    for (int k = 0; k < i; ++k) {
+      const access *q = &stores->at[k];
+      if (q->var == v && !are_apart(p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
+    }
   }
   return 0;
 }
@@ -274,6 +304,7 @@ void fl_kad_modes(fl_kad_state *d) {
   load_modes(d);
   collect(&loads, &d->body, 1);
   collect(&stores, &d->body, 0);
+  meet_others(d, &stores);
   for (int v = 0; v < d->n0 && !d->a->failed; ++v) {
     const fl_kvar *var = &d->f->vars[v];
     if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;

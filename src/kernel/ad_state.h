@@ -25,6 +25,9 @@ typedef struct fl_kad_note {
 /* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
+/* A store to an element that other threads, others of its block, may write as well. */
+enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_IN_BLOCK = 2 };
+
 typedef struct fl_kad_state {
   fl_karena *a;
   fl_kfunc *f;
@@ -42,7 +45,7 @@ typedef struct fl_kad_state {
   int32_t n_sites0;
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
-  uint8_t *site_meets;           /* n_sites0: a store that other threads may make as well */
+  uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */

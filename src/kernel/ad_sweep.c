@@ -77,7 +77,7 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
 }
 
 static int meets(const fl_kad_state *d, const fl_kstmt *s) {
-  return s->kind == FL_KS_STORE && s->site >= 0 && s->site < d->n_sites0 && d->site_meets[s->site];
+  return s->kind == FL_KS_STORE && s->site >= 0 && s->site < d->n_sites0 ? d->site_meets[s->site] : 0;
 }
 
 /* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once
@@ -86,7 +86,7 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
   const int flows = fl_kad_flows(d->active, s->x[1]);
-  if (flows && clear && meets(d, s)) {
+  if (flows && clear && meets(d, s) & FL_KAD_MEETS) {
     const int type = d->f->vars[to].type, old = fl_ktemp(d->f, type);
     if (old < 0 || !fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old)) return NULL;
     return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
@@ -105,7 +105,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kad_reads(d, reads, s);
   if (marks & FL_KN_FORWARD) {
     if (fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
-      if (meets(d, s) && d->active[v]) {
+      if (meets(d, s) & FL_KAD_MEETS_IN_BLOCK && d->f->uses_barrier && d->active[v]) {
         fl_kad_refuse(d, s->line, "an element of '%s' that several threads write and whose old value is needed "
                       "(let one thread write it)", d->f->vars[v].source);
         return;

@@ -15,15 +15,6 @@
 #include "kernel/builtins.h"
 #include "kernel/pieces.h"
 #include "kernel/unroll.h"
-#include "kernel/builtins.h"
-#include "kernel/pieces.h"
-#include "kernel/unroll.h"
-#include "kernel/builtins.h"
-#include "kernel/pieces.h"
-#include "kernel/unroll.h"
-#include "kernel/builtins.h"
-#include "kernel/pieces.h"
-#include "kernel/unroll.h"
 
 enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
 /* What a sum by an atomic costs more than a plain one, and a sum in a fixed order, in units of
@@ -60,6 +51,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
+    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;   /* one of several threads takes it */
     break;
   default: x->strange = 1;                        /* threads work together */
   }
@@ -245,6 +237,7 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   fl_kad_tidy(d);
   d->f->name = fl_karena_printf(d->a, "%s_gather", g->src->name);
   settle(d, n_params, 1);
+  d->res->limits = g->from->limits;
   d->res->gathered = fl_karena_new(d->a, (size_t)g->n_sums * sizeof *d->res->gathered);
   for (int i = 0; i < g->n_sums && d->res->gathered; ++i) {
     const fl_kstmt *s = g->sum[i].s;

@@ -9,14 +9,15 @@
 **   around the access and from the launch (threadIdx.x < blockDim.x).
 ** Sums are taken as exact: an index that overflows its type is no index.
 */
-#include "kernel/poly.h"
+#include "kernel/route.h"
 #include "kernel/builtins.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { GRID, BLOCK_WIDE, NONE };            /* falling */
-enum { MAX_FACTS = 48 };
+typedef fl_kroute route;
+typedef fl_kdigit digit;
 
 /* ---- equality of threads ------------------------------------------------------------------------ */
 
@@ -82,7 +83,19 @@ static void spread(fl_kindices *k, fl_kblock b, int around) {
 
 /* ---- definitions ----------------------------------------------------------------------------------- */
 
-static void define(fl_kindices *k, fl_kblock b, int32_t loop) {
+/* Definitions in the block of a loop hold up to place 'end', in this round: those in labelled blocks in
+** it, too, unless a jump may pass them by. Outside of loops there is one value. */
+static void extend(fl_kindices *k, fl_kblock b, int32_t end, int nested) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
+    if (v && v->def == s->x[0]) v->until = end;
+    if (s->kind == FL_KS_BLOCK) extend(k, s->body, end, 1);
+    const int jump = s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
+    if (nested && (jump || jumps(s->body) || jumps(s->other))) return;
+  }
+}
+
+static void define(fl_kindices *k, fl_kblock b, int32_t loop, int depth) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     assert(k->var);
     fl_kvarinfo *v = s->kind == FL_KS_ASSIGN ? &k->var[s->var] : NULL;
@@ -95,9 +108,35 @@ static void define(fl_kindices *k, fl_kblock b, int32_t loop) {
     if (s->result >= 0) k->var[s->result].defs = 100;
     if (s->kind == FL_KS_LOOP && s->label >= 0 && s->label < k->f->n_loops)
       k->loop_order[s->label] = k->order;
-    define(k, s->body, -1);
-    define(k, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1);
+    const int in = depth + (s->kind == FL_KS_LOOP);
+    define(k, s->body, -1, in);
+    define(k, s->other, s->kind == FL_KS_LOOP && !s->post ? s->label : -1, in);
   }
+  extend(k, b, depth ? k->order : INT32_MAX, 0);
+}
+
+static int is_zero(const fl_kindices *k, const fl_kexpr *x) {
+  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type)) x = x->x[0];
+  if (x->kind == FL_KX_CONST) return x->value.i == 0 && fl_kt_is_int(x->type);
+  return x->kind == FL_KX_VAR && k->var[x->var].zero;
+}
+
+/* Variables that are given 0 alone, or each other: places in arrays that pointers change between. */
+static int see_nonzero(void *arg, fl_kstmt *s) {
+  fl_kindices *k = arg;
+  const int32_t v = s->kind == FL_KS_ASSIGN && !is_zero(k, s->x[0]) ? s->var : s->result;
+  if (v >= 0 && k->var[v].zero) k->var[v].zero = 0, k->changed = 1;
+  return 1;
+}
+
+static void find_zeros(fl_kindices *k) {
+  const fl_kvisitor see = { see_nonzero, NULL, k };
+  for (int i = 0; i < k->f->n_vars; i++)
+    k->var[i].zero = fl_kt_is_int(k->f->vars[i].type) && !k->var[i].param && k->var[i].defs;
+  do {
+    k->changed = 0;
+    fl_kwalk_block(&see, k->f->body);
+  } while (k->changed);
 }
 
 fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
@@ -111,7 +150,8 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->quotients = fl_zalloc(m, sizeof *k->quotients);
   if (!k->var || !k->loop_order || !k->quotients) { fl_kindices_free(k); return NULL; }
   for (int i = 0; i < f->n_vars; i++) k->var[i].param = f->vars[i].param >= 0;
-  define(k, f->body, -1);
+  define(k, f->body, -1, 0);
+  find_zeros(k);
   do {
     k->changed = 0;
     spread(k, f->body, GRID);
@@ -127,204 +167,10 @@ void fl_kindices_free(fl_kindices *k) {
   fl_free(k->m, k, sizeof *k);
 }
 
+int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x) { return level_of(k, x) == GRID; }
+
 int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
   return level_of(k, x) <= BLOCK_WIDE;
-}
-
-/* ---- the way to a statement ---------------------------------------------------------------------------- */
-
-typedef struct route {
-  const fl_kindices *k;
-  const fl_kstmt *goal;
-  const fl_kexpr *cond[MAX_FACTS];
-  uint8_t truth[MAX_FACTS];
-  int32_t order[MAX_FACTS];                 /* where the condition was asked */
-  int n;
-  fl_kplace at;
-} route;
-
-static void learn(route *r, const fl_kexpr *c, int truth) {
-  if (c->kind == FL_KX_VAR && r->at.n_loops == 0) {     /* asked before, kept in a variable */
-    const fl_kvarinfo *v = &r->k->var[c->var];
-    if (v->defs == 1 && !v->param && v->order <= r->at.order) learn(r, v->def, truth);
-    return;
-  }
-  if (c->kind == FL_KX_UNARY && c->op == FL_KO_NOT) { learn(r, c->x[0], !truth); return; }
-  if (c->kind == FL_KX_BINARY && c->op == (truth ? FL_KO_LAND : FL_KO_LOR)) {
-    learn(r, c->x[0], truth);
-    learn(r, c->x[1], truth);
-    return;
-  }
-  if (r->n == MAX_FACTS) return;
-  r->cond[r->n] = c;
-  r->order[r->n] = r->at.order + 1;         /* of a loop's own condition: in the loop */
-  r->truth[r->n++] = (uint8_t)truth;
-}
-
-static int never_ends(fl_kblock b) {
-  const fl_kstmt *s = b.last;
-  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_BREAK ||
-               s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
-}
-
-static int find(route *r, fl_kblock b);
-
-static int enter(route *r, const fl_kstmt *s, int other) {
-  const int n = r->n, loops = r->at.n_loops;
-  if (s->kind == FL_KS_IF) learn(r, s->x[0], !other);
-  if (s->kind == FL_KS_LOOP) {
-    if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1);
-    if (r->at.n_loops < FL_KPOLY_LOOPS)
-      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
-  }
-  if (find(r, other ? s->other : s->body)) return 1;
-  r->n = n;
-  r->at.n_loops = loops;
-  return 0;
-}
-
-/* Conditions on the way to r->goal; what was learned behind "if (c) return;" stays. */
-static int find(route *r, fl_kblock b) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    r->at.order++;
-    if (s == r->goal) return 1;
-    if (enter(r, s, 0) || enter(r, s, 1)) return 1;
-    if (s->kind == FL_KS_IF && never_ends(s->body) && !s->other.first)
-      learn(r, s->x[0], 0);
-  }
-  return 0;
-}
-
-/* ---- digits ------------------------------------------------------------------------------------------------ */
-
-typedef struct digit { int32_t s; fl_kterm stride; } digit;
-
-static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
-  return a->c == b->c * factor && fl_kterm_same(a, b);
-}
-
-/* Does low < high say s < m by constants alone (s + 1 < m, s < m - 2)? In signed numbers, which
-** do not wrap. */
-static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
-  for (int i = 0; i < low.n; i++) {
-    low.t[i].c = -low.t[i].c;
-    fl_kpoly_add(&high, low.t[i]);
-  }
-  fl_kterm bound = *m;
-  bound.c = -bound.c;
-  fl_kpoly_add(&high, (fl_kterm){ 1, 1, { s } });
-  fl_kpoly_add(&high, bound);
-  return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
-}
-
-/* Does condition c say: symbol s < bound monomial m? */
-static int says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
-  const fl_kexpr *c = r->cond[i];
-  if (c->kind != FL_KX_BINARY) return 0;
-  int op = c->op, swap = 0;
-  if (!r->truth[i])
-    op = op == FL_KO_LT   ? FL_KO_GE
-         : op == FL_KO_GE ? FL_KO_LT
-         : op == FL_KO_GT ? FL_KO_LE
-         : op == FL_KO_LE ? FL_KO_GT
-                          : FL_KO_NONE;
-  if (op == FL_KO_GT || op == FL_KO_GE)
-    swap = 1, op = op == FL_KO_GT ? FL_KO_LT : FL_KO_LE;
-  if (op != FL_KO_LT && op != FL_KO_LE) return 0;
-  fl_kplace then = r->at;
-  then.order = r->order[i];
-  fl_kpoly low = fl_kpoly_of(r->k, &then, c->x[swap]),
-       high = fl_kpoly_of(r->k, &then, c->x[!swap]);
-  if (low.bad || high.bad) return 0;
-  if (op == FL_KO_LE) fl_kpoly_add(&high, (fl_kterm){ 1, 0, { 0 } });
-  if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
-  if (!fl_kpoly_is(&low, s)) return 0;
-  if (high.n != 1) return 0;
-  if (fl_kterm_same(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0;
-  return 0;
-}
-
-/* Counters start at a constant >= 0 or at an index of the thread, and step upwards. */
-static int not_negative(const route *r, int32_t s) {
-  if (s < FL_KSYM_VAR) return 1;
-  const fl_kvarinfo *v = &r->k->var[s - FL_KSYM_VAR];
-  if (!fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
-  fl_kplace then = r->at;
-  then.order = v->order;
-  fl_kpoly p = fl_kpoly_of(r->k, &then, v->def);
-  if (p.bad || p.n > 1) return 0;
-  return p.n == 0 || (p.t[0].c >= 0 &&
-                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
-}
-
-/* 0 <= s < m, m a monomial. */
-static int stays_below(const route *r, int32_t s, const fl_kterm *m) {
-  if (!not_negative(r, s)) return 0;
-  for (int axis = 0; axis < 3; axis++) {
-    const fl_kterm dim = { 1, 1, { FL_KP_BDIM_X + axis } },
-               grid = { 1, 1, { FL_KP_GDIM_X + axis } };
-    if (s == FL_KP_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
-    if (s == FL_KP_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
-    if (s == FL_KP_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
-        m->c >= r->k->f->max_threads)
-      return 1;
-  }
-  for (int i = 0; i < r->n; i++)
-    if (says_below(r, i, s, m)) return 1;
-  return 0;
-}
-
-/* Orders the digits so that the strides form a chain; 1 when they do. */
-static int is_chain(const route *r, digit *d, int n) {
-  int last = -1;
-  uint8_t used[FL_KPOLY_TERMS] = { 0 };
-  for (int i = 0; i < n && last < 0; i++)
-    if (d[i].stride.n == 0 && d[i].stride.c) {
-      int least = 1;
-      for (int j = 0; j < n; j++)
-        if (j != i && d[j].stride.n == 0 && llabs(d[j].stride.c) <= llabs(d[i].stride.c))
-          least = 0;
-      if (least) last = i;
-    }
-  if (last < 0) return 0;
-  used[last] = 1;
-  for (int count = 1; count < n; count++) {
-    int next = -1;
-    for (int i = 0; i < n && next < 0; i++) {
-      int ok;
-      const fl_kterm q = used[i] ? d[i].stride : fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
-      if (!used[i] && ok && q.c > 0 && stays_below(r, d[last].s, &q)) next = i;
-    }
-    if (next < 0) return 0;
-    used[next] = 1;
-    last = next;
-  }
-  return 1;
-}
-
-/* What a counter that begins at a thread's index stands for: FL_KSYM_GLOBAL + axis with a grid
-** stride, threadIdx with a block stride; -1: it is the same in all threads. -2: unknown. */
-static int32_t counter_of(const route *r, int32_t var) {
-  const fl_kvarinfo *v = &r->k->var[var];
-  fl_kplace then = r->at;
-  then.order = v->order;
-  fl_kpoly first = fl_kpoly_of(r->k, &then, v->def), step = fl_kpoly_of(r->k, &r->at, v->step);
-  if (first.bad || step.bad) return -2;
-  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
-  if (step.n != 1 || step.t[0].c <= 0) return -2;
-  const int uniform = level_of(r->k, v->def) == GRID;
-  if (step.t[0].n == 0 && uniform) return -1;
-  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1 || step.t[0].c != 1)
-    return -2;
-  for (int axis = 0; axis < 3; axis++) {
-    const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
-    const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
-    if (first.t[0].s[0] == FL_KSYM_GLOBAL + axis && fl_kterm_same(&step.t[0], &grid))
-      return FL_KSYM_GLOBAL + axis;
-    if (first.t[0].s[0] == FL_KP_TID_X + axis && fl_kterm_same(&step.t[0], &block))
-      return FL_KP_TID_X + axis;
-  }
-  return -2;
 }
 
 /* ---- the answer --------------------------------------------------------------------------------------------- */
@@ -338,7 +184,7 @@ typedef struct coverage {
 static int cover(const route *r, int32_t s, coverage *c) {
   int32_t base = s;
   if (s >= FL_KSYM_VAR) {
-    base = counter_of(r, s - FL_KSYM_VAR);
+    base = fl_kroute_counter(r, s - FL_KSYM_VAR);
     if (base == -2 || c->n_loops == FL_KPOLY_TERMS) return 0;
     c->loops[c->n_loops++] = r->k->var[s - FL_KSYM_VAR].step_loop;
   }
@@ -363,8 +209,7 @@ static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *
     if (s >= FL_KSYM_QUOTIENT) return 0;
     for (int j = 0; j < *n; j++)
       if (d[j].s == s) return 0;
-    d[*n].s = s;
-    d[*n].stride = p->t[i];
+    d[*n] = (digit){ .s = s, .stride = p->t[i] };
     fl_kterm_drop(&d[(*n)++].stride, s);
     if (!cover(r, s, c)) return 0;
   }
@@ -396,11 +241,11 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   const int level = level_of(k, index);
   if (level == GRID) return FL_KI_UNIFORM_GRID;
   if (level == BLOCK_WIDE) return FL_KI_UNIFORM_BLOCK;
-  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops == FL_KPOLY_LOOPS)
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops == FL_KPOLY_LOOPS)
     return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad || !split(&r, &p, d, &n, &c) || !is_chain(&r, d, n)) return FL_KI_OTHER;
+  if (p.bad || !split(&r, &p, d, &n, &c) || !fl_kroute_is_chain(&r, d, n)) return FL_KI_OTHER;
   return judge(&r, &c);
 }
 
@@ -408,7 +253,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
 
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   route r = { .k = k, .goal = s };
-  if (!find(&r, k->f->body)) return 0;
+  if (!fl_kroute_find(&r)) return 0;
   *at = r.at;
   return 1;
 }
@@ -459,7 +304,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   int n;
   memset(out, 0, sizeof *out);
   memset(&c, 0, sizeof c);
-  if (s->kind == FL_KS_LOOP || !find(&r, k->f->body) || r.at.n_loops) return 0;
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r) || r.at.n_loops) return 0;
   const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, d, &n, &c) || n > FL_KDIGITS || !are_all(&r, d, n, &c)) return 0;
   for (int count = 0; count < n; count++) {
@@ -474,7 +319,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   out->n = n;
   out->whole = p;
   out->shift = shift_of(k, &p);
-  out->unique = n == 1 || is_chain(&r, d, n);
+  out->unique = n == 1 || fl_kroute_is_chain(&r, d, n);
   return 1;
 }
 
@@ -501,17 +346,6 @@ static const fl_kquotient *quotient_of(const fl_kindices *k, const fl_kterm *d) 
   return q->a.n == 1 && q->a.t[0].n == 1 && q->a.t[0].c == 1 && is_number(q->a.t[0].s[0]) ? q : NULL;
 }
 
-static fl_kterm product(const fl_kterm *a, const fl_kterm *b, int *ok) {
-  fl_kterm t = *a;
-  fl_kpoly sorted = { 0 };
-  *ok = a->n + b->n <= FL_KPOLY_FACTORS && !__builtin_mul_overflow(a->c, b->c, &t.c);
-  if (!*ok) return t;
-  memcpy(t.s + t.n, b->s, (size_t)b->n * sizeof t.s[0]);
-  t.n += b->n;
-  fl_kpoly_add(&sorted, t);
-  return sorted.t[0];
-}
-
 /* d = a % m for a number of the thread, or a quotient of one: a - m * (a / m). */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
   for (int i = 0; i < 2 && d->n == 2; i++) {
@@ -526,7 +360,7 @@ static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, ui
       *m = big;
       fl_kterm_drop(m, one.s[0]);
       m->c = -m->c;
-      const fl_kterm whole = inner ? product(&inner->m, m, &ok) : *m;
+      const fl_kterm whole = inner ? fl_kterm_product(&inner->m, m, &ok) : *m;
       if (!ok || !fl_kterm_same(&whole, &q->m) || whole.c != q->m.c) continue;
       if (q->a.t[0].s[0] != (inner ? inner->a.t[0].s[0] : a->s[0])) continue;
       return need_positive(k, &whole, need);
@@ -540,17 +374,17 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   route r = { .k = k, .goal = s };
   fl_kterm by;
   int ok;
-  if (d->bad || !find(&r, k->f->body)) return 0;
+  if (d->bad || !fl_kroute_find(&r)) return 0;
   if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
   if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
-  if (is_number(d->t[0].s[0])) return !m || stays_below(&r, d->t[0].s[0], m);
+  if (is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
   const fl_kquotient *q = quotient_of(k, &d->t[0]);
   if (!q || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
-  const fl_kterm whole = product(&q->m, m, &ok);          /* i / w < h where i < w * h or i / w < h is known */
+  const fl_kterm whole = fl_kterm_product(&q->m, m, &ok);          /* i / w < h where i < w * h or i / w < h is known */
   if (!ok || !need_positive(k, m, need)) return 0;
-  if (stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
+  if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
   for (int i = 0; i < r.n; i++)
-    if (says_below(&r, i, d->t[0].s[0], m)) return 1;
+    if (fl_kroute_says_below(&r, i, d->t[0].s[0], m)) return 1;
   return 0;
 }

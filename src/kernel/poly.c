@@ -90,6 +90,17 @@ fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok) {
   return q;
 }
 
+fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok) {
+  fl_kterm t = *a;
+  fl_kpoly sorted = { 0 };
+  *ok = a->n + b->n <= FL_KPOLY_FACTORS && !__builtin_mul_overflow(a->c, b->c, &t.c);
+  if (!*ok) return t;
+  memcpy(t.s + t.n, b->s, (size_t)b->n * sizeof t.s[0]);
+  t.n += b->n;
+  fl_kpoly_add(&sorted, t);
+  return sorted.t[0];
+}
+
 void fl_kpoly_join(fl_kpoly *p) {
   for (int axis = 0; axis < 3; axis++)
     for (int i = 0; i < p->n; i++) {
@@ -153,7 +164,8 @@ static int in_loop(const fl_kindices *k, const fl_kplace *at, int32_t loop) {
 
 static fl_kpoly expand_var(const fl_kindices *k, const fl_kplace *at, int32_t var, int depth) {
   const fl_kvarinfo *v = &k->var[var];
-  if (v->defs == 1 && !v->param && v->order <= at->order) {
+  if (v->zero) return (fl_kpoly){ .n = 0 };
+  if (v->defs == 1 && !v->param && v->order <= at->order && at->order <= v->until) {
     fl_kplace there = *at;
     there.order = v->order;
     return expand(k, &there, v->def, depth + 1);
@@ -197,6 +209,35 @@ static fl_kpoly divide(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *
   return r;
 }
 
+/* Sums of positive multiples of the threads' numbers: not negative. */
+int fl_kpoly_is_natural(const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++) {
+    if (p->t[i].c < 0) return 0;
+    for (int j = 0; j < p->t[i].n; j++)
+      if (p->t[i].s[j] >= FL_KSYM_SAME) return 0;
+  }
+  return !p->bad;
+}
+
+/* a & (m - 1) and a >> n of what is not negative: a % m, a / m. */
+static fl_kpoly bits(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a, const fl_kpoly *b) {
+  const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
+  const int64_t m = x->op == FL_KO_AND ? c + 1 : c >= 0 && c < 30 ? (int64_t)1 << c : 0;
+  const fl_kpoly by = { .n = 1, .t = { { m, 0, { 0 } } } };
+  if (m < 1 || m > most || (m & (m - 1)) || !fl_kpoly_is_natural(a)) return (fl_kpoly){ .bad = 1 };
+  fl_kpoly q = quotient(k, *a, &by, x->type), r = *a, product;
+  if (x->op == FL_KO_SHR || q.bad) return q;
+  multiply(&q, &by, &product);
+  fl_kpoly_subtract(&r, &product);
+  return r;
+}
+
+/* An unsigned product with a factor this large is one that wraps, as in a hash. */
+static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
+  const int64_t large = 1 << 24, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
+  return x->type == FL_KT_U32 && (c >= large || c <= -large);
+}
+
 static fl_kpoly expand_binary(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
   fl_kpoly a = expand(k, at, x->x[0], depth + 1), b, r;
   if (a.bad) return a;
@@ -206,7 +247,11 @@ static fl_kpoly expand_binary(const fl_kindices *k, const fl_kplace *at, const f
   else b = expand(k, at, x->x[1], depth + 1);
   if (b.bad) return b;
   switch (x->op) {
-    case FL_KO_MUL: case FL_KO_SHL: multiply(&a, &b, &r); return r;
+    case FL_KO_MUL: case FL_KO_SHL:
+      multiply(&a, &b, &r);
+      r.bad |= wraps(x, &a) || wraps(x, &b);
+      return r;
+    case FL_KO_AND: case FL_KO_SHR: return bits(k, x, &a, &b);
     case FL_KO_DIV: case FL_KO_REM: return divide(k, x, &a, &b);
     case FL_KO_SUB: fl_kpoly_subtract(&a, &b); return a;
     case FL_KO_ADD: for (int i = 0; i < b.n; i++) fl_kpoly_add(&a, b.t[i]); return a;
@@ -221,12 +266,13 @@ static fl_kpoly expand_const(const fl_kexpr *x) {
   return (fl_kpoly){ .n = c != 0, .t = { { c, 0, { 0 } } } };
 }
 
-static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
+static fl_kpoly expand_exact(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
   fl_kpoly a = { .bad = 1 };
   if (depth > DEPTH) return a;
   switch (x->kind) {
     case FL_KX_CONST: return expand_const(x);
-    case FL_KX_SPECIAL: return symbol(x->op);
+    case FL_KX_SPECIAL:
+      return x->op == FL_KP_WARP_SIZE ? (fl_kpoly){ .n = 1, .t = { { 32, 0, { 0 } } } } : symbol(x->op);
     case FL_KX_VAR: return expand_var(k, at, x->var, depth);
     case FL_KX_CAST:
       if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type)) return a;
@@ -240,6 +286,13 @@ static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr
       return r;
     default: return a;
   }
+}
+
+static fl_kpoly expand(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int depth) {
+  const fl_kpoly a = expand_exact(k, at, x, depth);
+  if (!a.bad || at->same == FL_KSAME_NONE || !fl_kt_is_int(x->type)) return a;
+  const int same = at->same == FL_KSAME_IN_GRID ? fl_kuniform_in_grid(k, x) : fl_kuniform_in_block(k, x);
+  return same ? symbol(FL_KSYM_SAME) : a;
 }
 
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {

@@ -9,9 +9,9 @@
 
 enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12 };
 
-/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; VAR + variable;
-** QUOTIENT + number. */
-enum { FL_KSYM_GLOBAL = 100, FL_KSYM_VAR = 200, FL_KSYM_QUOTIENT = 1 << 24 };
+/* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number that
+** the threads at this place have in common (fl_kplace.same); VAR + variable; QUOTIENT + number. */
+enum { FL_KSYM_GLOBAL = 100, FL_KSYM_SAME = 199, FL_KSYM_VAR = 200, FL_KSYM_QUOTIENT = 1 << 24 };
 
 typedef struct fl_kterm {
   int64_t c;
@@ -25,8 +25,9 @@ typedef struct fl_kpoly { int n, bad; fl_kterm t[FL_KPOLY_TERMS]; } fl_kpoly;
 typedef struct fl_kquotient { fl_kpoly a; fl_kterm m; int type; } fl_kquotient;
 
 typedef struct fl_kvarinfo {
-  uint8_t level, defs, param;
-  int32_t order, step_loop;                 /* place of the definition; loop that steps it */
+  uint8_t level, defs, param, zero;         /* zero: it is never anything else */
+  int32_t order, until, step_loop;          /* places of the definition and up to which it holds; loop
+                                            ** that steps it */
   const fl_kexpr *def;                      /* of the only one, or the first of a counter */
   const fl_kexpr *step;                     /* the second, if it stands in a loop's step */
 } fl_kvarinfo;
@@ -42,8 +43,10 @@ struct fl_kindices {
   struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
 };
 
-/* Where an expression stands: the number of its statement, the loops around it. */
-typedef struct fl_kplace { int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; } fl_kplace;
+/* Where an expression stands: the number of its statement, the loops around it. 'same': the threads that
+** are looked at are in the same round of all loops, so what is equal in a block (a grid) is one number. */
+typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
+typedef struct fl_kplace { int32_t order; int32_t loops[FL_KPOLY_LOOPS]; int n_loops; fl_ksame same; } fl_kplace;
 
 /* The value of integer expression x there; 'bad' where it is no such polynomial. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
@@ -52,6 +55,7 @@ void fl_kpoly_join(fl_kpoly *p);
 void fl_kpoly_add(fl_kpoly *p, fl_kterm t);
 void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
+int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 /* Is p the single symbol s? */
 static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
   return !p->bad && p->n == 1 && p->t[0].c == 1 && p->t[0].n == 1 && p->t[0].s[0] == s;
@@ -59,6 +63,7 @@ static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
 int fl_kterm_same(const fl_kterm *a, const fl_kterm *b);     /* the same product */
 int fl_kterm_holds(const fl_kterm *t, int32_t s);
 void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor */
+fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
 /* |big / small|; *ok: it is one term. */
 fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
 /* Is a variable the counter of a loop: set before it, stepped by it? */

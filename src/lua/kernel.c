@@ -300,8 +300,42 @@ static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
-/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather)
-** -> list of {kernel, roles, gather, positive}; or nil, why not. */
+/* The launch from two tables: its extents; values of integer parameters. */
+typedef struct launched { fl_klaunched l; int64_t value[FL_KP_MAX_ARGS]; uint8_t known[FL_KP_MAX_ARGS]; } launched;
+
+static void read_launched(lua_State *L, int extents, int values, int n, launched *x) {
+  *x = (launched){ .l = { .value = x->value, .known = x->known } };
+  for (int i = 0; i < FL_KEXTENTS; i++) {
+    lua_rawgeti(L, extents, i + 1);
+    x->l.extent[i] = lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, values, i + 1);
+    x->known[i] = (uint8_t)lua_isinteger(L, -1);
+    x->value[i] = lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+}
+
+/* List of {extent, parameter or 0, factor}. */
+static void push_limits(lua_State *L, const fl_kad *ad) {
+  lua_newtable(L);
+  for (int i = 0; ad && i < ad->limits.n; i++) {
+    const fl_klimit *x = &ad->limits.at[i];
+    const int64_t of[3] = { x->which + 1, x->param + 1, x->factor };
+    lua_createtable(L, 3, 0);
+    for (int k = 0; k < 3; k++) {
+      lua_pushinteger(L, of[k]);
+      lua_rawseti(L, -2, k + 1);
+    }
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather,
+** extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather, positive}, limits of the
+** launches it is for; or nil, why not. */
 static int kernel_derive(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   const char *what = luaL_checkstring(L, 2);
@@ -317,8 +351,13 @@ static int kernel_derive(lua_State *L) {
     lua_pushfstring(L, "kernel '%s' is a binary and has no derivative; give vjp = …", k->k->f->name);
     return 2;
   }
-  const fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
-                             .geometry = (int)luaL_optinteger(L, 5, 0) };
+  fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),
+                       .geometry = (int)luaL_optinteger(L, 5, 0) };
+  launched known;
+  if (lua_istable(L, 7) && lua_istable(L, 8)) {
+    read_launched(L, 7, 8, k->nparam, &known);
+    r.launched = &known.l;
+  }
   fl_karena *a = &k->k->unit->source->arena;
   fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
   if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) {
@@ -335,7 +374,8 @@ static int kernel_derive(lua_State *L) {
   lua_createtable(L, 2, 0);
   if (parts.gather) add_part(L, k->k, parts.gather, 0);
   if (!parts.gather || parts.rest) add_part(L, k->k, parts.rest ? parts.rest : ad, r.deterministic);
-  return 1;
+  push_limits(L, parts.gather ? parts.gather : ad);
+  return 2;
 }
 
 static fl_kernel_box *push_recording(lua_State *L, const fl_kernel_box *k, int replay) {
