@@ -2,7 +2,8 @@
 ** Inside the CPU device (cpu/ only). Parts:
 **
 **   device.c   the device table: memory, steps in order, interrupts
-**   lower.c    a kernel becomes a program: sections of operations on registers
+**   lean.c     a kernel without what changes nothing
+**   lower.c    it becomes a program: sections of operations on registers
 **   fuse.c     operations that go in one trip
 **   regs.c     where registers lie; when a store may be written at once
 **   exec.c     runs a program's units on one worker
@@ -102,8 +103,11 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 
 typedef struct fl_prog {
   const fl_vm *vm;
-  const fl_kernel *k;                 /* the planner's, or 'own' */
-  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are the planner's, */
+  const fl_kernel *k;                 /* 'lean' or 'own' */
+  fl_kernel lean;                     /* the planner's without what changes nothing (lean.c) */
+  void *lean_at;                      /* its arrays */
+  size_t lean_bytes;
+  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
   fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
   uint8_t mode, asks;                 /* asks: for the next tile's lines ahead */

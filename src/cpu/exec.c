@@ -93,7 +93,7 @@ static void load(tile *t, const fl_vop *x) {
       return;
     }
   }
-  t->reg[x->v] = own(t, x->v);
+  if (!x->target) t->reg[x->v] = own(t, x->v);
   x->fn.load(t->reg[x->v], base, v.w, v.at, n);
 }
 

@@ -37,22 +37,12 @@ static int kind_of_strides(const fl_kernel *k, const fl_operand *o, int level) {
 
 static int max2(int a, int b) { return a > b ? a : b; }
 
-static int operand_count(const fl_instr *x) {
-  switch (x->code) {
-    case FL_I_OP: return fl_ops[x->op].form == FL_FORM_UNARY ? 1 :
-                         fl_ops[x->op].form == FL_FORM_BINARY ? 2 : 3;
-    case FL_I_CAST: case FL_I_GATHER: case FL_I_REDUCE: return 1;
-    case FL_I_INDEX: case FL_I_RANDOM: return 3;
-    default: return 0;
-  }
-}
-
 static void classify(lower *b, int i) {
   const fl_kernel *k = b->k;
   const fl_instr *x = &k->instr[i];
   const uint16_t in[3] = { x->a, x->b, x->c };
   int kind = FL_KIND_UNI, pass = 0;
-  for (int j = 0, n = operand_count(x); j < n; j++) {
+  for (int j = 0, n = fl_operand_count(x); j < n; j++) {
     kind |= b->kind[in[j]];
     pass = max2(pass, b->pass[in[j]]);
   }
@@ -146,7 +136,7 @@ static void emit_op(lower *b, int sec, int level, int i) {
   const fl_op_info *info = &fl_ops[x->op];
   int op = x->op;
   if (op == FL_OP_bitwise_not && x->dtype == FLAME_BOOL) op = FL_OP_logical_not;
-  const int n = operand_count(x), cheap = b->g->vm->uniform[op];
+  const int n = fl_operand_count(x), cheap = b->g->vm->uniform[op];
   fl_vop y = { .code = FL_V_OP, .level = (uint8_t)level, .v = (uint16_t)i };
   y.fn.op = b->g->vm->op[op][fl_dtype_reg(x->from)];
   if (!y.fn.op) { b->bad = 1; return; }
@@ -231,7 +221,7 @@ static void find_late(lower *b) {
   for (int i = 0; i < k->ninstr; i++) {
     const fl_instr *x = &k->instr[i];
     const uint16_t in[3] = { x->a, x->b, x->c };
-    for (int j = 0, n = operand_count(x); j < n; j++)
+    for (int j = 0, n = fl_operand_count(x); j < n; j++)
       if (x->code != FL_I_INDEX || j != 2 || b->kind[i] != b->kind[in[j]]) b->late[in[j]] = 0;
   }
   for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;
@@ -293,7 +283,7 @@ static int store_level(const lower *b, int s) {
 static void emit_store(lower *b, int sec, int s, int level) {
   const fl_store *st = &b->k->store[s];
   const fl_operand *o = &b->k->operand[st->operand];
-  if (o->dtype != b->k->instr[st->value].dtype) b->bad = 1;
+  if (fl_dtype_reg(o->dtype) != fl_dtype_reg(b->k->instr[st->value].dtype)) b->bad = 1;   /* it rounds */
   b->g->access[st->operand].used = 2;
   push(b, sec, (fl_vop){ .code = FL_V_STORE, .level = (uint8_t)level, .reg = o->dtype,
                          .a = use(b, sec, st->value, level, NULL, 0), .arg = (uint16_t)s,
@@ -328,7 +318,7 @@ static void mark_round(lower *b, int round) {
     if (x->code == FL_I_INDEX && b->pass[i] == round) b->need[i] = 1;      /* it reports */
     const uint16_t in[3] = { x->a, x->b, x->c };
     if (!b->need[i] || (b->kind[i] != FL_KIND_FULL && x->code != FL_I_REDUCE)) continue;
-    for (int j = 0; j < operand_count(x); j++)
+    for (int j = 0; j < fl_operand_count(x); j++)
       if (b->kind[in[j]] == FL_KIND_FULL) b->need[in[j]] = 1;
   }
 }
@@ -380,7 +370,7 @@ static void drop_pointless(lower *b) {
     const uint16_t in[3] = { x->a, x->b, x->c };
     if (x->code == FL_I_REDUCE || x->code == FL_I_SCALAR) continue;
     if (!b->need[i]) b->kind[i] = FL_KIND_FULL;
-    for (int j = 0; b->need[i] && j < operand_count(x); j++) b->need[in[j]] = 1;
+    for (int j = 0; b->need[i] && j < fl_operand_count(x); j++) b->need[in[j]] = 1;
   }
 }
 
@@ -457,6 +447,8 @@ static int map_as_cols(lower *b) {
 }
 
 static int lower_all(lower *b) {
+  if (!fl_prog_lean(b->g, b->k)) return 0;
+  b->k = b->g->k;
   map_as_rows(b);
   if (!map_as_cols(b)) return 0;
   const fl_kernel *k = b->k;

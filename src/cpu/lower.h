@@ -1,4 +1,4 @@
-/* What lower.c asks lower_mode.c. */
+/* What lower.c asks lower_mode.c and lean.c. */
 #ifndef FL_CPU_LOWER_H
 #define FL_CPU_LOWER_H
 #include "cpu/cpu.h"
@@ -9,4 +9,7 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
 void fl_prog_access(fl_prog *g, int i);
 /* A dim in which some operand has unit stride while it jumps in dim 'last'; -1: none. */
 int fl_jumping_dim(const fl_kernel *k, int last);
+/* lean.c: g->k is then k without what changes nothing; 0 when memory is out. */
+int fl_prog_lean(fl_prog *g, const fl_kernel *k);
+int fl_operand_count(const fl_instr *x);     /* of its values a, b, c */
 #endif

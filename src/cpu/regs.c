@@ -87,7 +87,7 @@ static void find_targets(placer *p, fl_section *s) {
     for (int64_t j = 0; j < i; j++) {
       fl_vop *x = &s->at[j];
       if (x->v != st->a || x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
-      if (x->code != FL_V_LOAD && !x->target) {
+      if (!x->target && !(x->code == FL_V_LOAD && x->flags)) {
         x->target = (uint16_t)(st->arg + 1);
         g->conflict[st->arg] = read_after(p, s, j);
       }
@@ -162,6 +162,7 @@ void fl_prog_free(fl_prog *g) {
   FL_DROP(m, &g->reg);
   FL_DROP(m, &g->red);
   FL_DROP(m, &g->draw);
+  if (g->lean_at) fl_free(m, g->lean_at, g->lean_bytes);
   fl_free(m, g, sizeof *g);
 }
 
