@@ -47,7 +47,9 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
-  FL_V_ROWS,      /* the same row by row: operands with bit 4 up of 'uni' have one element a row */
+  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (up) of 'uni' one element a row, with bit 4
+                     alone one row for all */
+  FL_V_CHAIN,     /* v = chain arg, made of several (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
   FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
@@ -62,7 +64,7 @@ typedef struct fl_vop {
   uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory.
                                          GATHER's uni: one index a row of the tile. INDEX's reg: the
                                          operand whose map gives the positions c, + 1; 0: c has them */
-  uint16_t v, a, b, c, arg;
+  uint16_t v, a, b, c, arg;           /* arg: FL_OP_* of OP and ROWS */
   uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference */
   uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
   union {
@@ -76,6 +78,12 @@ typedef struct fl_vop {
     void (*spread)(void *y, const void *x, int64_t rows, int64_t cols);
   } fn;
 } fl_vop;
+
+typedef struct fl_chain {
+  uint8_t n, reg, by_row;
+  struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
+} fl_chain;
+enum { FL_NO_REG = 65535 };
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
 /* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE
@@ -117,6 +125,7 @@ typedef struct fl_prog {
   struct { fl_vreg *at; int64_t n, cap; } reg;
   struct { fl_red *at; int64_t n, cap; } red;
   struct { fl_draw_info *at; int64_t n, cap; } draw;
+  struct { fl_chain *at; int64_t n, cap; } chain;
   fl_access_info *access;             /* one an operand */
   uint64_t *conflict;                 /* per store: operands read after its value is made */
   void **address;                     /* of each operand, for this run */
@@ -157,6 +166,7 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
 void fl_prog_free(fl_prog *g);
 /* fuse.c, regs.c (which calls it): 0 when memory is out. */
 int fl_prog_fuse(fl_prog *g);
+int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);    /* the registers; how many */
 int fl_prog_place(fl_prog *g);
 /* Addresses, scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);

@@ -236,6 +236,12 @@ static void check_index(tile *t, const fl_vop *x, int64_t n) {
   vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
+/* Elements from row to row of an operand with these bits of 'uni'. */
+static int64_t row_step(const tile *t, int uni) {
+  const int bits = uni & 17;
+  return bits == 0 ? t->cols : bits == 17;
+}
+
 /* An operation one row at a time: some of its operands have one element a row. */
 static void op_rows(tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
@@ -243,14 +249,23 @@ static void op_rows(tile *t, const fl_vop *x) {
   char *p[4];
   int64_t step[4];
   for (int i = 0; i < 4; i++) {
-    const int bits = i ? x->uni >> (i - 1) & 17 : 0;
     p[i] = t->reg[v[i]];
-    step[i] = (bits == 0 ? t->cols : bits == 17) * fl_reg_size(g->reg.at[v[i]].reg);
+    step[i] = row_step(t, i ? x->uni >> (i - 1) : 0) * fl_reg_size(g->reg.at[v[i]].reg);
   }
   for (int64_t r = 0; r < t->rows; r++) {
     x->fn.op(p[0], p[1], p[2], p[3], t->cols, x->uni & 7);
     for (int i = 0; i < 4; i++) p[i] += step[i];
   }
+}
+
+static void chain(tile *t, const fl_vop *x, int64_t n) {
+  const fl_chain *c = &t->g->chain.at[x->arg];
+  fl_vm_link link[FL_CHAIN];
+  for (int i = 0; i < c->n; i++)
+    link[i] = (fl_vm_link){ .op = c->link[i].op, .saved = c->link[i].saved, .moves = !(c->link[i].uni & 1),
+                            .p = c->link[i].v == FL_NO_REG ? NULL : t->reg[c->link[i].v],
+                            .row = c->by_row && c->link[i].v != FL_NO_REG ? row_step(t, c->link[i].uni) : 0 };
+  t->g->vm->pairs->chain[c->reg](t->reg[x->v], link, c->n, c->by_row ? t->rows : 1, c->by_row ? t->cols : n);
 }
 
 static void run(tile *t, const fl_section *s) {
@@ -262,6 +277,7 @@ static void run(tile *t, const fl_section *s) {
     switch (x->code) {
       case FL_V_OP: x->fn.op(r[x->v], r[x->a], r[x->b], r[x->c], n, x->uni); break;
       case FL_V_ROWS: op_rows(t, x); break;
+      case FL_V_CHAIN: chain(t, x, n); break;
       case FL_V_MOVE: x->fn.move(r[x->v], r[x->a], n); break;
       case FL_V_LOAD: load(t, x); break;
       case FL_V_IOTA: iota(t, x->arg, x->level, r[x->v], n); break;

@@ -1,29 +1,48 @@
 /*
-** Operations of a tile that go in one trip (vm_pair_loops.h): a pair of sums, differences and products
-** whose first result nothing else reads, and the sum of a product. A trip over a tile costs as
-** much as its store; the bits stay, as each operation rounds in either form.
+** Operations of a tile that go in one trip (vm_pair_loops.h): chains of sums, products and the like whose
+** results nothing else reads, and the sum of a product. A trip over a tile costs as much as
+** its store; the bits stay, as each operation rounds in either form.
 */
 #include "cpu/cpu.h"
 
-enum { ALL_ROWS = 0x70 };          /* bits of operands with one element a row (FL_V_ROWS) */
-
 typedef struct fuse {
-  const fl_prog *g;
+  fl_prog *g;
   fl_section *sec;
   int32_t *maker, *uses;           /* per register: operation that makes it (-1), readings */
+  int failed;
 } fuse;
 
-/* FL_PAIR_* of an operation of its own on points; -1: none. */
-static int basic(const fuse *f, const fl_vop *x, int *reg) {
-  const fl_prog *g = f->g;
-  if (x->code > FL_V_ROWS || x->level != 1 || g->reg.at[x->v].kind != FL_KIND_FULL) return -1;
-  for (*reg = FL_REG_F64; *reg <= FL_REG_F32; ++*reg) {
-    if (x->fn.op == g->vm->op[FL_OP_add][*reg]) return FL_PAIR_add;
-    if (x->fn.op == g->vm->op[FL_OP_sub][*reg]) return FL_PAIR_sub;
-    if (x->fn.op == g->vm->op[FL_OP_mul][*reg]) return FL_PAIR_mul;
+int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
+  int n = 0;
+  if (x->code == FL_V_CHAIN) {
+    const fl_chain *c = &g->chain.at[x->arg];
+    for (int i = 0; i < c->n; i++) if (c->link[i].v != FL_NO_REG) v[n++] = c->link[i].v;
+    return n;
   }
-  return -1;
+  v[n++] = x->a;
+  if (x->b != x->a) v[n++] = x->b;
+  if (x->c != x->a && x->c != x->b) v[n++] = x->c;
+  return n;
 }
+
+/* The link of an operation of its own on points, and of the same with operands exchanged; 0: none. */
+static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
+  if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
+      f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
+  switch (x->arg) {
+    case FL_OP_add: return FL_LINK_add;
+    case FL_OP_sub: return exchanged ? FL_LINK_rsub : FL_LINK_sub;
+    case FL_OP_mul: return x->a == x->b ? FL_LINK_square : FL_LINK_mul;
+    case FL_OP_div: return exchanged ? FL_LINK_rdiv : FL_LINK_div;
+    case FL_OP_square: return FL_LINK_square;
+    case FL_OP_neg: return FL_LINK_neg;
+    case FL_OP_relu: return FL_LINK_relu;
+    case FL_OP_sqrt: return FL_LINK_sqrt;
+    default: return 0;
+  }
+}
+
+static int is_alone(int link) { return link >= FL_LINK_square; }      /* without an operand */
 
 /* The operation that makes v for one reader alone, or NULL. */
 static fl_vop *only_for(const fuse *f, uint16_t v) {
@@ -39,9 +58,8 @@ static void count(fuse *f) {
   }
   for (int64_t i = 0; i < f->sec->n; i++) {
     const fl_vop *x = &f->sec->at[i];
-    f->uses[x->a]++;
-    if (x->b != x->a) f->uses[x->b]++;
-    if (x->c != x->a && x->c != x->b) f->uses[x->c]++;
+    uint16_t v[FL_CHAIN];
+    for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) f->uses[v[k]]++;
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
   }
@@ -52,40 +70,93 @@ static void drop(const fuse *f, fl_vop *x) { x->code = FL_V_NONE; f->maker[x->v]
 static void sum_of_product(const fuse *f, fl_vop *x) {
   const fl_red *r = &f->g->red.at[x->arg];
   fl_vop *p = only_for(f, x->a);
-  int reg;
-  if (r->op != FL_OP_sum || !p || p->uni || p->level != 1) return;
-  if (p->fn.op == f->g->vm->op[FL_OP_square][r->reg]) p->b = p->a;
-  else if (basic(f, p, &reg) != FL_PAIR_mul || reg != r->reg) return;
-  if (!f->g->vm->pairs->dot_rows[r->reg]) return;
+  const int link = p && !p->uni ? link_of(f, p, 0) : 0;
+  if (r->op != FL_OP_sum || r->reg > FL_REG_F32 || (link != FL_LINK_square && link != FL_LINK_mul)) return;
+  if (fl_ops[p->arg].form == FL_FORM_UNARY) p->b = p->a;
   x->a = p->a;
   x->b = x->c = p->b;
   x->flags = 1;
   drop(f, p);
 }
 
-/* x reads p's result as its first (0) or second operand. */
-static int join(const fuse *f, fl_vop *x, int second_at, int reg, int at) {
-  int first_reg;
-  fl_vop *p = only_for(f, at ? x->b : x->a);
-  const int first = p && x->a != x->b ? basic(f, p, &first_reg) : -1;
-  if (first < 0 || first_reg != reg) return 0;
-  const int other = at ? x->uni & 0x11 : x->uni >> 1 & 0x11;
-  fl_vop y = *x;
-  y.a = p->a;
-  y.b = p->b;
-  y.c = at ? x->a : x->b;
-  y.uni = (uint8_t)((p->uni & 0x33) | other << 2);
-  y.code = y.uni & ALL_ROWS ? FL_V_ROWS : FL_V_OP;
-  y.fn.op = f->g->vm->pairs->op[first][at && second_at == FL_PAIR_sub ? FL_PAIR_rsub : second_at][reg];
-  drop(f, p);
-  *x = y;
-  return 1;
+/* ---- chains --------------------- */
+
+static void add_link(fl_chain *c, int op, uint16_t v, int uni) {
+  if (c->n < FL_CHAIN) {
+    c->link[c->n].op = (uint8_t)op;
+    c->link[c->n].v = v;
+    c->link[c->n].uni = (uint8_t)(uni & 0x11);
+    c->link[c->n].saved = c->n;
+  }
+  c->by_row |= (uni & 0x10) != 0;
+  c->n++;                                      /* beyond FL_CHAIN: too long */
 }
 
-static void pair_up(const fuse *f, fl_vop *x) {
-  int reg;
-  const int second = basic(f, x, &reg);
-  if (second >= 0 && !join(f, x, second, reg, 0)) join(f, x, second, reg, 1);
+/* The links of what makes an operand; 0: it is made otherwise. */
+static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
+  *c = (fl_chain){ .n = 0 };
+  if (!p) return 0;
+  if (p->code == FL_V_CHAIN) *c = f->g->chain.at[p->arg];
+  else if (link_of(f, p, 0)) {
+    add_link(c, FL_LINK_load, p->a, p->uni);
+    if (is_alone(link_of(f, p, 0))) add_link(c, link_of(f, p, 0), FL_NO_REG, 0);
+    else add_link(c, link_of(f, p, 0), p->b, p->uni >> 1);
+  }
+  return c->n > 0;
+}
+
+static void append(fl_chain *c, const fl_chain *more) {
+  const int at = c->n;
+  for (int i = 0; i < more->n; i++) {
+    add_link(c, more->link[i].op, more->link[i].v, more->link[i].uni);
+    if (c->n <= FL_CHAIN) c->link[at + i].saved = (uint8_t)(more->link[i].saved + at);
+  }
+  c->by_row |= more->by_row;
+}
+
+/* x with what makes its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
+static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take, fl_chain *c) {
+  const int link = link_of(f, x, 0);
+  *c = (fl_chain){ .reg = f->g->reg.at[x->a].reg };
+  if (take == 3) {                             /* b's result waits for a's */
+    append(c, b);
+    const int saved = c->n;
+    add_link(c, FL_LINK_save, FL_NO_REG, 0);
+    append(c, a);
+    add_link(c, link, FL_NO_REG, 0);
+    if (c->n <= FL_CHAIN) c->link[c->n - 1].saved = (uint8_t)saved;
+  } else if (take == 2) {
+    append(c, b);
+    add_link(c, link_of(f, x, 1), x->a, x->uni);
+  } else {
+    if (take) append(c, a);
+    else add_link(c, FL_LINK_load, x->a, x->uni);
+    if (is_alone(link)) add_link(c, link, FL_NO_REG, 0);
+    else add_link(c, link, x->b, x->uni >> 1);
+  }
+  return c->n <= FL_CHAIN;
+}
+
+static void join(fuse *f, fl_vop *x) {
+  const int link = link_of(f, x, 0);
+  fl_chain a, b, c;
+  if (!link) return;
+  fl_vop *p = is_alone(link) || x->a != x->b ? only_for(f, x->a) : NULL;
+  fl_vop *q = is_alone(link) || x->a == x->b ? NULL : only_for(f, x->b);
+  int take = links_of(f, p, &a) | links_of(f, q, &b) << 1;
+  while (!build(f, x, &a, &b, take, &c)) take = take == 3 ? 1 + (b.n > a.n) : 0;
+  if (!take && x->code != FL_V_ROWS) return;
+  fl_chain *to = FL_PUSH(f->g->mem, &f->g->chain);
+  if (!to) {
+    f->failed = 1;
+    return;
+  }
+  *to = c;
+  if (take & 1) drop(f, p);
+  if (take & 2) drop(f, q);
+  x->code = FL_V_CHAIN;
+  x->arg = (uint16_t)(f->g->chain.n - 1);
+  x->uni = 0;
 }
 
 static void fuse_section(fuse *f) {
@@ -93,7 +164,7 @@ static void fuse_section(fuse *f) {
   count(f);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code == FL_V_REDUCE) sum_of_product(f, &f->sec->at[i]);
-  for (int64_t i = 0; i < f->sec->n; i++) pair_up(f, &f->sec->at[i]);
+  for (int64_t i = 0; i < f->sec->n; i++) join(f, &f->sec->at[i]);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code != FL_V_NONE) f->sec->at[n++] = f->sec->at[i];
   f->sec->n = n;
@@ -109,5 +180,5 @@ int fl_prog_fuse(fl_prog *g) {
     fuse_section(&f);
   }
   fl_free(g->mem, work, bytes);
-  return 1;
+  return !f.failed;
 }

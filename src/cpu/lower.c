@@ -137,7 +137,7 @@ static void emit_op(lower *b, int sec, int level, int i) {
   int op = x->op;
   if (op == FL_OP_bitwise_not && x->dtype == FLAME_BOOL) op = FL_OP_logical_not;
   const int n = fl_operand_count(x), cheap = b->g->vm->uniform[op];
-  fl_vop y = { .code = FL_V_OP, .level = (uint8_t)level, .v = (uint16_t)i };
+  fl_vop y = { .code = FL_V_OP, .level = (uint8_t)level, .v = (uint16_t)i, .arg = (uint16_t)op };
   y.fn.op = b->g->vm->op[op][fl_dtype_reg(x->from)];
   if (!y.fn.op) { b->bad = 1; return; }
   uint8_t *uni = cheap && n > 1 ? &y.uni : NULL;

@@ -43,12 +43,16 @@ static void give(placer *p, uint16_t v) {
   if (p->next > p->most) p->most = p->next;
 }
 
+static void reads_at(placer *p, const fl_section *s, int64_t i) {
+  uint16_t v[FL_CHAIN];
+  for (int k = 0, n = fl_vop_reads(p->g, &s->at[i], v); k < n; k++) p->last[v[k]] = (int32_t)i;
+}
+
 /* A value nobody reads in its section keeps its buffer. */
 static void place_section(placer *p, const fl_section *s, int64_t base) {
   const fl_prog *g = p->g;
   for (int64_t i = 0; i < g->reg.n; i++) p->last[i] = -1;
-  for (int64_t i = 0; i < s->n; i++)
-    p->last[s->at[i].a] = p->last[s->at[i].b] = p->last[s->at[i].c] = (int32_t)i;
+  for (int64_t i = 0; i < s->n; i++) reads_at(p, s, i);
   p->npool[0] = p->npool[1] = 0;
   p->next = base;
   for (int64_t i = 0; i < s->n; i++) {
@@ -58,9 +62,8 @@ static void place_section(placer *p, const fl_section *s, int64_t base) {
     const int out = x->code != FL_V_STORE && x->code != FL_V_REDUCE && !again &&
                     r->kind == FL_KIND_FULL && !r->lives;
     if (out && !is_elementwise(x)) give(p, x->v);
-    release(p, x->a, (int32_t)i);
-    release(p, x->b, (int32_t)i);
-    release(p, x->c, (int32_t)i);
+    uint16_t v[FL_CHAIN];
+    for (int k = 0, n = fl_vop_reads(g, x, v); k < n; k++) release(p, v[k], (int32_t)i);
     if (out && is_elementwise(x)) give(p, x->v);
   }
 }
@@ -78,8 +81,7 @@ static uint64_t read_after(const placer *p, const fl_section *s, int64_t at) {
 static void find_targets(placer *p, fl_section *s) {
   fl_prog *g = p->g;
   for (int64_t i = 0; i < g->reg.n; i++) p->last[i] = -1;
-  for (int64_t i = 0; i < s->n; i++)
-    p->last[s->at[i].a] = p->last[s->at[i].b] = p->last[s->at[i].c] = (int32_t)i;
+  for (int64_t i = 0; i < s->n; i++) reads_at(p, s, i);
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *st = &s->at[i];
     if (st->code != FL_V_STORE || !st->level || g->vm->round[st->reg]) continue;
@@ -162,6 +164,7 @@ void fl_prog_free(fl_prog *g) {
   FL_DROP(m, &g->reg);
   FL_DROP(m, &g->red);
   FL_DROP(m, &g->draw);
+  FL_DROP(m, &g->chain);
   if (g->lean_at) fl_free(m, g->lean_at, g->lean_bytes);
   fl_free(m, g, sizeof *g);
 }

@@ -78,10 +78,17 @@ typedef struct fl_vm_reduce {
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
 } fl_vm_reduce;
 
-/* Pairs of operations in one trip (vm_pair_loops.h); rsub: the third operand less the first's result. */
-enum { FL_PAIR_add, FL_PAIR_sub, FL_PAIR_mul, FL_PAIR_FIRST, FL_PAIR_rsub = FL_PAIR_FIRST, FL_PAIR_SECOND };
+/* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and rdiv: the
+** operand less, or over, the value. 'save' keeps the value for a later link. */
+enum { FL_LINK_load, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul, FL_LINK_div, FL_LINK_rdiv,
+       FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_save, FL_CHAIN = 16 };
+typedef struct fl_vm_link {
+  const void *p;                    /* the operand; NULL: what link 'saved' kept, if it has one */
+  uint8_t op, saved, moves;         /* moves: along the row; 0: one element for all of it */
+  int64_t row;                      /* elements from row to row */
+} fl_vm_link;
 typedef struct fl_vm_pairs {                      /* floats; NULL: none */
-  fl_vm_fn op[FL_PAIR_FIRST][FL_PAIR_SECOND][FL_REG_COUNT];    /* takes 'uni' */
+  void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n);
   void (*dot_rows[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t n);
   void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
 } fl_vm_pairs;

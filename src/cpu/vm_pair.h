@@ -1,5 +1,5 @@
 /*
-** One instruction set's table of pairs (vm_pair_loops.h); included by vm_pair_base.c and its
+** One instruction set's table of chains (vm_pair_loops.h); included by vm_pair_base.c and its
 ** fellows with PAIR_TABLE. A file of its own: in vm_table.h's it would change what the compiler
 ** inlines there.
 */
@@ -9,15 +9,17 @@
 
 #define T double
 #define SUFFIX f64
+#define INT int64_t
+#define ROOT __builtin_sqrt
 #include "cpu/vm_pair_loops.h"
 #define T float
 #define SUFFIX f32
+#define INT int32_t
+#define ROOT __builtin_sqrtf
 #include "cpu/vm_pair_loops.h"
 
-#define ROW(a, b) [FL_PAIR_##b] = { pair_##a##_##b##_f64, pair_##a##_##b##_f32 }
-#define ROWS(a) [FL_PAIR_##a] = { ROW(a, add), ROW(a, sub), ROW(a, mul), ROW(a, rsub) }
 const fl_vm_pairs PAIR_TABLE = {
-  .op = { ROWS(add), ROWS(sub), ROWS(mul) },
+  .chain = { chain_f64, chain_f32 },
   .dot_rows = { dot_rows_f64, dot_rows_f32 },
   .dot_cols = { dot_cols_f64, dot_cols_f32 },
 };

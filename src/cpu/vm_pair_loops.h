@@ -3,7 +3,7 @@
 ** vm_pair.h. Every operation rounds as it does alone, so the bits are the same; what is saved
 ** is the trip through memory between them.
 **
-**   pair_*   y = op2(op1(a, b), c), or c - op1(a, b) for 'rsub'; 'uni' as in vm.h
+**   chain    operations on the value so far and an operand each (FL_LINK_*), of rows of n
 **   dot      the sum of a b: rows and columns, in the order of 'sum' (plan/kernel.h)
 **   some     the lanes of the blocks of a sum or product
 */
@@ -12,42 +12,119 @@
 #define FN(name) JOIN(name, SUFFIX)
 typedef T FN(vec) __attribute__((vector_size(VM_BYTES), aligned(sizeof(T)), may_alias));
 #define V FN(vec)
+typedef INT FN(bits) __attribute__((vector_size(VM_BYTES), aligned(sizeof(T)), may_alias));
+#define BITS FN(bits)
 #define PER ((int64_t)(VM_BYTES / sizeof(T)))
 #define LANE_VECS (FL_VM_LANES / PER)
 static inline V FN(splat)(T x) { return x - (V){ 0 }; }          /* - 0 keeps the sign of zero */
 
-/* What is less than a vector, made one. */
-static __attribute__((noinline)) void FN(pair_rest)(fl_vm_fn f, T *y, const T *a, const T *b, const T *c,
-                                                    int64_t n, int uni) {
-  V x[3] = { FN(splat)(a[0]), FN(splat)(b[0]), FN(splat)(c[0]) }, out;
-  const T *from[3] = { a, b, c };
-  for (int i = 0; i < 3; i++) if (!(uni >> i & 1)) memcpy(&x[i], from[i], (size_t)n * sizeof(T));
-  f(&out, &x[0], &x[1], &x[2], PER, uni);
-  memcpy(y, &out, (size_t)n * sizeof(T));
+/* ---- chains --------------------- */
+
+#define BLOCK_VECS 4
+#define BLOCK (BLOCK_VECS * PER)
+typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);     /* moves: -1, or 0: one block for all */
+
+static inline V FN(roots)(V x) {
+  union { V v; T e[VM_BYTES / sizeof(T)]; } u = { x };
+  for (int i = 0; i < PER; i++) u.e[i] = ROOT(u.e[i]);
+  return u.v;
 }
 
-#define PAIR(name, value) \
-  static void FN(pair_##name)(void *y_, const void *a_, const void *b_, const void *c_, \
-                              int64_t n, int uni) { \
-    T *y = y_; \
-    const T *a = a_, *b = b_, *c = c_; \
-    const V fixed[3] = { FN(splat)(a[0]), FN(splat)(b[0]), FN(splat)(c[0]) }; \
-    const int64_t as = uni & 1 ? 0 : PER, bs = uni & 2 ? 0 : PER, cs = uni & 4 ? 0 : PER; \
-    if (!as) a = (const T *)&fixed[0]; \
-    if (!bs) b = (const T *)&fixed[1]; \
-    if (!cs) c = (const T *)&fixed[2]; \
-    for (; n >= PER; n -= PER, y += PER, a += as, b += bs, c += cs) { \
-      const V x1 = *(const V *)a, x2 = *(const V *)b, x3 = *(const V *)c; \
-      *(V *)y = (value); \
-    } \
-    if (n > 0) FN(pair_rest)(FN(pair_##name), y, a, b, c, n, uni); \
+/* Each block of 'n' elements goes through all links while it is in registers. */
+#define FOUR(value) s0 = value(s0, 0); s1 = value(s1, 1); s2 = value(s2, 2); s3 = value(s3, 3)
+#define LOAD(s, v) (p[v])
+#define ADD(s, v) (s + p[v])
+#define SUB(s, v) (s - p[v])
+#define RSUB(s, v) (p[v] - s)
+#define MUL(s, v) (s * p[v])
+#define DIV(s, v) (s / p[v])
+#define RDIV(s, v) (p[v] / s)
+#define SQUARE(s, v) (s * s)
+#define NEG(s, v) (-s)
+#define RELU(s, v) ((V)((BITS)s & ~(BITS)(s <= (V){ 0 })))
+#define SQRT(s, v) FN(roots)(s)
+static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n) {
+  V s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    V *p;
+    for (const FN(link) *l = link, *end = link + count; l < end; l++) {
+      p = (V *)(l->p + (i & l->moves));
+      switch (l->op) {
+        case FL_LINK_load: FOUR(LOAD); break;
+        case FL_LINK_save: p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3; break;
+        case FL_LINK_add: FOUR(ADD); break;
+        case FL_LINK_sub: FOUR(SUB); break;
+        case FL_LINK_rsub: FOUR(RSUB); break;
+        case FL_LINK_mul: FOUR(MUL); break;
+        case FL_LINK_div: FOUR(DIV); break;
+        case FL_LINK_rdiv: FOUR(RDIV); break;
+        case FL_LINK_square: FOUR(SQUARE); break;
+        case FL_LINK_neg: FOUR(NEG); break;
+        case FL_LINK_relu: FOUR(RELU); break;
+        case FL_LINK_sqrt: FOUR(SQRT); break;
+        default: __builtin_unreachable();
+      }
+    }
+    p = (V *)(y + i);
+    p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3;
   }
-#define PAIRS_OF(name, first) \
-  PAIR(name##_add, (first) + x3) PAIR(name##_sub, (first) - x3) \
-  PAIR(name##_rsub, x3 - (first)) PAIR(name##_mul, (first) * x3)
-PAIRS_OF(add, x1 + x2) PAIRS_OF(sub, x1 - x2) PAIRS_OF(mul, x1 * x2)
-#undef PAIRS_OF
-#undef PAIR
+}
+#undef FOUR
+#undef LOAD
+#undef ADD
+#undef SUB
+#undef RSUB
+#undef MUL
+#undef DIV
+#undef RDIV
+#undef SQUARE
+#undef NEG
+#undef RELU
+#undef SQRT
+
+static inline void FN(splat_block)(T *y, T x) {
+  for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
+}
+
+/* What is less than a block, made one. */
+static __attribute__((noinline)) void FN(chain_rest)(T *y, FN(link) *link, T (*room)[BLOCK], int count, int64_t n) {
+  T out[BLOCK];
+  for (int k = 0; k < count; k++) {
+    if (!link[k].moves) continue;
+    FN(splat_block)(room[k], link[k].p[0]);
+    memcpy(room[k], link[k].p, (size_t)n * sizeof(T));
+    link[k].p = room[k];
+    link[k].moves = 0;
+  }
+  FN(chain_blocks)(out, link, count, BLOCK);
+  memcpy(y, out, (size_t)n * sizeof(T));
+}
+
+static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n) {
+  T *y = y_, room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
+  FN(link) link[FL_CHAIN], last[FL_CHAIN];
+  const int64_t whole = n - n % BLOCK;
+  for (int k = 0; k < count; k++) {
+    const fl_vm_link *f = &from[k];
+    link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0, f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
+    if (f->p && !f->moves) FN(splat_block)(room[k], *(const T *)f->p);
+  }
+  for (int64_t r = 0; r < rows; r++, y += n) {
+    FN(chain_blocks)(y, link, count, whole);
+    for (int k = 0; k < count && whole < n; k++) {
+      last[k] = link[k];
+      last[k].p += whole & link[k].moves;
+    }
+    if (whole < n) FN(chain_rest)(y + whole, last, room, count, n - whole);
+    for (int k = 0; k < count && r + 1 < rows; k++)
+      if (link[k].moves) link[k].p += from[k].row;
+      else if (from[k].row) FN(splat_block)(room[k], ((const T *)from[k].p)[r + 1]);
+  }
+}
+#undef BLOCK
+#undef BLOCK_VECS
+
+/* ---- sums --------------------- */
 
 static void FN(dot_lanes)(T *out, const T *x, const T *y, int64_t n) {
   V s[LANE_VECS];
@@ -138,6 +215,9 @@ static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows
 SOME(sum, 0, +=) SOME(prod, 1, *=)
 #undef SOME
 #undef V
+#undef BITS
+#undef INT
+#undef ROOT
 #undef PER
 #undef LANE_VECS
 #undef FN
