@@ -8,7 +8,7 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses;           /* per register: operation that makes it (-1), readings */
+  int32_t *maker, *uses, *other;   /* per register: operation that makes it (-1), readings, those that are no links */
   int failed;
 } fuse;
 
@@ -54,18 +54,26 @@ static fl_vop *only_for(const fuse *f, uint16_t v) {
 static void count(fuse *f) {
   for (int64_t i = 0; i < f->g->reg.n; i++) {
     f->maker[i] = -1;
-    f->uses[i] = 0;
+    f->uses[i] = f->other[i] = 0;
   }
   for (int64_t i = 0; i < f->sec->n; i++) {
     const fl_vop *x = &f->sec->at[i];
     uint16_t v[FL_CHAIN];
-    for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) f->uses[v[k]]++;
+    for (int k = 0, n = x->code == FL_V_NONE ? 0 : fl_vop_reads(f->g, x, v); k < n; k++) {
+      f->uses[v[k]]++;
+      f->other[v[k]] += !link_of(f, x, 0);
+    }
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
   }
 }
 
-static void drop(const fuse *f, fl_vop *x) { x->code = FL_V_NONE; f->maker[x->v] = -2; }
+/* One reading of x's result less. */
+static void drop(const fuse *f, fl_vop *x) {
+  if (--f->uses[x->v] > 0) return;
+  x->code = FL_V_NONE;
+  f->maker[x->v] = -2;
+}
 
 static void sum_of_product(const fuse *f, fl_vop *x) {
   const fl_red *r = &f->g->red.at[x->arg];
@@ -114,6 +122,14 @@ static void append(fl_chain *c, const fl_chain *more) {
   c->by_row |= more->by_row;
 }
 
+/* What may become part of a chain that reads v: what that chain alone reads, or an operation that only
+** chains read: to make it anew costs less than a trip. */
+static fl_vop *part_for(const fuse *f, uint16_t v) {
+  const fl_vreg *r = &f->g->reg.at[v];
+  fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0 ? &f->sec->at[f->maker[v]] : NULL;
+  return p && (f->uses[v] == 1 || (!f->other[v] && p->code <= FL_V_ROWS)) ? p : NULL;
+}
+
 /* x with what makes its operands, as far as 'take' (1: a, 2: b) says; 0: too long. */
 static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_chain *b, int take, fl_chain *c) {
   const int link = link_of(f, x, 0);
@@ -141,11 +157,11 @@ static void join(fuse *f, fl_vop *x) {
   const int link = link_of(f, x, 0);
   fl_chain a, b, c;
   if (!link) return;
-  fl_vop *p = is_alone(link) || x->a != x->b ? only_for(f, x->a) : NULL;
-  fl_vop *q = is_alone(link) || x->a == x->b ? NULL : only_for(f, x->b);
+  fl_vop *p = is_alone(link) || x->a != x->b ? part_for(f, x->a) : NULL;
+  fl_vop *q = is_alone(link) || x->a == x->b ? NULL : part_for(f, x->b);
   int take = links_of(f, p, &a) | links_of(f, q, &b) << 1;
   while (!build(f, x, &a, &b, take, &c)) take = take == 3 ? 1 + (b.n > a.n) : 0;
-  if (!take && x->code != FL_V_ROWS) return;
+  if (!take) return;
   fl_chain *to = FL_PUSH(f->g->mem, &f->g->chain);
   if (!to) {
     f->failed = 1;
@@ -164,6 +180,7 @@ static void fuse_section(fuse *f) {
   count(f);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code == FL_V_REDUCE) sum_of_product(f, &f->sec->at[i]);
+  count(f);
   for (int64_t i = 0; i < f->sec->n; i++) join(f, &f->sec->at[i]);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code != FL_V_NONE) f->sec->at[n++] = f->sec->at[i];
@@ -171,10 +188,10 @@ static void fuse_section(fuse *f) {
 }
 
 int fl_prog_fuse(fl_prog *g) {
-  const size_t bytes = (size_t)g->reg.n * 2 * sizeof(int32_t) + 8;
+  const size_t bytes = (size_t)g->reg.n * 3 * sizeof(int32_t) + 8;
   int32_t *work = fl_alloc(g->mem, bytes);
   if (!work) return 0;
-  fuse f = { .g = g, .maker = work, .uses = work + g->reg.n };
+  fuse f = { .g = g, .maker = work, .uses = work + g->reg.n, .other = work + 2 * g->reg.n };
   for (int r = 0; r <= g->rounds; r++) {
     f.sec = &g->sec[FL_SEC_FULL(r)];
     fuse_section(&f);

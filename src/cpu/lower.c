@@ -112,8 +112,8 @@ static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int 
     *uni |= (uint8_t)(1 << bit);
     return v;
   }
-  if (uni && b->row_by_row && kind == FL_KIND_ROW) {
-    *uni |= (uint8_t)(17 << bit);
+  if (uni && b->row_by_row && kind != FL_KIND_UNI) {             /* COL: a LINE value is one a row */
+    *uni |= (uint8_t)((col && kind == FL_KIND_ROW ? 16 : 17) << bit);
     return v;
   }
   return kind == FL_KIND_UNI ? filled(b, v, level) : spread(b, sec, v);
@@ -457,7 +457,8 @@ static int lower_all(lower *b) {
   fl_prog_choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
-  b->row_by_row = b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && b->g->batch > 1 && k->n >= UNI_ROW;
+  b->row_by_row = b->g->batch > 1 && (b->g->mode == FL_MODE_COL ? b->g->width >= UNI_ROW :
+                                      b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && k->n >= UNI_ROW);
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) fl_prog_access(b->g, i);
