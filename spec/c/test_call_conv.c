@@ -174,6 +174,22 @@ static fl_conv random_conv(int big) {
   return c;
 }
 
+/* Rows of whole vectors and enough outputs that padded planes are read in place (cpu/conv_shift.c). */
+static fl_conv whole_rows(void) {
+  fl_conv c = random_conv(1);
+  for (int a = 1; a < 3; a++) {
+    c.k[a] = pick(1, 4);
+    c.pad[a] = pick(0, 2);
+    const int64_t span = (c.k[a] - 1) * c.dil[a] + 1;
+    c.out[a] = a == 2 ? 16 * pick(1, 3) : pick(1, 12);
+    c.in[a] = (c.out[a] - 1) * c.stride[a] + span - 2 * c.pad[a] + pick(0, c.stride[a] - 1);
+    if (c.in[a] < 1) c.pad[a] = 0, c.in[a] = (c.out[a] - 1) * c.stride[a] + span;
+  }
+  c.o = c.groups * pick(9, 30);
+  c.c = c.groups * pick(1, 40);
+  return c;
+}
+
 static void named_convs(setup *one, setup *three) {
   const fl_conv list[] = {
     { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
@@ -187,6 +203,8 @@ static void named_convs(setup *one, setup *three) {
     { 1, 2, 2, 1, { 1, 30, 30 }, { 1, 2, 2 }, { 1, 4, 4 }, { 1, 9, 9 }, { 0, 0, 0 }, { 1, 1, 1 } },
     { 2, 0, 3, 1, { 1, 4, 4 }, { 1, 3, 3 }, { 1, 2, 2 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 1, 1 } },
     { 1, 2, 2, 1, { 1, 300, 300 }, { 1, 2, 2 }, { 1, 101, 101 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 199, 199 } },
+    { 1, 90, 30, 1, { 4, 6, 16 }, { 3, 3, 3 }, { 4, 6, 16 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
+    { 1, 3, 40, 1, { 1, 40, 64 }, { 1, 7, 7 }, { 1, 20, 32 }, { 1, 2, 2 }, { 0, 3, 3 }, { 1, 1, 1 } },
     { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -315,6 +333,10 @@ static void all_of(const fl_vm *vm, int rounds) {
   for (int i = 0; i < rounds; i++) {
     const fl_conv c = random_conv(i % 5 == 0);
     conv_case(one, three, &c, i % 6 == 5 ? (int)pick(FLAME_I64, FLAME_U8) : i % 4);
+    if (i % 4 == 0) {
+      const fl_conv whole = whole_rows();
+      conv_case(one, three, &whole, i % 8 ? FLAME_F32 : FLAME_F64);
+    }
     const fl_pooling p = random_pool();
     pool_case(one, three, &p, p.divisor || !(i % 3) ? i % 4 : (int)pick(0, FLAME_I8));
   }

@@ -132,11 +132,13 @@ static void data_pass(const fl_conv *s, int dtype, const phases *f, int64_t i, f
 }
 
 static int64_t pass_bytes(const fl_conv_pass *p, int workers) {
-  return fl_conv_flat_fits(p) ? fl_conv_flat_bytes(p, workers) : fl_conv_gemm_bytes(p, workers);
+  return fl_conv_flat_fits(p) ? fl_conv_flat_bytes(p, workers)
+       : fl_conv_shift_fits(p) ? fl_conv_shift_bytes(p, workers) : fl_conv_gemm_bytes(p, workers);
 }
 
 static void run_pass(const fl_conv_job *job, const fl_conv_pass *p) {
   if (fl_conv_flat_fits(p)) fl_conv_flat(job, p);
+  else if (fl_conv_shift_fits(p)) fl_conv_shift(job, p);
   else fl_conv_gemm(job, p);
 }
 

@@ -7,6 +7,7 @@
 **
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
+**   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
 **   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
 **   conv_weight.c  the weight's gradient as a product over all pixels
@@ -50,6 +51,17 @@ static inline int64_t fl_conv_count(const fl_conv_pass *p) { return p->ax[0].cou
 static inline int64_t fl_conv_source(const fl_conv_pass *p) { return p->ax[0].size * p->ax[1].size * p->ax[2].size; }
 static inline int64_t fl_conv_dest(const fl_conv_pass *p) { return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize; }
 
+/* Offsets of packed pixels: k times nv vectors, one behind the other. */
+typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
+static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
+  for (int k = 0; k < FL_CONV_KC; k++) o->of[0][k] = k * lanes, o->of[1][k] = 2 * k * lanes;
+}
+static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, int64_t nv, int64_t k, const void *a,
+                                const void *b, const int32_t *off, int64_t second, void *c, int64_t ldc, int add) {
+  if (wide) job->loops->tile64[rows - 1][nv - 1](k, a, b, off, second, c, ldc, add);
+  else job->loops->tile32[rows - 1][nv - 1](k, a, b, off, second, c, ldc, add);
+}
+
 /* call_conv.c. The loops for this processor. */
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
 /* The pass of the forward convolution (src, w, dst left out). */
@@ -67,6 +79,31 @@ int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t wid
 int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3], fl_conv_run *run);
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
+
+/* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and columns are sorted
+** by residue of the step, so that what a tap reads of a row of results is one run of memory, and that of the row
+** below lies 'pitch' on. */
+typedef struct fl_conv_box {
+  int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
+  int64_t low[2];                /* least offset */
+  int64_t planes;                /* of a source channel */
+  int64_t rows, cols;            /* results of a block */
+  int64_t height, pitch, plane;  /* of a buffer plane */
+} fl_conv_box;
+int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);                   /* all but sizes; 0: too large */
+void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
+/* One channel, whose first element is 'at', for results t0, r0 …, c0 …: planes * plane elements of a sum's type. */
+void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at, int64_t t0,
+                      int64_t r0, int64_t c0);
+/* Where a tap's run begins in the buffer, in elements. */
+int64_t fl_conv_box_tap(const fl_conv_pass *p, const fl_conv_box *b, const int64_t tap[3]);
+void fl_conv_tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]);       /* the i-th, the last axis innermost */
+int64_t fl_conv_kernel_index(const fl_conv_pass *p, const int64_t tap[3]);
+
+/* conv_shift.c */
+int fl_conv_shift_fits(const fl_conv_pass *p);
+int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p);
 
 /* conv_flat.c: *_fits tells whether it takes this pass. */
 int fl_conv_flat_fits(const fl_conv_pass *p);

@@ -20,10 +20,7 @@ typedef struct flat {
   const fl_conv_pass *p;
   const char *grad;
   int weight; /* the weight's gradient */
-  int64_t residues[2], reach[2]; /* of axes 1 and 2: planes kept, most shift within one */
-  int64_t low[2]; /* least offset */
-  int64_t rows, cols; /* results of a block */
-  int64_t height, pitch, plane; /* of a buffer plane */
+  fl_conv_box box; /* of a block of results */
   int64_t blocks0, blocks1, blocks2; /* blocks of an image */
   int32_t at[MOST_TAPS];    /* of each tap: where its run begins in the buffer */
   int32_t index[MOST_TAPS]; /* and its place in the kernel */
@@ -36,34 +33,22 @@ static int64_t round_block(int64_t n) { return fl_conv_parts(n, FL_CONV_BLOCK) *
 /* Shapes of the buffers; 0 when they do not fit. */
 static int plan(flat *q, const fl_conv_pass *p) {
   *q = (flat){ .p = p };
-  for (int i = 0; i < 2; i++) {
-    const fl_conv_axis *a = &p->ax[i + 1];
-    const int64_t span = (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
-    q->low[i] = a->doff < 0 ? a->off0 - span : a->off0;
-    q->residues[i] = fl_conv_least(a->step, span + 1);
-    q->reach[i] = span / a->step;
-  }
-  const int64_t planes = p->ax[0].taps * q->residues[0] * q->residues[1];
-  if (fl_conv_taps(p) > MOST_TAPS || planes > 64 || q->reach[1] > 4096 || q->reach[0] > 256) return 0;
-  q->cols = fl_conv_least(p->ax[2].count, 2048);
-  q->pitch = q->cols + q->reach[1];
-  q->rows = fl_conv_least(p->ax[1].count,
-                          fl_conv_least(RESULT / q->pitch, SOURCE / (planes * q->pitch) - q->reach[0]));
-  if (q->rows < 1) return 0;
-  q->height = q->rows + q->reach[0];
-  q->plane = q->height * q->pitch;
+  if (fl_conv_taps(p) > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;
+  const int64_t cols = fl_conv_least(p->ax[2].count, 2048), pitch = cols + q->box.reach[1];
+  const int64_t rows = fl_conv_least(RESULT / pitch, SOURCE / (q->box.planes * pitch) - q->box.reach[0]);
+  if (rows < 1) return 0;
+  fl_conv_box_size(&q->box, fl_conv_least(p->ax[1].count, rows), cols);
   q->blocks0 = p->ax[0].count;
-  q->blocks1 = fl_conv_parts(p->ax[1].count, q->rows);
-  q->blocks2 = fl_conv_parts(p->ax[2].count, q->cols);
+  q->blocks1 = fl_conv_parts(p->ax[1].count, q->box.rows);
+  q->blocks2 = fl_conv_parts(p->ax[2].count, q->box.cols);
   return 1;
 }
 
 static int64_t source_bytes(const flat *q) {
-  const int64_t planes = q->p->ax[0].taps * q->residues[0] * q->residues[1];
-  return fl_round64((planes * q->plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+  return fl_round64((q->box.planes * q->box.plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
 }
 static int64_t result_bytes(const flat *q) {
-  return fl_round64((round_block(q->rows * q->pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+  return fl_round64((round_block(q->box.rows * q->box.pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
 }
 
 /* Of one worker. */
@@ -107,73 +92,19 @@ static void read_row(int dtype, void *to, const char *src, int64_t at, int64_t s
   }
 }
 
-/* One plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at' (-1:
-** zeros). */
-static void fill_plane(const flat *q, char *to, int64_t at, int64_t y, int64_t x) {
-  const fl_conv_pass *p = q->p;
-  const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];
-  const int64_t size = fl_conv_bytes(p->dtype), n = q->pitch, step = cols->step;
-  const int64_t lo = x < 0 ? fl_conv_least(n, fl_conv_parts(-x, step)) : 0;
-  const int64_t hi = x < cols->size ? fl_conv_least(n, (cols->size - 1 - x) / step + 1) : 0;
-  const int64_t top = y < 0 ? fl_conv_least(q->height, fl_conv_parts(-y, rows->step)) : 0;
-  int64_t end = y < rows->size ? fl_conv_least(q->height, (rows->size - 1 - y) / rows->step + 1) : 0;
-  if (at < 0 || hi <= lo || end < top) end = top;
-  memset(to, 0, (size_t)(top * n * size));
-  if (end > top) {
-    const int64_t from = at + (y + top * rows->step) * cols->size + x + lo * step;
-    const fl_conv_run run = { (int32_t)lo, (int32_t)(hi - lo), from };
-    q->job->loops->pack[p->dtype](to + top * n * size, n, n, end - top, p->src,
-                                  rows->step * cols->size, step, 1, &run);
-  }
-  memset(to + end * n * size, 0, (size_t)((q->height - end) * n * size));
-}
-
-/* The buffer for results t0, r0 …, c0 … of source plane 'at' (first element of n, channel). */
 static void fill(const flat *q, char *to, int64_t at, int64_t t0, int64_t r0, int64_t c0) {
-  const fl_conv_pass *p = q->p;
-  const fl_conv_axis *ax = p->ax;
-  const int64_t size = fl_conv_bytes(p->dtype);
-  for (int64_t d = 0; d < ax[0].taps; d++) {
-    const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
-    const int64_t plane = z < 0 || z >= ax[0].size ? -1 : at + z * ax[1].size * ax[2].size;
-    for (int64_t i = 0; i < q->residues[0]; i++)
-      for (int64_t j = 0; j < q->residues[1]; j++, to += q->plane * size)
-        fill_plane(q, to, plane, r0 * ax[1].step + q->low[0] + i, c0 * ax[2].step + q->low[1] + j);
-  }
-  memset(to, 0, (size_t)(2 * FL_CONV_BLOCK * size));
-}
-
-/* Where a tap's run begins in the buffer, in elements. */
-static int64_t tap_start(const flat *q, const int64_t tap[3]) {
-  int64_t plane = tap[0], shift[2];
-  for (int i = 0; i < 2; i++) {
-    const fl_conv_axis *a = &q->p->ax[i + 1];
-    const int64_t off = a->off0 + tap[i + 1] * a->doff - q->low[i];
-    plane = plane * q->residues[i] + off % a->step;
-    shift[i] = off / a->step;
-  }
-  return plane * q->plane + shift[0] * q->pitch + shift[1];
-}
-
-static int64_t kernel_index(const fl_conv_pass *p, const int64_t tap[3]) {
-  int64_t k = 0;
-  for (int a = 0; a < 3; a++) k = k * p->kernel[a] + p->ax[a].k0 + tap[a] * p->ax[a].dk;
-  return k;
-}
-
-static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
-  tap[2] = i % p->ax[2].taps;
-  tap[1] = i / p->ax[2].taps % p->ax[1].taps;
-  tap[0] = i / p->ax[2].taps / p->ax[1].taps;
+  const int64_t size = fl_conv_bytes(q->p->dtype);
+  fl_conv_box_fill(q->job, q->p, &q->box, to, at, t0, r0, c0);
+  memset(to + q->box.planes * q->box.plane * size, 0, (size_t)(2 * FL_CONV_BLOCK * size));
 }
 
 /* What is the same for all blocks: tap by tap. */
 static void find_taps(flat *q) {
   for (int64_t i = 0; i < fl_conv_taps(q->p); i++) {
     int64_t tap[3];
-    tap_of(q->p, i, tap);
-    q->at[i] = (int32_t)tap_start(q, tap);
-    q->index[i] = (int32_t)kernel_index(q->p, tap);
+    fl_conv_tap_of(q->p, i, tap);
+    q->at[i] = (int32_t)fl_conv_box_tap(q->p, &q->box, tap);
+    q->index[i] = (int32_t)fl_conv_kernel_index(q->p, tap);
   }
 }
 
@@ -223,15 +154,15 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const flat *q = arg;
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t c0 = unit % q->blocks2 * q->cols, r0 = unit / q->blocks2 % q->blocks1 * q->rows;
+  const int64_t c0 = unit % q->blocks2 * q->box.cols, r0 = unit / q->blocks2 % q->blocks1 * q->box.rows;
   const int64_t t0 = unit / q->blocks2 / q->blocks1 % q->blocks0,
                 image = unit / q->blocks2 / q->blocks1 / q->blocks0;
   const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype),
                 size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0),
-                cols = fl_conv_least(q->cols, ax[2].count - c0);
+  const int64_t rows = fl_conv_least(q->box.rows, ax[1].count - r0),
+                cols = fl_conv_least(q->box.cols, ax[2].count - c0);
   char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
-  const int64_t wide = round_block((rows - 1) * q->pitch + cols);
+  const int64_t wide = round_block((rows - 1) * q->box.pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     for (int64_t r = 0, some; r < p->rows; r += some) {
@@ -247,7 +178,7 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
       const int64_t at =
           plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
       fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop,
-                    y + r * result_bytes(q) + h * q->pitch * size, cols);
+                    y + r * result_bytes(q) + h * q->box.pitch * size, cols);
     }
   }
 }
@@ -272,7 +203,7 @@ static void fill_grad(const flat *q, char *to, int64_t at, int64_t rows, int64_t
   const int64_t size = fl_conv_bytes(p->dtype);
   memset(to, 0, (size_t)(all * size));
   for (int64_t h = 0; h < rows; h++)
-    read_row(p->dtype, to + h * q->pitch * size, q->grad, at + h * p->ax[2].count, 1, cols);
+    read_row(p->dtype, to + h * q->box.pitch * size, q->grad, at + h * p->ax[2].count, 1, cols);
 }
 
 static double dot(const flat *q, int64_t n, const void *a, const void *b) {
@@ -284,12 +215,12 @@ static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, cha
                          double *sum) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t c0 = block % q->blocks2 * q->cols, r0 = block / q->blocks2 % q->blocks1 * q->rows;
+  const int64_t c0 = block % q->blocks2 * q->box.cols, r0 = block / q->blocks2 % q->blocks1 * q->box.rows;
   const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p),
                 size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->rows, ax[1].count - r0),
-                cols = fl_conv_least(q->cols, ax[2].count - c0);
-  const int64_t wide = round_block((rows - 1) * q->pitch + cols);
+  const int64_t rows = fl_conv_least(q->box.rows, ax[1].count - r0),
+                cols = fl_conv_least(q->box.cols, ax[2].count - c0);
+  const int64_t wide = round_block((rows - 1) * q->box.pitch + cols);
   char *y = buffer + source_bytes(q);
   for (int64_t r = 0; r < p->rows; r++)
     fill_grad(q, y + r * result_bytes(q),

@@ -29,6 +29,7 @@ typedef struct product {
   int64_t image; /* direct: pixels are cut within images of so many */
   char *a, *workers;
   int64_t worker_bytes;
+  fl_conv_offsets packed;
 } product;
 
 /* ---- pixels and runs ---- */
@@ -84,18 +85,6 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
 }
 
 /* ---- the plan ---- */
-
-static void tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]) {
-  tap[2] = i % p->ax[2].taps;
-  tap[1] = i / p->ax[2].taps % p->ax[1].taps;
-  tap[0] = i / p->ax[2].taps / p->ax[1].taps;
-}
-
-static int64_t kernel_index(const fl_conv_pass *p, const int64_t tap[3]) {
-  int64_t k = 0;
-  for (int a = 0; a < 3; a++) k = k * p->kernel[a] + p->ax[a].k0 + tap[a] * p->ax[a].dk;
-  return k;
-}
 
 /* How sums are cut. */
 static void plan_terms(product *q, const fl_conv_pass *p) {
@@ -174,11 +163,12 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
   *q = (product){ .job = job, .p = p, .wide = fl_conv_wide(p->dtype), .mr = l->mr };
   q->lanes = q->wide ? l->lanes64 : l->lanes32;
   q->nr = 2 * q->lanes;
+  fl_conv_packed(&q->packed, q->lanes);
   plan_terms(q, p);
   for (int64_t i = 0; q->channels && i < q->taps; i++) {
     int64_t tap[3];
-    tap_of(p, i, tap);
-    q->index[i] = kernel_index(p, tap);
+    fl_conv_tap_of(p, i, tap);
+    q->index[i] = fl_conv_kernel_index(p, tap);
   }
   const int64_t count = fl_conv_count(p);
   q->direct =
@@ -254,9 +244,9 @@ static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t
   const fl_conv_pass *p = q->p;
   while (k < end) {
     int64_t tap[3];
-    tap_of(p, k / p->chans, tap);
+    fl_conv_tap_of(p, k / p->chans, tap);
     const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, end - k);
-    widen(p->dtype, to, p->w, row + c * p->wc + kernel_index(p, tap), p->wc, n);
+    widen(p->dtype, to, p->w, row + c * p->wc + fl_conv_kernel_index(p, tap), p->wc, n);
     to += n * fl_conv_bytes(p->dtype);
     k += n;
   }
@@ -316,13 +306,13 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
     int64_t tap[3];
     if (q->channels)
       for (int64_t t = 0; t < inner; t++) {
-        tap_of(p, t, tap);
+        fl_conv_tap_of(p, t, tap);
         pack_channels(q, g, tap, k0 / inner, (k1 - k0) / inner, s, nseg, width, inner * width,
                       to + t * width * size);
       }
     else
       for (int64_t k = k0, n; k < k1; k += n) {
-        tap_of(p, k / inner, tap);
+        fl_conv_tap_of(p, k / inner, tap);
         n = fl_conv_least(inner - k % inner, k1 - k);
         pack_channels(q, g, tap, k % inner, n, s, nseg, width, width, to + (k - k0) * width * size);
       }
@@ -334,8 +324,7 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
 
 static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a, const void *b,
                  void *c, int64_t ldc, int add) {
-  if (q->wide) q->job->loops->tile64[rows - 1][nv - 1](k, a, b, c, ldc, add);
-  else q->job->loops->tile32[rows - 1][nv - 1](k, a, b, c, ldc, add);
+  fl_conv_tile(q->job, q->wide, rows, nv, k, a, b, q->packed.of[nv - 1], q->lanes, c, ldc, add);
 }
 
 /* A tile that holds columns past the end: through a buffer. */

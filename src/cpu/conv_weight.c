@@ -25,6 +25,7 @@ typedef struct product {
   int64_t rows, cols, row_blocks, col_blocks;
   char *sums, *workers;
   int64_t worker_bytes;
+  fl_conv_offsets packed;
 } product;
 
 static int64_t rows_bytes(int64_t size) { return (ROWS + FL_CONV_MR) * (int64_t)FL_CONV_LDA * size; }
@@ -66,6 +67,7 @@ static void plan_units(product *q, const fl_conv_job *job) {
   q->job = job;
   q->lanes = q->wide ? l->lanes64 : l->lanes32;
   q->nr = 2 * q->lanes;
+  fl_conv_packed(&q->packed, q->lanes);
   q->row_blocks = fl_conv_parts(q->terms, ROWS);
   q->col_blocks = fl_conv_parts(q->outs, q->wide ? COLS64 : COLS);
   while (units * q->row_blocks * q->col_blocks < want && q->terms / q->row_blocks > 4 * l->mr)
@@ -158,8 +160,7 @@ static void multiply(const product *q, int64_t rows, int64_t cols, int64_t k, co
       const int64_t m = fl_conv_least(mr, rows - i);
       const void *pa = a + i * FL_CONV_LDA * size, *pb = b;
       void *pc = c + (i * q->padded + j) * size;
-      if (q->wide) q->job->loops->tile64[m - 1][nv - 1](k, pa, pb, pc, q->padded, add);
-      else q->job->loops->tile32[m - 1][nv - 1](k, pa, pb, pc, q->padded, add);
+      fl_conv_tile(q->job, q->wide, m, nv, k, pa, pb, q->packed.of[nv - 1], q->lanes, pc, q->padded, add);
     }
     b += k * nv * q->lanes * size;
   }

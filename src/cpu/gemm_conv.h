@@ -4,7 +4,8 @@
 ** packed. The order of terms never depends on where a tile lies.
 **
 ** A tile is 'rows' x 'nv' vectors of results: A is rows of at most KC values, LDA apart (not a
-** power of two, so that rows do not share cache sets), B is k groups of nv vectors.
+** power of two, so that rows do not share cache sets), B has for each of k terms a vector at off[term] and,
+** with nv = 2, one 'second' elements on.
 */
 #ifndef FL_CPU_GEMM_CONV_H
 #define FL_CPU_GEMM_CONV_H
@@ -16,8 +17,10 @@ enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 }; 
 typedef struct fl_conv_run { int32_t at, len; int64_t from; } fl_conv_run;
 
 /* c (rows x width, ldc apart) = or += a b; indexed [rows - 1][nv - 1]. */
-typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, float *c, int64_t ldc, int add);
-typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, double *c, int64_t ldc, int add);
+typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, const int32_t *off, int64_t second, float *c,
+                               int64_t ldc, int add);
+typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, const int32_t *off, int64_t second, double *c,
+                               int64_t ldc, int add);
 /* 'n' rows of 'width' values, 'ldb' apart, each the runs of a plane of the source, 'plane' apart;
 ** 0 where no run is. step: between pixels of the source. */
 typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,

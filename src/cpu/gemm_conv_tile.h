@@ -5,17 +5,19 @@
 ** load of a whole one waits for two stores.
 */
 static inline __attribute__((always_inline)) void
-N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) {
+N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c,
+        int64_t ldc, int add) {
   enum { L = sizeof(V) / sizeof(T) };
   V acc[MR][2];
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
     for (int j = 0; j < nv; j++) acc[i][j] = (V){ 0 };
-  for (int64_t p = 0; p < k; p++, a++, b += nv * L) {
+  for (int64_t p = 0; p < k; p++, a++) {
+    const T *at = b + off[p];
     V row[2];
 #pragma GCC unroll 2
-    for (int j = 0; j < nv; j++) memcpy(&row[j], b + j * L, sizeof(V));
+    for (int j = 0; j < nv; j++) memcpy(&row[j], at + j * second, sizeof(V));
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
       const V x = ONE(a[i * FL_CONV_LDA]);
@@ -37,11 +39,13 @@ N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, T *c, i
     }
 }
 #define ROWS(r) \
-  static void N(tile_##r##_1)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) { \
-    N(body)(r, 1, k, a, b, c, ldc, add); \
+  static void N(tile_##r##_1)(int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c, int64_t ldc, \
+                              int add) { \
+    N(body)(r, 1, k, a, b, off, second, c, ldc, add); \
   } \
-  static void N(tile_##r##_2)(int64_t k, const T *a, const T *b, T *c, int64_t ldc, int add) { \
-    N(body)(r, 2, k, a, b, c, ldc, add); \
+  static void N(tile_##r##_2)(int64_t k, const T *a, const T *b, const int32_t *off, int64_t second, T *c, int64_t ldc, \
+                              int add) { \
+    N(body)(r, 2, k, a, b, off, second, c, ldc, add); \
   }
 ALL_ROWS(ROWS)
 #undef ROWS
