@@ -118,34 +118,42 @@ static double weight_at(const flat *q, int64_t at) {
   }
 }
 
-/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. */
-static void add_taps(const flat *q, char *y, int rows, const char *buffer, int64_t w, int64_t n, int add) {
-  const fl_conv_pass *p = q->p;
-  const fl_conv_loops *l = q->job->loops;
-  const void *buf = buffer;
-  void *out = y;
-  const float *x32[TAPS];
-  const double *x64[TAPS];
-  float w32[4 * TAPS];
-  double w64[4 * TAPS];
-  const int64_t all = fl_conv_taps(p), ld = result_bytes(q) / fl_conv_bytes(p->dtype);
-  for (int64_t first = 0; first < all; first += TAPS, add = 1) {
-    const int taps = (int)fl_conv_least(TAPS, all - first);
-    for (int i = 0; i < taps; i++) {
-      x64[i] = (const double *)buf + q->at[first + i];
-      x32[i] = (const float *)buf + q->at[first + i];
-      for (int r = 0; r < rows; r++) {
-        w64[i * rows + r] = weight_at(q, w + r * p->wr + q->index[first + i]);
-        w32[i * rows + r] = (float)w64[i * rows + r];
-      }
-    }
-    if (fl_conv_wide(p->dtype)) {
-      if (rows == 1) l->flat64(out, n, taps, x64, w64, add);
-      else l->four64(out, ld, n, taps, x64, w64, add);
-    } else if (rows == 1) l->flat32(out, n, taps, x32, w32, add);
-    else l->four32(out, ld, n, taps, x32, w32, add);
-  }
+/* Weights of 'taps' taps from 'first' on, 'rows' rows of each; w: the first of row 0. */
+static void weights64(const flat *q, double *to, int rows, int64_t w, int64_t first, int taps) {
+  for (int i = 0; i < taps; i++)
+    for (int r = 0; r < rows; r++) to[i * rows + r] = weight_at(q, w + r * q->p->wr + q->index[first + i]);
 }
+static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t first, int taps) {
+  const void *all = q->p->w;
+  const float *from = (const float *)all + w;
+  if (q->p->dtype == FLAME_F32) {
+    for (int i = 0; i < taps; i++)
+      for (int r = 0; r < rows; r++) to[i * rows + r] = from[r * q->p->wr + q->index[first + i]];
+    return;
+  }
+  double wide[4 * TAPS];
+  weights64(q, wide, rows, w, first, taps);
+  for (int i = 0; i < taps * rows; i++) to[i] = (float)wide[i];
+}
+
+/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. */
+#define ADD_TAPS(name, T, bits) \
+  static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add) { \
+    const fl_conv_loops *l = q->job->loops; \
+    const T *x[TAPS]; \
+    T weight[4 * TAPS]; \
+    const int64_t all = fl_conv_taps(q->p), ld = result_bytes(q) / (int64_t)sizeof(T); \
+    for (int64_t first = 0; first < all; first += TAPS, add = 1) { \
+      const int taps = (int)fl_conv_least(TAPS, all - first); \
+      for (int i = 0; i < taps; i++) x[i] = (const T *)buffer + q->at[first + i]; \
+      weights##bits(q, weight, rows, w, first, taps); \
+      if (rows == 1) l->flat##bits(y, n, taps, x, weight, add); \
+      else l->four##bits(y, ld, n, taps, x, weight, add); \
+    } \
+  }
+ADD_TAPS(add_taps64, double, 64)
+ADD_TAPS(add_taps32, float, 32)
+#undef ADD_TAPS
 
 /* ---- a pass ---- */
 
@@ -167,8 +175,8 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
     for (int64_t r = 0, some; r < p->rows; r += some) {
       some = p->rows - r < 4 ? 1 : 4;
-      add_taps(q, y + r * result_bytes(q), (int)some, buffer, g * p->wg + r * p->wr + c * p->wc,
-               wide, c > 0);
+      (fl_conv_wide(p->dtype) ? add_taps64 : add_taps32)(
+        q, y + r * result_bytes(q), (int)some, buffer, g * p->wg + r * p->wr + c * p->wc, wide, c > 0);
     }
   }
   for (int64_t r = 0; r < p->rows; r++) {
