@@ -194,6 +194,17 @@ __global__ void __launch_bounds__(32) twice_vjp(const float *x, int n, const flo
     assert.equal(2000, v.grad:sum():item())
   end)
 
+  it("nothing where a plain kernel stands beside a template", function()
+    local source = k:source():gsub("void k", "void plain") .. [[
+template <int N> __global__ void times(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = N * x[i]; }]]
+    assert.equal(4, flame.kernel { source = source, entry = "plain" }(x):sum():item())
+    assert.equal(12, flame.kernel { source = source, entry = "times<3>" }(x):sum():item())
+    for _, entry in ipairs { "plain", "times<3>" } do          -- a device's compiler is asked where there is one
+      local r, of = flame.kernel { source = source, entry = entry }:report(), k:report()
+      assert.equal(of.registers > 0, r.registers > 0)
+    end
+  end)
+
   it("nothing where several kernels have an entry, or C++ linkage", function()
     local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }
     assert.equal(4, two(x):sum():item())

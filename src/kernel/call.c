@@ -96,7 +96,7 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
                        int32_t line) {
   fl_value to = fl_decl_object(p, f->type, f->name, line);
   if (p->failed) return;
-  fl_val_assign(p, to, v, line);
+  fl_member_copy(p, to, v, line);
   to.is_const = f->is_const;
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_OBJECT);
   if (s) s->v = to;

@@ -221,6 +221,8 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       is_const = 0;
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
+    } else if (fl_front_take(p, FL_PU_LAND)) {               /* of a variable, or a copy of a value */
+      *ref = 2;
     } else if (fl_ktok_is(fl_front_tok(p), "volatile")) {
       fl_refuse(p, fl_front_tok(p)->line, "volatile pointers are outside the language");
     } else if (!pointer_qualifier(p)) {
@@ -229,8 +231,6 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
   }
   if (t && s->is_volatile && (*ref || t->kind == FL_C_POINTER || s->is_shared))
     fl_refuse(p, fl_front_tok(p)->line, "volatile memory is outside the language; __syncwarp() or a barrier orders what threads write");
-  if (fl_front_is(p, FL_PU_LAND))
-    fl_refuse(p, fl_front_tok(p)->line, "rvalue references are outside the language");
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&')))
     fl_refuse(p, fl_front_tok(p)->line,
               "function pointers and pointers to arrays are outside the language");

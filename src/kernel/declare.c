@@ -103,7 +103,7 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   s->line = line;
 }
 
-static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const,
+static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const, int ref,
                               const char *name, int32_t line) {
   if (!fl_front_take(p, '='))
     fl_refuse(p, line, "reference '%s' without an object", name);
@@ -111,10 +111,10 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   if (p->failed) return;
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
   const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
-  if (!place && is_const && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
+  if (!place && (is_const || ref == 2) && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
     const fl_value to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
-    bind_object(p, name, to, 1, line);
+    bind_object(p, name, to, is_const, line);
     return;
   }
   if (!place) {
@@ -142,7 +142,7 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
     return;
   }
   const fl_value to = fl_decl_object(p, v.type, name, line);
-  fl_val_assign(p, to, v, line);
+  fl_member_copy(p, to, v, line);
   bind_object(p, name, to, s->is_const, line);
 }
 
@@ -188,7 +188,8 @@ static void initialised(fl_front *p, fl_value v, int set, int32_t line) {
   if (set) args[0] = fl_parse_assign(p);
   if (p->failed) return;
   const int same = n == 1 && args[0].type && (v.type->kind == FL_C_SCALAR || fl_ctype_same(v.type, args[0].type));
-  if (same || (set && !fl_member_has_maker(v.type))) fl_val_assign(p, v, args[0], line);
+  if (same) fl_member_copy(p, v, args[0], line);
+  else if (set && !fl_member_has_maker(v.type)) fl_val_assign(p, v, args[0], line);
   else if (v.type->kind == FL_C_STRUCT && v.type->s->width == n && n) fl_vector_set(p, v, args, line);
   else fl_member_make(p, v, args, n, line);
 }
@@ -240,7 +241,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   } else if (s->is_shared) {
     declare_shared(p, s, t, name, line);
   } else if (ref) {
-    declare_reference(p, t, s->is_auto, s->is_const, name, line);
+    declare_reference(p, t, s->is_auto, s->is_const, ref, name, line);
   } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
     if (s->is_auto) { declare_auto(p, s, name, line); return; }
     if (fl_front_take(p, '=')) {
@@ -272,7 +273,12 @@ static int parse_using(fl_front *p) {
     fl_front_need(p, ';');
     return 1;
   }
+  const int space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
   const char *name = fl_front_name(p);
+  if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* found without it, too */
+    while (!p->failed && !fl_front_take(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+    return 1;
+  }
   if (!fl_front_take(p, '='))
     fl_refuse(p, line, "using declarations are outside the language");
   const fl_ctype *t = fl_decl_type_name(p);

@@ -29,9 +29,14 @@ static int is_attribute(const fl_ktok *t) {
   return 0;
 }
 
-/* "operator+(", "operator()(" with 'operator' at k: its name, and *open. */
+/* "operator+(", "operator()(" with 'operator' at k: its name, and *open. "operator T()" is FL_CONVERTS. */
 static const char *operator_name(fl_front *p, int k, int *open) {
   char name[24] = "operator";
+  if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
+    for (*open = k + 1; !is_punct(p, *open, '('); ++*open)
+      if (fl_front_ahead(p, *open)->kind == FL_TOK_END) return NULL;
+    return FL_CONVERTS;
+  }
   for (k++; fl_front_ahead(p, k)->kind == FL_TOK_PUNCT && strlen(name) < 12; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->punct == '(' && !is_punct(p, k + 1, ')')) break;
@@ -111,7 +116,10 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
   d->head = p->at;
   d->open = p->at + open;
   d->is_maker = owner && !strcmp(name, owner);
-  for (int64_t i = d->head; i < d->open; i++) d->is_static |= fl_ktok_is(&p->toks.at[i], "static");
+  for (int64_t i = d->head; i < d->open; i++) {
+    d->is_static |= fl_ktok_is(&p->toks.at[i], "static");
+    d->is_explicit |= fl_ktok_is(&p->toks.at[i], "explicit");
+  }
   if (d->is_maker) d->name = FL_MAKER;
   if (special) {
     fl_symbol args[8];
@@ -144,8 +152,7 @@ static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kform
   int ref = 0;
   const fl_ctype *t = s->type;
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*'))) return array_reference(p, t, f);
-  if (fl_front_take(p, FL_PU_LAND)) ref = 2;                /* of a variable, or a copy of a value */
-  else t = fl_decl_pointers(p, s, &ref);
+  t = fl_decl_pointers(p, s, &ref);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   f->by_reference = (uint8_t)ref;
   if (t && fl_front_is(p, '[')) {
@@ -220,6 +227,7 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
     const fl_specifiers s = { .type = fl_ctype_void(), .is_auto = 1 };
     fl_device_result(p, d, s.type, &s, 0);
   } else {
+    while (!strcmp(d->name, FL_CONVERTS) && !fl_ktok_is(&p->toks.at[p->at++], "operator")) continue;
     const fl_specifiers s = fl_decl_specifiers(p);
     const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
     if (t) fl_device_result(p, d, t, &s, ref);

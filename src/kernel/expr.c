@@ -145,9 +145,12 @@ int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_v
 
 static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int32_t line) {
   char name[16] = "operator";
-  fl_value out = fl_val_none();
+  fl_value out = fl_val_none(), x = args[0], y = args[n - 1];
   strcat(name, spelling(op));
   if (fl_operator(p, name, args, n, &out, line)) return out;
+  x = fl_member_plain(p, x, line);
+  if (n == 2) y = fl_member_plain(p, y, line);
+  if (n == 2 && !is_struct(x) && !is_struct(y)) return fl_binary(p, op, x, y, line);
   fl_refuse(p, line, "there is no operator '%s' for '%s'", spelling(op),
             fl_ctype_text(p->a, is_struct(args[0]) ? args[0].type : args[n - 1].type));
   return fl_val_none();
@@ -371,6 +374,9 @@ static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused
 }
 
 static fl_value set(fl_front *p, fl_value to, fl_value from, int unused, int32_t line) {
+  const fl_value args[2] = { to, from };
+  fl_value out = to;
+  if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line)) return out.kind == FL_V_NONE ? to : out;
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
       !in_memory(p, to)) {
     fl_val_assign(p, to, from, line);
@@ -421,6 +427,14 @@ fl_value fl_parse_assign(fl_front *p) {
 fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line) {
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
   if (p->failed || !one) return v;
+  if (is_struct(v)) {
+    const fl_value args[2] = { v, fl_val_expr(one) };
+    const char *name = op == FL_KO_ADD ? "operator++" : "operator--";
+    fl_value out = fl_val_none();
+    if (!fl_operator(p, name, args, 1 + (postfix != 0), &out, line))
+      fl_refuse(p, line, "there is no %s for '%s'", name, fl_ctype_text(p->a, v.type));
+    return out;
+  }
   if (v.kind == FL_V_POINTER && v.sym) {
     fl_value old = v;
     if (postfix && !unused && v.idx) old.idx = fl_val_stable(p, v.idx);

@@ -86,7 +86,7 @@ typedef struct fl_kdevice {
   int busy;                      /* being inlined: a call is recursion */
   const char *why;               /* not NULL: cannot be called */
   uint8_t returns;               /* fl_kreturns */
-  uint8_t is_static, is_const, is_maker;      /* of members; is_maker: a constructor */
+  uint8_t is_static, is_const, is_maker, is_explicit;      /* of members; is_maker: a constructor */
   const fl_ctype *owner;         /* the struct it is a member of */
   fl_ktparam *tparams;           /* a template */
   int32_t n_tparams, n_special;
@@ -105,6 +105,7 @@ typedef struct fl_kmembers {
   const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
 } fl_kmembers;
 #define FL_MAKER "()"
+#define FL_CONVERTS "operator T"      /* to its result */
 
 typedef struct fl_ktemplate {    /* of structs */
   const char *name;
@@ -268,6 +269,7 @@ int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> 
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);     /* the file's names, valid until one is added */
 int fl_scope_is_template(const fl_symbol *s);                /* or an instance, inside itself; NULL: no */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
+void fl_scope_rename(fl_front *p);                           /* "a = b::c;" behind 'namespace' */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* Behind '{', takes '}'. of, args: the template it is an instance of, or NULL. */
@@ -278,6 +280,10 @@ int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, int32_t line);
 void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line);    /* field i without an initialiser */
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self);     /* its names, in the open frame */
+void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line);      /* into a new object */
+fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);            /* the constructor that converts; NULL: none */
+const fl_kdevice *fl_member_converts(const fl_ctype *t);                         /* its one operator to a number; NULL: none */
+fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line);                 /* as a number where it converts to one */
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);           /* of a constructor */
 fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
 fl_value fl_parse_lambda(fl_front *p);                       /* at '[' */

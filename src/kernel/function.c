@@ -114,11 +114,35 @@ static int bounds_first(const char *text) {
   return 0;
 }
 
-/* A template of a kernel can have no linkage of C; the others must have said it then. */
+/* A template of a kernel can have no linkage of C: the others are given it one by one then. */
 static int template_kernel(const char *text) {
-  for (const char *s = text, *g; strstr(text, "extern \"C\"") && (s = strstr(s, "template")) != NULL; s++)
+  for (const char *s = text, *g; (s = strstr(s, "template")) != NULL; s++)
     if ((g = strstr(s, "__global__")) != NULL && g < s + strcspn(s, "{;")) return 1;
   return 0;
+}
+
+static int has_word(const char *from, const char *to, const char *word) {
+  const char *at = strstr(from, word);
+  return at && at < to;
+}
+
+/* Does the declaration around the "__global__" at s say its linkage, or is it of a template? */
+static int is_linked(const char *text, const char *s) {
+  const char *from = s;
+  while (from > text && !strchr(";{}", from[-1])) from--;
+  return has_word(from, s, "template") || has_word(from, s, "\"C\"");
+}
+
+static void put_source(fl_text *t, const char *text) {
+  const char *s = text;
+  const int each = template_kernel(text);
+  for (const char *g; each && (g = strstr(s, "__global__")) != NULL; s = g) {
+    fl_text_add(t, s, (size_t)(g - s));
+    if (!is_linked(text, g)) fl_text_puts(t, "extern \"C\" ");
+    fl_text_puts(t, "__attribute__((global))");
+    g += strlen("__global__");
+  }
+  fl_text_puts(t, s);
 }
 
 /* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
@@ -145,7 +169,7 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text_init(&t, u->mem);
   put_preamble(u->source->text, &t);
   put_line(u, &t);
-  fl_text_puts(&t, u->source->text);
+  put_source(&t, u->source->text);
   const char *s = fl_text_str(&t);
   fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;
   fl_text_free(&t);

@@ -41,7 +41,7 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, i
   }
   fl_value to = fl_decl_object(p, v.type, name, line);
   if (p->failed) return;
-  fl_val_assign(p, to, v, line);
+  fl_member_copy(p, to, v, line);
   to.is_const = 1;
   fl_symbol *s = captured(p, c, name, FL_SYM_OBJECT, line);
   if (s) s->v = to;
@@ -64,6 +64,13 @@ static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   }
 }
 
+/* "[=, &x]": x is the variable itself. */
+static void refer(fl_front *p, captures *c, const fl_ktok *t) {
+  const fl_symbol *of = fl_front_find(p, t->text, t->n);
+  fl_symbol *s = of ? captured(p, c, of->name, of->kind, t->line) : NULL;
+  if (s) *s = p->syms.at[of - p->syms.at];
+}
+
 static void capture_list(fl_front *p, captures *c) {
   p->at++;
   if ((fl_front_is(p, '&') || fl_front_is(p, '=')) && (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, ']')))
@@ -77,7 +84,7 @@ static void capture_list(fl_front *p, captures *c) {
       if (ref) fl_refuse(p, t->line, "a reference of a lambda's own is outside the language");
       if (!p->failed) copy_value(p, c, name, v, t->line);
     } else if (ref) {
-      if (c->all == '=') fl_refuse(p, t->line, "[=, &x] is outside the language; name what is copied");
+      if (c->all == '=') refer(p, c, t);
     } else {
       copy(p, c, t);
     }

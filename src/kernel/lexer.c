@@ -230,6 +230,15 @@ static void punctuator(lexer *l, fl_ktok *t) {
   l->at++;
 }
 
+/* "and", "or" and their kin are operators. */
+static void spelled(fl_ktok *t) {
+  static const struct { const char *word; int16_t p; } words[] = {
+    { "and", FL_PU_LAND }, { "or", FL_PU_LOR }, { "not", '!' }, { "xor", '^' }, { "bitand", '&' },
+    { "bitor", '|' }, { "compl", '~' }, { "not_eq", FL_PU_NE } };
+  for (size_t i = 0; t->n < 7 && i < sizeof words / sizeof *words; i++)
+    if (fl_ktok_is(t, words[i].word)) t->kind = FL_TOK_PUNCT, t->punct = words[i].p;
+}
+
 static void token(lexer *l, fl_ktok *t) {
   memset(t, 0, sizeof *t);
   l->glued = 1;
@@ -248,6 +257,7 @@ static void token(lexer *l, fl_ktok *t) {
   while (is_part(ahead(l, 0))) l->at++;
   t->kind = FL_TOK_NAME;
   t->n = (int32_t)(l->at - t->text);
+  spelled(t);
 }
 
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out) {

@@ -76,8 +76,8 @@ static int function(fl_front *p, body *b, int is_friend) {
   d->tparams = params;
   d->n_tparams = n;
   if (is_friend) d->is_static = 2;
-  if (!strcmp(d->name, "operator=")) fl_refuse(p, line, "an operator = of one's own is outside the language");
-  if (d->is_maker && d->body < 0 && !d->why) return 1;       /* = default */
+  const int plain = d->is_maker || !strcmp(d->name, "operator=");
+  if (plain && !params && d->body < 1 && !d->why) return 1;  /* = default */
   pending *one = fl_karena_new(p->a, sizeof *one);
   if (!one) return 1;
   one->d = d;
@@ -104,9 +104,6 @@ static void member(fl_front *p, body *b) {
   const int is_friend = fl_front_word(p, "friend");
   const int plain = fl_ktok_is(t, "struct") || fl_ktok_is(t, "enum") || fl_ktok_is(t, "class") || fl_ktok_is(t, "union");
   if (destructor(p) || (!plain && function(p, b, is_friend))) return;
-  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
-    if (fl_ktok_is(fl_front_ahead(p, k), "operator"))
-      fl_refuse(p, t->line, "operators that convert are outside the language");
   field_lines(p, b);
 }
 
@@ -115,8 +112,58 @@ static void signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   d->owner = owner;
   if (!d->n_tparams) fl_device_signature(p, d);
   p->at = at;
-  const int copies = d->is_maker && d->n_params == 1 && d->params[0].type && fl_ctype_same(d->params[0].type, owner);
-  if (copies) fl_refuse(p, d->line, "copy constructors are outside the language");
+}
+
+/* Has it a function of that name that takes another of its type: a constructor that copies, operator=? */
+static int takes_own(const fl_ctype *t, const char *name) {
+  const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
+  for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
+    if (d->n_params && d->params[0].type && fl_ctype_same(d->params[0].type, t)) return 1;
+  return 0;
+}
+
+/* What copies its members one by one may have none that say how. */
+static void check_copies(fl_front *p, const body *b, int32_t line) {
+  for (int i = 0; i < b->n; i++) {
+    const fl_ctype *t = b->fields[i].type;
+    while (t->kind == FL_C_ARRAY) t = t->of;
+    if (takes_own(t, FL_MAKER) || takes_own(t, "operator="))
+      fl_refuse(p, line, "'%s' as a member: a struct with copies of its own is no part of another", fl_ctype_text(p->a, t));
+  }
+}
+
+void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line) {
+  const int own = !p->failed && from.kind == FL_V_PLACE && !from.rvalue && fl_ctype_same(to.type, from.type);
+  if (own && takes_own(to.type, FL_MAKER)) fl_member_make(p, to, &from, 1, line);
+  else fl_val_assign(p, to, from, line);
+}
+
+fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from) {
+  const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
+  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+    const fl_ctype *q = d->n_params ? d->params[0].type : NULL;
+    if (!q || d->n_tparams || d->is_explicit || (d->n_params > 1 && !d->params[1].init)) continue;
+    if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) || (fl_ctype_same(q, from) && !fl_ctype_same(q, t))) return d;
+  }
+  return NULL;
+}
+
+const fl_kdevice *fl_member_converts(const fl_ctype *t) {
+  const fl_symbol *s = fl_member_find(t, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  return s && s->device && !s->device->next && s->device->result && s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
+}
+
+fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
+  const int object = !p->failed && (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && fl_member_converts(v.type);
+  if (!object) return v;
+  const fl_kdevice *d = fl_member_converts(v.type);
+  if (v.kind != FL_V_PLACE) {
+    const fl_value to = fl_decl_object(p, v.type, "object", line);
+    if (!p->failed) fl_val_assign(p, to, v, line);
+    v = to;
+  }
+  const fl_kcall c = { .self = &v, .line = line };
+  return p->failed ? fl_val_none() : fl_inline(p, (fl_kdevice *)(uintptr_t)d, &c);
 }
 
 /* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */
@@ -151,6 +198,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
   while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END) member(p, &b);
   p->nest--;
   fl_front_need(p, '}');
+  if (!p->failed) check_copies(p, &b, line);
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
   if (!type && !p->failed) fl_refuse(p, line, "struct '%s' is too large", name);
   if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, mark);
@@ -206,7 +254,7 @@ static void initialise(fl_front *p, fl_value to, int32_t line) {
     const int n = fl_parse_arguments(p, args, 16);
     if (p->failed) return;
     const int copy = n == 1 && (to.type->kind == FL_C_SCALAR || (args[0].type && fl_ctype_same(to.type, args[0].type)));
-    if (copy) fl_val_assign(p, to, args[0], line);
+    if (copy) fl_member_copy(p, to, args[0], line);
     else if (to.type->kind == FL_C_STRUCT && fl_member_made(to.type)) fl_member_make(p, to, args, n, line);
     else if (n) fl_refuse(p, line, "a wrong initialiser");
     else fl_decl_zero(p, to, line);

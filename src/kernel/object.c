@@ -198,7 +198,7 @@ static void make_from_list(fl_front *p, fl_value place, int32_t line) {
     } else args[n++] = fl_parse_assign(p);
     if (!fl_front_take(p, ',')) break;
   }
-  if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type)) fl_val_assign(p, place, args[0], line);
+  if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type)) fl_member_copy(p, place, args[0], line);
   else fl_member_make(p, place, args, n, line);
 }
 

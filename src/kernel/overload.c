@@ -33,10 +33,15 @@ static int rank(const fl_kformal *f, const fl_value *v) {
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER) return -1;
-  if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? EXACT : -1;
+  const int own = f->by_reference == 1 && !f->is_const;      /* a reference to a variable of the type itself */
+  if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? EXACT : !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
+  if (v->type->kind == FL_C_STRUCT) {
+    const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
+    return d && !d->is_explicit ? BY_A_FUNCTION : -1;
+  }
   if (v->type->kind != FL_C_SCALAR) return -1;
   const int exact = t->scalar == v->type->scalar;
-  if (f->by_reference == 1 && !f->is_const && !exact) return -1;
+  if (own && !exact) return -1;
   return rank_scalar(t->scalar, v->type->scalar);
 }
 

@@ -317,13 +317,13 @@ static void declaration(reader *r) {
 static void top_namespace(fl_front *p) {
   p->spaces = 1;
   p->at++;
+  if (fl_front_is_at(p, 1, '=')) { fl_scope_rename(p); return; }
   fl_front_take(p, FL_PU_SCOPE);
   while (!p->failed && fl_front_tok(p)->kind == FL_TOK_NAME) {
     const char *name = fl_front_name(p);
     if (!fl_front_find(p, name, (int32_t)strlen(name))) fl_front_add(p, name, FL_SYM_SPACE);
     if (!fl_front_take(p, FL_PU_SCOPE)) break;
   }
-  if (fl_front_is(p, '=')) fl_refuse(p, fl_front_tok(p)->line, "other names of namespaces are outside the language");
   fl_front_need(p, '{');
 }
 

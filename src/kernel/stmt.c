@@ -204,7 +204,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
   fl_value v = e;
   if (!ref) {
     v = fl_decl_object(p, s->is_auto ? e.type : t, name, line);
-    if (!p->failed) fl_val_assign(p, v, e, line);
+    if (!p->failed) fl_member_copy(p, v, e, line);
   } else if (!s->is_auto && !fl_ctype_same(t, e.type)) {
     fl_refuse(p, line, "reference '%s' needs a variable of its type", name);
   }
@@ -530,11 +530,20 @@ static void jump(fl_front *p, int32_t line) {
   fl_front_need(p, ';');
 }
 
-/* Hints without meaning here: [[…]], _Pragma(…), __builtin_assume(…), static_assert(…). */
+/* [[…]] and _Pragma(…) stand in front of a statement and mean nothing here. */
+static void skip_attributes(fl_front *p) {
+  for (;;) {
+    const int brackets = fl_front_is(p, '[') && fl_front_is_at(p, 1, '[');
+    if (!brackets && !fl_front_word(p, "_Pragma")) return;
+    fl_front_skip(p);
+  }
+}
+
+/* Statements without meaning here: __builtin_assume(…), static_assert(…), another name of a namespace's. */
 static int skip_hint(fl_front *p) {
-  if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) { fl_front_skip(p); return 1; }
+  if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);
-  const int call = fl_ktok_is(t, "_Pragma") || fl_ktok_is(t, "__builtin_assume") ||
+  const int call = fl_ktok_is(t, "__builtin_assume") ||
                    fl_ktok_is(t, "__assume") || fl_ktok_is(t, "static_assert") ||
                    fl_ktok_is(t, "__builtin_unreachable");
   if (!call) return 0;
@@ -545,6 +554,8 @@ static int skip_hint(fl_front *p) {
 }
 
 static void statement(fl_front *p) {
+  skip_attributes(p);
+  if (fl_front_is(p, '}')) return;                           /* a hint was the last in its block */
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   if (skip_hint(p)) return;
@@ -563,7 +574,7 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (fl_ktok_is(t, "decltype") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))) fl_decl_local(p);
+  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))) fl_decl_local(p);
   else expression_statement(p);
 }
 

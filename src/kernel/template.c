@@ -434,9 +434,18 @@ void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
   *n = p->f ? p->globals : p->syms.n;
 }
 
+void fl_scope_rename(fl_front *p) {
+  const char *name = fl_front_name(p);
+  fl_front_need(p, '=');
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_front_add(p, name, FL_SYM_SPACE);
+}
+
 int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
-  const fl_symbol *list;
+  const fl_symbol *list, *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
   int64_t n;
+  if (s && s->kind == FL_SYM_SPACE) return 1;
   fl_scope_file(p, &list, &n);
   for (int64_t i = 0; i < n; i++)
     if (list[i].kind == FL_SYM_SPACE && fl_ktok_is(t, list[i].name)) return 1;

@@ -48,6 +48,8 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
   return v;
 }
 
+static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n, int32_t line);
+
 fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
@@ -58,9 +60,9 @@ fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
     fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
     return fl_val_expr(r);
   }
-  if (!v.type || !fl_ctype_same(t, v.type))
-    fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
-  return v;
+  if (v.type && fl_ctype_same(t, v.type)) return v;
+  if (!fl_member_has_maker(t)) fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
+  return p->failed ? fl_val_none() : made(p, t, &v, 1, line);
 }
 
 /* ---- primary ------------------------------------------------------------------------------------ */
@@ -394,16 +396,20 @@ static fl_value size_of(fl_front *p) {
   return fl_val_expr(fl_kexpr_int(p->a, FL_KT_U64, size));
 }
 
+/* 1: it has that operator, *out is what it gives. 0: it converts to a number, *out. */
+static int of_object(fl_front *p, fl_value v, int op, fl_value *out, int32_t line) {
+  const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
+  if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
+  *out = fl_member_plain(p, v, line);
+  if (op == '*' || is_object(*out))
+    fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
+  return p->failed;
+}
+
 static fl_value unary_op(fl_front *p, int op, int32_t line) {
   fl_value v = fl_parse_unary(p);
   if (p->failed) return v;
-  if (is_object(v)) {
-    const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
-    fl_value out = fl_val_none();
-    if (!fl_operator(p, name, &v, 1, &out, line))
-      fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
-    return out;
-  }
+  if (is_object(v) && of_object(p, v, op, &v, line)) return v;
   if (op == '!')
     return fl_val_expr(
         fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
@@ -447,7 +453,8 @@ static fl_value unary(fl_front *p, int outer) {
       return unary_op(p, t->punct, t->line);
     case '*': {
       fl_front_next(p);
-      const fl_value v = fl_parse_unary(p);
+      fl_value v = fl_parse_unary(p);
+      if (is_object(v)) return of_object(p, v, '*', &v, t->line), v;
       return fl_val_deref(p, v, t->line);
     }
     case '&': {

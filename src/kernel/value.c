@@ -88,6 +88,7 @@ static fl_kexpr *read_place(fl_front *p, fl_value v, int32_t line) {
 }
 
 fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
+  v = fl_member_plain(p, v, line);
   if (p->failed) return NULL;
   if (v.kind == FL_V_EXPR) return v.e;
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
@@ -348,6 +349,8 @@ static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t lin
 static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !t->s->n_leaves; }
 
 void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
+  const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type && !fl_ctype_same(to.type, from.type);
+  if (makes && fl_member_makes(to.type, from.type)) { fl_member_make(p, to, &from, 1, line); return; }
   if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
   if (!p->failed && is_empty(to.type)) fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
   if (p->failed || !writable(p, to, line)) return;
