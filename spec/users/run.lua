@@ -9,6 +9,7 @@
 --     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
 --     refuses = "text"    asking for a gradient raises this, with its line
 --     order = 1, eps =    of flame.gradcheck
+--     half = true         derivatives of halves are f32 in the f64 variant, too
 --     same = true         nothing real flows from an argument to a result: no gradient
 --     tol =, tol64 =      of values, relative and absolute (2e-5 in f32, 1e-9 in f64) }
 --
@@ -30,6 +31,7 @@ function run.double(source)
     source = source:gsub("__" .. name .. "f%f[%W]", name)
   end
   for name in with_f:gmatch("%w+") do source = source:gsub("%f[%w_]" .. name .. "f%f[%W]", name) end
+  source = source:gsub("__fmaf_rn", "__fma_rn")
   source = source:gsub("__fdividef", "__ddiv_rn"):gsub("FLT_MAX", "DBL_MAX"):gsub("FLT_EPSILON", "DBL_EPSILON")
   source = source:gsub("%f[%w_]make_float", "make_double"):gsub("%f[%w_]float", "double")
   return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]", "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))
@@ -167,7 +169,7 @@ function run.gradients(case)
   if case.refuses then return refusal(case, k, args) end
   if case.same then return end
   local f, inputs = of_floats(k, args)
-  proof.check(f, inputs, { order = case.order, eps = case.eps })
+  proof.check(f, inputs, { order = case.order, eps = case.eps, tol = case.half and 1e-6 })
   local single, list = of_floats(run.make(case, "f32"))
   local forward, reverse = proof.both_modes(single, list)
   assert(math.abs(forward - reverse) <= 1e-4 * (1 + math.abs(forward)),
