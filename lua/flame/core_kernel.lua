@@ -67,7 +67,7 @@ local function holds(limits, p, call)
   local extents, integers = extents_of(call.geometry), integers_of(p, call)
   for _, l in ipairs(limits) do
     local most = l[2] == 0 and 1 or integers[l[2]]
-    if not most or extents[l[1]] > l[3] * most then return false end
+    if not most or (extents[l[1]] or 0) > l[3] * most then return false end
   end
   return true
 end

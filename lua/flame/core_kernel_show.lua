@@ -16,6 +16,14 @@ local function adjoint_for_show(self)
   return p, wants
 end
 
+-- A launch as far as the kernel says it: extents that it does not say are 0, which is no size.
+local function launch_for_show(self)
+  local config = internal.kernel_info(self).config
+  if type(config.block) ~= "table" then return nil end
+  local b, g = config.block, type(config.grid) == "table" and config.grid or { 0 }
+  return { geometry = { g[1], g[2] or 1, g[3] or 1, b[1], b[2] or 1, b[3] or 1, 0 }, values = {} }
+end
+
 ---The text: as given, or of the "adjoint" or "tangent" that is derived from it.
 ---@param which? string
 ---@return string
@@ -24,7 +32,7 @@ function Kernel:source(which)
   if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
   local p, wants = adjoint_for_show(self)
   local texts = {}
-  for i, part in ipairs(program.derive(p, which, wants, nil, true).parts) do texts[i] = internal.kernel_info(part.kernel).text end
+  for i, part in ipairs(program.derive(p, which, wants, launch_for_show(self), true).parts) do texts[i] = internal.kernel_info(part.kernel).text end
   return table.concat(texts, "\n")
 end
 
@@ -94,7 +102,7 @@ function Kernel:report()
   end
   if info.refusal then return r end
   local p, wants = adjoint_for_show(self)
-  local ok, d = pcall(program.derive, p, "adjoint", wants, nil, true)
+  local ok, d = pcall(program.derive, p, "adjoint", wants, launch_for_show(self), true)
   if not ok then
     r.adjoint = { refusal = d }
     return r

@@ -168,7 +168,7 @@ static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
   static fl_klaunched launched;
   static int64_t value[MAX_ARGS];
   static uint8_t known[MAX_ARGS];
-  launched = (fl_klaunched){.value = value, .known = known};
+  launched = (fl_klaunched){.value = value, .known = known, .n_values = p->n};
   for (int i = 0; i < 3; ++i) {
     launched.extent[i] = p->block[i];
     launched.extent[3 + i] = p->grid[i];

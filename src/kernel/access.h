@@ -52,18 +52,20 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 ** launch; s: a statement. */
 enum { FL_KI_OWNED_IN_BLOCK = 1, FL_KI_OWNED_IN_GRID = 2 };
 /* What a proof may use of a launch. extent: threads of a block along x, y, z, blocks, their products, and
-** blocks in all; value: of scalar integer parameters, where 'known'. What was used is noted: the answer holds
-** where extent[which] is at most 'factor' times the value of 'param' (-1: 1). */
-enum { FL_KLIMITS = 8, FL_KEXTENT_BLOCKS = 9, FL_KEXTENTS };
+** blocks in all; value: of the first n_values parameters, scalar integers, where 'known'. What was used is
+** noted: the answer holds where extent[which] (NONE: 0) is at most 'factor' times the value of 'param' (-1: 1). */
+enum { FL_KLIMITS = 8, FL_KEXTENT_BLOCKS = 9, FL_KEXTENTS, FL_KEXTENT_NONE = FL_KEXTENTS };
 typedef struct fl_klimit { int32_t which, param; int64_t factor; } fl_klimit;
 typedef struct fl_klimits { int n; fl_klimit at[FL_KLIMITS]; } fl_klimits;
 typedef struct fl_klaunched {
   int64_t extent[FL_KEXTENTS];
   const int64_t *value;
   const uint8_t *known;
+  int32_t n_values;
 } fl_klaunched;
-int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
-                    const fl_klaunched *l, fl_klimits *used);     /* l NULL: nothing is known */
+int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* What all answers of k may use from now on, and where that is noted. Without: any launch. */
+void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);
 /* Is the expression the same in all threads of the launch? Of a block? */
 int fl_kuniform_in_grid(const fl_kindices *k, const fl_kexpr *x);
 int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x);

@@ -173,6 +173,7 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
   fl_kindices *k = fl_kindices_new(d->a->mem, f, d->r->geometry);
   classify c = {.d = d, .k = k, .inside = fl_karena_new(d->a, (size_t)f->n_vars + 1)};
   if (k && c.inside) {
+    fl_kindices_launch(k, d->r->launched, &d->res->limits);
     classify_block(&c, &f->body);
     fl_kad_meets(d, f, k);
   } else d->a->failed = 1;

@@ -17,7 +17,7 @@ static int see_store(void *arg, fl_kstmt *s) {
   const int kind = m->f->vars[s->var].kind;
   if (kind != FL_KV_SHARED && kind != FL_KV_POINTER) return 1;
   if (!fl_kt_is_float(m->f->vars[s->var].type)) return 1;
-  const int own = fl_kindex_owned(m->k, s, s->x[0], m->d->r->launched, &m->d->res->limits);
+  const int own = fl_kindex_owned(m->k, s, s->x[0]);
   const int enough = kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
   m->d->site_meets[s->site] = (uint8_t)((own & enough ? 0 : FL_KAD_MEETS)
                                         | (own & FL_KI_OWNED_IN_BLOCK ? 0 : FL_KAD_MEETS_IN_BLOCK));

@@ -237,7 +237,6 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   fl_kad_tidy(d);
   d->f->name = fl_karena_printf(d->a, "%s_gather", g->src->name);
   settle(d, n_params, 1);
-  d->res->limits = g->from->limits;
   d->res->gathered = fl_karena_new(d->a, (size_t)g->n_sums * sizeof *d->res->gathered);
   for (int i = 0; i < g->n_sums && d->res->gathered; ++i) {
     const fl_kstmt *s = g->sum[i].s;
@@ -354,11 +353,13 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint, .src = adjoint->func};
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
+  fl_klimits limits = adjoint->limits;
   if (!g.k) a->failed = 1;
+  else fl_kindices_launch(g.k, r->launched, &limits);
   if (g.k && choose(&g)) {
     parts.gather = make_gather(&g, f->n_params);
     if (parts.gather && !is_worth_it(&g)) parts.gather = NULL;
-    if (parts.gather) parts.rest = make_rest(&g, f->n_params);
+    if (parts.gather) parts.gather->limits = limits, parts.rest = make_rest(&g, f->n_params);
   }
   fl_kindices_free(g.k);
   if (a->failed) parts.gather = parts.rest = NULL;

@@ -159,6 +159,11 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   return k;
 }
 
+void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used) {
+  k->launched = l;
+  k->used = used;
+}
+
 void fl_kindices_free(fl_kindices *k) {
   if (!k) return;
   fl_free(k->m, k->var, ((size_t)k->f->n_vars + 1) * sizeof *k->var);

@@ -326,11 +326,10 @@ static void know_launch(search *w, int in_block) {
     if ((w->r.k->geometry & flat[s]) || (s >= FL_KP_BID_X && one)) add_known(w, s);
 }
 
-static int prove(search *w, int in_block, const fl_klaunched *l, fl_klimits *used) {
+static int prove(search *w, int in_block, fl_klimits *used) {
   w->n_known = w->n_rests = 0;
   w->n_sums = w->n_given;
   memset(w->used, 0, sizeof w->used);
-  w->r.launched = l;
   w->r.used = used;
   know_launch(w, in_block);
   do {
@@ -378,18 +377,18 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, const fl_klaunched *l,
-                    fl_klimits *used) {
+int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
   search w = { .r = { .k = k, .goal = s } };
   if (s->kind == FL_KS_LOOP || !fl_kroute_find(&w.r) || w.r.at.n_loops == FL_KPOLY_LOOPS) return 0;
   for (int in_block = 0; in_block < 2; in_block++) {
     const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
     const int step = in_block ? all_in_step(s, k->f->body) > 0 : !w.r.at.n_loops;
     gather_sums(&w, index, !step ? FL_KSAME_NONE : in_block ? FL_KSAME_IN_BLOCK : FL_KSAME_IN_GRID);
-    if (prove(&w, in_block, NULL, NULL)) return bits;
-    fl_klimits more = l ? *used : (fl_klimits){ 0 };
-    if (!l || !prove(&w, in_block, l, &more)) continue;
-    *used = more;
+    if (prove(&w, in_block, NULL)) return bits;
+    if (!k->launched) continue;
+    fl_klimits more = *k->used;
+    if (!prove(&w, in_block, &more)) continue;
+    *k->used = more;
     return bits;
   }
   return 0;

@@ -36,6 +36,8 @@ struct fl_kindices {
   fl_mem *m;
   const fl_kfunc *f;
   int geometry;
+  const fl_klaunched *launched;             /* NULL: not known */
+  fl_klimits *used;                         /* of it */
   fl_kvarinfo *var;
   int32_t *loop_order;                      /* place of each loop */
   int32_t order;

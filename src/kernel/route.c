@@ -86,6 +86,45 @@ static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m
   return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
 }
 
+/* Notes that the answer is for such launches. */
+static int note_limit(fl_klimits *used, fl_klimit x) {
+  for (int i = 0; i < used->n; i++) {
+    const fl_klimit *o = &used->at[i];
+    if (o->which == x.which && o->param == x.param && o->factor <= x.factor) return 1;
+  }
+  if (used->n == FL_KLIMITS) return 0;
+  used->at[used->n++] = x;
+  return 1;
+}
+
+int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
+  const fl_klaunched *l = r->k->launched;
+  int64_t most = m;
+  if (!l || !r->used || l->extent[which] < 1 || m < 1) return 0;
+  if (param >= 0 && (param >= l->n_values || !l->known[param])) return 0;
+  if (param >= 0 && __builtin_mul_overflow(m, l->value[param], &most)) return 0;
+  return l->extent[which] <= most && note_limit(r->used, (fl_klimit){ which, param, m });
+}
+
+/* The variable is a parameter that is a number. */
+static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
+  const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
+  return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct ? v : NULL;
+}
+
+/* In a comparison of unsigned numbers, is the bound m what it seems? A negative one is large there. */
+static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
+  const fl_klaunched *l = k->launched;
+  if (!l || fl_ktypes[c->x[0]->type].is_signed) return 1;
+  for (int i = 0; i < m->n; i++) {
+    const fl_kvar *v = parameter(k, m->s[i]);
+    if (m->s[i] < FL_KSYM_SAME || (v && !fl_ktypes[v->type].is_signed)) continue;
+    if (!v || v->param >= l->n_values || !l->known[v->param] || l->value[v->param] < 0) return 0;
+    if (!note_limit(k->used, (fl_klimit){ FL_KEXTENT_NONE, v->param, 1 })) return 0;
+  }
+  return 1;
+}
+
 /* Does condition c say: symbol s < bound monomial m? */
 int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   const fl_kexpr *c = r->cond[i];
@@ -109,7 +148,7 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
   if (!fl_kpoly_is(&low, s)) return 0;
   if (high.n != 1) return 0;
-  if (fl_kterm_same(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0;
+  if (fl_kterm_same(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0 && is_no_less(r->k, c, m);
   return 0;
 }
 
@@ -127,30 +166,13 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
                       (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
 }
 
-int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
-  const fl_klaunched *l = r->launched;
-  const fl_klimit x = { which, param, m };
-  int64_t most = m;
-  if (!l || l->extent[which] < 1 || m < 1 || r->used->n == FL_KLIMITS) return 0;
-  if (param >= 0 && (!l->known[param] || __builtin_mul_overflow(m, l->value[param], &most))) return 0;
-  if (l->extent[which] > most) return 0;
-  for (int i = 0; i < r->used->n; i++) {
-    const fl_klimit *o = &r->used->at[i];
-    if (o->which == which && o->param == param && o->factor <= m) return 1;
-  }
-  r->used->at[r->used->n++] = x;
-  return 1;
-}
-
 /* The number s of a thread stays below m in this launch. */
 static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KP_TID_X;
   if (s > FL_KP_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
   if (!m->n) return fl_kroute_launched(r, which, -1, m->c);
-  if (m->n > 1 || m->s[0] < FL_KSYM_VAR || m->s[0] >= FL_KSYM_QUOTIENT) return 0;
-  const fl_kvar *v = &r->k->f->vars[m->s[0] - FL_KSYM_VAR];
-  const int scalar = v->param >= 0 && v->kind == FL_KV_LOCAL && !r->k->f->params[v->param].is_struct;
-  return scalar && fl_kroute_launched(r, which, v->param, m->c);
+  const fl_kvar *v = m->n == 1 ? parameter(r->k, m->s[0]) : NULL;
+  return v && fl_kroute_launched(r, which, v->param, m->c);
 }
 
 /* 0 <= s < m, m a monomial. */

@@ -15,8 +15,7 @@ typedef struct fl_kroute {
   int32_t order[FL_KROUTE_FACTS];           /* where the condition was asked */
   int n;
   fl_kplace at;
-  const fl_klaunched *launched;             /* NULL: not to be used */
-  fl_klimits *used;
+  fl_klimits *used;                         /* NULL: extents of the launch are not to be used */
 } fl_kroute;
 /* k and goal are given; 0: not found. */
 int fl_kroute_find(fl_kroute *r);

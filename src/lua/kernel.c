@@ -304,7 +304,7 @@ static void add_part(lua_State *L, const fl_kfunction *of, fl_kad *ad, int exact
 typedef struct launched { fl_klaunched l; int64_t value[FL_KP_MAX_ARGS]; uint8_t known[FL_KP_MAX_ARGS]; } launched;
 
 static void read_launched(lua_State *L, int extents, int values, int n, launched *x) {
-  *x = (launched){ .l = { .value = x->value, .known = x->known } };
+  *x = (launched){ .l = { .value = x->value, .known = x->known, .n_values = n } };
   for (int i = 0; i < FL_KEXTENTS; i++) {
     lua_rawgeti(L, extents, i + 1);
     x->l.extent[i] = lua_tointeger(L, -1);
