@@ -32,7 +32,8 @@ function Kernel:source(which)
   if which ~= "adjoint" and which ~= "tangent" then fail("source", "which must be \"adjoint\" or \"tangent\", got %s", tostring(which)) end
   local p, wants = adjoint_for_show(self)
   local texts = {}
-  for i, part in ipairs(program.derive(p, which, wants, launch_for_show(self), true).parts) do texts[i] = internal.kernel_info(part.kernel).text end
+  local d = program.derive(p, which, wants, launch_for_show(self), true)
+  for i, part in ipairs(d.parts) do texts[i] = internal.kernel_info(part.kernel).text end
   return table.concat(texts, "\n")
 end
 
