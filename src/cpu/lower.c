@@ -21,7 +21,7 @@ typedef struct lower {
   uint16_t *spread;             /* ROW value -> its full copy in the section under way */
 } lower;
 
-enum { UNI_ROW = 64, LINE_ROW = 16, LOAD_ROW = 512 };
+enum { LINE_ROW = 16, LOAD_ROW = 512 };
 
 /* ---- kinds and rounds --------------------- */
 
@@ -457,8 +457,8 @@ static int lower_all(lower *b) {
   fl_prog_choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
-  b->row_by_row = b->g->batch > 1 && (b->g->mode == FL_MODE_COL ? b->g->width >= UNI_ROW :
-                                      b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && k->n >= UNI_ROW);
+  b->row_by_row = b->g->batch > 1 && (b->g->mode == FL_MODE_COL ? b->g->width >= FL_UNI_ROW :
+                                      b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && k->n >= FL_UNI_ROW);
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) fl_prog_access(b->g, i);

@@ -3,6 +3,9 @@
 #define FL_CPU_LOWER_H
 #include "cpu/cpu.h"
 
+/* Rows that operations walk one by one; shorter ones have their values copied to each element. */
+enum { FL_UNI_ROW = 64 };
+
 /* Mode, tiles, units of g; kind: of each instruction's value. */
 void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers);
 /* How operand i is walked, and how far it reaches. */

@@ -84,7 +84,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   if (k->n <= (whole ? WHOLE_ROW : light ? tile / 2 : WHOLE_ONCE) ||
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
-    g->batch = k->n > SHORT_ROW ? 1 : FL_VM_BLOCK / (k->n ? k->n : 1);
+    g->batch = k->n > SHORT_ROW ? 1 : (k->n >= FL_UNI_ROW ? LIGHT_TILE : FL_VM_BLOCK) / (k->n ? k->n : 1);
     if (k->n && light && k->n <= tile) g->batch = tile / k->n;
     else if (k->n && k->n <= WHOLE_ONCE && !line && is_lookup(k, kind)) g->batch = LIGHT_TILE / k->n;
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
