@@ -82,10 +82,10 @@ static void take_all(lean *b, const fl_kernel *k) {
 
 static int is_narrow(const fl_operand *o) { return (o->reads || o->writes) && fl_dtype_size(o->dtype) < 4; }
 
-/* Bytes of the words in which all narrow elements of a MAP can move: 8, 4, or 0. */
+/* Bytes of the words in which all narrow elements of a MAP, of one type, can move: 8, 4, or 0. */
 static int word_size(const fl_kernel *k) {
   const int last = k->nkept - 1;
-  int size = 0;
+  int dtype = -1;
   if (k->kind != FL_K_MAP || last < 0) return 0;
   for (int i = 0; i < k->ninstr; i++) {
     const fl_instr *x = &k->instr[i];
@@ -94,15 +94,15 @@ static int word_size(const fl_kernel *k) {
   }
   for (int i = 0; i < k->noperand; i++) {
     const fl_operand *o = &k->operand[i];
-    const int mine = fl_dtype_size(o->dtype);
     if (!is_narrow(o)) {
       if (o->writes || o->stride[last]) return 0;
       continue;
     }
-    if (!o->aligned16 || o->stride[last] != 1 || o->gstride * mine % 16 || (size && size != mine)) return 0;
-    size = mine;
+    if (!o->aligned16 || o->stride[last] != 1 || o->gstride * fl_dtype_size(o->dtype) % 16 ||
+        (dtype >= 0 && dtype != o->dtype)) return 0;
+    dtype = o->dtype;
   }
-  const int64_t bytes = k->size[last] * size;
+  const int64_t bytes = dtype < 0 ? 0 : k->size[last] * fl_dtype_size(dtype);
   return bytes == 0 ? 0 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 0;
 }
 
