@@ -546,6 +546,7 @@ local function lp_pool(n)
 end
 lp_pool(1)
 lp_pool(2)
+lp_pool(3)
 
 --- (x, indices, kernel_size[, stride, padding, output_size]): values back to the positions that max_pool gave.
 local function unpool(n)

@@ -505,7 +505,7 @@ linalg.qr = flame.qr
 -- ---- for core_linalg_spectrum.lua and core_vector.lua --------------------------------------------------------
 internal.linalg_parts = {
   need_matrix = need_matrix, need_square = need_square, need_real = need_real, shape_text = shape_text,
-  same_batch = same_batch, joined = joined, product = product, parts = parts, own = own, call = call, given = given,
+  is_vector = is_vector, same_batch = same_batch, joined = joined, product = product, parts = parts, own = own, call = call, given = given,
   save = save, turned = turned, eye_like = eye_like, on_diagonal = on_diagonal, inverse = inverse,
   epsilon = { f32 = 2.0 ^ -23, f64 = 2.0 ^ -52 },
 }

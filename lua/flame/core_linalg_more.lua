@@ -154,3 +154,142 @@ under("householder_product", 2, function(x, tau)
   return k == 0 and q:clone() or q
 end)
 flame.orgqr = linalg.householder_product
+
+-- ---- reflections that are applied, and found ---------------------------------------------------------
+--- The i-th reflection's v of the columns of x, and its tau, as (…, m, 1) and (…, 1, 1).
+local function reflection(x, tau, i)
+  local m = x.shape[x.ndim - 1]
+  local below = flame.arange(1, m, { dtype = "i64", device = x.device }):reshape(m, 1)
+  local v = flame.where(below:gt(i), x:narrow(-1, i, 1), below:eq(i):to(x.dtype))
+  return v, tau:narrow(-1, i, 1):unsqueeze(-1)
+end
+--- c multiplied with the Q of the reflections in x and tau, from the left or the right, or with Q transposed.
+---@param x flame.Tensor  (…, m, k)
+---@param tau flame.Tensor  (…, k)
+---@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
+---@param ... any  left = true, transpose = false, or a table of them
+---@return flame.Tensor
+internal.def("ormqr", 5, function(x, tau, c, ...)
+  local op = "ormqr"
+  for name, t in pairs { x = x, tau = tau, c = c } do part.need_real(op, name, t) end
+  local o = internal.defaults(op, { "left", "transpose" }, { left = true, transpose = false }, ...)
+  local m, k = x.shape[x.ndim - 1], tau.shape[tau.ndim]
+  if x.ndim < 2 or c.ndim ~= x.ndim or tau.ndim ~= x.ndim - 1 or k > x.shape[x.ndim] or k > m
+    or c.shape[o.left and c.ndim - 1 or c.ndim] ~= m then
+    fail(op, "x has shape %s, tau %s and c %s, need (…, m, k), (…, k) and (…, m, n), or (…, n, m) from the right",
+      shape_text(x), shape_text(tau), shape_text(c))
+  end
+  local y = o.left and c or part.turned(c)                     -- c Q is (Q' c')'
+  local first, last, step = k, 1, -1
+  if o.left == o.transpose then first, last, step = 1, k, 1 end
+  for i = first, last, step do
+    local v, t = reflection(x, tau, i)
+    y = y - t * v:matmul(part.turned(v):matmul(y))
+  end
+  return (o.left and y or part.turned(y)):clone()
+end)
+--- R, and below its diagonal the reflections whose product is Q (see linalg.householder_product); and their tau.
+---@param x flame.Tensor  (…, m, n)
+---@return flame.Tensor, flame.Tensor
+internal.def("geqrf", 1, function(x)
+  local lead, _, m, n = part.need_matrix("geqrf", "x", x)
+  local k = math.min(m, n)
+  if x:numel() == 0 then return x:clone(), flame.zeros(part.joined(lead, k), { dtype = x.dtype, device = x.device }) end
+  local columns, taus, rest = {}, {}, x
+  for i = 1, k do
+    local c = rest:narrow(-1, 1, 1)
+    local alpha, tail = c:narrow(-2, i, 1), c:narrow(-2, i + 1, m - i)
+    local size = tail:square():sum(-2, { keepdim = true })
+    local none = size:eq(0)                                    -- nothing to reflect: tau is 0
+    local beta = -flame.where(none, 1, size + alpha:square()):sqrt():copysign(alpha)
+    local tau = flame.where(none, 0, (beta - alpha) / beta)
+    tail = tail / flame.where(none, 1, alpha - beta)
+    columns[i] = flame.cat({ c:narrow(-2, 1, i - 1), flame.where(none, alpha, beta), tail }, -2)
+    taus[i] = tau:squeeze(-1)
+    rest = rest:narrow(-1, 2, n - i)
+    local v = flame.cat({ flame.zeros_like(c:narrow(-2, 1, i - 1)), flame.ones_like(alpha), tail }, -2)
+    if i < n then rest = rest - tau * v:matmul(part.turned(v):matmul(rest)) end
+  end
+  columns[k + 1] = rest
+  return flame.cat(columns, -1), flame.cat(taus, -1)
+end)
+
+-- ---- forms that tell instead of raising ----------------------------------------------------------------
+local function flags(op, names, ...)
+  local known = {}
+  for _, name in ipairs(names) do known[name] = name == "left" end
+  return internal.defaults(op, names, known, ...)
+end
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). Of a singular matrix: Inf.
+---@param x flame.Tensor  (…, n, n)
+---@param ... any  check_errors = false: raise as linalg.inv does
+---@return flame.Tensor, flame.Tensor
+under("inv_ex", 2, function(x, ...)
+  part.need_square("inv_ex", "x", x)
+  local _, _, u = linalg.lu(x:detach())
+  if flags("inv_ex", { "check_errors" }, ...).check_errors then return linalg.inv(x), info_of(u) end
+  return internal.quiet_inverse(x, "inv_ex"), info_of(u)
+end)
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its first 0 (i32; 0:
+--- nowhere). What a singular matrix gives is not finite.
+---@param a flame.Tensor  (…, n, n)
+---@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
+---@param ... any  {left = true, check_errors = false}
+---@return flame.Tensor, flame.Tensor
+under("solve_ex", 3, function(a, b, ...)
+  local op = "solve_ex"
+  part.need_square(op, "a", a)
+  part.need_real(op, "b", b)
+  local o = flags(op, { "left", "check_errors" }, ...)
+  local p, l, u = linalg.lu(a)
+  local info = info_of(u:detach())
+  if o.check_errors then return flame.solve(a, b, { left = o.left }), info end
+  local vector = part.is_vector(a, b)
+  if vector and not o.left then fail(op, "left = false needs a matrix b, got shape %s", shape_text(b)) end
+  if vector then b = b:unsqueeze(-1) end
+  local x
+  if o.left then
+    x = linalg.solve_triangular(l, part.turned(p):matmul(b), { unitriangular = true })
+    x = linalg.solve_triangular(u, x, { upper = true })
+  else
+    x = linalg.solve_triangular(u, b, { upper = true, left = false })
+    x = linalg.solve_triangular(l, x, { unitriangular = true, left = false }):matmul(part.turned(p))
+  end
+  return vector and x:squeeze(-1):clone() or x, info
+end)
+
+--- Is each matrix of x positive definite? Other errors are raised.
+local function factored(x, upper)
+  local l = flame.cholesky(x, { upper = upper })
+  local ok, why = pcall(flame.eval, l)
+  if ok then return l end
+  if not tostring(why):find("not positive definite", 1, true) then error(why, 0) end
+end
+--- The order of the first leading minor of x that is not positive definite; 0: there is none.
+local function minor_of(x, upper)
+  if factored(x, upper) then return 0 end
+  local good, bad = 0, x.shape[1]
+  while bad - good > 1 do
+    local k = (good + bad) // 2
+    if factored(x:narrow(1, 1, k):narrow(2, 1, k), upper) then good = k else bad = k end
+  end
+  return bad
+end
+--- Cholesky's triangle, and the order of the first leading minor that is not positive definite (i32; 0: none), whose
+--- matrix gives NaN. It looks at values, so it evaluates.
+---@param x flame.Tensor  (…, n, n)
+---@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
+---@return flame.Tensor, flame.Tensor
+under("cholesky_ex", 3, function(x, ...)
+  local lead, count, n = part.need_square("cholesky_ex", "x", x)
+  local o = flags("cholesky_ex", { "upper", "check_errors" }, ...)
+  local like = { dtype = "i32", device = x.device }
+  local l = o.check_errors and flame.cholesky(x, { upper = o.upper }) or factored(x, o.upper)
+  if l then return l, flame.zeros(lead, like) end
+  local found, each = {}, x:detach():reshape(count, n, n)
+  for i = 1, count do found[i] = minor_of(each:select(1, i), o.upper) end
+  local info = flame.tensor(found, like):reshape(lead)
+  local fine = info:eq(0):unsqueeze(-1):unsqueeze(-1)
+  l = flame.cholesky(flame.where(fine, x, flame.eye(n, { dtype = x.dtype, device = x.device })), { upper = o.upper })
+  return flame.where(fine, l, 0 / 0), info
+end)

@@ -28,7 +28,7 @@ local function edges_of(rows, top)
 end
 
 --- The largest of each row (count, 1), of weights that are some.
-local function checked(probs, rows)
+local function checked(rows)
   local top = rows:amax(2)
   if rows:amin(2):ge(0):logical_and(top:gt(0)):logical_and(top:lt(math.huge)):all():item() then
     return top:reshape(-1, 1)
@@ -47,20 +47,20 @@ end
 
 --- rows, each a draw of n by weight. On the CPU it looks at the weights, so it evaluates; on CUDA the
 --- next read tells of weights that are none.
-local function with_replacement(probs, rows, n, shape)
+local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW
-  local top = not few and checked(probs, rows) or nil
+  local top = not few and checked(rows) or nil
   local edges = edges_of(rows, top)
   local last = edges:narrow(2, classes, 1)
-  if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then checked(probs, rows) end
+  if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then checked(rows) end
   local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()     -- below the sum: n + 1 never comes
   return call("searchsorted", "multinomial", { edges, u:floor():long() }, { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
 end
 
 --- The largest of weight over an exponential number, which is half the sum of two squared normal ones.
-local function without_replacement(probs, rows, n, shape)
-  local top, a, b = checked(probs, rows), flame.randn(rows.shape, like(rows)), flame.randn(rows.shape, like(rows))
+local function without_replacement(rows, n, shape)
+  local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)), flame.randn(rows.shape, like(rows))
   local _, at = (rows / top / (a * a + b * b + 1e-30)):topk(n, 2)           -- never 0 / 0, which would win
   return at:reshape(shape):clone()
 end
@@ -83,7 +83,7 @@ def("multinomial", 3, function(probs, n, ...)
   if classes == 0 then fail("multinomial", "probs has no classes") end
   local shape = probs.ndim == 1 and { n } or { count, n }
   if count == 0 then return flame.zeros(shape, like(probs, "i64")) end
-  return (replacement and with_replacement or without_replacement)(probs, rows, n, shape)
+  return (replacement and with_replacement or without_replacement)(rows, n, shape)
 end)
 
 -- ---- distributions -------------------------------------------------------------------------------

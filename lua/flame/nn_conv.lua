@@ -176,6 +176,7 @@ return function(nn, shared)
   end
   simple("LPPool1d", "lp_pool1d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
   simple("LPPool2d", "lp_pool2d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
+  simple("LPPool3d", "lp_pool3d", "norm_type kernel_size stride ceil_mode", { "norm_type" })
   simple("LocalResponseNorm", "local_response_norm", "size alpha beta k")
   simple("Upsample", "interpolate", "size scale_factor mode align_corners recompute_scale_factor")
   --- Upsample with the mode fixed.

@@ -1821,6 +1821,12 @@ Tensor.gelu_ = flame.gelu
 ---@return flame.Tensor
 function Tensor:geometric_(p) end
 
+--- R, and below its diagonal the reflections whose product is Q (see linalg.householder_product); and their tau.
+---@param x flame.Tensor  (…, m, n)
+---@return flame.Tensor, flame.Tensor
+function flame.geqrf(x) end
+Tensor.geqrf = flame.geqrf
+
 --- The same as outer.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2541,6 +2547,13 @@ function flame.linalg.cdist(x, y, ...) end
 ---@return flame.Tensor
 function flame.linalg.cholesky(x, upper) end
 
+--- Cholesky's triangle, and the order of the first leading minor that is not positive definite (i32; 0: none), whose
+--- matrix gives NaN. It looks at values, so it evaluates.
+---@param x flame.Tensor  (…, n, n)
+---@param ... any  upper = false, check_errors = false (raise as linalg.cholesky does), or a table of them
+---@return flame.Tensor, flame.Tensor
+function flame.linalg.cholesky_ex(x, ...) end
+
 --- the inverse of a matrix from its Cholesky factor
 ---@param x flame.Tensor
 ---@param o? table?
@@ -2620,6 +2633,12 @@ function flame.linalg.householder_product(x, tau) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.inv(x) end
+
+--- The inverse, and where the diagonal of U has its first 0 (i32; 0: nowhere). Of a singular matrix: Inf.
+---@param x flame.Tensor  (…, n, n)
+---@param ... any  check_errors = false: raise as linalg.inv does
+---@return flame.Tensor, flame.Tensor
+function flame.linalg.inv_ex(x, ...) end
 
 --- Inverses. A singular matrix raises with its position in the batch.
 ---@param x flame.Tensor  (…, n, n)
@@ -2762,6 +2781,14 @@ function flame.linalg.slogdet(x) end
 ---@param o table?
 ---@return flame.Tensor
 function flame.linalg.solve(a, b, o) end
+
+--- The solution of a x = b (or x a = b with left = false), and where the diagonal of U has its first 0 (i32; 0:
+--- nowhere). What a singular matrix gives is not finite.
+---@param a flame.Tensor  (…, n, n)
+---@param b flame.Tensor  (…, n, k), or (…, n) for one vector a matrix
+---@param ... any  {left = true, check_errors = false}
+---@return flame.Tensor, flame.Tensor
+function flame.linalg.solve_ex(a, b, ...) end
 
 --- x with a x = b for a triangle a.
 ---@param a flame.Tensor  (…, n, n)
@@ -3008,6 +3035,14 @@ Tensor.lp_pool1d = flame.lp_pool1d
 ---@return flame.Tensor
 function flame.lp_pool2d(x, size, o) end
 Tensor.lp_pool2d = flame.lp_pool2d
+
+--- lp of windows over the last 3 axes; o: {stride, padding, …}
+---@param x flame.Tensor
+---@param size integer|integer[]
+---@param o? table?
+---@return flame.Tensor
+function flame.lp_pool3d(x, size, o) end
+Tensor.lp_pool3d = flame.lp_pool3d
 
 --- Solution of least length, residuals (sums of squares, for another driver than "gelsy" where a has
 --- more rows than columns and full rank; else empty), ranks (i64; empty for "gels"), singular values
@@ -3847,6 +3882,11 @@ function nn.LPPool1d(...) end
 ---@param ... any
 ---@return flame.Module
 function nn.LPPool2d(...) end
+
+--- the module of the pooling function
+---@param ... any
+---@return flame.Module
+function nn.LPPool3d(...) end
 
 --- long short-term memory
 ---@param input_size integer
@@ -4866,6 +4906,15 @@ function optim.schedule.step(...) end
 ---@return flame.Tensor
 function flame.orgqr(x, tau) end
 Tensor.orgqr = flame.orgqr
+
+--- c multiplied with the Q of the reflections in x and tau, from the left or the right, or with Q transposed.
+---@param x flame.Tensor  (…, m, k)
+---@param tau flame.Tensor  (…, k)
+---@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
+---@param ... any  left = true, transpose = false, or a table of them
+---@return flame.Tensor
+function flame.ormqr(x, tau, c, ...) end
+Tensor.ormqr = flame.ormqr
 
 --- all products of two vectors
 ---@param x flame.Tensor

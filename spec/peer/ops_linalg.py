@@ -32,6 +32,11 @@ def equations(scale):
             Sample("matrix_power", "%s:matrix_power(-2)" % lua, lambda x, f=fix: L.matrix_power(f(x), -2), x, tol=4)
             Sample("matrix_power", "x:matrix_power(3)", lambda x: L.matrix_power(x, 3), T(b + [n, n], d, expand=False), tol=4)
             Sample("matrix_exp", "x:matrix_exp()", torch.matrix_exp, T(b + [n, n], d, -1, 1), tol=4)
+        Sample("inv_ex", "flame.linalg.inv_ex(%s)" % lua, lambda x, f=fix: tuple(L.inv_ex(f(x))), x)
+        Sample("cholesky_ex", "flame.linalg.cholesky_ex(%s:matmul(%s:transpose(-2, -1)))" % (lua, lua),
+               lambda x, f=fix: tuple(L.cholesky_ex(f(x) @ f(x).mT)), x, tol=2)
+        Sample("solve_ex", "flame.linalg.solve_ex(%s, y)" % lua, lambda x, y, f=fix: tuple(L.solve_ex(f(x), y)), x,
+               T(b + [n, k], d), tol=2)
         other = [1 if R.random() < .3 else s for s in b]
         Sample("solve", "flame.solve(%s, y)" % lua, lambda x, y, f=fix: L.solve(f(x), y), x, T(other + [n, k], d))
         Sample("solve vector", "flame.solve(%s, y)" % lua, lambda x, y, f=fix: L.solve(f(x), y), x, T(b + [n], d), grad=n != 1)
@@ -84,6 +89,11 @@ def factors(scale):
                lambda x: (lambda q, r: (q @ r, r.abs()))(*L.qr(x, "complete")), x(), grad=m <= n, tol=200)
         Sample("qr r", 'local _, r = flame.linalg.qr(x, "r") return r:abs()', lambda x: L.qr(x, "r")[1].abs(), x(), grad=False,
                tol=20)
+        Sample("geqrf", "x:geqrf()", lambda x: tuple(torch.geqrf(x)), x(), grad=False, tol=40)
+        left, turn, s = R.random() < .5, R.random() < .5, [m, R.randint(1, 3)]
+        Sample("ormqr", "x:narrow(-1, 1, %d):ormqr(y, z, {left = %s, transpose = %s})" % (k, str(left).lower(), str(turn).lower()),
+               lambda x, y, z, o=(left, turn), k=k: torch.ormqr(x[..., :k].contiguous(), y, z.contiguous(), *o), x(), T(b + [k], d),
+               T(b + (s if left else s[::-1]), d), grad=False, tol=100)
         Sample("svd", "local u, s, v = x:svd() return s, u * u, v * v, (u * s:unsqueeze(-2)):matmul(v:transpose(-2, -1))",
                lambda x: (lambda u, s, v: (s, u * u, v * v, (u * s.unsqueeze(-2)) @ v.mT))(*torch.svd(x)), x(), tol=1000)
         Sample("linalg.svd", "local u, s, vh = flame.linalg.svd(x, {full_matrices = false}) return s, u:matmul(vh)",
