@@ -54,6 +54,10 @@ try("two results, one wrong", given(function(ga, gb, a) return 2 * a * ga + 2 * 
 try("numbers and doubles", flame.kernel("__global__ void k(const double *x, double a, double *y, int n) { " ..
   "int i = threadIdx.x; if (i < n) y[i] = exp(a * x[i]); }"),
   few:detach():double():requires_grad_(), flame.tensor(0.5, { dtype = "f64" }):requires_grad_())
+try("halves inside", flame.kernel [[__global__ void k(const double *x, double *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = __half2float(__hmul(__float2half(x[i]), __float2half(2.f))) + x[i] * x[i];
+}]], flame.tensor({ 0.3, 0.71, 1.1 }, { dtype = "f64", requires_grad = true }))
 try("halves", flame.kernel("__global__ void k(const __half *x, __half *y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }"),
   few:detach():half():requires_grad_())
 try("in and out", flame.kernel { source = "__global__ void k(const float *x, float *s, int n) { " ..
@@ -92,7 +96,7 @@ local wrong = {
   ["without g in CUDA"] = "gradient by w is off", ["outside the language, wrong"] = "gradient by x is off: <J u, v> = ",
   ["two results, one wrong"] = "gradient by x is off", ["a wrong function"] = "cube: FLAME_CHECK=grad: the gradient by input 1 is off" }
 local right = { "derived", "right in Lua", "right in CUDA", "outside the language, right", "kinks", "kinks at every element", "two results",
-  "numbers and doubles", "halves", "in and out", "a function", "a function that draws" }
+  "numbers and doubles", "halves", "halves inside", "in and out", "a function", "a function that draws" }
 
 describe("under FLAME_CHECK=grad", function()
   local said
