@@ -590,6 +590,8 @@ describe("API.md, ops:", function()
         near(c[2], f64({ c[1] })[name](f64 { c[1] })[1]:item(), 1e-9)
         local y = f64 { c[1] }
         yes(y[name .. "_"](y) == y, name .. "_") near({ c[2] }, y, 1e-9)
+        y = f64 { c[1] }
+        yes(flame[name .. "_"](y) == y, name .. "_") near({ c[2] }, y, 1e-9)
       end)
     end
     near({ 0.841192 }, T({ 1 }):gelu({ approximate = "tanh" }))

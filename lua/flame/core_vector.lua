@@ -478,6 +478,6 @@ under("tensorinv", 2, function(x, o)
 end)
 
 for _, name in ipairs { "matmul", "trace", "kron", "cdist", "tensordot", "diag_embed", "cholesky_solve", "cholesky_inverse",
-  "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum" } do
+  "logdet", "outer", "mm", "bmm", "mv", "dot", "einsum", "addmm", "baddbmm" } do
   linalg[name] = linalg[name] or flame[name] or methods[name]
 end

@@ -2528,6 +2528,22 @@ function flame.lgamma(x) end
 Tensor.lgamma = flame.lgamma
 
 Tensor.lgamma_ = flame.lgamma
+--- beta x + alpha a b; o: {beta = 1, alpha = 1}
+---@param x flame.Tensor
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param o? table?
+---@return flame.Tensor
+function flame.linalg.addmm(x, a, b, o) end
+
+--- beta x + alpha a b over batches
+---@param x flame.Tensor
+---@param a flame.Tensor
+---@param b flame.Tensor
+---@param o? table?
+---@return flame.Tensor
+function flame.linalg.baddbmm(x, a, b, o) end
+
 --- products of two batches of matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor

@@ -210,11 +210,19 @@ int fl_core_call(lua_State *L, fl_lua *b, const char *name) {
   return lua_gettop(L);
 }
 
-/* flame.name that is not there: it may be written in Lua. Unknown names are nil. */
+/* flame.name that is not there: it may be written in Lua, or be a write (flame.exp_), which stands
+** among the methods. Unknown names are nil. */
 static int module_index(lua_State *L) {
-  if (!fl_core_load(L, self_of(L))) return 0;
+  size_t n = 0;
+  const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &n) : NULL;
+  fl_core_load(L, self_of(L));
+  if (n > 1 && name[0] != '_' && name[n - 1] == '_') {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
+    lua_getiuservalue(L, -1, 1);
+    lua_rawgeti(L, -1, 2);
+  } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
-  lua_rawget(L, 1);
+  lua_rawget(L, -2);
   return 1;
 }
 
