@@ -60,6 +60,7 @@ describe("backward", function()
     x.grad = mine
     assert.is_true(rawequal(mine, x.grad))
     fails("grad: gradient has shape %(3%), x has %(2%)", function() x.grad = flame.ones(3) end)
+    fails("grad: a tensor can not be its own gradient: use clone()", function() x.grad = x end)
   end)
   it("keeps the gradient of a non-leaf when asked", function()
     local x = leaf({ 3 })

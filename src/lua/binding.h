@@ -112,9 +112,11 @@ void fl_sites_close(fl_lua *b);
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
-/* Push the one box of a handle that the library itself holds (x.grad). */
+/* Push the one box of a handle that the caller owns a reference of. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
-void fl_box_remember(lua_State *L, fl_lua *b, int i);     /* box at i is its handle's one box */
+int fl_box_find(lua_State *L, const flame_tensor *t);     /* the same if there is one; 0: nothing is pushed */
+void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);   /* x, new and on top, becomes t's one box */
+void fl_box_remember(lua_State *L, int i);                /* box at i is its handle's one box */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);     /* the userdata at i is: its box can be used again */

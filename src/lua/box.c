@@ -87,9 +87,8 @@ fl_node *fl_box_dead(fl_lua *b, const fl_box *x) {
   return NULL;
 }
 
-void fl_box_remember(lua_State *L, fl_lua *b, int i) {
-  fl_box *x = box_at(L, i);
-  (void)b;
+void fl_box_remember(lua_State *L, int i) {
+  const fl_box *x = box_at(L, i);
   if (x == NULL || x->t == NULL) return;
   i = lua_absindex(L, i);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
@@ -98,17 +97,24 @@ void fl_box_remember(lua_State *L, fl_lua *b, int i) {
   lua_pop(L, 1);
 }
 
-void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t) {
+int fl_box_find(lua_State *L, const flame_tensor *t) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
   lua_rawgetp(L, -1, t);
-  fl_box *x = box_at(L, -1);
+  const fl_box *x = box_at(L, -1);
   if (x != NULL && x->t == t) {
     lua_remove(L, -2);
-    return;
+    return 1;
   }
   lua_pop(L, 2);
-  x = fl_box_new_in(L, b);
+  return 0;
+}
+
+void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t) {
   fl_box_untrack(b, x);
   x->t = fl_tensor_retain(t);
-  fl_box_remember(L, b, -1);
+  fl_box_remember(L, -1);
+}
+
+void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t) {
+  if (!fl_box_find(L, t)) fl_box_name(L, b, fl_box_new_in(L, b), t);
 }

@@ -424,23 +424,33 @@ static int remover(lua_State *L) {
   return 0;
 }
 
+/* Push the list of x's hooks; the first time that is the table on top. Nothing here runs scripts. */
+static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
+  if (e->hooks == NULL) {
+    const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    b->L = L;
+    e->hooks = keep_function(b, ref, 0);
+    if (e->hooks == NULL) {
+      luaL_unref(L, LUA_REGISTRYINDEX, ref);
+      fl_error_clear(&b->c->err);
+      FL_FAIL(b->c, FLAME_NO_MEMORY, "register_hook", "no host memory");
+      fl_lua_raise(L, b);
+    }
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, ((script_function *)e->hooks)->ref);
+}
+
 static int g_register_hook(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "register_hook");
-  fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
+  fl_arg_tensor(L, 1, "register_hook", "x");
   if (!lua_isfunction(L, 2)) return fl_lua_fail(L, "register_hook",
       "need a function, got %s", luaL_typename(L, 2));
+  lua_newtable(L);                                /* may run a finaliser: x is read behind it */
+  fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");
   if (x->t->node->entry == NULL) return fl_lua_fail(L, "register_hook",
       "x is not tracked: it gets no gradient");
-  if (x->t->node->entry->hooks == NULL) {
-    lua_newtable(L);
-    const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-    b->L = L;
-    script_function *f = keep_function(b, ref, 0);
-    if (f == NULL) return fl_lua_fail(L, "register_hook", "no host memory");
-    x->t->node->entry->hooks = f;
-  }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((script_function *)x->t->node->entry->hooks)->ref);
+  push_hooks(L, b, x->t->node->entry);
   const lua_Integer k = luaL_len(L, -1) + 1;
   lua_pushvalue(L, 2);
   lua_rawseti(L, -2, k);

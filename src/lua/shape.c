@@ -4,9 +4,9 @@
 */
 #include "lua/binding.h"
 
-static const fl_layout *shape_at(lua_State *L, int i, const char *op) {
-  fl_box *x = fl_arg_tensor(L, i, op, "x");
-  return x->t->node->shape;
+/* A copy: reading the arguments behind x may run a finaliser that frees it. */
+static fl_layout shape_at(lua_State *L, int i, const char *op) {
+  return *fl_arg_tensor(L, i, op, "x")->t->node->shape;
 }
 
 /* A view builder that gives its input back gives a value of another identity. */
@@ -38,16 +38,16 @@ static int s_flatten(lua_State *L) {
   fl_sizes s = { 0, { 0 } };
   fl_arg_count(L, 3, "flatten");
   fl_place_options(L, 2, "flatten", "start_dim end_dim");
-  const fl_layout *l = shape_at(L, 1, "flatten");
-  const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "flatten");
-  const int last = lua_isnoneornil(L, 3) ? l->rank - 1 : fl_arg_axis(L, 3, l->rank, "flatten");
-  if (last < first && l->rank > 0) fl_lua_fail(L, "flatten",
+  const fl_layout l = shape_at(L, 1, "flatten");
+  const int first = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l.rank, "flatten");
+  const int last = lua_isnoneornil(L, 3) ? l.rank - 1 : fl_arg_axis(L, 3, l.rank, "flatten");
+  if (last < first && l.rank > 0) fl_lua_fail(L, "flatten",
       "last axis %d comes before first axis %d", last + 1, first + 1);
-  for (int a = 0; a < first; a++) s.at[s.n++] = l->size[a];
+  for (int a = 0; a < first; a++) s.at[s.n++] = l.size[a];
   int64_t joined = 1;
-  for (int a = first; a <= last && a < l->rank; a++) joined *= l->size[a];
+  for (int a = first; a <= last && a < l.rank; a++) joined *= l.size[a];
   s.at[s.n++] = joined;
-  for (int a = last + 1; a < l->rank; a++) s.at[s.n++] = l->size[a];
+  for (int a = last + 1; a < l.rank; a++) s.at[s.n++] = l.size[a];
   VIEW_BEGIN("flatten");
   VIEW_END(n_reshape(n, s.n, s.at));
 }
@@ -55,18 +55,20 @@ static int s_flatten(lua_State *L) {
 static int s_unflatten(lua_State *L) {
   fl_sizes s, r = { 0, { 0 } };
   fl_arg_count(L, 3, "unflatten");
-  const fl_layout *l = shape_at(L, 1, "unflatten");
-  const int axis = fl_arg_axis(L, 2, l->rank, "unflatten");
+  const fl_layout l = shape_at(L, 1, "unflatten");
+  const int axis = fl_arg_axis(L, 2, l.rank, "unflatten");
   fl_arg_sizes(L, 3, 3, "unflatten", -1, &s);
-  if (l->rank - 1 + s.n > FL_MAX_AXES) fl_lua_fail(L, "unflatten", "%d axes, at most %d",
-      l->rank - 1 + s.n, FL_MAX_AXES);
-  int64_t known = 1, whole = l->rank > 0 ? l->size[axis] : 1;
-  for (int k = 0; k < s.n; k++) known *= s.at[k] < 0 ? 1 : s.at[k];
+  if (l.rank - 1 + s.n > FL_MAX_AXES) fl_lua_fail(L, "unflatten", "%d axes, at most %d",
+      l.rank - 1 + s.n, FL_MAX_AXES);
+  const int64_t whole = l.rank > 0 ? l.size[axis] : 1;
+  int64_t known = 1;
+  for (int k = 0; k < s.n; k++)
+    if (s.at[k] >= 0 && __builtin_mul_overflow(known, s.at[k], &known)) known = 0;
   for (int k = 0; k < s.n; k++) if (s.at[k] < 0 && known > 0) s.at[k] = whole / known;
-  for (int a = 0; a < axis; a++) r.at[r.n++] = l->size[a];
+  for (int a = 0; a < axis; a++) r.at[r.n++] = l.size[a];
   for (int k = 0; k < s.n; k++) r.at[r.n++] = s.at[k];
-  for (int a = axis + 1; a < l->rank; a++) r.at[r.n++] = l->size[a];
-  if (fl_numel(s.n, s.at) != whole || fl_numel(r.n, r.at) != l->numel) fl_lua_fail(L, "unflatten",
+  for (int a = axis + 1; a < l.rank; a++) r.at[r.n++] = l.size[a];
+  if (fl_numel(s.n, s.at) != whole || fl_numel(r.n, r.at) != l.numel) fl_lua_fail(L, "unflatten",
       "sizes do not multiply to %lld", (long long)whole);
   VIEW_BEGIN("unflatten");
   VIEW_END(n_reshape(n, r.n, r.at));
@@ -75,9 +77,9 @@ static int s_unflatten(lua_State *L) {
 /* Of these axes, or of all, those of size 1 go. */
 static int s_squeeze(lua_State *L) {
   fl_arg_count(L, 2, "squeeze");
-  const fl_layout *l = shape_at(L, 1, "squeeze");
+  const fl_layout l = shape_at(L, 1, "squeeze");
   const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;       /* {}: no axis, as in PyTorch */
-  const uint32_t axes = none ? 0 : fl_arg_axes(L, 2, l->rank, "squeeze");
+  const uint32_t axes = none ? 0 : fl_arg_axes(L, 2, l.rank, "squeeze");
   VIEW_BEGIN("squeeze");
   fl_node *y = n;
   for (int a = n ? n->shape->rank - 1 : -1; y != NULL && a >= 0; a--)
@@ -87,9 +89,9 @@ static int s_squeeze(lua_State *L) {
 
 static int s_unsqueeze(lua_State *L) {
   fl_arg_count(L, 2, "unsqueeze");
-  const fl_layout *l = shape_at(L, 1, "unsqueeze");
-  const int axis = fl_arg_axis(L, 2, l->rank + 1, "unsqueeze");
-  if (l->rank == FL_MAX_AXES) fl_lua_fail(L, "unsqueeze", "x has %d axes already", l->rank);
+  const fl_layout l = shape_at(L, 1, "unsqueeze");
+  const int axis = fl_arg_axis(L, 2, l.rank + 1, "unsqueeze");
+  if (l.rank == FL_MAX_AXES) fl_lua_fail(L, "unsqueeze", "x has %d axes already", l.rank);
   VIEW_BEGIN("unsqueeze");
   VIEW_END(n_unsqueeze(n, axis));
 }
@@ -98,11 +100,11 @@ static int s_permute(lua_State *L) {
   fl_sizes s;
   int perm[FL_MAX_AXES];
   unsigned seen = 0;
-  const fl_layout *l = shape_at(L, 1, "permute");
+  const fl_layout l = shape_at(L, 1, "permute");
   fl_arg_sizes(L, 2, lua_gettop(L), "permute", INT8_MIN, &s);
-  if (s.n != l->rank) fl_lua_fail(L, "permute", "%d axes given, the tensor has %d", s.n, l->rank);
+  if (s.n != l.rank) fl_lua_fail(L, "permute", "%d axes given, the tensor has %d", s.n, l.rank);
   for (int k = 0; k < s.n; k++) {
-    perm[k] = fl_axis_checked(L, s.at[k], l->rank, "permute");
+    perm[k] = fl_axis_checked(L, s.at[k], l.rank, "permute");
     if (seen & 1u << perm[k]) fl_lua_fail(L, "permute", "axis %lld is named twice",
         (long long)s.at[k]);
     seen |= 1u << perm[k];
@@ -114,7 +116,7 @@ static int s_permute(lua_State *L) {
 /* x.T: all axes in reverse order; x.mT: the last two exchanged. */
 int fl_property_turned(lua_State *L, int all) {
   int perm[FL_MAX_AXES];
-  const int rank = shape_at(L, 1, all ? "T" : "mT")->rank;
+  const int rank = shape_at(L, 1, all ? "T" : "mT").rank;
   if (!all && rank < 2) fl_lua_fail(L, "mT", "x has %d axes, need two or more", rank);
   for (int k = 0; k < rank; k++) perm[k] = all ? rank - 1 - k : k;
   if (!all) perm[rank - 2] = rank - 1, perm[rank - 1] = rank - 2;
@@ -124,8 +126,8 @@ int fl_property_turned(lua_State *L, int all) {
 
 static int s_transpose(lua_State *L) {
   fl_arg_count(L, 3, "transpose");
-  const fl_layout *l = shape_at(L, 1, "transpose");
-  const int p = fl_arg_axis(L, 2, l->rank, "transpose"), q = fl_arg_axis(L, 3, l->rank,
+  const fl_layout l = shape_at(L, 1, "transpose");
+  const int p = fl_arg_axis(L, 2, l.rank, "transpose"), q = fl_arg_axis(L, 3, l.rank,
       "transpose");
   VIEW_BEGIN("transpose");
   VIEW_END(p == q ? n : n_transpose(n, p, q));
@@ -133,22 +135,22 @@ static int s_transpose(lua_State *L) {
 
 static int s_t(lua_State *L) {
   fl_arg_count(L, 1, "t");
-  const fl_layout *l = shape_at(L, 1, "t");
-  if (l->rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2: use transpose(a, b)", l->rank);
-  const int rank = l->rank;
+  const fl_layout l = shape_at(L, 1, "t");
+  if (l.rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2: use transpose(a, b)", l.rank);
+  const int rank = l.rank;
   VIEW_BEGIN("t");
   VIEW_END(rank < 2 ? n : n_transpose(n, 0, 1));
 }
 
 static int expand(lua_State *L, const char *op, int last) {
   fl_sizes s;
-  const fl_layout *l = shape_at(L, 1, op);
+  const fl_layout l = shape_at(L, 1, op);
   fl_arg_sizes(L, 2, last, op, -1, &s);
   for (int k = 0; k < s.n; k++) {
-    const int a = k - (s.n - l->rank);
+    const int a = k - (s.n - l.rank);
     if (s.at[k] < 0 && a < 0) fl_lua_fail(L, op,
         "size -1 of axis %d: x has no such axis to keep", k + 1);
-    if (s.at[k] < 0) s.at[k] = l->size[a];
+    if (s.at[k] < 0) s.at[k] = l.size[a];
   }
   VIEW_BEGIN(op);
   VIEW_END_AS(n_expand(n, s.n, s.at));
@@ -160,10 +162,10 @@ static int s_broadcast_to(lua_State *L) {
 }
 static int s_expand_as(lua_State *L) {
   fl_arg_count(L, 2, "expand_as");
-  const fl_layout *l = shape_at(L, 2, "expand_as");
+  const fl_layout l = shape_at(L, 2, "expand_as");
   fl_arg_tensor(L, 1, "expand_as", "x");
   VIEW_BEGIN("expand_as");
-  VIEW_END_AS(n_expand(n, l->rank, l->size));
+  VIEW_END_AS(n_expand(n, l.rank, l.size));
 }
 
 /* Position 'i' of an axis of n: 1-based, negative from the end; raises when out of range. */
@@ -176,12 +178,12 @@ static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char
 
 static int s_narrow(lua_State *L) {
   fl_arg_count(L, 4, "narrow");
-  const fl_layout *l = shape_at(L, 1, "narrow");
-  const int axis = fl_arg_axis(L, 2, l->rank, "narrow");
-  const int64_t size = l->rank > 0 ? l->size[axis] : 1, count = fl_arg_int(L, 4, "narrow", "n");
+  const fl_layout l = shape_at(L, 1, "narrow");
+  const int axis = fl_arg_axis(L, 2, l.rank, "narrow");
+  const int64_t size = l.rank > 0 ? l.size[axis] : 1, count = fl_arg_int(L, 4, "narrow", "n");
   int64_t first = fl_arg_int(L, 3, "narrow", "first");
   first = count == 0 && first == size + 1 ? size : position(L, first, size, axis, "narrow");
-  if (count < 0 || first + count > size)
+  if (count < 0 || count > size - first)
     fl_lua_fail(L, "narrow", "%lld elements from %lld on, axis %d has %lld",
         (long long)count, (long long)(first + 1), axis + 1, (long long)size);
   VIEW_BEGIN("narrow");
@@ -190,10 +192,10 @@ static int s_narrow(lua_State *L) {
 
 static int s_select(lua_State *L) {
   fl_arg_count(L, 3, "select");
-  const fl_layout *l = shape_at(L, 1, "select");
-  if (l->rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
-  const int axis = fl_arg_axis(L, 2, l->rank, "select");
-  const int64_t i = position(L, fl_arg_int(L, 3, "select", "index"), l->size[axis], axis, "select");
+  const fl_layout l = shape_at(L, 1, "select");
+  if (l.rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
+  const int axis = fl_arg_axis(L, 2, l.rank, "select");
+  const int64_t i = position(L, fl_arg_int(L, 3, "select", "index"), l.size[axis], axis, "select");
   VIEW_BEGIN("select");
   VIEW_END(n_select(n, axis, i));
 }
@@ -201,22 +203,22 @@ static int s_select(lua_State *L) {
 static int s_diagonal(lua_State *L) {
   fl_arg_count(L, 4, "diagonal");
   fl_place_options(L, 2, "diagonal", "offset dim1 dim2");
-  const fl_layout *l = shape_at(L, 1, "diagonal");
-  if (l->rank < 2) fl_lua_fail(L, "diagonal", "x has %d axes, need 2 at least", l->rank);
+  const fl_layout l = shape_at(L, 1, "diagonal");
+  if (l.rank < 2) fl_lua_fail(L, "diagonal", "x has %d axes, need 2 at least", l.rank);
   const int64_t k = fl_arg_int_or(L, 2, "diagonal", "offset", 0);
-  const int p = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "diagonal");
-  const int q = lua_isnoneornil(L, 4) ? 1 : fl_arg_axis(L, 4, l->rank, "diagonal");
+  const int p = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "diagonal");
+  const int q = lua_isnoneornil(L, 4) ? 1 : fl_arg_axis(L, 4, l.rank, "diagonal");
   if (p == q) fl_lua_fail(L, "diagonal", "the two axes must differ");
   int64_t stride[FL_MAX_AXES], size[FL_MAX_AXES], step[FL_MAX_AXES];
   int rank = 0;
-  fl_row_major(l->rank, l->size, stride);
-  for (int a = 0; a < l->rank; a++) {
+  fl_row_major(l.rank, l.size, stride);
+  for (int a = 0; a < l.rank; a++) {
     if (a == p || a == q) continue;
-    size[rank] = l->size[a];
+    size[rank] = l.size[a];
     step[rank++] = stride[a];
   }
-  const int64_t rows = k < 0 ? l->size[p] + k : l->size[p],
-      columns = k > 0 ? l->size[q] - k : l->size[q];
+  const int64_t rows = k < 0 ? l.size[p] + k : l.size[p],
+      columns = k > 0 ? l.size[q] - k : l.size[q];
   const int64_t n0 = rows < columns ? rows : columns;
   size[rank] = n0 > 0 ? n0 : 0;
   step[rank++] = stride[p] + stride[q];
@@ -227,24 +229,24 @@ static int s_diagonal(lua_State *L) {
 
 static int s_unfold(lua_State *L) {
   fl_arg_count(L, 4, "unfold");
-  const fl_layout *l = shape_at(L, 1, "unfold");
-  const int axis = fl_arg_axis(L, 2, l->rank, "unfold");
+  const fl_layout l = shape_at(L, 1, "unfold");
+  const int axis = fl_arg_axis(L, 2, l.rank, "unfold");
   const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
       "step");
-  if (l->rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l->rank);
-  const int64_t length = l->rank > 0 ? l->size[axis] : 1;
+  if (l.rank == FL_MAX_AXES) fl_lua_fail(L, "unfold", "x has %d axes, the result would have one more", l.rank);
+  const int64_t length = l.rank > 0 ? l.size[axis] : 1;
   if (step < 1 || size < 1 || size > length)
     fl_lua_fail(L, "unfold",
         "size %lld and step %lld do not fit axis %d with %lld elements", (long long)size,
         (long long)step, axis + 1, (long long)length);
   int64_t stride[FL_MAX_AXES] = { 1 }, sizes[FL_MAX_AXES];
-  fl_row_major(l->rank, l->size, stride);
-  memcpy(sizes, l->size, sizeof sizes);
-  const int rank = l->rank;
+  fl_row_major(l.rank, l.size, stride);
+  memcpy(sizes, l.size, sizeof sizes);
+  const int rank = l.rank;
   stride[rank] = stride[axis];
   sizes[rank] = size;
   if (rank > 0) sizes[axis] = (length - size) / step + 1;
-  if (rank > 0) stride[axis] *= step;
+  if (rank > 0 && sizes[axis] > 1) stride[axis] *= step;
   VIEW_BEGIN("unfold");
   VIEW_END(n_strided(n, rank + 1, sizes, stride, 0));
 }
@@ -281,10 +283,10 @@ static int parts(lua_State *L, const char *op, int axis, int64_t size, int64_t s
 
 static int s_split(lua_State *L) {
   fl_arg_count(L, 3, "split");
-  const fl_layout *l = shape_at(L, 1, "split");
-  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "split");
-  if (l->rank == 0) fl_lua_fail(L, "split", "a 0-d tensor has no axes");
-  const int64_t size = l->size[axis];
+  const fl_layout l = shape_at(L, 1, "split");
+  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "split");
+  if (l.rank == 0) fl_lua_fail(L, "split", "a 0-d tensor has no axes");
+  const int64_t size = l.size[axis];
   if (lua_type(L, 2) != LUA_TTABLE) {
     const int64_t step = fl_arg_int(L, 2, "split", "size");
     if (step < 1) fl_lua_fail(L, "split", "size %lld must be positive", (long long)step);
@@ -309,13 +311,13 @@ static int s_split(lua_State *L) {
 
 static int s_chunk(lua_State *L) {
   fl_arg_count(L, 3, "chunk");
-  const fl_layout *l = shape_at(L, 1, "chunk");
+  const fl_layout l = shape_at(L, 1, "chunk");
   const int64_t n = fl_arg_int(L, 2, "chunk", "n");
-  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l->rank, "chunk");
-  if (l->rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
+  const int axis = lua_isnoneornil(L, 3) ? 0 : fl_arg_axis(L, 3, l.rank, "chunk");
+  if (l.rank == 0) fl_lua_fail(L, "chunk", "a 0-d tensor has no axes");
   if (n < 1) fl_lua_fail(L, "chunk", "n = %lld must be positive", (long long)n);
-  const int64_t step = l->size[axis] / n + (l->size[axis] % n != 0);
-  if (step > 0) return parts(L, "chunk", axis, l->size[axis], step);
+  const int64_t step = l.size[axis] / n + (l.size[axis] % n != 0);
+  if (step > 0) return parts(L, "chunk", axis, l.size[axis], step);
   check_parts(L, "chunk", n);
   luaL_checkstack(L, 8, "chunk");
   lua_newtable(L);                                    /* an empty axis: n empty parts */
@@ -326,10 +328,10 @@ static int s_chunk(lua_State *L) {
 
 static int s_unbind(lua_State *L) {
   fl_arg_count(L, 2, "unbind");
-  const fl_layout *l = shape_at(L, 1, "unbind");
-  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l->rank, "unbind");
-  if (l->rank == 0) fl_lua_fail(L, "unbind", "a 0-d tensor has no axes");
-  const int64_t n = l->size[axis];
+  const fl_layout l = shape_at(L, 1, "unbind");
+  const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, l.rank, "unbind");
+  if (l.rank == 0) fl_lua_fail(L, "unbind", "a 0-d tensor has no axes");
+  const int64_t n = l.size[axis];
   check_parts(L, "unbind", n);
   lua_createtable(L, (int)n, 0);
   const int table = lua_gettop(L);
@@ -340,12 +342,12 @@ static int s_unbind(lua_State *L) {
 /* ---- new values ------------------------------------------------------------------------------------- */
 static int s_flip(lua_State *L) {
   fl_lua *b = self_of(L);
-  const fl_layout *l = shape_at(L, 1, "flip");
+  const fl_layout l = shape_at(L, 1, "flip");
   fl_sizes s;
   uint32_t axes = 0;
   fl_arg_sizes(L, 2, lua_gettop(L), "flip", INT8_MIN, &s);
   for (int k = 0; k < s.n; k++) {
-    const uint32_t bit = 1u << fl_axis_checked(L, s.at[k], l->rank, "flip");
+    const uint32_t bit = 1u << fl_axis_checked(L, s.at[k], l.rank, "flip");
     if (axes & bit) fl_lua_fail(L, "flip", "axis %lld is named twice", (long long)s.at[k]);
     axes |= bit;
   }
@@ -395,7 +397,7 @@ static int pad_constant(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t before[FL_MAX_AXES] = { 0 }, after[FL_MAX_AXES] = { 0 };
   fl_arg_count(L, 3, "pad");
-  const fl_layout *l = shape_at(L, 1, "pad");
+  const fl_layout l = shape_at(L, 1, "pad");
   if (lua_type(L, 2) != LUA_TTABLE) fl_lua_fail(L, "pad", "need {before, after, …}, got %s",
       fl_arg_found(L, 2));
   fl_check_options(L, 3, "pad", "mode value");
@@ -405,22 +407,23 @@ static int pad_constant(lua_State *L) {
     fl_lua_fail(L, "pad", "no mode '%s', there is: constant", lua_tostring(L, -1));
   lua_pop(L, 1);
   const int n = (int)lua_rawlen(L, 2);
-  if (n % 2 != 0 || n / 2 > l->rank) fl_lua_fail(L, "pad",
-      "%d numbers for %d axes, need pairs", n, l->rank);
+  if (n % 2 != 0 || n / 2 > l.rank) fl_lua_fail(L, "pad",
+      "%d numbers for %d axes, need pairs", n, l.rank);
   for (int k = 0; k < n; k++) {
-    const int axis = l->rank - 1 - k / 2;
+    const int axis = l.rank - 1 - k / 2;
     lua_rawgeti(L, 2, k + 1);
     const int64_t v = fl_arg_int(L, lua_gettop(L), "pad", "amount");
+    if (v < -INT64_MAX / 16 || v > INT64_MAX / 16) fl_lua_fail(L, "pad", "amount %lld is out of range", (long long)v);
     if (k % 2 == 0) before[axis] = v;
     else after[axis] = v;
-    if (k % 2 == 1 && l->size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad",
+    if (k % 2 == 1 && l.size[axis] + before[axis] + after[axis] < 0) fl_lua_fail(L, "pad",
         "axis %d would be shorter than nothing", axis + 1);
     lua_pop(L, 1);
   }
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = node_of(b, x);
-  for (int a = 0; y != NULL && a < l->rank; a++) {       /* negative amounts cut */
+  for (int a = 0; y != NULL && a < l.rank; a++) {       /* negative amounts cut */
     const int64_t cut0 = before[a] < 0 ? -before[a] : 0, cut1 = after[a] < 0 ? -after[a] : 0;
     if (cut0 + cut1 > 0) y = n_slice(y, a, cut0, y->shape->size[a] - cut0 - cut1, 1);
     before[a] = before[a] < 0 ? 0 : before[a];
@@ -435,8 +438,8 @@ static int triangle(lua_State *L, const char *op, int upper) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, op);
   fl_place_options(L, 2, op, "diagonal");
-  if (shape_at(L, 1, op)->rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least",
-      shape_at(L, 1, op)->rank);
+  if (shape_at(L, 1, op).rank < 2) fl_lua_fail(L, op, "x has %d axes, need 2 at least",
+      shape_at(L, 1, op).rank);
   const int64_t k = fl_arg_int_or(L, 2, op, "offset", 0);
   fl_box *x = box_at(L, 1), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -449,8 +452,8 @@ static int s_triu(lua_State *L) { return triangle(L, "triu", 1); }
 /* pairs(x): i, x[i] along the first axis. */
 static int pairs_next(lua_State *L) {
   const int64_t i = lua_isnil(L, 2) ? 0 : lua_tointeger(L, 2);
-  const fl_layout *l = shape_at(L, 1, "pairs");
-  if (i >= l->size[0]) return 0;
+  const fl_layout l = shape_at(L, 1, "pairs");
+  if (i >= l.size[0]) return 0;
   lua_settop(L, 1);
   VIEW_BEGIN("x[…]");
   fl_lua_leave_view(L, b, m, out, n ? n_select(n, 0, i) : NULL, made_by);
@@ -460,7 +463,7 @@ static int pairs_next(lua_State *L) {
 }
 
 static int s_pairs(lua_State *L) {
-  if (shape_at(L, 1, "pairs")->rank == 0) return fl_lua_fail(L, "pairs",
+  if (shape_at(L, 1, "pairs").rank == 0) return fl_lua_fail(L, "pairs",
       "a 0-d tensor has no axes");
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushvalue(L, lua_upvalueindex(2));

@@ -13,19 +13,38 @@ static fl_node *facts(lua_State *L, int i, const char *op) {
   return x->t->node;
 }
 
-static void push_shape(lua_State *L, const fl_node *n) {
-  lua_createtable(L, n->shape->rank, 0);
-  for (int a = 0; a < n->shape->rank; a++) {
-    lua_pushinteger(L, n->shape->size[a]);
+/* A list of n integers. They are copied first: making a table may run a finaliser, and that may
+** free the tensor they are of. */
+static void push_integers(lua_State *L, int n, const int64_t *from) {
+  int64_t at[FL_MAX_AXES];
+  memcpy(at, from, (size_t)n * sizeof *at);
+  lua_createtable(L, n, 0);
+  for (int a = 0; a < n; a++) {
+    lua_pushinteger(L, at[a]);
     lua_rawseti(L, -2, a + 1);
+  }
+}
+
+static void push_shape(lua_State *L, const fl_node *n) { push_integers(L, n->shape->rank, n->shape->size); }
+
+/* x.grad, of the tensor at 1: its one box, or nil. Making a box may run a finaliser that gives x
+** another gradient or frees x, so x is asked again then. */
+static void push_grad(lua_State *L, fl_lua *b) {
+  const fl_box *x = box_at(L, 1);
+  if (x->t->grad == NULL) lua_pushnil(L);
+  else if (!fl_box_find(L, x->t->grad)) {
+    fl_box *made = fl_box_new_in(L, b);
+    flame_tensor *grad = x->t != NULL ? x->t->grad : NULL;
+    if (grad == NULL) lua_pushnil(L);
+    else if (!fl_box_find(L, grad)) fl_box_name(L, b, made, grad);
   }
 }
 
 int fl_property_get(lua_State *L, int which) {
   if (which >= FL_PROP_TURNED) return fl_property_turned(L, which == FL_PROP_TURNED);
   fl_lua *b = self_of(L);
-  fl_node *n = facts(L, 1, "x");
-  flame_tensor *t = box_at(L, 1)->t;
+  const fl_node *n = facts(L, 1, "x");
+  const flame_tensor *t = box_at(L, 1)->t;
   char name[16];
   switch (which) {
     case FL_PROP_SHAPE: push_shape(L, n); break;
@@ -39,9 +58,7 @@ int fl_property_get(lua_State *L, int which) {
     case FL_PROP_IS_CPU: lua_pushboolean(L, n->device == 0); break;
     case FL_PROP_IS_CUDA: lua_pushboolean(L, n->device > 0); break;
     case FL_PROP_IS_LEAF: lua_pushboolean(L, fl_tensor_is_leaf(t)); break;
-    default:
-      if (t->grad != NULL) fl_box_push(L, b, t->grad);
-      else lua_pushnil(L);
+    default: push_grad(L, b);
   }
   return 1;
 }
@@ -56,15 +73,16 @@ static void set_grad(lua_State *L, fl_lua *b) {
   }
   fl_box *g = fl_arg_tensor(L, 3, "grad", "the gradient");
   char have[192], want[192];
+  if (g->t == x->t) fl_lua_fail(L, "grad", "a tensor can not be its own gradient: use clone()");
   if (g->t->node->shape != x->t->node->shape)
     fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have,
         g->t->node), fl_lua_shape_of(want, x->t->node));
   if (g->t->node->dtype != x->t->node->dtype || g->t->node->device != x->t->node->device)
     fl_lua_fail(L, "grad", "gradient is %s, x is %s: dtype and device must agree",
                 fl_dtype_name(g->t->node->dtype), fl_dtype_name(x->t->node->dtype));
-  fl_box_remember(L, b, 3);
+  fl_box_remember(L, 3);
   fl_box_untrack(b, g);
-  fl_tensor_set_grad(x->t, g->t);
+  if (x->t != NULL && g->t != NULL) fl_tensor_set_grad(x->t, g->t);      /* a finaliser may have freed one */
 }
 
 static int requires_grad_(lua_State *L) {
@@ -131,11 +149,7 @@ static int v_stride(lua_State *L) {
     lua_pushinteger(L, n->layout->stride[fl_arg_axis(L, 2, n->shape->rank, "stride")]);
     return 1;
   }
-  lua_createtable(L, n->shape->rank, 0);
-  for (int a = 0; a < n->shape->rank; a++) {
-    lua_pushinteger(L, n->layout->stride[a]);
-    lua_rawseti(L, -2, a + 1);
-  }
+  push_integers(L, n->shape->rank, n->layout->stride);
   return 1;
 }
 
@@ -300,7 +314,7 @@ static int v_cuda(lua_State *L) {
   fl_arg_tensor(L, 1, "cuda", "x");
   const int64_t k = fl_arg_int_or(L, 2, "cuda", "ordinal", -1);
   if (k < 0) lua_pushstring(L, "cuda");
-  else lua_pushfstring(L, "cuda:%d", (int)k);
+  else lua_pushfstring(L, "cuda:%I", (LUAI_UACINT)k);
   return convert(L, -1, fl_arg_device(L, lua_gettop(L), "cuda"));
 }
 
