@@ -145,10 +145,34 @@ describe("sizes", function()
       function() return x:chunk(0, 1) end, function() return x:squeeze(5) end, function() return x:unsqueeze(9) end,
       function() return x:sum(0) end, function() return x:sum(3) end, function() return x:sum({ 1, 1 }) end,
       function() return x:tile(-1) end, function() return x:flip(7) end, function() return x:movedim(1, 9) end,
+      function() return x:narrow(1, 2, math.maxinteger) end, function() return x:unflatten(1, { 1 << 40, 1 << 40, -1 }) end,
+      function() return x:pad({ math.maxinteger, math.maxinteger }) end, function() return flame.zeros(1 << 62, 0, 1 << 62) end,
+      function() return x:cuda(1 << 32) end, function() return x:reshape(1, 1, 3, 4):interpolate({ size = { 1 << 40, 1 << 40 } }) end,
+      function() return x:reshape(1, 1, 3, 4):interpolate({ scale_factor = 1e18 }) end,
     }) do
       error_of(f)
     end
+    assert.same({ { { 1, 5 }, { 2, 6 }, { 3, 7 }, { 4, 8 } } }, x:unfold(1, 2, math.maxinteger):totable())
     survives()
+  end)
+  it("of a range fit its dtype, or it raises", function()
+    for _, r in ipairs({ { 1, 128, 1, "i8" }, { -129, 0, 1, "i8" }, { 1, 256, 1, "u8" }, { 1, -1, -1, "u8" }, { 1, 2, 1, "bool" },
+      { 1e300, 1e300, 1, "i64" }, { 1, 2, 1e30, "i64" }, { 2 ^ 63 - 1024, 2 ^ 63, 512, "i64" } }) do
+      error_of(flame.arange, r[1], r[2], r[3], { dtype = r[4] })
+    end
+    assert.equal(-128, flame.arange(127, -128, -1, { dtype = "i8" })[256]:item())
+    assert.equal(255, flame.arange(255, { dtype = "u8" })[255]:item())
+    assert.equal(0x7ffffffffffffc00, flame.arange(2 ^ 63 - 2048, 2 ^ 63 - 1024, 512, { dtype = "i64" })[3]:item())
+  end)
+  it("of a triangle may be any integer", function()
+    local x = flame.ones(2, 3)
+    local all, none = { { 1, 1, 1 }, { 1, 1, 1 } }, { { 0, 0, 0 }, { 0, 0, 0 } }
+    assert.same(all, x:tril(math.maxinteger):totable())
+    assert.same(none, x:tril(math.mininteger):totable())
+    assert.same(none, x:triu(math.maxinteger):totable())
+    assert.same(all, x:triu(math.mininteger):totable())
+    assert.same(all, x:tril(2):totable())
+    assert.same(none, x:tril(-2):totable())
   end)
 end)
 

@@ -181,6 +181,8 @@ end
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 local NAMES = { "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias" }
 
+local MOST = 1 << 40                     -- elements of a result: positions are made in Lua, one an output
+
 local function output_sizes(op, x, n, o)
   local out, scale = {}, {}
   if o.size and o.scale_factor then fail(op, "give size or scale_factor, not both") end
@@ -201,6 +203,9 @@ local function output_sizes(op, x, n, o)
   else
     fail(op, "give size or scale_factor")
   end
+  local total = 1.0 * x.shape[1] * x.shape[2]
+  for i = 1, n do total = total * out[i] end
+  if total > MOST then fail(op, "%g elements are too many", total) end
   return out, scale
 end
 

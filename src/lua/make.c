@@ -267,6 +267,14 @@ static int make_eye(lua_State *L) {
   return finish(L, b, m, out, same ? n_cast(same, o.dtype) : NULL, &o);
 }
 
+/* v, a whole number, as an integer of that dtype; raises when it does not fit. */
+static fl_scalar number_within(lua_State *L, const char *op, double v, int dtype) {
+  const fl_operand_arg a = { .d = v };
+  fl_scalar s;
+  if (!fl_value_fits(&a, dtype, &s)) fl_lua_fail(L, op, "%.14g is not in the range of %s", v, fl_dtype_name(dtype));
+  return s;
+}
+
 /* ---- ranges --------------------------------------------------------------------------------------- */
 static int range(lua_State *L, const char *op, double first, double step, int64_t n, int opts) {
   fl_lua *b = self_of(L);
@@ -281,8 +289,9 @@ static int range(lua_State *L, const char *op, double first, double step, int64_
   } else {
     if (first != floor(first) || step != floor(step)) fl_lua_fail(L, op,
         "%s needs whole numbers", fl_dtype_name(o.dtype));
-    f.i = (int64_t)first;
-    s.i = (int64_t)step;
+    f = number_within(L, op, first, o.dtype);
+    number_within(L, op, n > 0 ? first + step * (double)(n - 1) : first, o.dtype);
+    s = number_within(L, op, step, FLAME_I64);
   }
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);

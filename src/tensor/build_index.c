@@ -341,9 +341,10 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper) {
   const fl_scalar from = { .i = 0 }, one = { .i = 1 };
   const int64_t rows[2] = { x->shape->size[r - 2], 1 },
                 cols[1] = { x->shape->size[r - 1] };
+  const int64_t far = rows[0] + cols[0], bound = k < -far ? -far : k > far ? far : k;    /* beyond: all or nothing */
   fl_node *row = n_iota(c, FLAME_I64, x->device, 2, rows, from, one);
   fl_node *col = n_iota(c, FLAME_I64, x->device, 1, cols, from, one);
-  fl_node *edge = n_add(row, n_int(c, k));
+  fl_node *edge = n_add(row, n_int(c, bound));
   fl_node *keep = upper ? n_ge(col, edge) : n_le(col, edge);
   if (x->dtype == FLAME_BOOL) return n_logical_and(x, keep);
   return n_where(keep, x, n_int(c, 0));

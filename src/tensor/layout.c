@@ -33,20 +33,23 @@ void fl_layouts_close(fl_layouts *t) {
 }
 
 void fl_row_major(int rank, const int64_t *size, int64_t *stride) {
-  uint64_t step = 1;              /* wraps only for empty arrays with absurd sizes */
+  int64_t step = 1;
   for (int k = rank - 1; k >= 0; k--) {
-    stride[k] = (int64_t)step;
-    if (size[k] > 1) step *= (uint64_t)size[k];
+    stride[k] = step;
+    if (size[k] > 1) step *= size[k];
   }
 }
 
+/* The sizes beside a 0 are multiplied as well: whoever computes strides and offsets of an empty
+** array need not think of overflow. */
 int64_t fl_numel(int rank, const int64_t *size) {
   int64_t n = 1;
-  for (int k = 0; k < rank; k++)
-    if (size[k] == 0) return 0;   /* before any overflow of the other sizes */
-  for (int k = 0; k < rank; k++)
-    if (__builtin_mul_overflow(n, size[k], &n) || n > INT64_MAX / 16) return -1;
-  return n;
+  int empty = 0;
+  for (int k = 0; k < rank; k++) {
+    empty |= size[k] == 0;
+    if (size[k] != 0 && (__builtin_mul_overflow(n, size[k], &n) || n > INT64_MAX / 16)) return -1;
+  }
+  return empty ? 0 : n;
 }
 
 /* Fill rank, sizes, strides in normal form, numel and contiguous. Strides that nobody can

@@ -25,7 +25,7 @@ typedef struct fl_layouts { fl_mem *mem; fl_layout **bin; int64_t nbin, n; } fl_
 int fl_layouts_init(fl_layouts *t, fl_mem *m);
 void fl_layouts_close(fl_layouts *t);
 
-/* Caller has checked rank, sizes >= 0 and that the product fits int64. NULL: no memory.
+/* Caller has checked rank, sizes >= 0 and fl_numel. NULL: no memory.
 ** stride NULL: contiguous. Strides of size-1 axes are normalised to 0. */
 fl_layout *fl_layout_of(fl_layouts *t, int rank, const int64_t *size, const int64_t *stride);
 static inline fl_layout *fl_layout_retain(fl_layout *l) { l->refs++; return l; }
@@ -33,7 +33,7 @@ void fl_layout_release(fl_layouts *t, fl_layout *l);
 
 /* Row-major strides of 'size' (not normalised for size-1 axes: true strides). */
 void fl_row_major(int rank, const int64_t *size, int64_t *stride);
-/* Product with overflow check: -1 when it exceeds int64 / 16. */
+/* Product with overflow check: -1 when it, without the zeros, exceeds int64 / 16. */
 int64_t fl_numel(int rank, const int64_t *size);
 /* "(2, 3)" into buf (at least 192 bytes); returns buf. */
 char *fl_shape_text(char *buf, int rank, const int64_t *size);
