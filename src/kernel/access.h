@@ -64,6 +64,8 @@ typedef struct fl_klaunched {
   int32_t n_values;
 } fl_klaunched;
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* The loops around s (bits by label, below 64) whose rounds have different indices in one thread. */
+uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* What all answers of k may use from now on, and where that is noted. Without: any launch. */
 void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);
 /* Is the expression the same in all threads of the launch? Of a block? */

@@ -57,17 +57,16 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   }
 }
 
-/* x = mul * core + add (core NULL: x is the constant add). */
-typedef struct affine { const fl_kexpr *core; int64_t mul, add; } affine;
+typedef fl_kad_affine affine;
 
-static affine split(const fl_kexpr *x) {
+affine fl_kad_split(const fl_kexpr *x) {
   affine r = {x, 1, 0};
   if (x->kind == FL_KX_CONST) return (affine){NULL, 1, x->value.i};
   if (x->kind == FL_KX_CAST && fl_kt_is_int(x->x[0]->type)
       && fl_kt_size(x->type) >= fl_kt_size(x->x[0]->type) && x->x[0]->type >= FL_KT_I32)
-    return split(x->x[0]);
+    return fl_kad_split(x->x[0]);
   if (x->kind != FL_KX_BINARY) return r;
-  const affine p = split(x->x[0]), q = split(x->x[1]);
+  const affine p = fl_kad_split(x->x[0]), q = fl_kad_split(x->x[1]);
   if (x->op == FL_KO_ADD && !q.core) return (affine){p.core, p.mul, p.add + q.add};
   if (x->op == FL_KO_ADD && !p.core) return (affine){q.core, q.mul, p.add + q.add};
   if (x->op == FL_KO_SUB && !q.core) return (affine){p.core, p.mul, p.add - q.add};
@@ -136,7 +135,7 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
 /* Can two threads have the same element in accesses p and q of one array? (Each index alone
 ** is injective.) */
 static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
-  const affine a = split(p->index), b = split(q->index);
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
   if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
   if (!steady(d, a.core) && p->loops + q->loops == 0) return 1;
@@ -238,7 +237,7 @@ static int most_writes(const fl_kblock *b, int var) {
 
 /* Can no two threads write one element in p and q, whatever the numbers behind their indices? */
 static int are_apart(const access *p, const access *q) {
-  const affine a = split(p->index), b = split(q->index);
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
   if (!a.core && !b.core) return apart != 0;
   if (a.core && b.core && a.mul != b.mul) return 0;
@@ -255,7 +254,7 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
 
 /* p and q give an element to one thread (in one round): their indices are one number that tells them apart. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
-  const affine a = split(p->index), b = split(q->index);
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
   return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && a.core && b.core && a.mul == b.mul
       && a.add == b.add && same_digits(d, a.core, b.core, &renamed);

@@ -35,14 +35,22 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   return 0;
 }
 
-/* An access of array v in the loop: all must have one injective index. */
-typedef struct same_index { fl_kad_state *d; const fl_kexpr *index; int var, ok; } same_index;
+/* Accesses of array v in the loop: at m * e + b with one e, one m and all b within |m|, where e tells the
+** rounds of the loop apart. */
+typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok; } same_index;
 
 static void check_index(same_index *c, const fl_kexpr *x, int site) {
-  const int known = site >= 0 && site < c->d->n_sites0;
-  if (c->index && !fl_kexpr_same(c->index, x)) c->ok = 0;
-  if (!known || c->d->site_index[site] != FL_KI_INJECTIVE) c->ok = 0;
-  c->index = x;
+  const fl_kad_state *d = c->l->d;
+  const int known = site >= 0 && site < d->n_sites0, loop = c->l->s->label;
+  const fl_kad_affine a = fl_kad_split(x);
+  if (!c->any) c->first = a, c->least = c->most = a.add;
+  if (a.add < c->least) c->least = a.add;
+  if (a.add > c->most) c->most = a.add;
+  c->any = 1;
+  if (!known || (d->site_index[site] != FL_KI_INJECTIVE
+                 && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
+  else if (!a.core || !c->first.core || a.mul != c->first.mul || !fl_kexpr_same(a.core, c->first.core)) c->ok = 0;
+  else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->ok = 0;
 }
 
 static int see_index_stmt(void *arg, fl_kstmt *s) {
@@ -59,7 +67,7 @@ static int see_index_expr(void *arg, fl_kexpr *x) {
 }
 
 static int own_elements(fl_kloop *l, int v) {
-  same_index c = {l->d, NULL, v, 1};
+  same_index c = {.l = l, .var = v, .ok = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
   fl_kwalk_stmt(&see, l->s);
   return c.ok;

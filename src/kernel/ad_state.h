@@ -45,6 +45,7 @@ typedef struct fl_kad_state {
   int32_t n_sites0;
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
+  uint64_t *site_rounds;         /* n_sites0: fl_kindex_rounds */
   uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
@@ -115,6 +116,9 @@ void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 int fl_kad_uses(const fl_kexpr *x, int var);
+/* x = mul * core + add (core NULL: x is the constant add). */
+typedef struct fl_kad_affine { const fl_kexpr *core; int64_t mul, add; } fl_kad_affine;
+fl_kad_affine fl_kad_split(const fl_kexpr *x);
 
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);

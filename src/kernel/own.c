@@ -393,3 +393,50 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
   }
   return 0;
 }
+
+/* ---- rounds of loops -------------------------------------------------------------------- */
+
+/* The loop that counter s is of, if it moves in each of its rounds; -1: it is none. */
+static int32_t loop_of(const search *w, int32_t s) {
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) return -1;
+  const fl_kvarinfo *v = &w->r.k->var[s - FL_KSYM_VAR];
+  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
+  const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
+  fl_kpoly_subtract(&step, &old);
+  const int moves = !step.bad && step.n == 1 && step.t[0].n == 0;
+  return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
+}
+
+static int has_round(const search *w, int32_t loop) {
+  for (int i = 0; i < w->n_known; i++)
+    if (loop_of(w, w->known[i]) == loop) return 1;
+  return 0;
+}
+
+/* One thread in one round of the loops around the first'th: what it has. */
+static void know_round(search *w, int first) {
+  w->n_known = w->n_rests = 0;
+  memset(w->used, 0, sizeof w->used);
+  for (int s = FL_KP_TID_X; s <= FL_KP_BID_Z; s++) add_known(w, s);
+  for (int v = 0; v < w->r.k->f->n_vars; v++)
+    for (int i = 0; i < first; i++)
+      if (w->r.at.loops[i] >= 0 && loop_of(w, FL_KSYM_VAR + v) == w->r.at.loops[i]) add_known(w, FL_KSYM_VAR + v);
+}
+
+uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  search w = { .r = { .k = k, .goal = s } };
+  uint64_t bits = 0;
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&w.r) || w.r.at.n_loops == FL_KPOLY_LOOPS) return 0;
+  const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
+  add_sum(&w, &p);
+  for (int first = w.r.at.n_loops - 1; first >= 0 && w.n_sums; first--) {
+    const int32_t loop = w.r.at.loops[first];
+    know_round(&w, first);
+    use_sum(&w, 0);
+    int all = loop >= 0 && loop < 64;
+    for (int i = first; i < w.r.at.n_loops; i++) all = all && has_round(&w, w.r.at.loops[i]);
+    if (!all) break;
+    bits |= (uint64_t)1 << loop;
+  }
+  return bits;
+}
