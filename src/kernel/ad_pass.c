@@ -35,6 +35,23 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   return 0;
 }
 
+static int holds_stmt(const fl_kblock *b, const fl_kstmt *goal) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if (s == goal || holds_stmt(&s->body, goal) || holds_stmt(&s->other, goal)) return 1;
+  return 0;
+}
+
+/* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
+static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
+  const fl_kstmt *s = b->first;
+  while (s && s != but && !holds_stmt(&s->body, but) && !holds_stmt(&s->other, but)) s = s->next;
+  if (!s) return 0;
+  if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
+  const fl_kblock rest = {s->next, b->last};
+  if (s->next && read_outside(&rest, NULL, v)) return 1;
+  return read_after(&s->body, but, v) || read_after(&s->other, but, v);
+}
+
 /* Accesses of array v in the loop: at m * e + b with one e, one m and all b within |m|, where e tells the
 ** rounds of the loop apart. */
 typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok; } same_index;
@@ -92,7 +109,7 @@ static int commutes(fl_kloop *l, int v, fl_kset carried) {
     return !d->active[v] || (!u.sets && !u.reads);
   case FL_KV_POINTER:
     if (!d->active[v] && !needed) return 1;
-    if (needed && read_outside(&d->body, l->s, v)) return 0;
+    if (needed && read_after(&d->body, l->s, v)) return 0;
     if (!needed && !u.reads && (!u.sets || !d->zeroes[v])) return 1;
     return own_elements(l, v);
   default: return !d->active[v] && !needed;
@@ -131,7 +148,7 @@ static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; ++v) {
     if (!fl_kset_has(l->before, v)) continue;
-    if (read_outside(&d->body, l->s, v)) return 1;
+    if (d->f->vars[v].kind == FL_KV_POINTER ? read_after(&d->body, l->s, v) : read_outside(&d->body, l->s, v)) return 1;
     if (fl_kset_has(head, v) && d->carried && fl_kset_has(d->carried, v)) return 1;
   }
   return 0;
@@ -159,7 +176,9 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
     }
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
-  d->carried = head;
+  d->carried = fl_kset_copy(d, head);
+  for (int v = 0; d->carried && v < d->n0; ++v)          /* no round reads the elements of another */
+    if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
   d->carried = outer;
