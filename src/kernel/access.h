@@ -66,6 +66,10 @@ typedef struct fl_klaunched {
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* The loops around s (bits by label, below 64) whose rounds have different indices in one thread. */
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it writes with
+** 'write' in the same round (unless before) or a later one? */
+typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
+int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop);
 /* What all answers of k may use from now on, and where that is noted. Without: any launch. */
 void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);
 /* Is the expression the same in all threads of the launch? Of a block? */

@@ -177,6 +177,7 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
     fl_kindices_launch(k, d->r->launched, &d->res->limits);
     classify_block(&c, &f->body);
     fl_kad_meets(d, f, k);
+    fl_kad_behind(d, f, k);
   } else d->a->failed = 1;
   fl_kindices_free(k);
 }
@@ -214,12 +215,13 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_rounds = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_rounds);
+  d->site_behind = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_behind);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1;
   d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
-      || !d->site_rounds) return 0;
+      || !d->site_rounds || !d->site_behind) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;

@@ -90,8 +90,9 @@ static int begin(fl_kloop *l) {
   fl_kad_state *d = l->d;
   l->pre = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->pre + 1);
   l->snap = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->snap + 1);
+  l->final = fl_karena_new(d->a, (size_t)d->n0 + 1);
   l->pre_region = fl_karena_new(d->a, 2 * (size_t)d->n0 * sizeof *l->pre_region + 1);
-  if (!l->pre || !l->snap || !l->pre_region || !(l->before = assigned_by(l))) return 0;
+  if (!l->pre || !l->snap || !l->final || !l->pre_region || !(l->before = assigned_by(l))) return 0;
   l->snap_region = l->pre_region + d->n0;
   for (int i = 0; i < d->n0; ++i) l->pre[i] = l->snap[i] = -1;
   for (const fl_kstmt *s = l->s->other.first; s; s = s->next)
@@ -199,6 +200,8 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
     keep[i] &= ~l->before[i];
     if (replayed) keep[i] |= (l->reads[i] | cond[i]) & ~l->before[i];
   }
+  for (int v = 0; v < d->n0; ++v)
+    if (l->final[v]) fl_kset_add(keep, v);
 }
 
 /* The loop once more, for the values that are needed of it. */

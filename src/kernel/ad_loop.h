@@ -21,6 +21,7 @@ typedef struct fl_kloop {
   fl_kset state;                 /* of those: assigned in the loop, counters aside */
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
+  uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop */
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */
   int32_t *pre_region, *snap_region;   /* of dynamic shared memory: (first) region with them */

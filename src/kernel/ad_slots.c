@@ -94,6 +94,30 @@ static int written_anew(const fl_kloop *l, int v) {
   return begun;
 }
 
+typedef struct settled { const fl_kloop *l; int var, ok; } settled;
+
+static int see_settled(void *arg, fl_kexpr *x) {
+  settled *c = arg;
+  const fl_kad_state *d = c->l->d;
+  if (x->kind == FL_KX_LOAD && x->var == c->var
+      && (x->site < 0 || x->site >= d->n_sites0 || !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
+  return 1;
+}
+
+static int see_settling(void *arg, fl_kstmt *s) {
+  settled *c = arg;
+  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate))) c->ok = 0;
+  return 1;
+}
+
+/* Do all reads of v in the loop find what it holds after the loop? */
+static int reads_final_values(const fl_kloop *l, int v) {
+  settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && l->d->f->vars[v].kind == FL_KV_POINTER};
+  const fl_kvisitor see = {see_settling, see_settled, &c};
+  if (c.ok) fl_kwalk_stmt(&see, l->s);
+  return c.ok;
+}
+
 /* Bytes of a snapshot in registers or local memory, and in shared memory. */
 static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dynamic) {
   fl_kad_state *d = l->d;
@@ -101,6 +125,7 @@ static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dyn
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
+    else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
     else if (x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER)

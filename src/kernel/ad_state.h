@@ -46,6 +46,8 @@ typedef struct fl_kad_state {
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
   uint64_t *site_rounds;         /* n_sites0: fl_kindex_rounds */
+  uint64_t *site_behind;         /* n_sites0: loops (as there) in which a load sees final values: fl_kindex_is_behind
+                                 ** of all stores to its array */
   uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
   int32_t n_cap;                 /* of res->params */
@@ -99,6 +101,8 @@ void fl_kad_strong(fl_kad_state *d);
 int fl_kad_chooses(const fl_kexpr *x);        /* min or max: of the others the slope is 0 */
 /* ad_meet.c: site_meets of f, the source as written */
 void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+/* ad_behind.c: site_behind */
+void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */

@@ -440,3 +440,48 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
   }
   return bits;
 }
+
+/* ---- reads behind writes ---------------------------------------------------------------- */
+
+/* m is 1 at least, as a number of the thread is below it here. */
+static int is_positive(const fl_kroute *r, fl_kterm m) {
+  if (!m.n) return m.c != 0;
+  if (m.c < 0) m.c = -m.c;
+  for (int axis = 0; axis < 3; axis++)
+    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) || fl_kroute_stays_below(r, FL_KP_TID_X + axis, &m)
+        || fl_kroute_stays_below(r, FL_KP_BID_X + axis, &m)) return 1;
+  return 0;
+}
+
+/* The term of p with the counter of the loop that stands directly around r's place; *move: what one round
+** adds to the index. 0: there is no such term, or the loop is not that one. */
+static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
+  int n = 0;
+  const int around = w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++) {
+      const int32_t s = p->t[i].s[j];
+      if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) continue;
+      if (w->r.k->var[s - FL_KSYM_VAR].step_loop != loop) continue;
+      fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->var[s - FL_KSYM_VAR].step);
+      const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
+      fl_kpoly_subtract(&step, &old);
+      *move = p->t[i];
+      fl_kterm_drop(move, s);
+      n += step.bad || step.n != 1 || step.t[0].n || __builtin_mul_overflow(move->c, step.t[0].c, &move->c) ? 2 : 1;
+    }
+  return around && n == 1;
+}
+
+int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop) {
+  search a = { .r = { .k = k, .goal = read->s } }, b = { .r = { .k = k, .goal = write->s } };
+  fl_kterm move, other;
+  if (read->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
+  fl_kpoly p = fl_kpoly_of(k, &a.r.at, read->index), q = fl_kpoly_of(k, &b.r.at, write->index);
+  if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other)) return 0;
+  fl_kpoly_subtract(&p, &q);
+  if (p.bad || p.n > 1) return 0;
+  if (!p.n) return write->s != read->s && b.r.at.order < a.r.at.order && is_positive(&b.r, move);
+  if (!fl_kterm_same(&p.t[0], &move) || !is_positive(&b.r, move)) return 0;
+  return p.t[0].c % move.c != 0 || (p.t[0].c < 0) != (move.c < 0);
+}
