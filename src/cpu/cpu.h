@@ -6,7 +6,7 @@
 **   lower.c    it becomes a program: sections of operations on registers
 **   fuse.c     operations that go in one trip
 **   regs.c     where registers lie; when a store may be written at once
-**   exec.c     runs a program's units on one worker
+**   exec.c     runs a section on one tile        units.c    a program's units on one worker
 **   gemm.c, blas.c, pack.c   matrix products
 **   scatter.c  scatter
 **   pool.c     worker threads           vm*.c, vm*.h   the loops themselves
@@ -118,7 +118,8 @@ typedef struct fl_prog {
   fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
   fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
-  uint8_t mode, asks;                 /* asks: for the next tile's lines ahead */
+  uint8_t mode, asks, one_line;       /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values
+                                         are one row, else as many as a tile has */
   int rounds;                         /* of reductions; the last section round has the stores */
   int nsec;
   fl_section *sec;
@@ -170,7 +171,7 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);    /*
 int fl_prog_place(fl_prog *g);
 /* Addresses, scalars, and which stores may be direct, for one run. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);
-/* exec.c. bind first: the UNI values of a run (scratch: a worker's). */
+/* units.c. bind first: the UNI values of a run (scratch: a worker's). */
 void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);
 int64_t fl_prog_worker_bytes(const fl_prog *g);
 int64_t fl_prog_shared_bytes(const fl_prog *g);          /* split runs: one batch */

@@ -88,12 +88,17 @@ static uint16_t filled(lower *b, uint16_t v, int level) {
   return b->fill[level][v] = f;
 }
 
+/* A LINE value of WHOLE rows that are walked one by one: its register holds one row. */
+static int is_one_line(const lower *b, uint16_t v) {
+  return b->g->one_line && v < b->k->ninstr && b->kind[v] == FL_KIND_LINE;
+}
+
 static uint16_t spread(lower *b, int sec, uint16_t v) {
   if (b->spread[v]) return b->spread[v];
   const int reg = b->g->reg.at[v].reg;
   const uint16_t f = new_reg(b, FL_KIND_FULL, reg);
   fl_vop x = { .code = FL_V_SPREAD, .level = 1, .reg = (uint8_t)reg, .v = f, .a = v };
-  const int across = b->k->kind == FL_K_COL && b->g->reg.at[v].kind == FL_KIND_ROW;
+  const int across = (b->k->kind == FL_K_COL && b->g->reg.at[v].kind == FL_KIND_ROW) || is_one_line(b, v);
   x.fn.spread = across ? b->g->vm->tile[reg] : b->g->vm->spread[reg];
   push(b, sec, x);
   return b->spread[v] = f;
@@ -106,6 +111,10 @@ static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int 
   const int col = b->g->mode == FL_MODE_COL;
   const int row = b->g->mode != FL_MODE_WHOLE || (b->k->kind == FL_K_ROW && b->g->batch == 1);
   const int single = b->g->batch == 1 && row && kind != (col ? FL_KIND_ROW : FL_KIND_LINE);
+  if (is_one_line(b, v) && sec != FL_SEC_UNIT) {
+    if (uni) *uni |= (uint8_t)(16 << bit);
+    return uni ? v : spread(b, sec, v);
+  }
   if (kind == FL_KIND_FULL || (kind == FL_KIND_ROW && !level) || sec == FL_SEC_BIND) return v;
   if ((kind == FL_KIND_LINE && level == 2) || (kind == FL_KIND_ROW && col && b->g->batch == 1)) return v;
   if (uni && (kind == FL_KIND_UNI || single)) {
@@ -208,7 +217,7 @@ static void emit_index(lower *b, int sec, int level, int i) {
   if (b->kind[x->b] != FL_KIND_UNI) { b->bad = 1; return; }
   y.a = use(b, sec, x->a, level, NULL, 0);
   y.b = x->b;
-  y.c = b->late[x->c] ? x->c : use(b, sec, x->c, level, &y.uni, 2);
+  y.c = b->late[x->c] ? x->c : use(b, sec, x->c, level, b->kind[x->c] == FL_KIND_UNI ? &y.uni : NULL, 2);
   if (b->late[x->c]) y.reg = (uint8_t)(b->k->instr[x->c].arg + 1);
   push(b, sec, y);
 }
@@ -459,6 +468,7 @@ static int lower_all(lower *b) {
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;
   b->row_by_row = b->g->batch > 1 && (b->g->mode == FL_MODE_COL ? b->g->width >= FL_UNI_ROW :
                                       b->g->mode == FL_MODE_WHOLE && k->kind == FL_K_ROW && k->n >= FL_UNI_ROW);
+  b->g->one_line = b->row_by_row && b->g->mode == FL_MODE_WHOLE;
   find_late(b);
   if (!start(b, k->ninstr)) return 0;
   for (int i = 0; i < k->noperand; i++) fl_prog_access(b->g, i);
