@@ -45,15 +45,40 @@ static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_c
   memset(to + end * n * size, 0, (size_t)((b->height - end) * n * size));
 }
 
+/* Both planes of a step of two columns at once. */
+static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at,
+                      int64_t y, int64_t x) {
+  const fl_conv_axis *rows = &p->ax[1];
+  const int64_t n = b->pitch, width = p->ax[2].size;
+  void *even = to;
+  float *out = even;
+  const void *from = p->src;
+  int64_t top = y < 0 ? fl_conv_least(b->height, fl_conv_parts(-y, rows->step)) : 0;
+  int64_t end = y < rows->size ? fl_conv_least(b->height, (rows->size - 1 - y) / rows->step + 1) : 0;
+  if (at < 0 || end < top) end = top;
+  for (int half = 0; half < 2; half++) {
+    memset(out + half * b->plane, 0, (size_t)(top * n) * sizeof *out);
+    memset(out + half * b->plane + end * n, 0, (size_t)((b->height - end) * n) * sizeof *out);
+  }
+  if (end > top)
+    job->loops->pairs(out + top * n, out + b->plane + top * n, n, end - top,
+                      (const float *)((uintptr_t)from + (uintptr_t)((at + (y + top * rows->step) * width + x) * 4)),
+                      rows->step * width, -x, width - x);
+}
+
 void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to, int64_t at, int64_t t0,
                       int64_t r0, int64_t c0) {
   const fl_conv_axis *ax = p->ax;
   const int64_t size = fl_conv_bytes(p->dtype);
+  const int pairs = job->loops->pairs && p->dtype == FLAME_F32 && ax[2].step == 2 && b->residues[1] == 2;
   for (int64_t d = 0; d < ax[0].taps; d++) {
     const int64_t z = t0 * ax[0].step + ax[0].off0 + d * ax[0].doff;
     const int64_t plane = z < 0 || z >= ax[0].size ? -1 : at + z * ax[1].size * ax[2].size;
     for (int64_t i = 0; i < b->residues[0]; i++)
-      for (int64_t j = 0; j < b->residues[1]; j++, to += b->plane * size)
+      if (pairs) {
+        fill_pair(job, p, b, to, plane, r0 * ax[1].step + b->low[0] + i, c0 * 2 + b->low[1]);
+        to += 2 * b->plane * size;
+      } else for (int64_t j = 0; j < b->residues[1]; j++, to += b->plane * size)
         fill_plane(job, p, b, to, plane, r0 * ax[1].step + b->low[0] + i, c0 * ax[2].step + b->low[1] + j);
   }
 }

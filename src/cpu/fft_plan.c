@@ -19,7 +19,7 @@ static int factorise(int64_t n, fl_fft_plan *p) {
   p->n = n;
   p->count = 0;
   for (; n % 4 == 0; n /= 4) p->factor[p->count++] = 4;
-  for (int32_t r = 2; r <= FL_FFT_LARGEST; r += 1 + (r > 2))
+  for (int32_t r = 2; n > 1 && r <= FL_FFT_LARGEST; r += 1 + (r > 2))
     for (; n % r == 0; n /= r) p->factor[p->count++] = r;
   return n == 1;
 }

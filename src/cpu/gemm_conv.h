@@ -26,11 +26,17 @@ typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, cons
 typedef void (*fl_conv_pack)(void *b, int64_t ldb, int64_t width, int64_t n, const void *src, int64_t plane,
                              int64_t step, int runs, const fl_conv_run *run);
 
+/* Rows of 'width' values, one behind the other: even those of x[0], x[2], …, odd of x[1], x[3], …, of which the
+** 'first' (even numbers count from x) up to 'end' are there, the others 0; the next row of x is 'plane' on. */
+typedef void (*fl_conv_pairs)(float *even, float *odd, int64_t width, int64_t n, const float *x, int64_t plane,
+                              int64_t first, int64_t end);
+
 typedef struct fl_conv_loops {
   int mr, lanes32, lanes64;
   fl_conv_tile32 tile32[FL_CONV_MR][2];
   fl_conv_tile64 tile64[FL_CONV_MR][2];
   fl_conv_pack pack[4];                 /* by dtype: f64 f32 f16 bf16 */
+  fl_conv_pairs pairs;                  /* NULL: pack is as good */
   /* y[i] = or += sum over t of w[t] x[t][i]; n is rounded up to whole blocks of 4 vectors */
   void (*flat32)(float *y, int64_t n, int taps, const float *const *x, const float *w, int add);
   void (*flat64)(double *y, int64_t n, int taps, const double *const *x, const double *w, int add);

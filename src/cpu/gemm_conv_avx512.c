@@ -115,6 +115,29 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
     }
 }
 
+/* Lanes of the 16 elements from 'at' on that lie in first … end - 1. */
+static __mmask16 lanes_in(int64_t at, int64_t first, int64_t end) {
+  const int64_t lo = first > at ? first - at : 0, hi = end - at;
+  if (lo >= 16 || hi <= lo) return 0;
+  return (__mmask16)((0xffffu << lo) & (hi >= 16 ? 0xffffu : (1u << hi) - 1));
+}
+
+static void part_pairs(float *even, float *odd, int64_t width, int64_t n, const float *x_, int64_t plane, int64_t first,
+                       int64_t end) {
+  const __m512i take_even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i take_odd = _mm512_or_si512(take_even, _mm512_set1_epi32(1));
+  for (int64_t i = 0; i < width; i += 16) {
+    const __mmask16 low = lanes_in(2 * i, first, end), high = lanes_in(2 * i + 16, first, end);
+    const __mmask16 to = width - i >= 16 ? 0xffffu : (__mmask16)((1u << (width - i)) - 1);
+    uintptr_t x = (uintptr_t)x_ + (uintptr_t)(i * 8);
+    for (int64_t k = 0; k < n; k++, x += (uintptr_t)plane * 4) {
+      const __m512 a = _mm512_maskz_loadu_ps(low, (const void *)x), b = _mm512_maskz_loadu_ps(high, (const void *)(x + 64));
+      _mm512_mask_storeu_ps(even + k * width + i, to, _mm512_permutex2var_ps(a, take_even, b));
+      _mm512_mask_storeu_ps(odd + k * width + i, to, _mm512_permutex2var_ps(a, take_odd, b));
+    }
+  }
+}
+
 /* 16 rows of 16 become their columns: by elements, pairs, quarters and halves. */
 static inline void transpose(__m512 r[16]) {
   __m512 t[16];
@@ -160,7 +183,7 @@ static void turn_f32(float *b, int64_t w, const float *from, int64_t plane, int6
 #define IN32(r) { tile_##r##_132, tile_##r##_232 },
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
-  MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 },
+  MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 }, part_pairs,
   flat32, flat64, four32, four64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
   turn_f32, turn64, mix32, mix64
 };

@@ -14,7 +14,8 @@ const fl_call_info fl_calls[FL_CALL_COUNT] = {
 };
 
 int fl_call_of_name(const char *name) {
-  for (int k = 0; k < FL_CALL_COUNT; k++) if (!strcmp(fl_calls[k].name, name)) return k;
+  for (int k = 0; k < FL_CALL_COUNT; k++)
+    if (fl_calls[k].name[0] == name[0] && !strcmp(fl_calls[k].name, name)) return k;
   return -1;
 }
 
