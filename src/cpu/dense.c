@@ -142,14 +142,18 @@ void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *pe
 }
 
 int64_t fl_dense_cholesky(int64_t n, double *a) {
-  for (int64_t i = 0; i < n; i++) {
-    for (int64_t j = 0; j < i; j++)
-      a[i * n + j] = (a[i * n + j] - dot(j, a + i * n, a + j * n)) / a[j * n + j];
-    const double d = a[i * n + i] - dot(i, a + i * n, a + i * n);
-    if (!(d > 0)) return i + 1;
-    a[i * n + i] = sqrt(d);
-    for (int64_t j = i + 1; j < n; j++) a[i * n + j] = 0;
+  for (int64_t j = 0; j < n; j++) {
+    double *column = a + j * n;                  /* of the triangle: kept beyond the diagonal of row j */
+    if (!(column[j] > 0)) return j + 1;
+    const double d = column[j] = sqrt(column[j]);
+    for (int64_t i = j + 1; i < n; i++) a[i * n + j] = column[i] = a[i * n + j] / d;
+    for (int64_t i = j + 1; i < n; i++) {
+      double *row = a + i * n;
+      const double f = column[i];
+      for (int64_t k = j + 1; k <= i; k++) row[k] -= f * column[k];
+    }
   }
+  for (int64_t i = 0; i < n; i++) for (int64_t j = i + 1; j < n; j++) a[i * n + j] = 0;
   return 0;
 }
 
