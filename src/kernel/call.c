@@ -105,6 +105,7 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
 static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v,
                            int32_t line) {
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  v = fl_member_as(p, v, f->type, line);
   const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, line); return; }
   if (!place) {

@@ -305,9 +305,8 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";
-  if (fl_front_is(p, ':') || fl_front_word(p, "final"))
-    fl_refuse(p, line, "derived structs are outside the language");
-  if (!fl_front_take(p, '{')) {
+  fl_front_word(p, "final");
+  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
     if (s && s->kind == FL_SYM_TYPE) return s->type;
     if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);

@@ -240,7 +240,7 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
 
 static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
   if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const) return 0;
-  if (a->n_special || b->n_special) return 0;
+  if (a->n_special || b->n_special || !strcmp(a->name, FL_CONVERTS)) return 0;
   for (int i = 0; i < a->n_params; i++)
     if (!a->params[i].type || !b->params[i].type || !fl_ctype_same(a->params[i].type, b->params[i].type)) return 0;
   return !a->n_tparams;

@@ -108,6 +108,7 @@ typedef struct fl_kmembers {
 #define FL_CONVERTS "operator T"      /* to its result */
 
 typedef struct fl_ktemplate {    /* of structs */
+  int is_alias;                  /* another name of a type: 'at' is its token */
   const char *name;
   fl_ktparam *tparams;
   int32_t n_tparams;
@@ -272,7 +273,7 @@ int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                           /* "a = b::c;" behind 'namespace' */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
-/* Behind '{', takes '}'. of, args: the template it is an instance of, or NULL. */
+/* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL. */
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);                       /* an object of it wants fl_member_make */
@@ -280,6 +281,9 @@ int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, int32_t line);
 void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line);    /* field i without an initialiser */
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self);     /* its names, in the open frame */
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from);                  /* is 'from' it, or a base of it? */
+fl_value fl_member_as(fl_front *p, fl_value v, const fl_ctype *base, int32_t line);      /* that part of v, v itself */
+fl_value fl_member_part(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line);      /* a field, also of a base */
 void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line);      /* into a new object */
 fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);            /* the constructor that converts; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);                         /* its one operator to a number; NULL: none */

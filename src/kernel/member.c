@@ -7,6 +7,47 @@
 
 enum { MAX_FIELDS = 64 };
 
+/* ---- bases: fields without names that come first ------------------------------------------------------ */
+
+static const char *class_name(const fl_ctype *t) {
+  return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
+}
+
+/* The base of t that has such a field, NULL: none. */
+static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base; i++) {
+    const fl_ctype *b = t->s->fields[i].type;
+    if (fl_cstruct_field(b->s, name, n) || base_with(b, name, n)) return b;
+  }
+  return NULL;
+}
+
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
+  if (!t || !from || t->kind != FL_C_STRUCT || from->kind != FL_C_STRUCT) return 0;
+  int is = fl_ctype_same(t, from);
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !is; i++) is = fl_member_derives(t->s->fields[i].type, from);
+  return is;
+}
+
+static fl_value field_of(fl_front *p, fl_value v, int64_t i, int32_t line);
+
+fl_value fl_member_as(fl_front *p, fl_value v, const fl_ctype *base, int32_t line) {
+  const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
+  if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
+  for (int i = 0; !fl_ctype_same(v.type, base); i++)
+    if (fl_member_derives(v.type->s->fields[i].type, base)) v = field_of(p, v, i, line), i = -1;
+  return v;
+}
+
+fl_value fl_member_part(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line) {
+  while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
+    const fl_ctype *b = base_with(v.type, name, n);
+    if (!b) break;
+    v = fl_member_as(p, v, b, line);
+  }
+  return fl_val_member(p, v, name, n, line);
+}
+
 typedef struct pending { fl_kdevice *d; struct pending *next; } pending;
 
 typedef struct body {            /* of a struct being read */
@@ -16,6 +57,43 @@ typedef struct body {            /* of a struct being read */
   int n, has_inits;
   pending *first, *last;
 } body;
+
+/* The first names of an instance are the template's arguments: its own alone. */
+static int arguments_of(const fl_kmembers *m) { return m && m->of ? m->of->n_tparams : 0; }
+
+/* What a struct takes over from base t: types and constants (functions = 0), or the functions that none of
+** the symbols from 'mark' hides. */
+static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
+  const fl_kmembers *m = t->s->members;
+  for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
+    const fl_symbol *s = &m->inner[i];
+    const int own = !strcmp(s->name, FL_MAKER) || !strcmp(s->name, "operator=") || !strcmp(s->name, class_name(t));
+    if (own || (s->kind == FL_SYM_FUNCTION) != functions) continue;
+    if (!functions || !fl_front_among(p->syms.at + mark, p->syms.n - mark, s->name, s->n)) fl_front_push(p, s, 1);
+  }
+}
+
+static void read_bases(fl_front *p, body *b) {
+  if (!fl_front_take(p, ':')) return;
+  do {
+    const int32_t line = fl_front_tok(p)->line;
+    while (fl_front_word(p, "public") || fl_front_word(p, "private") || fl_front_word(p, "protected")) continue;
+    for (int k = 1; !fl_front_is_at(p, k, '{') && fl_front_ahead(p, k)->kind != FL_TOK_END; k++)
+      if (fl_ktok_is(fl_front_ahead(p, k), b->name)) fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
+    const fl_specifiers s = fl_decl_specifiers(p);
+    if (!s.type) return;
+    const int fits = s.type->kind == FL_C_STRUCT && !s.type->s->width && b->n < MAX_FIELDS;
+    if (!fits) { fl_refuse(p, line, "a base must be a struct"); return; }
+    const fl_cstruct *of = s.type->s;
+    const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
+    if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
+      fl_refuse(p, line, "a base with unused bytes at its end");
+    b->fields[b->n].name = class_name(s.type);
+    b->fields[b->n].base = 1;
+    b->fields[b->n++].type = s.type;
+    take_over(p, s.type, 0, 0);
+  } while (!p->failed && fl_front_take(p, ','));
+}
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
@@ -42,6 +120,12 @@ static void field_lines(fl_front *p, body *b) {
         if (fl_front_is(p, '{') || fl_front_is(p, '(')) fl_front_skip(p);
         else p->at++;
       }
+    }
+    for (int i = 0; i < b->n; i++) {
+      const fl_ctype *of = b->fields[i].base ? b->fields[i].type : NULL;
+      const int32_t length = (int32_t)strlen(name);
+      if (of && (fl_cstruct_field(of->s, name, length) || base_with(of, name, length)))
+        fl_refuse(p, line, "member '%s' hides one of base '%s'", name, b->fields[i].name);
     }
     b->fields[b->n].name = name;
     b->fields[b->n++].type = t;
@@ -133,6 +217,7 @@ static void check_copies(fl_front *p, const body *b, int32_t line) {
 }
 
 void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line) {
+  from = fl_member_as(p, from, to.type, line);
   const int own = !p->failed && from.kind == FL_V_PLACE && !from.rvalue && fl_ctype_same(to.type, from.type);
   if (own && takes_own(to.type, FL_MAKER)) fl_member_make(p, to, &from, 1, line);
   else fl_val_assign(p, to, from, line);
@@ -180,6 +265,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
     signature(p, q->d, type);
     if (!p->failed) fl_device_list(p, q->d, mark);
   }
+  for (int i = 0; i < b->n && b->fields[i].base && !p->failed; i++) take_over(p, b->fields[i].type, 1, mark);
   const int64_t n = p->syms.n - mark;
   m->inner = fl_karena_new(p->a, (size_t)n * sizeof *m->inner);
   if (m->inner) memcpy(m->inner, p->syms.at + mark, (size_t)n * sizeof *m->inner);
@@ -195,6 +281,8 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
   b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
   if (of) fl_front_push(p, args, of->n_tparams);
   if (!b.fields || !b.inits || !fl_front_enter(p)) return NULL;
+  read_bases(p, &b);
+  fl_front_need(p, '{');
   while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END) member(p, &b);
   p->nest--;
   fl_front_need(p, '}');
@@ -210,7 +298,11 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
 
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) {
   const fl_kmembers *m = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
-  return m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
+  const fl_symbol *s = m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
+  const int own = (n == 2 && !memcmp(name, FL_MAKER, 2)) || (n == 9 && !memcmp(name, "operator=", 9));
+  for (int i = 0; !s && !own && t && t->kind == FL_C_STRUCT && i < t->s->n_fields && t->s->fields[i].base; i++)
+    s = fl_member_find(t->s->fields[i].type, name, n);
+  return s;
 }
 
 int fl_member_has_maker(const fl_ctype *t) { return fl_member_find(t, FL_MAKER, 2) != NULL; }
@@ -229,17 +321,29 @@ static fl_value field_of(fl_front *p, fl_value v, int64_t i, int32_t line) {
   return fl_val_member(p, v, name, (int32_t)strlen(name), line);
 }
 
-void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self) {
-  const fl_kmembers *m = d->owner->s->members;
-  fl_front_push(p, m->inner, m->n_inner);
-  if (!self || d->is_static) return;
-  for (int i = 0; i < d->owner->s->n_fields && !p->failed; i++) {
-    const fl_value v = field_of(p, *self, i, d->line);
-    fl_symbol *s = fl_front_add(p, d->owner->s->fields[i].name, FL_SYM_REFERENCE);
+/* Names of a struct, those of its bases behind them. self: NULL where there is no object. */
+static void open_struct(fl_front *p, const fl_ctype *t, const fl_value *self, int is_base, int32_t line) {
+  const fl_kmembers *m = t->s->members;
+  const int from = is_base ? arguments_of(m) : 0;
+  for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !p->failed; i++) {
+    const fl_value v = self ? field_of(p, *self, i, line) : fl_val_none();
+    open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
+  }
+  if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
+  for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
+    if (t->s->fields[i].base) continue;
+    const fl_value v = field_of(p, *self, i, line);
+    fl_symbol *s = fl_front_add(p, t->s->fields[i].name, FL_SYM_REFERENCE);
     if (s) s->v = v;
   }
-  fl_symbol *s = p->failed ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
-  if (s) s->v = *self;
+}
+
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self) {
+  fl_value v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
+  if (d->is_static) self = NULL;
+  open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
+  fl_symbol *s = p->failed || !self ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
+  if (s) s->v = v;
 }
 
 /* "= e", "{…}" or "(…)" at the tokens, into a field. */
@@ -308,6 +412,7 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self) {
       fl_refuse(p, t->line, "'%.*s' is no member to be initialised", (int)t->n, t->kind == FL_TOK_NAME ? t->text : "?");
       return;
     }
+    if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
     given[f - s->fields] = p->at;
     fl_front_skip(p);
     if (!fl_front_take(p, ',')) break;

@@ -21,7 +21,7 @@ static int rank_pointer(const fl_ctype *t, const fl_value *v) {
   if (v->kind != FL_V_POINTER && !array && !place) return -1;
   if (v->null) return CONVERTED;
   const fl_ctype *of = array || place ? v->type->of : v->type;
-  if (!fl_ctype_same(t->of, of)) return BY_A_FUNCTION;
+  if (!fl_ctype_same(t->of, of)) return fl_member_derives(of, t->of) ? CONVERTED : BY_A_FUNCTION;
   return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
 }
 
@@ -34,7 +34,8 @@ static int rank(const fl_kformal *f, const fl_value *v) {
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER) return -1;
   const int own = f->by_reference == 1 && !f->is_const;      /* a reference to a variable of the type itself */
-  if (t->kind == FL_C_STRUCT) return fl_ctype_same(t, v->type) ? EXACT : !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
+  if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t)) return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
+  if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(t, v->type) ? BY_A_FUNCTION : -1;
   if (v->type->kind == FL_C_STRUCT) {
     const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
     return d && !d->is_explicit ? BY_A_FUNCTION : -1;

@@ -327,12 +327,19 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   struct fl_kinstance *one = known ? known : fl_karena_new(p->a, sizeof *one);
   const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
   const fl_ctype *type = NULL;
-  if (!fl_front_take(p, '{')) fl_refuse(p, line, "template '%s' is not understood", t->name);
-  else type = fl_member_struct(p, t->name, 0, t, args);
+  fl_front_word(p, "final");
+  if (t->is_alias) {
+    fl_front_push(p, args, t->n_tparams);
+    type = fl_decl_type_name(p);
+  } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
+    fl_refuse(p, line, "template '%s' is not understood", t->name);
+  } else {
+    type = fl_member_struct(p, t->name, 0, t, args);
+  }
   fl_front_close(p, back);
   p->nest--;
   if (!type || !one || p->failed) return NULL;
-  type->s->name = instance_name(p, t, args);
+  if (!t->is_alias) type->s->name = instance_name(p, t, args);
   one->args = args;
   one->type = type;
   if (!known) one->next = t->instances, t->instances = one;
@@ -388,9 +395,21 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
     if (sym) sym->structs = t;
   }
   if (fl_front_take(p, ';')) return;                        /* declared only */
-  if (fl_front_is(p, ':')) fl_refuse(p, line, "derived structs are outside the language");
-  else fl_front_skip(p);
+  while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_skip(p);
   fl_front_need(p, ';');
+}
+
+/* "template <…> using name = T;" behind 'using' */
+static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
+  const char *name = fl_front_name(p);
+  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
+  if (!fl_front_need(p, '=') || !t) return;
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at, .is_alias = 1 };
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_TEMPLATE);
+  if (s) s->structs = t;
 }
 
 void fl_template_declare(fl_front *p) {
@@ -403,10 +422,11 @@ void fl_template_declare(fl_front *p) {
   const int n = fl_template_params(p, &params);
   if (p->failed) return;
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
-  if (fl_ktok_is(fl_front_tok(p), "using") || fl_ktok_is(fl_front_tok(p), "constexpr")) {
+  if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
+  if (fl_ktok_is(fl_front_tok(p), "constexpr")) {
     const int64_t at = p->at;
     while (!p->failed && !fl_front_is(p, '(') && !fl_front_is(p, ';') && !fl_front_is(p, '=')) p->at++;
-    if (!fl_front_is(p, '(')) fl_refuse(p, line, "templates of names and variables are outside the language");
+    if (!fl_front_is(p, '(')) fl_refuse(p, line, "templates of variables are outside the language");
     p->at = at;
   }
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)

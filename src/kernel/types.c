@@ -119,7 +119,7 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
     assert(at > 0);                /* of a complete type: checked where the field was read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
-    s->size = fields[i].offset + fl_ctype_size(fields[i].type);
+    if (!fields[i].base || fl_ctype_leaves(fields[i].type)) s->size = fields[i].offset + fl_ctype_size(fields[i].type);
     s->n_leaves += fl_ctype_leaves(fields[i].type);
     if (at > s->align) s->align = at;
     if (s->size > MAX_BYTES || s->n_leaves > MAX_LEAVES) return NULL;
@@ -204,7 +204,7 @@ static int walk(leaves *l, const fl_ctype *t, const char *path, int64_t offset) 
   } else if (t->kind == FL_C_STRUCT) {
     for (int i = 0; ok && i < t->s->n_fields; i++) {
       const fl_cfield *f = &t->s->fields[i];
-      const char *p = fl_karena_printf(l->a, "%s%s%s", path, *path ? "." : "", f->name);
+      const char *p = f->base ? path : fl_karena_printf(l->a, "%s%s%s", path, *path ? "." : "", f->name);
       ok = p && walk(l, f->type, p, offset + f->offset);
     }
   } else {

@@ -23,6 +23,7 @@ typedef struct fl_cfield {
   int64_t offset;                /* bytes */
   int32_t leaf;                  /* index of its first leaf in the struct */
   int64_t scalar;                /* index of its first scalar, in homogeneous structs */
+  uint8_t base;                  /* a struct that this one is derived from; these come first */
 } fl_cfield;
 
 typedef struct fl_cstruct {      /* vectors too */

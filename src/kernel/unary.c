@@ -30,6 +30,12 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
   v.sym = 0;
   v.is_const |= (uint8_t)const_of;
   if (fl_ctype_same(v.type, to)) return v;
+  if (fl_member_derives(v.type, to)) {
+    v.kind = FL_V_PLACE;
+    v = fl_member_as(p, v, to, line);
+    v.kind = FL_V_POINTER;
+    return v;
+  }
   const fl_kvar *var = &p->f->vars[v.var];
   const int want = fl_ctype_element(to, &n);
   while (!v.linear && v.type->kind == FL_C_ARRAY) {
@@ -60,7 +66,7 @@ fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
     fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
     return fl_val_expr(r);
   }
-  if (v.type && fl_ctype_same(t, v.type)) return v;
+  if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
   if (!fl_member_has_maker(t)) fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
   return p->failed ? fl_val_none() : made(p, t, &v, 1, line);
 }
@@ -236,7 +242,7 @@ static fl_value qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
   const fl_value object = self ? self->v : fl_val_none();
   if (s->kind == FL_SYM_FUNCTION)
-    return fl_call_function(p, s->device, self && s->device->owner && object.type == s->device->owner ? &object : NULL, t);
+    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner) ? &object : NULL, t);
   fl_front_push(p, &kept, 1);
   const fl_value v = named(p, t);
   p->syms.n = mark;
@@ -352,7 +358,7 @@ static fl_value member(fl_front *p, fl_value v, int32_t line) {
   if (s && s->kind == FL_SYM_FUNCTION && (fl_front_is(p, '(') || fl_front_is(p, '<')))
     return fl_member_call(p, v, s->name, s->n, line);
   if (s && s->kind == FL_SYM_CONSTANT) return s->v;
-  return fl_val_member(p, v, t->text, t->n, line);
+  return fl_member_part(p, v, t->text, t->n, line);
 }
 
 static fl_value postfix(fl_front *p, int outer) {

@@ -349,6 +349,7 @@ static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t lin
 static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !t->s->n_leaves; }
 
 void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
+  from = fl_member_as(p, from, to.type, line);
   const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type && !fl_ctype_same(to.type, from.type);
   if (makes && fl_member_makes(to.type, from.type)) { fl_member_make(p, to, &from, 1, line); return; }
   if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
