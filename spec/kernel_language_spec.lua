@@ -336,6 +336,10 @@ local cases = {
     "using T = int; template <class T> struct Box { T v; __device__ Box(T a) : v(a) {} }; struct D : Box<float> { __device__ D(float a) : Box<float>(a) {} __device__ float f(float k) const { T q = k; return q * v; } };" },
   { "derived passed by the pointer of its base", "B b; b.v = x[i]; b.w = 2.f; f(&b); y[i] = b.v * b.w;", 5.6328125, 105.03125,
     "struct A { float v; }; struct B : A { float w; }; __device__ void f(A *a) { a->v += 1.f; }" },
+  { "template default of a template", "y[i] = f(x[i], 2.f) + f<float, Plus<float>>(x[i], 3.f) + g<int>(2.6f);", 18.6806946, 645.054245,
+    "template <class T> struct Plus { __device__ T operator()(T a, T b) const { return a + b; } }; template <class T, class F = Plus<T>> __device__ T f(T a, T b, F op = F()) { return op(a, b) * a; } template <class T, class V = Plus<T>, int N = (3 > 2)> __device__ T g(T v) { return V()(v, N); }" },
+  { "template default compared", "y[i] = f<2>(x[i]);", 7.265625, -333.9375,
+    "template <int N, int M = N * 2, bool B = (M > 3)> __device__ float f(float v) { return B ? v * M : v + N; }" },
 }
 
 describe("a kernel's C++:", function()

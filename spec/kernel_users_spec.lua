@@ -6,7 +6,7 @@ local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects", "fields", "fusion",
-    "models", "motion" } do
+    "models", "motion", "groups" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       -- places that blocks draw from a counter come in no order where blocks run at the same time
@@ -67,6 +67,10 @@ describe("a user is told the line and the reason of", function()
       "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5, "mutable lambdas" },
     { "a base made of the struct", "B b;\ny[i] = b.f() * x[i];", 4, "a base that is made of 'B' itself",
       "template <class D> struct A { __device__ float f() { return static_cast<D *>(this)->v; } }; struct B : A<B> { float v; };\n" },
+    { "a barrier of the grid", "cooperative_groups::this_grid().sync();\ny[i] = x[i];", 4, "'grid_group' has no member 'sync'",
+      "#include <cooperative_groups.h>\n" },
+    { "a group of labels", "auto g = cooperative_groups::labeled_partition(cooperative_groups::coalesced_threads(), i);\ny[i] = x[i];", 4,
+      "cooperative groups are outside the language", "#include <cooperative_groups.h>\n" },
     { "a virtual function", "A a;\ny[i] = a.f() * x[i];", 4, "virtual functions", "struct A { virtual __device__ float f() { return 1; } };\n" },
     { "a member hidden by another", "B b;\ny[i] = b.v * x[i];", 4, "member 'v' hides one of base 'A'",
       "struct A { float v; }; struct B : A { float v; };\n" },

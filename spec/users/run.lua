@@ -8,6 +8,7 @@
 --   { "name", [[source]], args = function(t) … end, want = function(…) … end,
 --     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
 --     refuses = "text"    asking for a gradient raises this, with its line
+--     outside = "text"    the CPU refuses to run it with this, and its line: no 'want'
 --     order = 1, eps =    of flame.gradcheck
 --     half = true         derivatives of halves are f32 in the f64 variant, too
 --     same = true         nothing real flows from an argument to a result: no gradient
@@ -114,6 +115,7 @@ end
 
 --- Values, tangents and gradients of a case, flat.
 local function everything(case, dtype, device)
+  if case.outside then return {} end
   local k, args = run.make(case, dtype, device)
   local f, inputs = of_floats(k, args)
   local out = { "value", k(table.unpack(args)) }
@@ -158,13 +160,22 @@ local function refusal(case, k, args)
   assert(tostring(why):find("line %d+"), "no line: " .. tostring(why))
 end
 
+--- What is outside the language says so where it is to run on the CPU.
+local function outside(case)
+  local k, args = run.make(case, "f32")
+  local ok, why = pcall(function() return (k(table.unpack(args))):sum():item() end)
+  assert(not ok and tostring(why):find(case.outside, 1, true) and tostring(why):find("line %d+"), tostring(why))
+end
+
 function run.values(case)
+  if case.outside then return flame.default_device() == "cpu" and outside(case) end
   compare(case, (run.make(case, "f32")), select(2, run.make(case, "f32")), case.tol or 2e-5)
   local k, args = run.make(case, "f64")
   compare(case, k, args, case.tol64 or 1e-9)
 end
 
 function run.gradients(case)
+  if case.outside then return end
   local k, args = run.make(case, "f64")
   if case.refuses then return refusal(case, k, args) end
   if case.same then return end

@@ -15,7 +15,7 @@ void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t 
 /* Compile the kernel's text for sm_90. 0: NVRTC is not there; else *p is to be destroyed. */
 static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p, fl_rtc_result *result) {
   const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };
-  char path[512];
+  char path[1024];
   int n = 2;
   n += fl_include_options(option + n, path);
   if (!rtc) return 0;

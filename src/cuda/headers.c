@@ -31,11 +31,17 @@ const char fl_header_text[] =
 const char *const fl_header_names[FL_HEADERS] = { NAMES(NAME) };
 const char *const fl_header_texts[FL_HEADERS] = { NAMES(TEXT) };
 
-int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[512]) {
+int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[1024]) {
+  static const char *const usual[] = { "--include-path=/usr/local/cuda/include", "--include-path=/usr/local/cuda/include/cccl" };
+  static const char *const inner[] = { "", "/cccl" };      /* cuda/std/… lies there since CUDA 13 */
   const char *home = getenv("CUDA_HOME");
   int n = 0;
   if (!home) home = getenv("CUDA_PATH");
-  if (home && snprintf(buf, 512, "--include-path=%s/include", home) < 512 && access(buf + 15, R_OK) == 0) option[n++] = buf;
-  if (access("/usr/local/cuda/include", R_OK) == 0) option[n++] = "--include-path=/usr/local/cuda/include";
+  for (int i = 0; i < 2; i++) {
+    char *own = buf + 512 * i;
+    if (home && snprintf(own, 512, "--include-path=%s/include%s", home, inner[i]) < 512 && access(own + 15, R_OK) == 0)
+      option[n++] = own;
+    if (access(usual[i] + 15, R_OK) == 0) option[n++] = usual[i];
+  }
   return n;
 }

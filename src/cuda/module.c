@@ -282,7 +282,7 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_functio
 }
 
 /* A user's options follow the architecture. */
-static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[512], const char **option, int most) {
+static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[1024], const char **option, int most) {
   const char *ours[8];
   int n = 0;
   fl_nvrtc_options(s, arch, ours);
@@ -348,7 +348,7 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
 /* Compile those in 'which' that disk did not have. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
   enum { MOST = 24 };
-  struct words { char arch[40], path[512]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);
+  struct words { char arch[40], path[1024]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);
   const char *(*option)[MOST] = fl_alloc(s->mem, sizeof *option * (size_t)n);
   flame_status e = arch && option ? FLAME_OK : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for kernels");
   for (int i = 0; i < n && e == FLAME_OK; i++) {

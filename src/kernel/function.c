@@ -164,18 +164,6 @@ static void put_line(const fl_kunit *u, fl_text *t) {
   if (u->first_line > 0) fl_text_printf(t, "#line %d \"%s\"\n", u->first_line, u->label);
 }
 
-fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
-  fl_text t;
-  fl_text_init(&t, u->mem);
-  put_preamble(u->source->text, &t);
-  put_line(u, &t);
-  put_source(&t, u->source->text);
-  const char *s = fl_text_str(&t);
-  fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;
-  fl_text_free(&t);
-  return k;
-}
-
 extern const char fl_polygamma_text[];      /* kernel/polygamma.h, embedded */
 
 static int see_polygamma(void *arg, fl_kexpr *x) {
@@ -189,6 +177,24 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   fl_ktext_prelude(t);
   fl_kwalk_block(&see, f->body);
   if (asked) fl_text_puts(t, fl_polygamma_text);
+}
+
+/* As it is written; cooperative groups, whose headers are seldom where NVRTC finds them, as they were read. */
+fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
+  fl_text t;
+  fl_text_init(&t, u->mem);
+  if (f && f->has_body && strstr(u->source->text, "cooperative_groups")) {
+    put_prelude(&t, f);
+    fl_ktext_kernel(&t, f);
+  } else {
+    put_preamble(u->source->text, &t);
+    put_line(u, &t);
+    put_source(&t, u->source->text);
+  }
+  const char *s = fl_text_str(&t);
+  fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;
+  fl_text_free(&t);
+  return k;
 }
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {

@@ -4,6 +4,7 @@
 */
 #include "kernel/library.h"
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 extern const char fl_klibrary_text[];        /* kernel/library.cu, embedded */
@@ -30,6 +31,70 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
+/* ---- cooperative groups ---- */
+
+enum { MOST_SPACES = 4 };
+typedef struct groups {              /* names that stand for the namespace */
+  fl_ktok space[MOST_SPACES];
+  int n, open;                       /* open: "using namespace" */
+} groups;
+
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+static int is_space(const groups *g, const fl_ktok *t) {
+  if (t->kind != FL_TOK_NAME) return 0;
+  int is = fl_ktok_is(t, "cooperative_groups");
+  for (int i = 0; i < g->n && !is; i++) is = t->n == g->space[i].n && !memcmp(t->text, g->space[i].text, (size_t)t->n);
+  return is;
+}
+
+/* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at t, 0: this is neither. */
+static int declares(groups *g, const fl_ktok *t, int64_t left) {
+  if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) && is_punct(t + 4, ';')) {
+    if (g->n < MOST_SPACES) g->space[g->n++] = t[1];
+    return 5;
+  }
+  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") && is_space(g, t + 2);
+  g->open |= opens && is_punct(t + 3, ';');
+  return opens && is_punct(t + 3, ';') ? 4 : 0;
+}
+
+/* The library's name for a group's, NULL: it has none. */
+static const char *group_name(fl_karena *a, const fl_ktok *t) {
+  char name[40];
+  if (t->kind != FL_TOK_NAME || t->n > 24) return NULL;
+  const int n = snprintf(name, sizeof name, "fl_cg_%.*s", (int)t->n, t->text);
+  for (const char *s = fl_klibrary_text; (s = strstr(s, name)) != NULL; s += n)
+    if (!is_letter(s[n])) return fl_karena_str(a, name, (size_t)n);
+  static const char *const made[] = { "plus", "less", "greater", "bit_and", "bit_or", "bit_xor" };
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+    if (fl_ktok_is(t, made[i])) return fl_karena_str(a, name, (size_t)n);
+  return NULL;
+}
+
+/* Names of the namespace become the library's. 1: there are some. */
+static int name_groups(fl_karena *a, fl_ktoks *toks) {
+  groups g = { .n = 0 };
+  int64_t n = 0;
+  int found = 0;
+  for (int64_t i = 0; i < toks->n && !found; i++) found = is_space(&g, &toks->at[i]);
+  if (!found) return 0;
+  for (int64_t i = 0; i < toks->n; n++) {
+    const fl_ktok *t = &toks->at[i];
+    const int64_t left = toks->n - i;
+    const int skipped = declares(&g, t, left), last = n ? toks->at[n - 1].punct : 0;
+    if (skipped) { i += skipped; n--; continue; }
+    const int behind = left > 2 && is_space(&g, t) && is_punct(t + 1, FL_PU_SCOPE);
+    const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT && (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
+    const char *name = behind ? group_name(a, t + 2) : g.open && !member ? group_name(a, t) : NULL;
+    toks->at[n] = behind && name ? t[2] : *t;
+    if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
+    i += behind && name ? 3 : 1;
+  }
+  toks->n = n;
+  return 1;
+}
+
 static int is_asked(const fl_ktoks *toks) {
   static const char *const types[] = { "half2", "__half2", "nv_bfloat162", "__nv_bfloat162" };
   for (int64_t i = 0; i + 1 < toks->n; i++) {
@@ -44,8 +109,9 @@ static int is_asked(const fl_ktoks *toks) {
 
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
-  if (!is_asked(toks)) return 1;
-  int ok = fl_kpreprocess(a, fl_klibrary_text, strlen(fl_klibrary_text), "", &lib);
+  const int grouped = name_groups(a, toks);
+  if (!grouped && !is_asked(toks)) return 1;
+  int ok = fl_kpreprocess(a, fl_klibrary_text, strlen(fl_klibrary_text), grouped ? "#define FL_GROUPS\n" : "", &lib);
   if (ok && lib.n > 1) {
     const int64_t n = lib.n - 1;                      /* without its END */
     ok = FL_RESERVE(a->mem, toks, toks->n + n) != 0;

@@ -173,3 +173,103 @@ __device__ float __low2float(__nv_bfloat162 a) { return (float)a.x; }
 __device__ float __high2float(__nv_bfloat162 a) { return (float)a.y; }
 __device__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
 __device__ __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
+
+#ifdef FL_GROUPS
+/* ---- cooperative groups: "cg::name" is fl_cg_name (library.c) ---- */
+struct fl_cg_thread_block {
+  __device__ static void sync() { __syncthreads(); }
+  __device__ static unsigned thread_rank() { return fl_thread(); }
+  __device__ static unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
+  __device__ static unsigned num_threads() { return size(); }
+  __device__ static dim3 group_index() { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
+  __device__ static dim3 thread_index() { return dim3(threadIdx.x, threadIdx.y, threadIdx.z); }
+  __device__ static dim3 group_dim() { return dim3(blockDim.x, blockDim.y, blockDim.z); }
+  __device__ static dim3 dim_threads() { return group_dim(); }
+};
+struct fl_cg_grid_group {
+  __device__ static unsigned long long block_rank() {
+    return blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+  }
+  __device__ static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
+  __device__ static unsigned long long thread_rank() {
+    return block_rank() * fl_cg_thread_block::size() + fl_thread();
+  }
+  __device__ static unsigned long long size() { return num_blocks() * fl_cg_thread_block::size(); }
+  __device__ static unsigned long long num_threads() { return size(); }
+};
+template <unsigned N, class P = fl_cg_thread_block> struct fl_cg_thread_block_tile {
+  __device__ static unsigned fl_low() { return fl_thread() & (32u - N); }
+  __device__ static unsigned fl_mask() { return 0xffffffffu >> (32u - N) << fl_low(); }
+  __device__ static void sync() { __syncwarp(fl_mask()); }
+  __device__ static unsigned thread_rank() { return fl_thread() & (N - 1u); }
+  __device__ static constexpr unsigned size() { return N; }
+  __device__ static constexpr unsigned num_threads() { return N; }
+  __device__ static unsigned meta_group_rank() { return fl_thread() / N; }
+  __device__ static unsigned meta_group_size() { return (fl_cg_thread_block::size() + N - 1u) / N; }
+  template <class T> __device__ T shfl(T v, int k) const { return __shfl_sync(fl_mask(), v, k, N); }
+  template <class T> __device__ T shfl_up(T v, int k) const { return __shfl_up_sync(fl_mask(), v, k, N); }
+  template <class T> __device__ T shfl_down(T v, int k) const { return __shfl_down_sync(fl_mask(), v, k, N); }
+  template <class T> __device__ T shfl_xor(T v, int k) const { return __shfl_xor_sync(fl_mask(), v, k, N); }
+  __device__ int any(int p) const { return __any_sync(fl_mask(), p); }
+  __device__ int all(int p) const { return __all_sync(fl_mask(), p); }
+  __device__ unsigned ballot(int p) const { return __ballot_sync(fl_mask(), p) >> fl_low(); }
+  template <class T> __device__ unsigned match_any(T v) const { return __match_any_sync(fl_mask(), v) >> fl_low(); }
+};
+struct fl_cg_coalesced_group {
+  unsigned fl_mask;
+  __device__ void sync() const { __syncwarp(fl_mask); }
+  __device__ unsigned thread_rank() const { return __popc(fl_mask & ((1u << (fl_thread() & 31u)) - 1u)); }
+  __device__ unsigned size() const { return __popc(fl_mask); }
+  __device__ unsigned num_threads() const { return __popc(fl_mask); }
+  template <class T> __device__ T shfl(T v, unsigned rank) const {
+    int k = 0;
+    for (int j = 0; j < 32; ++j)
+      if (fl_mask >> j & 1u) {
+        if (rank == 0u) k = j;
+        --rank;
+      }
+    return __shfl_sync(fl_mask, v, k);
+  }
+  __device__ int any(int p) const { return __any_sync(fl_mask, p); }
+  __device__ int all(int p) const { return __all_sync(fl_mask, p); }
+};
+__device__ fl_cg_thread_block fl_cg_this_thread_block() { return fl_cg_thread_block{}; }
+__device__ fl_cg_grid_group fl_cg_this_grid() { return fl_cg_grid_group{}; }
+__device__ fl_cg_coalesced_group fl_cg_coalesced_threads() { return fl_cg_coalesced_group{__activemask()}; }
+template <unsigned N, class P> __device__ fl_cg_thread_block_tile<N> fl_cg_tiled_partition(const P &group) {
+  return fl_cg_thread_block_tile<N>{};
+}
+template <class G> __device__ void fl_cg_sync(const G &g) { g.sync(); }
+template <class G> __device__ void fl_cg_wait(const G &g) { g.sync(); }
+template <class G, class T> __device__ void fl_cg_memcpy_async(const G &g, T *to, const T *from, unsigned bytes) {
+  for (unsigned i = g.thread_rank(); i < bytes / sizeof(T); i += g.size()) to[i] = from[i];
+}
+#define CHOICE(NAME, E) \
+  template <class T> struct fl_cg_##NAME { __device__ T operator()(T a, T b) const { return E; } };
+CHOICE(plus, a + b)
+CHOICE(less, b < a ? b : a)
+CHOICE(greater, a < b ? b : a)
+CHOICE(bit_and, a & b)
+CHOICE(bit_or, a | b)
+CHOICE(bit_xor, a ^ b)
+template <class G, class T, class F> __device__ T fl_cg_reduce(const G &g, T v, F f) {
+  for (unsigned o = g.size() / 2u; o > 0u; o >>= 1) v = f(v, g.shfl_xor(v, o));
+  return v;
+}
+template <class T, class F> __device__ T fl_cg_reduce(const fl_cg_coalesced_group &g, T v, F f) {
+  T r = g.shfl(v, 0u);
+  for (unsigned k = 1u; k < g.size(); ++k) r = f(r, g.shfl(v, k));
+  return r;
+}
+template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_inclusive_scan(const G &g, T v, F f = F()) {
+  for (unsigned o = 1u; o < g.size(); o <<= 1) {
+    const T u = g.shfl_up(v, o);
+    if (g.thread_rank() >= o) v = f(u, v);
+  }
+  return v;
+}
+template <class G, class T, class F = fl_cg_plus<T>> __device__ T fl_cg_exclusive_scan(const G &g, T v, F f = F()) {
+  const T u = g.shfl_up(fl_cg_inclusive_scan(g, v, f), 1);
+  return g.thread_rank() == 0u ? T(0) : u;
+}
+#endif

@@ -36,11 +36,14 @@ void fl_template_close(fl_front *p) {
 
 static int closes(fl_front *p) { return fl_front_is(p, '>') || fl_front_is(p, FL_PU_SHR); }
 
-/* To the ',' or '>' that ends a default. */
+/* To the ',' or '>' that ends a default; of the '>>' behind "V<T>" that may be the second. */
 static void skip_default(fl_front *p) {
-  for (; !p->failed && !closes(p) && !fl_front_is(p, ',') && fl_front_tok(p)->kind != FL_TOK_END;) {
+  int depth = 0;
+  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END) {
+    if (!depth && (closes(p) || fl_front_is(p, ','))) return;
+    if (depth == 1 && fl_front_is(p, FL_PU_SHR)) { p->half = 1; return; }
+    depth += fl_front_is(p, '<') - fl_front_is(p, '>') - 2 * fl_front_is(p, FL_PU_SHR);
     if (fl_front_is(p, '(') || fl_front_is(p, '{')) fl_front_skip(p);
-    else if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
     else p->at++;
   }
 }

@@ -231,7 +231,7 @@ int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfie
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
   switch (t->kind) {
     case FL_C_SCALAR: return fl_ktypes[t->scalar].c;
-    case FL_C_STRUCT: return t->s->name;
+    case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;      /* (library.c) */
     case FL_C_POINTER: {
       const char *of = t->of->kind == FL_C_POINTER ? "pointer" : fl_ctype_text(a, t->of);
       return fl_karena_printf(a, "%s%s *", t->const_of ? "const " : "", of ? of : "?");
