@@ -163,6 +163,7 @@ describe("gradients", function()
 end)
 
 describe("functions of functions", function()
+  local function d2(t) return flame.tensor(t, { dtype = "f64" }) end
   it("grad and value_and_grad", function()
     assert.same({ 4, 6 }, flame.grad(function(x) return (x * x):sum() end)(flame.tensor({ 2, 3 })):totable())
     local value, g, extra = flame.value_and_grad(function(p, k) return (p.w * k + p.deep.b):sum(), "extra" end)(
@@ -171,6 +172,47 @@ describe("functions of functions", function()
     assert.same({ 3, 3 }, g.w:totable())
     assert.same({ 2 }, g.deep.b:totable())
     assert.equal("extra", extra)
+  end)
+  it("stand in each other", function()
+    local x, u = d2 { 2, -1 }, d2 { 1.5, 0.5 }
+    local function cube(a) return (a ^ 3):sum() end
+    local function cubes(a) return a ^ 3 end
+    local function same(expected, y) assert.same(expected, y:totable()) end
+    local grad = flame.grad
+    same({ 12, -6 }, grad(function(a) return select(2, flame.vjp(cubes, a)):sum() end)(x))
+    same({ 18, -3 }, grad(function(a) return select(2, flame.jvp(cubes, a, u)):sum() end)(x))
+    same({ 13.5, 1.5 }, grad(function(a) return (select(2, flame.hvp(cube, a, u)) * u):sum() end)(x))
+    same({ 12, -6 }, grad(function(a) return flame.jacobian(cubes, a):sum() end)(x))
+    same({ 6, 6 }, grad(function(a) return flame.hessian(cube, a):sum() end)(x))
+    local function named(p) return cube(p.w) end
+    same({ 12, -6 }, grad(function(a) return select(2, flame.value_and_grad(named)({ w = a })).w:sum() end)(x))
+    same({ 24, 6 }, grad(function(a) return flame.value_and_grad(cube)(a) * 2 end)(x))
+    same({ 27, -1.5 }, select(2, flame.jvp(function(a) return select(2, flame.jvp(cubes, a, u)) end, x, u)))
+    local function fourth(a) return (a ^ 4):sum() end
+    same({ { 24, 0 }, { 0, 24 } }, flame.hessian(function(a) return flame.hessian(fourth, a):sum() end, x))
+    same({ 48, -6 }, grad(function(a) return select(2, flame.vjp(cubes, x, a * a)):sum() end)(x))
+    local _, g = flame.value_and_grad(cube)(d2({ 2 }):requires_grad_(true))
+    assert.is_false(g.requires_grad)                     -- alone they keep no graph
+    assert.is_false(flame.vjp(cubes, x).requires_grad)
+    grad(function(a)
+      flame.no_grad(function() assert.is_false(select(2, flame.vjp(cubes, a)).requires_grad) end)
+      return cube(a)
+    end)(x)
+    pcall(grad(function() error("left") end), x)
+    assert.is_false(select(2, flame.vjp(cubes, x)).requires_grad)
+  end)
+  it("differentiate by their own argument alone", function()
+    local x = d2 { 2, -1 }
+    local function twice(inner) return flame.grad(function(a) return (inner(a) * d2 { 1, 10 }):sum() end)(x):totable() end
+    assert.same({ 1, 10 }, twice(function(a) return flame.grad(function(b) return (a * b):sum() end)(a) end))
+    assert.same({ 1, 10 }, twice(function(a) return select(2, flame.vjp(function(b) return a * b end, a)) end))
+    assert.same({ 1, 10 }, twice(function(a) return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a)) end))
+    local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf of the script's is itself
+    assert.same({ 4, -2 }, flame.grad(function() return (w * w):sum() end)(w):totable())
+    assert.same({ 4, -2 }, select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())
+    assert.same({ 1, 10 }, (function()
+      return flame.grad(function(a) return (flame.grad(function(b) return (a * b):sum() end)(a) * d2 { 1, 10 }):sum() end)(w):totable()
+    end)())
   end)
   it("vjp, jvp, jacobian and hessian", function()
     local x = flame.tensor({ 1, 2 })
@@ -368,7 +410,8 @@ describe("gradcheck", function()
     flame.seed(9)
     local x = flame.randn({ 3, 4 }, { dtype = "f64", requires_grad = true })
     local c = flame.randn({ 12 }, { dtype = "f64" })
-    for _, read in ipairs { function(y) return y:reshape(12) end, function(y) return (y * 2):flatten() end, function(y) return y:t():flatten() end } do
+    local reads = { function(y) return y:reshape(12) end, function(y) return (y * 2):flatten() end, function(y) return y:t():flatten() end }
+    for _, read in ipairs(reads) do
       for _, f in ipairs { function(a) return a:softmax(2) end, function(a) return a:exp():softmin(1) end } do
         assert.is_true(flame.gradcheck(function(a) return (read(f(a)) * c):sum() end, { x }, { order = 2 }))
         local z = read(f(x))

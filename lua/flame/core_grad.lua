@@ -116,14 +116,21 @@ local function rebuild(v, give)
   for _, k in ipairs(sorted_keys(v)) do out[k] = rebuild(v[k], give) end
   return out
 end
---- A tracked stand-in for each tensor: the script's own tensors stay as they are.
-local function tracked_copy(v, map)
-  return rebuild(v, function(x)
-    if not x:is_floating_point() then return x end
-    local copy = x.requires_grad and x or x:detach():requires_grad_(true)
-    map[x] = copy
-    return copy
-  end)
+-- Functions of functions may stand in each other. What the outer one differentiates by is 'active' while its f
+-- runs; the inner one then keeps its graph and detaches nothing.
+local active = setmetatable({}, { __mode = "k" })
+local Running = { __close = function(r) for _, x in ipairs(r) do active[x] = active[x] > 1 and active[x] - 1 or nil end end }
+local function nested() return next(active) ~= nil and flame.is_grad_enabled() end
+--- f's results, with xs active meanwhile.
+local function inside(xs, f, ...)
+  local running <close> = setmetatable({ table.unpack(xs) }, Running)
+  for _, x in ipairs(running) do active[x] = (active[x] or 0) + 1 end
+  return f(...)
+end
+--- What f gets for x: a tracked copy, x's own leaf, or an alias: what f reads of x in another way is constant then.
+local function stand_in(x)
+  if not x.requires_grad then return x:detach():requires_grad_(true) end
+  return x.is_leaf and not active[x] and x or x:reshape(x.shape)
 end
 
 local function scalar_result(op, y)
@@ -135,18 +142,19 @@ end
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 def("value_and_grad", 1, function(f)
   return function(params, ...)
-    local map = {}
-    local inputs = tracked_copy(params, map)
-    local out = table.pack(f(inputs, ...))
+    local create, xs = nested(), {}
+    local inputs = rebuild(params, function(x)
+      if not x:is_floating_point() then return x end
+      xs[#xs + 1] = stand_in(x)
+      return xs[#xs]
+    end)
+    local out = table.pack(inside(xs, f, inputs, ...))
     local y = scalar_result("value_and_grad", out[1])
-    local list = collect(inputs, {})
-    local float = {}
-    for _, x in ipairs(list) do if x:is_floating_point() then float[#float + 1] = x end end
-    local grads = internal.gradients({ y }, nil, float, {})
+    local grads = internal.gradients({ y }, nil, xs, { create_graph = create, retain_graph = create })
     local by = {}
-    for i, x in ipairs(float) do by[x] = grads[i] or flame.zeros_like(x) end
+    for i, x in ipairs(xs) do by[x] = grads[i] or flame.zeros_like(x) end
     local result = rebuild(inputs, function(x) return by[x] or flame.zeros_like(x) end)
-    return y:detach(), result, table.unpack(out, 2, out.n)
+    return create and y or y:detach(), result, table.unpack(out, 2, out.n)
   end
 end, "module")
 
@@ -156,11 +164,10 @@ def("grad", 9, function(f, ...)
   return function(...)
     local args, xs = table.pack(...), {}
     for i, k in ipairs(nums) do
-      local x = need_tensor("grad", "argument " .. k, args[k])
-      xs[i] = x.requires_grad and x or x:detach():requires_grad_(true)
+      xs[i] = stand_in(need_tensor("grad", "argument " .. k, args[k]))
       args[k] = xs[i]
     end
-    local y = scalar_result("grad", (f(table.unpack(args, 1, args.n))))
+    local y = scalar_result("grad", (inside(xs, f, table.unpack(args, 1, args.n))))
     if not y.requires_grad then
       for i = 1, #xs do xs[i] = flame.zeros_like(xs[i]) end
       return table.unpack(xs)
@@ -173,32 +180,30 @@ end, "module")
 
 -- What follows takes a tensor, or a list of tensors that are f's arguments, or a nested table of
 -- tensors with names that is f's one argument; results have the same form. Grad mode is on inside.
+-- Inside the f of another function of functions the results keep their graph.
 
---- f's arguments as tracked copies (keep: those that are tracked as they are) and what f gives.
+--- f's arguments as tracked copies (keep: what stands for those that are tracked) and what f gives.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   if not single and type(x) ~= "table" then need_tensor(op, "x", x) end
   need_callable(op, f)
   local function track(t)
     if not t:is_floating_point() then return t end
-    xs[#xs + 1] = keep and t.requires_grad and t or t:detach():requires_grad_(true)
+    xs[#xs + 1] = stand_in(keep and t or t:detach())
     return xs[#xs]
   end
-  local results
-  if single or x[1] == nil then
-    results = table.pack(f(rebuild(x, track)))
-  else
-    local list = {}
+  local list = {}
+  if single or x[1] == nil then list[1] = rebuild(x, track) else
     for i = 1, #x do list[i] = rebuild(x[i], track) end
-    results = table.pack(f(table.unpack(list, 1, #x)))
   end
+  local results = table.pack(inside(xs, f, table.unpack(list)))
   if results.n == 0 then fail(op, "f must return a tensor, got nothing") end
   for i = 1, results.n do need_tensor(op, results.n == 1 and "f's result" or "f's result " .. i, results[i]) end
   if #xs == 0 then fail(op, "x has no float tensor") end
   return xs, results
 end
 --- The tensors of v, one for each of 'like' and of its shape; nil: ones.
-local function directions(op, v, like, of)
+local function directions(op, v, like, of, keep)
   local list = v == nil and {} or collect(v, {})
   if v ~= nil and #list ~= #like then fail(op, "v has %d tensors, %s %d", #list, of, #like) end
   for i, x in ipairs(like) do
@@ -206,15 +211,15 @@ local function directions(op, v, like, of)
     if table.concat(list[i].shape, ", ") ~= table.concat(x.shape, ", ") then
       fail(op, "v has shape (%s), %s (%s)", table.concat(list[i].shape, ", "), of, table.concat(x.shape, ", "))
     end
-    list[i] = list[i]:detach():to(x.dtype)
+    list[i] = (keep and list[i] or list[i]:detach()):to(x.dtype)
   end
   return list
 end
 --- One tensor as it is, several as a list.
 local function joined(list, n) if n == 1 then return list[1] end return list end
-local function detached(results)
+local function values_of(results, keep)
   local out = {}
-  for i = 1, results.n do out[i] = results[i]:detach() end
+  for i = 1, results.n do out[i] = keep and results[i] or results[i]:detach() end
   return joined(out, results.n)
 end
 --- In the form of x: its float tensors replaced in order, others by zeros.
@@ -243,11 +248,13 @@ end
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of the result; ones
 def("vjp", 3, function(f, x, v)
+  local create = nested()
   local _ <close> = flame.enable_grad()
-  local xs, results = apply("vjp", f, x)
-  local g = pull(results, directions("vjp", v, results, "the result has"), xs, {})
+  local xs, results = apply("vjp", f, x, create)
+  local seeds = directions("vjp", v, results, "the result has", create)
+  local g = pull(results, seeds, xs, { create_graph = create, retain_graph = create })
   for i = 1, #xs do g[i] = g[i] or flame.zeros_like(xs[i]:detach()) end
-  return detached(results), like_x(x, g)
+  return values_of(results, create), like_x(x, g)
 end, "module")
 
 --- f(x) and the product of its derivative with v: how the result moves when x moves along v.
@@ -256,9 +263,10 @@ end, "module")
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
 def("jvp", 3, function(f, x, v)
+  local create = nested()
   local _ <close> = flame.enable_grad()
-  local xs, results = apply("jvp", f, x)
-  v = directions("jvp", v, xs, "x has")
+  local xs, results = apply("jvp", f, x, create)
+  v = directions("jvp", v, xs, "x has", create)
   local seeds, out = {}, {}
   for i = 1, results.n do
     out[i] = flame.zeros_like(results[i]:detach())
@@ -272,8 +280,9 @@ def("jvp", 3, function(f, x, v)
   for i = 1, results.n do
     if seeds[i].requires_grad then by[#by + 1], place[#place + 1] = seeds[i], i end
   end
-  for k, t in ipairs(#by > 0 and pull(ys, along, by, {}) or {}) do out[place[k]] = t or out[place[k]] end
-  return detached(results), joined(out, results.n)
+  local how = { create_graph = create, retain_graph = create }
+  for k, t in ipairs(#by > 0 and pull(ys, along, by, how) or {}) do out[place[k]] = t or out[place[k]] end
+  return values_of(results, create), joined(out, results.n)
 end, "module")
 
 --- f(x), one number, and the product of its second derivatives with v.
@@ -281,17 +290,18 @@ end, "module")
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
 def("hvp", 3, function(f, x, v)
+  local create = nested()
   local _ <close> = flame.enable_grad()
-  local xs, results = apply("hvp", f, x)
+  local xs, results = apply("hvp", f, x, create)
   local y = scalar_result("hvp", results[1])
   local g, ys, seeds = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}, {}
-  v = directions("hvp", v, xs, "x has")
+  v = directions("hvp", v, xs, "x has", create)
   for i = 1, #xs do
     if g[i] and g[i].requires_grad then ys[#ys + 1], seeds[#seeds + 1] = g[i], v[i] end
   end
-  local h = pull(ys, seeds, xs, {})
+  local h = pull(ys, seeds, xs, { create_graph = create, retain_graph = create })
   for i = 1, #xs do h[i] = h[i] or flame.zeros_like(xs[i]:detach()) end
-  return y:detach(), like_x(x, h)
+  return create and y or y:detach(), like_x(x, h)
 end, "module")
 flame.vhp = flame.hvp
 
@@ -328,24 +338,25 @@ end
 ---@param x flame.tensor|table
 ---@param o? table  {create_graph = false}
 def("jacobian", 3, function(f, x, o)
-  o = options("jacobian", o, { create_graph = false })
+  local create = options("jacobian", o, { create_graph = false }).create_graph or nested()
   local _ <close> = flame.enable_grad()
-  local xs, results = apply("jacobian", f, x, o.create_graph)
+  local xs, results = apply("jacobian", f, x, create)
   local out = {}
-  for i = 1, results.n do out[i] = like_x(x, jacobians(results[i], xs, o.create_graph)) end
+  for i = 1, results.n do out[i] = like_x(x, jacobians(results[i], xs, create)) end
   return joined(out, results.n)
 end, "module")
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
 ---@param f function
 ---@param x flame.tensor|table
 def("hessian", 2, function(f, x)
+  local create = nested()
   local _ <close> = flame.enable_grad()
-  local xs, results = apply("hessian", f, x)
+  local xs, results = apply("hessian", f, x, create)
   local y = scalar_result("hessian", results[1])
   local g, out = pull({ y }, { flame.ones_like(y:detach()) }, xs, { create_graph = true, retain_graph = true }), {}
   for i = 1, #xs do
     local d = g[i] or flame.zeros_like(xs[i]:detach())
-    out[i] = like_x(x, jacobians(d, xs, false))
+    out[i] = like_x(x, jacobians(d, xs, create))
   end
   return like_x(x, out)
 end, "module")
