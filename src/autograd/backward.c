@@ -105,11 +105,17 @@ static int visit(walk *w, fl_node *n) {
   return 1;
 }
 
+/* Is everything asked for no older than e? Then nothing behind e is needed. */
+static int newer_targets(const walk *w, const fl_entry *e) {
+  return w->targets.n > 0 && w->targets.at[0].sequence >= e->sequence;
+}
+
 static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
   for (int r = 0; r < nroots; r++) if (!visit(w, roots[r])) return no_memory(w);
   while (w->todo.n) {
     fl_node *n = w->todo.at[--w->todo.n];
     if (ends(w, n->entry)) continue;
+    if (n->entry->spent && newer_targets(w, n->entry)) continue;
     if (n->entry->spent) {
       FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
               "second backward: what this graph had saved is freed; pass {retain_graph = "
