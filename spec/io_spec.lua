@@ -356,6 +356,32 @@ describe("npy and npz", function()
     assert.falsy((pcall(flame.save, path("b.npy"), { flame.ones(1) })))
   end)
 
+  it("keep names with dots, and refuse to write what could not be read", function()
+    local x = flame.ones(1)
+    flame.save(path("dots.npz"), { ["a..b"] = x, ["w."] = x, ["..c"] = x, d = { [""] = x } })
+    local t = flame.load(path("dots.npz"))
+    for _, name in ipairs { "a..b", "w.", "..c", "d." } do assert.equal(1, t[name]:item()) end
+    local function unsaved(pattern, value)
+      local ok, message = pcall(flame.save, path("bad.npz"), value)
+      assert.falsy(ok)
+      assert.truthy(message:find(pattern, 1, true), message)
+    end
+    unsaved("two tensors have the name a.b", { a = { b = x }, ["a.b"] = flame.zeros(1) })
+    unsaved("two tensors have the name 1", { x, ["1"] = x })
+    for _, name in ipairs { "", "/a", "..", "../a", "a/../b", ("x"):rep(5000) } do unsaved("npz can not have the name", { [name] = x }) end
+  end)
+
+  it("refuse members that lie over one another", function()
+    flame.save(path("two.npz"), { a = flame.ones(50), b = flame.ones(50) })
+    local text = read("two.npz")
+    local first = text:find("PK\1\2", 1, true)
+    local second = text:find("PK\1\2", first + 4, true)
+    local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)      -- b's place is now a's
+    local ok, message = pcall(flame.load, write("same.npz", same))
+    assert.falsy(ok)
+    assert.truthy(message:find("lies over the next one", 1, true), message)
+  end)
+
   it("refuse damage anywhere", function()
     flame.save(path("whole.npz"), { x = flame.arange(3), y = flame.ones(2) })
     local text = read("whole.npz")

@@ -114,14 +114,15 @@ function add_value(w, value, path, depth)
   else fail("save", "%s is a %s: tensors, numbers, strings, booleans and tables of them can be saved", path, kind) end
 end
 
---- All tensors of a table for npz, which holds nothing else.
-local function only_tensors(t, path, names, tensors, depth)
+--- All tensors of a table for npz, which holds nothing else, into the lists of w; taken: names in use.
+local function only_tensors(w, t, path, depth)
   for _, key in ipairs(sorted_keys(t, 0, path == "" and "the table" or path)) do
     local value, name = t[key], join(path, key)
     if is_tensor(value) then
-      names[#names + 1], tensors[#tensors + 1] = name, value
+      if w.taken[name] then fail("save", "two tensors have the name %s, which npz can not tell apart: use .safetensors", name) end
+      w.taken[name], w.names[#w.names + 1], w.tensors[#w.tensors + 1] = true, name, value
     elseif type(value) == "table" and getmetatable(value) == nil and depth < MAX_DEPTH then
-      only_tensors(value, name, names, tensors, depth + 1)
+      only_tensors(w, value, name, depth + 1)
     else
       fail("save", "%s is a %s: npz holds tensors only, use .safetensors", name, type(value))
     end
@@ -156,13 +157,13 @@ internal.def("save", 2, function(path, value)
   end
   if kind == "npy" then
     if not is_tensor(value) then fail("save", "%s: a npy file holds one tensor, got a table: use .npz", path) end
-    return internal.io_save_npz(path, { "" }, { value })
+    return internal.io_save_npy(path, { "" }, { value })
   end
   if kind == "png" then return internal.io_save_png(path, { "" }, { pixels(path, value) }) end
   if kind == "npz" then
-    local names, tensors = {}, {}
-    only_tensors(is_tensor(value) and { arr_0 = value } or value, "", names, tensors, 1)
-    return internal.io_save_npz(path, names, tensors)
+    local w = { names = {}, tensors = {}, taken = {} }
+    only_tensors(w, is_tensor(value) and { arr_0 = value } or value, "", 1)
+    return internal.io_save_npz(path, w.names, w.tensors)
   end
   local w = new_writer()
   add_value(w, value, "", 1)

@@ -239,7 +239,7 @@ static flame_status no_memory(fl_writer *o) {
   return FL_FAIL(o->c, FLAME_NO_MEMORY, o->op, "no host memory to write a file");
 }
 
-/* The file that 'path' names in the end, in o->path; *mode: of the file there, 0666 if new. */
+/* The file that 'path' names in the end, in o->path; *mode: of the file there, 0 if there is none. */
 static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   struct stat s;
   char *real = NULL;
@@ -259,8 +259,9 @@ static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   return FLAME_OK;
 }
 
-/* A name that nobody has, in the folder of the target. */
-static flame_status open_temp(fl_writer *o) {
+/* A name that nobody has, in the folder of the target. From the start nobody may open it who may
+** not open the file it replaces. */
+static flame_status open_temp(fl_writer *o, mode_t mode) {
   const char *slash = strrchr(o->path, '/');
   const size_t folder = slash ? (size_t)(slash + 1 - o->path) : 0, size = folder + 40;
   char *temp = fl_zalloc(&o->c->mem, size);
@@ -270,7 +271,7 @@ static flame_status open_temp(fl_writer *o) {
     uint64_t r = 0;
     if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
     snprintf(temp + folder, 40, ".flame-%016llx.tmp", (unsigned long long)r);
-    o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode ? mode : 0666);
     if (o->fd < 0 && errno != EEXIST) break;
   }
   if (o->fd >= 0) {
@@ -289,7 +290,7 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
   if (e != FLAME_OK) return e;
   o->buffer = fl_alloc(&c->mem, CHUNK);
   if (!o->buffer) return no_memory(o);
-  e = open_temp(o);
+  e = open_temp(o, mode);
   if (e == FLAME_OK && mode && fchmod(o->fd, mode) != 0) e = out_fail(o, strerror(errno));
   return e;
 }
@@ -385,13 +386,19 @@ static char kind_of(int folder, const char *name) {
   return S_ISLNK(s.st_mode) ? 'l' : S_ISDIR(s.st_mode) ? 'd' : S_ISREG(s.st_mode) ? 'f' : 'o';
 }
 
-int fl_folder_list(const char *path, void (*each)(void *arg, const char *name, char kind), void *arg) {
-  DIR *d = opendir(path);
-  if (!d) return 0;
-  for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-    each(arg, e->d_name, kind_of(dirfd(d), e->d_name));
-  }
-  closedir(d);
-  return 1;
+void *fl_folder_open(const char *path) { return opendir(path); }
+
+const char *fl_folder_next(void *folder, char *kind) {
+  const struct dirent *e;
+  do {
+    errno = 0;
+    e = readdir(folder);
+  } while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+  if (!e) return NULL;
+  *kind = kind_of(dirfd(folder), e->d_name);
+  return e->d_name;
+}
+
+void fl_folder_close(void *folder) {
+  if (folder) closedir(folder);
 }

@@ -66,9 +66,11 @@ flame_status fl_writer_commit(fl_writer *o);
 void fl_writer_close(fl_writer *o);
 
 /* ---- folders (file.c) ----------------------------------------------------------------------------- */
-/* Calls each(arg, name, kind) for what is in a folder, in no order; kind 'f' file, 'd' folder,
-** 'l' link, 'o' other. Returns 0 with errno set when the folder can not be read. */
-int fl_folder_list(const char *path, void (*each)(void *arg, const char *name, char kind), void *arg);
+void *fl_folder_open(const char *path);                 /* NULL with errno */
+/* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
+** 'o' other. NULL: the end, or with errno set a failure. */
+const char *fl_folder_next(void *folder, char *kind);
+void fl_folder_close(void *folder);                     /* NULL is fine */
 
 /* ---- values (value.c) -------------------------------------------------------------------------------- */
 /* A STORED node whose bytes 'fill' gives: row-major, little-endian. Borrowed, or NULL. */
@@ -134,7 +136,7 @@ typedef struct fl_zip {
 flame_status fl_zip_open(fl_zip *z, flame_context *c, const char *path);
 fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device);     /* the member is a npy file */
 void fl_zip_close(fl_zip *z);
-/* names without ".npy" */
+/* Names without ".npy", no two the same. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
 /* ---- png, written only (png.c) --------------------------------------------------------------------------- */

@@ -2,15 +2,17 @@
 ** zip, as far as npz needs it: members stored or deflated, 64-bit sizes. The directory at the
 ** end is what counts; a member's local header is only read to find where its data begins.
 ** Refused: encryption, other packings, names that are absolute or climb, names twice, members
-** that lie outside the file, sizes that deflate can not reach, wrong checksums. A .pt file of
-** PyTorch is a zip of a pickle: it is refused with the line that converts it.
+** that lie outside the file or over one another (one small member named a million times would
+** fill the memory), sizes that deflate can not reach, wrong checksums. A .pt file of PyTorch is
+** a zip of a pickle: it is refused with the line that converts it.
 */
 #include "io/npy.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_MEMBERS = 1 << 20, END_SIZE = 22, LOCAL_SIZE = 30, CENTRAL_SIZE = 46 };
+enum { MOST_MEMBERS = 1 << 20, MOST_WRITTEN = 65000, LONGEST_NAME = 4096, END_SIZE = 22, LOCAL_SIZE = 30, CENTRAL_SIZE = 46 };
+#define LARGEST INT64_C(0xFFFF0000)      /* sizes and offsets that are written: they have 32 bits */
 
 static uint64_t le(const unsigned char *p, int n) {
   uint64_t v = 0;
@@ -83,16 +85,23 @@ static int widen(fl_member *m, const unsigned char *p, size_t n) {
   return 1;
 }
 
+static int is_slash(char c) { return c == '/' || c == '\\'; }
+
+/* Absolute, or a part of it is "..". */
 static int bad_name(fl_span s) {
-  if (s.n == 0 || s.at[0] == '/' || s.at[0] == '\\' || memchr(s.at, 0, s.n)) return 1;
-  for (size_t i = 0; i + 1 < s.n; i++) if (s.at[i] == '.' && s.at[i + 1] == '.') return 1;
+  if (s.n == 0 || is_slash(s.at[0]) || memchr(s.at, 0, s.n)) return 1;
+  for (size_t i = 0, part = 0; i <= s.n; i++) {
+    if (i < s.n && !is_slash(s.at[i])) continue;
+    if (i - part == 2 && memcmp(s.at + part, "..", 2) == 0) return 1;
+    part = i + 1;
+  }
   return 0;
 }
 
 static flame_status check_member(fl_zip *z, const fl_member *m, int flags) {
   const int n = m->name.n < 60 ? (int)m->name.n : 60;
   const char *why = NULL;
-  if (m->name.n > 4096 || bad_name(m->name)) why = "has a name that is refused (absolute, with .., or too long)";
+  if (m->name.n > LONGEST_NAME || bad_name(m->name)) why = "has a name that is refused (absolute, with .., or too long)";
   else if (flags & 1) why = "is encrypted";
   else if (m->packed != 0 && m->packed != 8) why = "is packed by other means than deflate";
   else if (m->bytes > z->in.size || m->at > z->in.size - m->bytes) why = "lies beyond the file";
@@ -127,6 +136,22 @@ static int by_name(const void *p, const void *q) {
   return k ? k : (a.n > b.n) - (a.n < b.n);
 }
 
+static int by_place(const void *p, const void *q) {
+  const int64_t a = ((const fl_member *)p)->at, b = ((const fl_member *)q)->at;
+  return (a > b) - (a < b);
+}
+
+/* Each member has its own bytes: a local header with the name, and the data. Leaves them by place. */
+static flame_status check_places(fl_zip *z) {
+  if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_place);
+  for (int64_t i = 1; i < z->members.n; i++) {
+    const fl_member *m = &z->members.at[i - 1];
+    if (z->members.at[i].at - m->at < LOCAL_SIZE + (int64_t)m->name.n + m->bytes)
+      return fl_reader_fail(&z->in, "zip: the member '%.*s' lies over the next one", m->name.n < 60 ? (int)m->name.n : 60, m->name.at);
+  }
+  return FLAME_OK;
+}
+
 static flame_status check_members(fl_zip *z) {
   for (int64_t i = 0; i < z->members.n; i++) {
     const fl_span s = z->members.at[i].name;
@@ -135,6 +160,8 @@ static flame_status check_members(fl_zip *z) {
         "import torch, safetensors.torch as s; s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')");
     if (!ends_in(s, ".npy")) return fl_reader_fail(&z->in, "zip: '%.*s' is no .npy member: no npz file", s.n < 60 ? (int)s.n : 60, s.at);
   }
+  const flame_status e = check_places(z);
+  if (e != FLAME_OK) return e;
   if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_name);
   for (int64_t i = 1; i < z->members.n; i++)
     if (by_name(&z->members.at[i - 1], &z->members.at[i]) == 0) {
@@ -223,6 +250,10 @@ static void add_central(fl_text *t, const fl_span name, uint32_t crc, uint64_t b
   fl_text_puts(t, ".npy");
 }
 
+static flame_status too_large(const fl_writer *o) {
+  return FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz files end at 4 GB here: use .safetensors", o->path);
+}
+
 static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *directory) {
   unsigned char b[LOCAL_SIZE], *p = b;
   const int64_t at = o->at;
@@ -232,8 +263,7 @@ static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *dir
   flame_status e = fl_npy_bytes(o->c, s->node, &head);
   void *data = e == FLAME_OK ? fl_io_bytes_of(o->c, s->node, &bytes) : NULL;
   if (e == FLAME_OK && !data) e = o->c->err.code;
-  if (e == FLAME_OK && (bytes >= 0xFFFF0000u || at >= (int64_t)0xFFFF0000 || s->name.n > 4000))
-    e = FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz files end at 4 GB here: use .safetensors", o->path);
+  if (e == FLAME_OK && ((int64_t)bytes >= LARGEST || at >= LARGEST)) e = too_large(o);
   if (e == FLAME_OK) {
     const uint32_t crc = fl_io_crc(fl_io_crc(0, head.at, head.n), data, bytes);
     put(&p, 0x04034b50, 4);
@@ -253,6 +283,7 @@ static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *dir
 static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   unsigned char b[END_SIZE], *p = b;
   if (directory->failed) return FL_FAIL(o->c, FLAME_NO_MEMORY, "save", "no host memory for the directory");
+  if (o->at >= LARGEST || (int64_t)directory->n >= LARGEST) return too_large(o);
   put(&p, 0x06054b50, 4);
   put(&p, 0, 4);
   put(&p, (uint64_t)n, 2);
@@ -264,12 +295,26 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   return e == FLAME_OK ? fl_writer_write(o, b, END_SIZE) : e;
 }
 
+/* What is written can be read: the reader's own rules. */
+static flame_status check_names(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors) {
+  if (n > MOST_WRITTEN)
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors in one npz file: use .safetensors", (long long)n);
+  for (int64_t i = 0; i < n; i++) {
+    const fl_span s = tensors[i].name;
+    if (s.n > LONGEST_NAME - strlen(".npy") || bad_name(s))
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz can not have the name '%.*s' (empty, absolute, with .. or too long): "
+                     "use .safetensors", path, s.n < 60 ? (int)s.n : 60, s.at);
+  }
+  return FLAME_OK;
+}
+
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors) {
   fl_writer o;
   fl_text directory;
-  if (n > 65000) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors in one npz file: use .safetensors", (long long)n);
+  flame_status e = check_names(c, path, n, tensors);
+  if (e != FLAME_OK) return e;
   fl_text_init(&directory, &c->mem);
-  flame_status e = fl_writer_open(&o, c, "save", path);
+  e = fl_writer_open(&o, c, "save", path);
   for (int64_t i = 0; e == FLAME_OK && i < n; i++) e = write_member(&o, &tensors[i], &directory);
   if (e == FLAME_OK) e = write_end(&o, &directory, n);
   if (e == FLAME_OK) e = fl_writer_commit(&o);

@@ -2,7 +2,7 @@
 ** Files for scripts: the raw forms that lua/flame/core_io.lua and data.lua build on, the
 ** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
 ** inside a handle.
-** An open file lives in a userdata with a finaliser, so that no error leaves it open.
+** An open file or folder lives in a userdata with a finaliser, so that no error leaves it open.
 */
 #include "lua/binding.h"
 #include "io/io.h"
@@ -27,11 +27,16 @@ static int arg_device_or_default(lua_State *L, int i, const char *op) {
 }
 
 /* ---- open files as userdata ------------------------------------------------------------- */
-typedef struct holder { void (*close)(void *file); union { fl_archive archive; fl_zip zip; fl_reader in; } of; } holder;
+typedef struct holder {
+  void (*close)(void *file);
+  union { fl_archive archive; fl_zip zip; fl_reader in; void *folder; } of;
+} holder;
 
 static void close_archive(void *file) { fl_safetensors_close(file); }
 static void close_zip(void *file) { fl_zip_close(file); }
 static void close_reader(void *file) { if (((fl_reader *)file)->c) fl_reader_close(file); }
+
+static void close_folder(void *file) { fl_folder_close(*(void **)file); }
 
 static int holder_gc(lua_State *L) {
   holder *h = (holder *)lua_touserdata(L, 1);
@@ -141,7 +146,7 @@ static fl_span string_of(lua_State *L, int list, int64_t i) {
   return s;
 }
 
-/* Names at 2 and tensors at 3 as an array in a userdata (pushed). Boxes stand in 'node' till hold_all. */
+/* Names at 2 and tensors at 3 as an array in a userdata (pushed); hold_all gives it the nodes. */
 static fl_to_save *to_save(lua_State *L, int64_t *n) {
   luaL_checktype(L, 2, LUA_TTABLE);
   luaL_checktype(L, 3, LUA_TTABLE);
@@ -196,8 +201,8 @@ static int io_save(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (path, names, tensors): an npz file; one tensor and no name: npy. */
-static int io_save_npz(lua_State *L) {
+/* (path, names, tensors): a file of another kind, which 'save' writes. */
+static int save_as(lua_State *L, flame_status (*save)(flame_context *, const char *, int64_t, const fl_to_save *)) {
   fl_lua *b = self_of(L);
   int64_t n;
   const char *path = arg_path(L, 1, "save");
@@ -205,26 +210,29 @@ static int io_save_npz(lua_State *L) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = hold_all(L, b, s, n);
   if (e == FLAME_OK) {
-    e = n == 1 && s[0].name.n == 0 ? fl_npy_save(b->c, path, s[0].node) : fl_npz_save(b->c, path, n, s);
+    e = save(b->c, path, n, s);
     drop_all(s, n);
   }
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (path, names, tensors): the one tensor as a PNG file. */
-static int io_save_png(lua_State *L) {
-  fl_lua *b = self_of(L);
-  int64_t n;
-  const char *path = arg_path(L, 1, "save");
-  fl_to_save *s = to_save(L, &n);
-  const int64_t m = fl_lua_enter(L, b);
-  flame_status e = n == 1 ? hold_all(L, b, s, n) : FLAME_BAD_ARGUMENT;
-  if (e == FLAME_OK) {
-    e = fl_png_save(b->c, path, s[0].node);
-    drop_all(s, n);
-  }
-  return fl_lua_leave_status(L, b, m, e);
+/* core_io.lua gives one tensor to these. */
+static flame_status need_one(flame_context *c, int64_t n) {
+  if (n == 1) return FLAME_OK;
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors for a file of one", (long long)n);
 }
+static flame_status save_npy(flame_context *c, const char *path, int64_t n, const fl_to_save *s) {
+  const flame_status e = need_one(c, n);
+  return e == FLAME_OK ? fl_npy_save(c, path, s->node) : e;
+}
+static flame_status save_png(flame_context *c, const char *path, int64_t n, const fl_to_save *s) {
+  const flame_status e = need_one(c, n);
+  return e == FLAME_OK ? fl_png_save(c, path, s->node) : e;
+}
+
+static int io_save_npz(lua_State *L) { return save_as(L, fl_npz_save); }
+static int io_save_npy(lua_State *L) { return save_as(L, save_npy); }
+static int io_save_png(lua_State *L) { return save_as(L, save_png); }
 
 /* ---- text and folders -------------------------------------------------------------------------------- */
 
@@ -257,30 +265,24 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-typedef struct listing { lua_State *L; const char *path; } listing;
-
-static void each_name(void *arg, const char *name, char kind) {
-  const listing *l = arg;
-  lua_pushlstring(l->L, &kind, 1);
-  lua_setfield(l->L, -2, name);
-}
-
-/* Under pcall: the folder is open, and filling a table may raise. */
-static int list_folder(lua_State *L) {
-  listing l = { L, (const char *)lua_touserdata(L, 1) };
-  lua_newtable(L);
-  if (fl_folder_list(l.path, each_name, &l)) return 1;
-  lua_pushnil(L);
-  lua_pushstring(L, strerror(errno));
-  return 2;
-}
-
 /* (path) -> {name = "f" | "d" | "l" | "o"}, or nil and why. */
 static int io_list(lua_State *L) {
   const char *path = arg_path(L, 1, "list");
-  lua_pushcfunction(L, list_folder);
-  lua_pushlightuserdata(L, (void *)(uintptr_t)path);
-  lua_call(L, 1, 2);
+  holder *h = holder_new(L, close_folder);
+  lua_newtable(L);
+  h->of.folder = fl_folder_open(path);
+  int ok = h->of.folder != NULL;
+  char kind;
+  for (const char *name; ok && (name = fl_folder_next(h->of.folder, &kind)) != NULL;) {
+    lua_pushlstring(L, &kind, 1);
+    lua_setfield(L, -2, name);
+  }
+  const int why = errno;
+  ok = ok && why == 0;
+  holder_close(h);
+  if (ok) return 1;
+  lua_pushnil(L);
+  lua_pushstring(L, strerror(why));
   return 2;
 }
 
@@ -341,7 +343,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "to_", io_to_, FL_IN_METHODS },
   { "io_load", io_load, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
-  { "io_save_png", io_save_png, 0 },
+  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }

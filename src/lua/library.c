@@ -94,11 +94,10 @@ static void run_core(lua_State *L, const struct fl_embedded *e, int arguments) {
 }
 
 /* core.lua comes first: the others use what it adds. */
-void fl_library_core(lua_State *L) {
-  const int arguments = lua_gettop(L) - 2;
+int fl_library_core(lua_State *L) {
   const struct fl_embedded *first = find(fl_embedded_lua, "flame.core");
-  run_core(L, first, arguments);
+  run_core(L, first, 1);
   for (const struct fl_embedded *e = fl_embedded_lua; e->name != NULL; e++)
-    if (is_core(e->name) && e != first) run_core(L, e, arguments);
-  lua_settop(L, arguments - 1);
+    if (is_core(e->name) && e != first) run_core(L, e, 1);
+  return 0;
 }

@@ -180,19 +180,22 @@ static int box_newindex(lua_State *L) {
 
 /* ---- what is written in Lua ------------------------------------------------------------------- */
 /* The core chunks, called with (flame, methods, internal), add what is written in Lua. 1 when
-** they ran now. */
+** they ran now. They use names that they add, so the mark comes first; without memory for all of
+** them it goes, and the next use of such a name runs them anew. */
 int fl_core_load(lua_State *L, fl_lua *b) {
   if (b->core_loaded) return 0;
-  b->core_loaded = 1;
   luaL_checkstack(L, 12, "flame");
+  lua_pushcfunction(L, fl_library_core);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
   lua_getiuservalue(L, -1, 1);
   lua_remove(L, -2);
   const int tables = lua_gettop(L);
   for (int i = 1; i <= 3; i++) lua_rawgeti(L, tables, i);
   lua_remove(L, tables);
-  fl_library_core(L);
-  return 1;
+  b->core_loaded = 1;
+  if (lua_pcall(L, 3, 0, 0) == LUA_OK) return 1;
+  b->core_loaded = 0;
+  return lua_error(L);
 }
 
 /* The call's arguments go to internal[name], written in Lua; all its results are the call's. */
