@@ -236,6 +236,43 @@ static void coroutines_work(void) {
   CHECK(close_clean(L));
 }
 
+/* Memory that is freed is spoilt: who still uses it does not get far. */
+static void *spoil(void *ud, void *p, size_t old, size_t n) {
+  (void)ud;
+  void *q = n ? malloc(n) : NULL;
+  if (p && q) memcpy(q, p, old < n ? old : n);
+  if (p && (q || n == 0)) {
+    for (size_t i = 0; i < old; i++) ((volatile char *)p)[i] = 0x55;
+    free(p);
+  }
+  return q;
+}
+
+/* A host evaluates, and with that collects, when the coroutine that last used the library is gone,
+** has yielded or has failed. */
+static void hosts_outlive_coroutines(void) {
+  static const char *const last[] = {
+    "coroutine.resume(coroutine.create(function() b = flame.ones(3) end)) ",
+    "co = coroutine.create(function() b = flame.ones(3) coroutine.yield() end) coroutine.resume(co)",
+    "co = coroutine.create(function() b = flame.ones(3) error('x') end) coroutine.resume(co)",
+  };
+  for (size_t i = 0; i < sizeof last / sizeof *last; i++) {
+    char out[4096], text[512];
+    lua_State *L = lua_newstate(spoil, NULL);
+    luaL_openlibs(L);
+    luaL_requiref(L, "flame", luaopen_flame, 1);
+    snprintf(text, sizeof text, "a = flame.ones(2) %s collectgarbage() collectgarbage()\n"
+             "setmetatable({}, {__gc = function() n = flame.ones(2) * 2 end})", last[i]);
+    CHECK(run(L, text, out));
+    double v = 0;
+    flame_tensor *x = flame_full(flame_lua_context(L), FLAME_F32, 0, NULL, 2.0), *y = flame_log(x);
+    for (int k = 0; k < 50; k++) CHECK(flame_item(y, &v) == FLAME_OK && v > 0.69 && v < 0.7);
+    flame_free(x);
+    flame_free(y);
+    lua_close(L);
+  }
+}
+
 /* ---- processes --------------------------------------------------------------------------------------- */
 
 /* Exit status of a child that does this. TSan can not go on after a fork with threads. */
@@ -326,6 +363,7 @@ int main(void) {
   opening_twice_gives_one_module();
   a_state_closes_with_everything_alive();
   coroutines_work();
+  hosts_outlive_coroutines();
   handles_outlive_a_context();
   two_contexts_in_one_thread();
   if (!TSAN) {

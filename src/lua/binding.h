@@ -55,7 +55,8 @@ enum { FL_SITE_CACHE = 512 };
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
-  lua_State *L;               /* the thread that entered last */
+  lua_State *L;               /* the thread that entered last; the registry keeps it, see fl_lua_on */
+  lua_State *main;            /* the state's main thread */
   fl_box *unused;             /* boxes free for use, through next */
   int chunks;
   fl_box *boxes;              /* all that are not finalised; those made while the state closes never are */
@@ -78,6 +79,17 @@ typedef struct fl_lua {
 
 static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* L is the thread that enters: a coroutine, which nobody but us may hold any more by the time that a
+** host calls flame.h, and the collector or a hook runs. (site.c) */
+void fl_lua_enter_thread(lua_State *L, fl_lua *b);
+static inline void fl_lua_on(lua_State *L, fl_lua *b) {
+  if (b->L != L) fl_lua_enter_thread(L, b);
+}
+/* A thread that can run a finaliser or a function: not one that has yielded or failed. */
+static inline lua_State *fl_lua_thread(const fl_lua *b) {
+  return lua_status(b->L) == LUA_OK ? b->L : b->main;
 }
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
@@ -121,7 +133,7 @@ void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it 
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);     /* the userdata at i is: its box can be used again */
 extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module, fl_key_error, fl_key_guard,
-  fl_key_scope;                            /* registry keys */
+  fl_key_scope, fl_key_thread;             /* registry keys */
 
 /* ---- entering --------------------------------------------------------------------------------- */
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);
@@ -129,7 +141,7 @@ static inline int64_t fl_lua_enter(lua_State *L, fl_lua *b) {
   flame_context *c = b->c;
   if (c == NULL || c->err.code != FLAME_OK) return fl_lua_enter_slow(L, b);
   const uint32_t site = fl_lua_site(L, b);
-  b->L = L;
+  fl_lua_on(L, b);
   const int64_t mark = fl_enter(c);
   c->site = site;
   return mark;

@@ -10,7 +10,7 @@
 #include "lua/binding.h"
 
 const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0, fl_key_module = 0,
-           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0;
+           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0, fl_key_thread = 0;
 
 enum { CHUNK = 64 };
 

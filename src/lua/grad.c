@@ -168,7 +168,7 @@ static script_function *keep_function(fl_lua *b, int ref, int nkept) {
 
 static void drop_function(void *arg) {
   script_function *f = (script_function *)arg;
-  luaL_unref(f->b->L, LUA_REGISTRYINDEX, f->ref);
+  luaL_unref(fl_lua_thread(f->b), LUA_REGISTRYINDEX, f->ref);
   for (int i = 0; i < f->nkept; i++) flame_free(f->kept[i]);
   fl_free(&f->b->c->mem, f, size_with(f->nkept));
 }
@@ -300,7 +300,7 @@ static flame_status make_custom(fl_lua *b, int ref, int nk, fl_box **kept, int n
     fl_node **in, fl_box **outs) {
   fl_custom *k = custom_new(b, ref, nk);
   if (k == NULL) {
-    luaL_unref(b->L, LUA_REGISTRYINDEX, ref);
+    luaL_unref(fl_lua_thread(b), LUA_REGISTRYINDEX, ref);
     return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
   }
   int ok = keep_tensors(b, (script_function *)k->arg, kept);
@@ -428,7 +428,7 @@ static int remover(lua_State *L) {
 static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
   if (e->hooks == NULL) {
     const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-    b->L = L;
+    fl_lua_on(L, b);
     e->hooks = keep_function(b, ref, 0);
     if (e->hooks == NULL) {
       luaL_unref(L, LUA_REGISTRYINDEX, ref);

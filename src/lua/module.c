@@ -22,23 +22,23 @@ void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
 /* One step in whatever mode the host runs; a stopped collector stays stopped. */
 static void collector_step(void *arg) {
   fl_lua *b = (fl_lua *)arg;
-  lua_State *L = b->L;
+  lua_State *L = fl_lua_thread(b);
   const uint32_t site = b->c->site;
   if (lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCSTEP, 0);
-  b->L = L;
+  fl_lua_on(L, b);
   b->c->site = site;
 }
 
-static int64_t collector_heap(void *arg) { return lua_gc(((fl_lua *)arg)->L, LUA_GCCOUNT); }
+static int64_t collector_heap(void *arg) { return lua_gc(fl_lua_thread((fl_lua *)arg), LUA_GCCOUNT); }
 
 /* Twice: what a finaliser of the first lets go is collected by the second. */
 static void collector_full(void *arg) {
   fl_lua *b = (fl_lua *)arg;
-  lua_State *L = b->L;
+  lua_State *L = fl_lua_thread(b);
   const uint32_t site = b->c->site;
   lua_gc(L, LUA_GCCOLLECT);
   lua_gc(L, LUA_GCCOLLECT);
-  b->L = L;
+  fl_lua_on(L, b);
   b->c->site = site;
 }
 
@@ -47,7 +47,7 @@ static int state_gc(lua_State *L) {
   fl_lua *b = (fl_lua *)lua_touserdata(L, 1);
   flame_context *c = b->c;
   if (c == NULL) return 0;
-  b->L = L;
+  b->L = b->main;                     /* finalisers run on it while the state closes */
   c->collector = (fl_collector){ NULL, NULL, NULL, NULL };
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -68,7 +68,9 @@ static int state_gc(lua_State *L) {
 static fl_lua *state_new(lua_State *L) {
   fl_lua *b = (fl_lua *)lua_newuserdatauv(L, sizeof *b, 0);
   memset(b, 0, sizeof *b);
-  b->L = L;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+  b->L = b->main = lua_tothread(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_thread);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, state_gc);
   lua_setfield(L, -2, "__gc");
@@ -90,7 +92,7 @@ static fl_lua *state_new(lua_State *L) {
 static int box_gc(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return 0;
-  b->L = L;
+  fl_lua_on(L, b);
   fl_box_finalise(L, b, 1);
   return 0;
 }
@@ -99,7 +101,7 @@ static int box_close(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = box_at(L, 1);
   if (x == NULL || x->t == NULL || b->c == NULL) return 0;
-  b->L = L;
+  fl_lua_on(L, b);
   fl_box_close(b, x, FL_BOX_FREED | fl_lua_site(L, b));
   return 0;
 }

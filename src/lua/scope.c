@@ -76,7 +76,7 @@ static scope *scope_at(lua_State *L, int i) {
 static void end_scope(lua_State *L, fl_lua *b, scope *s, int keep) {
   const int64_t depth = s->serial != 0 && b->c != NULL ? find(b, s->serial) : 0;
   s->serial = 0;
-  b->L = L;
+  fl_lua_on(L, b);
   while (depth > 0 && b->scopes.n >= depth) end_innermost(b, keep);
 }
 

@@ -211,19 +211,28 @@ int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...
 }
 
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op) {
-  lua_State *L = b->L;
+  lua_State *L = fl_lua_thread(b);
   int ok = lua_checkstack(L, 8);
   if (ok) {
     lua_pushcfunction(L, f);
     lua_pushlightuserdata(L, arg);
     ok = lua_pcall(L, 1, 0, 0) == LUA_OK;
-    b->L = L;
+    fl_lua_on(L, b);
     if (ok) return FLAME_OK;
     lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_error);    /* the key exists: no memory is needed */
     b->has_error = 1;
   }
   fl_error_clear(&b->c->err);
   return FL_FAIL(b->c, FLAME_BAD_VALUE, op, "a function of the script failed");
+}
+
+/* The key exists, so no memory is needed but for a full stack; then L stays unknown to the registry. */
+void fl_lua_enter_thread(lua_State *L, fl_lua *b) {
+  if (lua_checkstack(L, 1)) {
+    lua_pushthread(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_thread);
+  }
+  b->L = L;
 }
 
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b) {
