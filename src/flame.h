@@ -5,7 +5,7 @@
 ** contexts share nothing. Tensors are owned by the caller and freed with flame_free; a
 ** context may be closed before its tensors are (they then answer with errors), but not used.
 ** Functions that make a tensor return NULL on failure; NULL in gives NULL out, so calls can
-** be chained and checked once: flame_error(c) gives the first message since the last
+** be chained and checked once (a NULL context counts): flame_error(c) gives the first message since the last
 ** flame_clear_error(c). Axes, positions and ids are 0-based here; negative axes count from
 ** the end.
 */
@@ -54,16 +54,18 @@ typedef struct flame_options {
 
 /* ---- contexts ------------------------------------------------------------------ */
 FLAME_API flame_context *flame_open(const flame_options *options);   /* NULL: no memory */
-FLAME_API void flame_close(flame_context *c);
-FLAME_API const char *flame_error(flame_context *c);        /* "op: message", "" if none */
+FLAME_API void flame_close(flame_context *c);               /* NULL is fine */
+FLAME_API const char *flame_error(flame_context *c);        /* "op: message", "" if none; c's, till its next call */
 FLAME_API flame_status flame_error_code(flame_context *c);
 FLAME_API void flame_clear_error(flame_context *c);
 FLAME_API void flame_interrupt(flame_context *c);           /* async-signal-safe, any thread */
 FLAME_API const char *flame_version(void);
 
-/* ---- making tensors (shape: ndim sizes) ------------------------------------------- */
+/* ---- making tensors (shape: ndim sizes, at most 8) ---------------------------------- */
+/* Copies 'data': row-major, elements of dtype t. */
 FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, const void *data);
-/* Memory of the host, unchanged until release(data, arg) is called; flame never writes it. CPU only. */
+/* Memory of the host, unchanged until release(data, arg) is called; flame never writes it. Row-major,
+** aligned to its elements. NULL: it stays the caller's, release is not called. CPU only. */
 FLAME_API flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                                      void *data, void (*release)(void *data, void *arg), void *arg);
 /* DLPack: 'managed' is a DLManagedTensor. Its memory is used as flame_borrow uses memory, and its

@@ -1,6 +1,6 @@
 /* Memory of others: flame_borrow, and DLPack in and out, with a producer and a consumer that
 ** count. Structs as the standard has them, written down once more. */
-#include "flame.h"
+#include "tensor/context.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +38,45 @@ static void borrowed_memory_is_read_and_never_written(flame_context *c) {
   flame_free(k);
   flame_eval(c);
   CHECK(count == 1);
+}
+
+/* Whatever allocation fails: without a tensor the memory is still its owner's. */
+static void memory_stays_its_owners_when_there_is_none_for_a_tensor(void) {
+  float data[2] = { 1, 2 };
+  int64_t shape[1] = { 2 };
+  managed m = { .t = { data, { 1, 0 }, 1, { 2, 32, 1 }, shape, NULL, 0 }, .deleter = count_delete };
+  int failures = 0;
+  for (int64_t k = 1; k < 60; k++) {
+    flame_context *c = flame_open(NULL);
+    int count = 0;
+    released = 0;
+    c->mem.fail_at = c->mem.calls + k;
+    c->mem.fail_forever = k % 2;
+    flame_tensor *x = k % 4 < 2 ? flame_borrow(c, FLAME_F32, 1, shape, data, count_release, &count) : flame_from_dlpack(c, &m);
+    c->mem.fail_at = 0;
+    if (!x) failures++;
+    CHECK(count == 0 && released == 0);
+    if (!x) CHECK(flame_error_code(c) == FLAME_NO_MEMORY);
+    flame_free(x);
+    flame_close(c);
+    CHECK(count + released == (x != NULL));
+  }
+  CHECK(failures > 4);
+}
+
+static void borrowed_memory_is_there_and_aligned(flame_context *c) {
+  double data[2] = { 1, 2 };
+  int64_t shape[1] = { 1 }, none[1] = { 0 };
+  CHECK(!flame_borrow(c, FLAME_F64, 1, shape, (char *)data + 1, NULL, NULL));
+  CHECK(strstr(flame_error(c), "not aligned") != NULL);
+  flame_clear_error(c);
+  CHECK(!flame_borrow(c, FLAME_F64, 1, shape, NULL, NULL, NULL) && !flame_from_data(c, FLAME_F64, 1, shape, NULL));
+  CHECK(strstr(flame_error(c), "no data for 8 bytes") != NULL);
+  flame_clear_error(c);
+  flame_tensor *x = flame_borrow(c, FLAME_F64, 1, none, NULL, NULL, NULL), *y = flame_from_data(c, FLAME_F64, 1, none, NULL);
+  CHECK(x && y);
+  flame_free(x);
+  flame_free(y);
 }
 
 static void closing_gives_borrowed_memory_back(void) {
@@ -163,6 +202,7 @@ static void copies_outlive_the_context(void) {
 int main(void) {
   flame_context *c = flame_open(NULL);
   borrowed_memory_is_read_and_never_written(c);
+  borrowed_memory_is_there_and_aligned(c);
   strided_tensors_come_in(c);
   refused_tensors_stay_the_producers(c);
   empty_and_scalar_tensors_come_in(c);
@@ -171,6 +211,7 @@ int main(void) {
   CHECK(flame_error_code(c) == FLAME_OK);
   flame_close(c);
   closing_gives_borrowed_memory_back();
+  memory_stays_its_owners_when_there_is_none_for_a_tensor();
   copies_outlive_the_context();
   printf("dlpack: %d passed, %d failed\n", passed, failed);
   return failed != 0;

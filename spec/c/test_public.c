@@ -81,6 +81,17 @@ static void ops_go_by_their_name(flame_context *c) {
   flame_free(i);
 }
 
+static void no_context_gives_no_tensor(void) {
+  const int64_t one[1] = {1};
+  flame_tensor *x[] = {flame_full(NULL, FLAME_F32, 1, one, 1), flame_uniform(NULL, FLAME_F32, 1, one, 0, 1),
+                       flame_normal(NULL, FLAME_F32, 1, one, 0, 1), flame_number(NULL, 1)};
+  for (int i = 0; i < 4; i++) CHECK(!x[i] && !flame_exp(x[i]));
+  flame_seed(NULL, 1);
+  flame_interrupt(NULL);
+  flame_clear_error(NULL);
+  CHECK(flame_grad_mode(NULL, 1) == 0 && flame_error_code(NULL) == FLAME_NO_MEMORY && flame_error(NULL)[0]);
+}
+
 static void reductions_take_negative_axes(flame_context *c) {
   flame_tensor *x = ones(c, FLAME_F32, 2, 3), *i = ones(c, FLAME_I32, 2, 3);
   flame_tensor *a = flame_reduce("sum", x, 1, (int[]){-1}, 0);
@@ -213,6 +224,7 @@ int main(void) {
     CHECK(flame_error_code(&c) == FLAME_OK && c.nodes.live == 0);
     CHECK(fl_tensor_close(&c) && c.mem.live_blocks == 0 && c.mem.live_bytes == 0);
   }
+  no_context_gives_no_tensor();
   printf("public: %d passed, %d failed\n", passed, failed);
   return failed != 0;
 }

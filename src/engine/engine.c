@@ -150,11 +150,10 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   if (c->budget <= 0) c->budget = DEFAULT_BUDGET;
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
   c->sim = fl_env_int(FL_ENV_FLAME_SIM) != 0;
-  const char *checks = fl_env(FL_ENV_FLAME_CHECK);
   c->kernel_steps = fl_env_int(FL_ENV_FLAME_KERNEL_STEPS);
-  if (c->sim || strstr(checks, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
-  if (c->sim || strstr(checks, "race")) c->kernel_checks |= FL_LANE_RACE;
-  if (c->sim || strstr(checks, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
   e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
   c->grad_mode = 1;
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;

@@ -31,8 +31,8 @@ int fl_device_index(flame_context *c, const char *name);       /* "cpu", "cuda",
 void fl_device_name(int index, char buf[16]);
 /* Value of n as host bytes, row-major in n's shape, n's dtype. Evaluates. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
-/* STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
 /* New STORED node from row-major host bytes. Borrowed. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape, const void *data);
+/* STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

@@ -37,8 +37,15 @@ fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, co
   return fl_node_stored(c, dtype, b, fl_layout_of(&c->layouts, ndim, shape, NULL), 0);
 }
 
+static int usable_memory(flame_context *c, const char *op, const void *data, int64_t bytes) {
+  if (data || bytes == 0) return 1;
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "there is no data for %lld bytes", (long long)bytes);
+  return 0;
+}
+
 flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, const void *data) {
-  if (!c) return NULL;
+  const int64_t bytes = c ? checked_bytes(c, "tensor", t, ndim, shape) : -1;
+  if (bytes < 0 || !usable_memory(c, "tensor", data, bytes)) return NULL;
   FL_ENTER(c);
   flame_tensor *x = fl_tensor_new(c, fl_node_from_host(c, c->default_device, (int)t, ndim, shape, data));
   FL_LEAVE(c);
@@ -48,10 +55,18 @@ flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const i
 flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, void *data,
                            void (*release)(void *, void *), void *arg) {
   const int64_t bytes = c ? checked_bytes(c, "borrow", t, ndim, shape) : -1;
-  if (bytes < 0) return NULL;
+  if (bytes < 0 || !usable_memory(c, "borrow", data, bytes)) return NULL;
+  if ((uintptr_t)data % (uintptr_t)fl_dtype_size((int)t) != 0) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "borrow", "the first element is not aligned to its size");
+    return NULL;
+  }
   FL_ENTER(c);
-  fl_buffer *b = fl_buffer_foreign(c, data, bytes, release, arg);
+  fl_buffer *b = fl_buffer_foreign(c, data, bytes, NULL, NULL);
   flame_tensor *x = b ? fl_tensor_new(c, fl_node_stored(c, (int)t, b, fl_layout_of(&c->layouts, ndim, shape, NULL), 0)) : NULL;
+  if (x) {                                 /* only now: until here the memory stays the caller's */
+    b->release = release;
+    b->arg = arg;
+  }
   FL_LEAVE(c);
   return x;
 }

@@ -79,7 +79,7 @@ static int measure(flame_context *c, const dl_tensor *t, extent *e) {
   e->before = e->behind = 0;
   for (int i = 0; i < t->ndim && n > 0; i++) {
     int64_t reach;
-    if (__builtin_mul_overflow(t->shape[i] - 1, e->stride[i], &reach) || reach > INT64_MAX / 32 || reach < -INT64_MAX / 32)
+    if (__builtin_mul_overflow(t->shape[i] - 1, e->stride[i], &reach) || reach > INT64_MAX / 256 || reach < -INT64_MAX / 256)
       return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "stride %lld of axis %d is too large", (long long)e->stride[i], i), 0;
     if (reach < 0) e->before -= reach;
     else e->behind += reach;
@@ -100,25 +100,28 @@ static void give_back(void *p, void *arg) {
   free(in);
 }
 
-static fl_node *adopt(flame_context *c, dl_managed *m, int dtype, int device, const extent *e) {
+/* A tensor over m's memory; m stays the caller's until there is one. */
+static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int device, const extent *e) {
   const dl_tensor *t = &m->t;
   const int64_t size = fl_dtype_size(dtype);
+  fl_device *d = fl_engine_device(c, device);
+  if (!d) return NULL;
   import *in = malloc(sizeof *in);         /* the context may be closing when it is freed */
   if (!in) return FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL;
-  *in = (import){ fl_engine_device(c, device), m };
+  *in = (import){ d, m };
   char *first = (char *)t->data + t->byte_offset;
   fl_layout *l = fl_layout_of(&c->layouts, t->ndim, t->shape, e->stride);
   fl_buffer *b = l ? fl_buffer_foreign(c, first - e->before * size, (e->before + e->behind) * size, NULL, NULL) : NULL;
   if (b) b->device = (uint8_t)device;
   if (!b && l) fl_layout_release(&c->layouts, l);
-  fl_node *n = b ? fl_node_stored(c, dtype, b, l, e->before) : NULL;
-  if (!n) {
+  flame_tensor *x = b ? fl_tensor_new(c, fl_node_stored(c, dtype, b, l, e->before)) : NULL;
+  if (!x) {
     free(in);
     return c->err.code ? NULL : (FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL);
   }
-  b->release = give_back;                  /* only now: until here m stays the caller's */
+  b->release = give_back;
   b->arg = in;
-  return n;
+  return x;
 }
 
 flame_tensor *flame_from_dlpack(flame_context *c, void *managed) {
@@ -126,16 +129,17 @@ flame_tensor *flame_from_dlpack(flame_context *c, void *managed) {
   extent e;
   if (!c) return NULL;
   FL_ENTER(c);
-  fl_node *n = NULL;
+  flame_tensor *x = NULL;
   if (!m) FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "there is no tensor");
   const int dtype = m ? dtype_of(c, m->t.dtype) : -1;
   const int device = dtype >= 0 ? device_of(c, m->t.device) : -1;
   if (device >= 0 && measure(c, &m->t, &e)) {
     const uintptr_t at = (uintptr_t)m->t.data + m->t.byte_offset;
-    if (at % (uintptr_t)fl_dtype_size(dtype) == 0) n = adopt(c, m, dtype, device, &e);
-    else FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "the first element is not aligned to its size");
+    if (e.behind > 0 && !m->t.data) FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "there is no data");
+    else if (at % (uintptr_t)fl_dtype_size(dtype) != 0)
+      FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "the first element is not aligned to its size");
+    else x = adopt(c, m, dtype, device, &e);
   }
-  flame_tensor *x = fl_tensor_new(c, n);
   FL_LEAVE(c);
   return x;
 }

@@ -87,7 +87,7 @@ static int known_dtype(flame_context *c, int t, const char *op) {
 flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                          double value) {
   fl_scalar v;
-  if (!known_dtype(c, (int)t, "full")) return NULL;
+  if (!c || !known_dtype(c, (int)t, "full")) return NULL;
   if (!scalar_of(c, value, (int)t, "full", &v)) return NULL;
   FL_ENTER(c);
   return result(c, fl_mark_, n_fill(c, (int)t, c->default_device, ndim, shape, v));
@@ -95,7 +95,7 @@ flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_
 
 static flame_tensor *random_tensor(flame_context *c, int op, flame_dtype t, int ndim,
                                    const int64_t *shape, double a, double b) {
-  if (!known_dtype(c, (int)t, fl_ops[op].name)) return NULL;
+  if (!c || !known_dtype(c, (int)t, fl_ops[op].name)) return NULL;
   FL_ENTER(c);
   fl_node *n = n_random(c, op, (int)t, c->default_device, ndim, shape, a, b);
   return result(c, fl_mark_, n);
@@ -113,6 +113,7 @@ flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim,
 
 /* A whole number counts as an integer: it leaves integer tensors what they are. */
 flame_tensor *flame_number(flame_context *c, double v) {
+  if (!c) return NULL;
   FL_ENTER(c);
   const int whole = v == floor(v) && fabs(v) <= ldexp(1, 53) && !(v == 0 && signbit(v));
   return result(c, fl_mark_, whole ? n_int(c, (int64_t)v) : n_num(c, v));

@@ -292,6 +292,7 @@ flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op) {
 const char *flame_version(void) { return FLAME_VERSION; }
 
 const char *flame_error(flame_context *c) {
+  if (!c) return "open: no memory for a context";
   const fl_error *e = &c->err;
   if (e->code == FLAME_OK) return "";
   snprintf(c->error_text, sizeof c->error_text, "%s%s%s", e->op, e->op[0] ? ": " : "",
@@ -299,23 +300,25 @@ const char *flame_error(flame_context *c) {
   return c->error_text;
 }
 
-flame_status flame_error_code(flame_context *c) { return c->err.code; }
+flame_status flame_error_code(flame_context *c) { return c ? c->err.code : FLAME_NO_MEMORY; }
 
 /* The first cause of a lost device stays for ever. */
 void flame_clear_error(flame_context *c) {
-  if (!c->dead) fl_error_clear(&c->err);
+  if (c && !c->dead) fl_error_clear(&c->err);
 }
 
 void flame_interrupt(flame_context *c) {
-  atomic_store_explicit(&c->interrupted, 1, memory_order_relaxed);
+  if (c) atomic_store_explicit(&c->interrupted, 1, memory_order_relaxed);
 }
 
 void flame_seed(flame_context *c, uint64_t seed) {
+  if (!c) return;
   c->rng.seed = seed;
   c->rng.counter = 0;
 }
 
 int flame_grad_mode(flame_context *c, int on) {
+  if (!c) return 0;
   const int before = c->grad_mode;
   c->grad_mode = on != 0;
   return before;
