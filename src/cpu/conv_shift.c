@@ -174,10 +174,10 @@ static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, in
 }
 
 /* Unit: a block of rows of results of one image and group, some panels. */
-static void unit(void *arg, int64_t unit, int worker) {
+static void unit(void *arg, int64_t index, int worker) {
   const shift *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t panel0 = unit % q->row_blocks * q->row_panels, block = unit / q->row_blocks;
+  const int64_t panel0 = index % q->row_blocks * q->row_panels, block = index / q->row_blocks;
   const int64_t r0 = block % q->blocks1 * q->box.rows, t0 = block / q->blocks1 % p->ax[0].count;
   const int64_t image = block / q->blocks1 / p->ax[0].count, n = image / p->groups, g = image % p->groups;
   const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_dest(p), source = fl_conv_source(p);
