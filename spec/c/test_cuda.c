@@ -367,6 +367,36 @@ static void a_run_with_index_checks_tells_its_fault(void) {
 
 /* ---- errors ---- */
 
+/* A call that is not waited for reports in device memory: the next read or sync tells it, once. */
+static void a_late_report_is_told_by_the_next_read(void) {
+  static const struct { uint64_t word; const char *text; } reports[] = {
+    { (UINT64_C(4) << 16) | 7, "probs has a value that is negative, infinite or NaN at position 5" },
+    { (UINT64_C(1) << 63) | (UINT64_C(1) << 16) | 7, "row 2 of probs is 0 everywhere" },
+    { (UINT64_C(3) << 62) | 7, "probs is 0 everywhere" },
+  };
+  flame_context c;
+  fl_device d;
+  fake_reset();
+  if (open_fake(&c, &d) != FLAME_OK) { CHECK(0); return; }
+  fl_cuda *s = d.state;
+  fl_fault fault;
+  int32_t x = 3, y = 0;
+  void *p = d.table->alloc(&d, sizeof x);
+  CHECK(d.table->upload(&d, p, &x, sizeof x) == FLAME_OK);
+  for (int i = 0; i < 6; i++) {
+    memcpy(s->late, &reports[i / 2].word, sizeof reports->word);
+    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && y == 3);      /* no call, nothing to look at */
+    CHECK(fl_cuda_expect_late(s) == FLAME_OK);
+    CHECK((i % 2 ? d.table->sync(&d, &fault) : d.table->download(&d, &y, p, sizeof y)) == FLAME_BAD_VALUE);
+    CHECK(strcmp(c.err.message, reports[i / 2].text) == 0 && strcmp(c.err.op, "multinomial") == 0 && c.err.site == 7);
+    fl_error_clear(&c.err);
+    CHECK(fl_cuda_expect_late(s) == FLAME_OK);
+    CHECK(d.table->download(&d, &y, p, sizeof y) == FLAME_OK && d.table->sync(&d, &fault) == FLAME_OK);
+  }
+  d.table->free(&d, p, sizeof x);
+  close_fake(&c, &d);
+}
+
 static void a_lost_device_repeats_its_first_cause(void) {
   flame_context c;
   fl_device d;
@@ -717,6 +747,7 @@ int main(void) {
   an_interrupt_ends_a_wait_and_nothing_else();
   closing_leaves_an_endless_kernel_behind();
   a_run_with_index_checks_tells_its_fault();
+  a_late_report_is_told_by_the_next_read();
   a_lost_device_repeats_its_first_cause();
   missing_things_are_named();
   a_forked_child_is_refused();
