@@ -178,9 +178,24 @@
 {"an element rewritten in a loop at a fixed place", "d6io d6i I=6",
  K("double *y, const double *x, int n")
  "  if (i >= n) return;\n  for (int j = 0; j < n; ++j) y[i] = y[i] * x[j] + sin(y[i]);\n}", 2, 4, 1, NULL, 0, 0},
-{"an element rewritten in a loop at a varying place", "d20io I=4 I=5",
+{"a recurrence in place", "d20io I=4 I=5",
  K("double *y, int r, int c")
  "  if (i >= r) return;\n  for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] * y[i * c + j - 1];\n}",
+ 1, 4, 1, NULL, 0, 0},
+{"a recurrence in place with a state, looking ahead", "d84io I=2 I=42",
+ K("double *y, int r, int c")
+ "  if (i >= r) return;\n  double m = 0.3;\n  for (int j = 0; j + 1 < c; ++j) {\n"
+ "    m = 0.9 * m + 0.1 * m * y[i * c + j + 1];\n    y[i * c + j] = y[i * c + j] * y[i * c + j + 1] + m;\n  }\n}",
+ 1, 4, 1, NULL, 0, 0},
+{"a recurrence along columns", "d20i d20oz I=4 I=5",
+ K("const double *x, double *y, int w, int h")
+ "  if (i >= w) return;\n  y[i] = x[i];\n"
+ "  for (int t = 1; t < h; ++t) y[t * w + i] = x[t * w + i] * sin(y[(t - 1) * w + i]);\n}",
+ 1, 4, 1, NULL, 0, 0},
+{"an element rewritten in a loop at a varying place, again and again", "d20io I=4 I=5",
+ K("double *y, int r, int c")
+ "  if (i >= r) return;\n  for (int q = 0; q < 2; ++q)\n"
+ "    for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] * y[i * c + j - 1];\n}",
  1, 4, 0, "line 4", 0, 0},
 {"a red-black step in place", "d9io I=9",
  K("double *y, int n")

@@ -159,7 +159,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; ++v) {
-    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0) continue;
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2) continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) {
       l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));

@@ -4,7 +4,7 @@
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad_state.h"
 
-enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6 };
+enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6, FL_KLOOP_UNDO = 16 };
 
 /* The marks in the loop, so that they can be put back. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
@@ -21,7 +21,10 @@ typedef struct fl_kloop {
   fl_kset state;                 /* of those: assigned in the loop, counters aside */
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
-  uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop */
+  uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop;
+                                 ** 2: its stores are taken back */
+  struct fl_kloop_undo { int32_t var, original; fl_kexpr *at; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
+  int n_undo;
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */
   int32_t *pre_region, *snap_region;   /* of dynamic shared memory: (first) region with them */
@@ -57,6 +60,9 @@ int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t count);
 /* Where region k (NULL: none) of an array in shared memory begins, in elements. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
+/* ad_undo.c: can the stores to v be taken back round by round? Then they are in 'undo'. */
+int fl_kloop_can_undo(fl_kloop *l, int v);
+void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);          /* of the counters as they are */
 /* ad_pass.c */
 int fl_kloop_is_one_pass(fl_kloop *l);
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r);

@@ -126,6 +126,7 @@ static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dyn
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
     else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
+    else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
     else if (x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER)
@@ -247,6 +248,19 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
                            fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
 }
 
+/* Rounds p to k are taken back. */
+static void undo_rounds(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int q = fl_kad_local(d, FL_KT_I64, "back");
+  if (q < 0) return;
+  kx_set(d, b, q, kx_var(d, l->p));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LE, kx_var(d, q), kx_var(d, l->k)));
+  if (!s) return;
+  set_counters(l, &s->body, q);
+  fl_kloop_undo_round(l, &s->body);
+  kx_set(d, &s->other, q, kx_op(d, FL_KO_ADD, kx_var(d, q), kx_int(d, 1)));
+}
+
 /* Bring the state to the begin of iteration k, from the newest snapshot. */
 static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
@@ -257,6 +271,7 @@ static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kexpr *short_of = kx_op(d, FL_KO_LT, kx_var(d, l->p), kx_var(d, l->k));
   if (l->n_counters) {
     fl_kstmt *c = fl_kstmt_if(d->f, b, short_of);
+    if (c && l->n_undo) undo_rounds(l, &c->body);
     if (c) set_counters(l, &c->body, l->p);
   }
   fl_kstmt *w = fl_kstmt_loop(d->f, b, short_of);
@@ -282,6 +297,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
   d->carried = l->reads;
+  for (int i = 0; i < l->n_undo; ++i) fl_kset_add(inner, l->undo[i].var);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
   d->carried = outer;
@@ -295,6 +311,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   if (l->slots) approach(l, &s->body);
   else barrier_between(l, &s->body);
   set_counters(l, &s->body, l->k);
+  fl_kloop_undo_round(l, &s->body);
   fl_kblock_append(&s->body, fb);
   fl_kblock_append(&s->body, rb);
   if (l->slots) {

@@ -244,15 +244,14 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
   if (step.n != 1 || step.t[0].c <= 0) return -2;
   const int uniform = fl_kuniform_in_grid(r->k, v->def);
   if (step.t[0].n == 0 && uniform) return -1;
-  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1 || step.t[0].c != 1)
-    return -2;
+  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
+  const int32_t base = first.t[0].s[0];
   for (int axis = 0; axis < 3; axis++) {
     const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
     const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
-    if (first.t[0].s[0] == FL_KSYM_GLOBAL + axis && fl_kterm_same(&step.t[0], &grid))
-      return FL_KSYM_GLOBAL + axis;
-    if (first.t[0].s[0] == FL_KP_TID_X + axis && fl_kterm_same(&step.t[0], &block))
-      return FL_KP_TID_X + axis;
+    if (base == FL_KSYM_GLOBAL + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &grid)) return base;
+    if (base == FL_KP_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block)) return base;
   }
-  return -2;
+  const int number = base <= FL_KP_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
+  return number && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;   /* it is j % step */
 }
