@@ -1,7 +1,8 @@
 --- Derived gradients where several threads may write or read one element: in indices that only look like one
--- thread's own, through stores at several places, by what a launch decides. Against central differences; the
+-- thread's own, through stores at several places, by what a launch decides; in loops that rewrite arrays. Against central differences; the
 -- derived kernels under the race check (a child interpreter), which proves the sums that are plain.
 local flame = require "flame"
+local proof = dofile("spec/kernel_proof.lua")
 local interpreter
 do
   local i = 0
@@ -77,6 +78,40 @@ local cases = {
     "__syncthreads(); v += s[(r + 1) % 3] * v; __syncthreads(); } y[i] = v;" },
 }
 
+-- arrays in global memory that loops read and rewrite: y is given and a result
+local rewritten = {
+  { "squares in a loop of one thread", "if (i == 0) for (int j = 0; j < n; ++j) y[j] = y[j] * y[j];" },
+  { "squares in a loop with the stride of a block", "for (int j = threadIdx.x; j < n; j += blockDim.x) y[j] = y[j] * y[j];", 4 },
+  { "squares in a loop with a stride of its own", "for (int j = threadIdx.x; j < n; j += 4) y[j] = y[j] * y[j];", 4 },
+  { "pairs",
+    "for (int j = i; j < n / 2; j += 4) { double a = y[2 * j], b = y[2 * j + 1]; y[2 * j] = a * b; y[2 * j + 1] = a + b * b; }", 4 },
+  { "elements of rows in two loops",
+    "if (i < 3) for (int j = 0; j < 2; ++j) for (int k = 0; k < 2; ++k) y[i * 4 + j * 2 + k] *= y[i * 4 + j * 2 + k];" },
+  { "a recurrence", "if (i == 0) for (int j = 1; j < n; ++j) y[j] = sin(y[j - 1]) * x[j];" },
+  { "a recurrence of two terms", "if (i == 0) for (int j = 2; j < n; ++j) y[j] = y[j - 1] * y[j - 2] + x[j];" },
+  { "a recurrence in place", "if (i == 0) for (int j = 1; j < n; ++j) y[j] = y[j - 1] * y[j];" },
+  { "a recurrence in place, downwards", "if (i == 0) for (int j = n - 2; j >= 0; --j) y[j] = y[j] * y[j] + 0.3 * y[j + 1] * y[j];" },
+  { "a recurrence that looks ahead",
+    "if (i == 0) for (int j = 0; j + 2 < n; ++j) { double a = y[j + 2]; y[j] = y[j] * y[j + 1] + a * a; }" },
+  { "a loop that reads all and rewrites one",
+    "if (i == 0) for (int j = 0; j < n; ++j) { double s = 0; for (int k = 0; k < n; ++k) s += y[k] * y[k]; y[j] /= s + 1.; }" },
+  { "a recurrence by sums", "if (i == 0) for (int j = 1; j < n; ++j) y[j] += 0.1 * y[j - 1] * y[j - 1];" },
+  { "a recurrence between other uses",
+    "if (i == 0) { double a = y[3] * y[4]; for (int j = 1; j < n; ++j) y[j] = y[j - 1] * y[j] + a; y[0] = y[5] * y[6]; " ..
+    "y[4] = a * y[4]; }" },
+  { "a recurrence that others read behind a barrier", "if (i == 0) for (int j = 1; j < n; ++j) y[j] *= y[j - 1]; __syncthreads(); " ..
+    "double t = y[i * 5 % n]; __syncthreads(); y[i] = t * t;" },
+  { "a recurrence with a break", "if (i == 0) for (int j = 1; j < n; ++j) { y[j] = y[j - 1] * y[j] + 0.2; if (y[j] > 1.1) break; }" },
+  { "a softmax of rows", "if (i < 3) { double m = -1e30, s = 0; for (int j = 0; j < 4; ++j) m = fmax(m, y[i * 4 + j]); " ..
+    "for (int j = 0; j < 4; ++j) { y[i * 4 + j] = exp(y[i * 4 + j] - m); s += y[i * 4 + j]; } for (int j = 0; j < 4; " ..
+    "++j) y[i * 4 + j] /= s; }" },
+  { "a product along columns", "if (i < 4) for (int j = 1; j < 3; ++j) y[j * 4 + i] *= y[(j - 1) * 4 + i];" },
+  { "a recurrence in place of many rounds with a state", "if (i == 0) { double m = 0.3; for (int j = 1; j + 1 < n; ++j) { " ..
+    "m = m * 0.8 + 0.2 * m * y[j + 1] * y[j]; y[j] = y[j - 1] * y[j + 1] * 0.5 + m; } }", 2, 90 },
+  { "a recurrence of many rounds with a state", "if (i == 0) { double m = 0.1; for (int j = 1; j < n; ++j) { " ..
+    "m = m * 0.9 + 0.1 * y[j - 1] * m; y[j] = y[j - 1] * 0.5 + sin(y[j - 1]) * x[j] * m; } }", 2, 90 },
+}
+
 local function size(n) return type(n) == "table" and n or { n or 1 } end
 
 local function check(case)
@@ -91,6 +126,16 @@ end
 describe("the gradient of a kernel with", function()
   for _, case in ipairs(cases) do
     it(case[1], function() assert(check(case)) end)
+  end
+
+  for _, case in ipairs(rewritten) do
+    it("a loop that rewrites an array: " .. case[1], function()
+      local n = case[4] or 12
+      local k = flame.kernel { source = "__global__ void k(const double *x, double *y, int n) {\n" ..
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  " .. case[2] .. "\n}",
+        grid = { 1 }, block = { case[3] or 12 }, inout = { "y" } }
+      proof.check(function(x, y) return k(x, y, n) end, { f64(n), f64(n) + 0.4 }, { order = n > 12 and 1 or 2 })
+    end)
   end
 
   it("each of these stores and reads adds without a race", function()
