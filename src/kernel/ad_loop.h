@@ -1,5 +1,5 @@
 /* What the files of AD on loops share: ad_loop.c (sets, values before the loop, the choice),
-** ad_pass.c (one pass), ad_slots.c (counting, snapshots, going back). */
+** ad_pass.c (one pass), ad_slots.c (counting, snapshots, going back), ad_undo.c (stores taken back). */
 #ifndef FL_KERNEL_AD_LOOP_H
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad_state.h"
@@ -64,6 +64,7 @@ fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 int fl_kloop_can_undo(fl_kloop *l, int v);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);          /* of the counters as they are */
 /* ad_pass.c */
+int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal);  /* is it somewhere in b? */
 int fl_kloop_is_one_pass(fl_kloop *l);
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_slots.c */

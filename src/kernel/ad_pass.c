@@ -35,16 +35,16 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   return 0;
 }
 
-static int holds_stmt(const fl_kblock *b, const fl_kstmt *goal) {
+int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
   for (const fl_kstmt *s = b->first; s; s = s->next)
-    if (s == goal || holds_stmt(&s->body, goal) || holds_stmt(&s->other, goal)) return 1;
+    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
   return 0;
 }
 
 /* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
-  while (s && s != but && !holds_stmt(&s->body, but) && !holds_stmt(&s->other, but)) s = s->next;
+  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but)) s = s->next;
   if (!s) return 0;
   if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
   const fl_kblock rest = {s->next, b->last};

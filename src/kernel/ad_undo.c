@@ -8,12 +8,6 @@
 
 typedef struct undo { fl_kloop *l; int var, n, ok; fl_kad_affine first; int64_t least, most; } undo;
 
-static int holds(const fl_kblock *b, const fl_kstmt *goal) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if (s == goal || holds(&s->body, goal) || holds(&s->other, goal)) return 1;
-  return 0;
-}
-
 static int count_writes(const fl_kblock *b, int v) {
   int n = 0;
   for (const fl_kstmt *s = b->first; s; s = s->next)
@@ -26,8 +20,8 @@ static int count_writes(const fl_kblock *b, int v) {
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;
-    const int in_body = holds(&s->body, loop);
-    if (in_body || holds(&s->other, loop))
+    const int in_body = fl_kloop_holds(&s->body, loop);
+    if (in_body || fl_kloop_holds(&s->other, loop))
       return s->kind != FL_KS_LOOP && is_first_writer(in_body ? &s->body : &s->other, loop, v);
     const fl_kblock parts[] = {s->body, s->other};
     if (((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == v)
