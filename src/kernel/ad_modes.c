@@ -275,7 +275,8 @@ static void meet_others(fl_kad_state *d, const accesses *all) {
   for (int i = 0; i < all->n; ++i)
     for (int k = 0; k < i; ++k) {
       const access *p = &all->at[i], *q = &all->at[k];
-      if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || !is_store(p) || !is_store(q) || are_apart(p, q) || are_one_index(d, p, q, 0)) continue;
+      if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || !is_store(p) || !is_store(q)) continue;
+      if (are_apart(p, q) || are_one_index(d, p, q, 0)) continue;
       if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= FL_KAD_MEETS;
       if (q->site >= 0 && q->site < d->n_sites0) d->site_meets[q->site] |= FL_KAD_MEETS;
     }

@@ -148,7 +148,8 @@ static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; ++v) {
     if (!fl_kset_has(l->before, v)) continue;
-    if (d->f->vars[v].kind == FL_KV_POINTER ? read_after(&d->body, l->s, v) : read_outside(&d->body, l->s, v)) return 1;
+    const int memory = d->f->vars[v].kind == FL_KV_POINTER;
+    if (memory ? read_after(&d->body, l->s, v) : read_outside(&d->body, l->s, v)) return 1;
     if (fl_kset_has(head, v) && d->carried && fl_kset_has(d->carried, v)) return 1;
   }
   return 0;

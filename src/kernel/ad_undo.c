@@ -72,7 +72,8 @@ static int see_store(void *arg, fl_kstmt *s) {
   if (!u->n++) u->first = a, u->least = u->most = a.add;
   if (a.add < u->least) u->least = a.add;
   if (a.add > u->most) u->most = a.add;
-  fl_kexpr *at = known && s->kind == FL_KS_STORE && is_at_top(l, s) && a.core && u->first.core ? by_counters(l, s->x[0], 0) : NULL;
+  const int plain = known && s->kind == FL_KS_STORE && is_at_top(l, s) && a.core && u->first.core;
+  fl_kexpr *at = plain ? by_counters(l, s->x[0], 0) : NULL;
   if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || a.mul != u->first.mul
       || !fl_kexpr_same(a.core, u->first.core) || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul)
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
