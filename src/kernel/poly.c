@@ -234,7 +234,7 @@ static fl_kpoly bits(const fl_kindices *k, const fl_kexpr *x, const fl_kpoly *a,
 
 /* An unsigned product with a factor this large is one that wraps, as in a hash. */
 static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
-  const int64_t large = 1 << 24, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
+  const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
   return x->type == FL_KT_U32 && (c >= large || c <= -large);
 }
 

@@ -48,7 +48,8 @@ static const char prelude[] =
 /* Sums that do not depend on the order of the threads: a first launch finds the largest
 ** magnitude, a second adds integers, |v| scaled to 'bits' bits, in 128 bits. The launcher
 ** prepares and reads them (cuda/ordered.c). low begins as 0x80 in each byte, so that it seldom
-** overflows either way. */
+** overflows either way. Where the second launch has a summand far above the first's (another thread took
+** the cotangent of an element that several wrote), the sum is NaN: no number rather than a wrong one. */
 static const char ordered[] =
   "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
   "FL_FN void fl_ordered_add(int pass, const fl_fixed &x, long long i, double v) {\n"
@@ -62,6 +63,7 @@ static const char ordered[] =
   "  if (!finite) { atomicOr(x.special + i, v != v ? 1u : v > 0 ? 2u : 4u); return; }\n"
   "  const int e = (int)(*x.peak >> 52) - 1023, k = (int)x.bits - e;\n"
   "  const double s = k < 1000 ? v * __longlong_as_double((1023ll + k) << 52) : scalbn(v, k);\n"
+  "  if (!(fabs(s) < 9e18)) { atomicOr(x.special + i, 1u); return; }\n"
   "  const long long q = __double2ll_rn(s);\n"
   "  const unsigned long long old = atomicAdd(x.low + i, (unsigned long long)q);\n"
   "  const long long carry = old + (unsigned long long)q < old ? 1 : 0, up = carry + (q < 0 ? -1 : 0);\n"
