@@ -231,14 +231,22 @@ static void op_rows(fl_tile *t, const fl_vop *x) {
   }
 }
 
+/* A register that was pointed at memory of another type holds that. */
+static int is_half(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
+
 static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
-  const fl_chain *c = &t->g->chain.at[x->arg];
+  const fl_prog *g = t->g;
+  const fl_chain *c = &g->chain.at[x->arg];
+  const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype == FLAME_BF16 && is_half(t, x->v);
   fl_vm_link link[FL_CHAIN];
-  for (int i = 0; i < c->n; i++)
+  for (int i = 0; i < c->n; i++) {
+    const uint16_t v = c->link[i].v;
     link[i] = (fl_vm_link){ .op = c->link[i].op, .saved = c->link[i].saved, .moves = !(c->link[i].uni & 1),
-                            .p = c->link[i].v == FL_NO_REG ? NULL : t->reg[c->link[i].v],
-                            .row = c->by_row && c->link[i].v != FL_NO_REG ? row_step(t, c->link[i].uni) : 0 };
-  t->g->vm->pairs->chain[c->reg](t->reg[x->v], link, c->n, c->by_row ? t->rows : 1, c->by_row ? t->cols : n);
+                            .p = v == FL_NO_REG ? NULL : t->reg[v],
+                            .row = c->by_row && v != FL_NO_REG ? row_step(t, c->link[i].uni) : 0 };
+    if (link[i].op == FL_LINK_load_half && !is_half(t, v)) link[i].op = FL_LINK_load;
+  }
+  g->vm->pairs->chain[c->reg](t->reg[x->v], link, c->n, c->by_row ? t->rows : 1, c->by_row ? t->cols : n, half);
 }
 
 void fl_tile_run(fl_tile *t, const fl_section *s) {

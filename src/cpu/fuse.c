@@ -51,6 +51,18 @@ static fl_vop *only_for(const fuse *f, uint16_t v) {
   return &f->sec->at[f->maker[v]];
 }
 
+/* A load of bf16 that chains may do themselves. */
+static int is_half(const fuse *f, const fl_vop *x) {
+  return x->code == FL_V_LOAD && x->reg == FLAME_BF16 && x->level == 1 && f->g->reg.at[x->v].kind == FL_KIND_FULL &&
+         !f->g->reg.at[x->v].lives;
+}
+
+/* The rounding to bf16, in place, of what the operation before made. */
+static int is_rounding(const fuse *f, const fl_vop *x) {
+  return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 && x->fn.move == f->g->vm->round[FLAME_BF16] &&
+         f->g->reg.at[x->v].kind == FL_KIND_FULL;
+}
+
 static void count(fuse *f) {
   for (int64_t i = 0; i < f->g->reg.n; i++) {
     f->maker[i] = -1;
@@ -59,7 +71,12 @@ static void count(fuse *f) {
   for (int64_t i = 0; i < f->sec->n; i++) {
     const fl_vop *x = &f->sec->at[i];
     uint16_t v[FL_CHAIN];
-    for (int k = 0, n = x->code == FL_V_NONE ? 0 : fl_vop_reads(f->g, x, v); k < n; k++) {
+    if (x->code == FL_V_NONE || x->code == FL_V_LOAD || is_rounding(f, x)) {
+      f->other[x->v] += x->code == FL_V_MOVE;
+      f->maker[x->v] = x->code == FL_V_NONE ? -2 : x->code == FL_V_LOAD && is_half(f, x) ? (int32_t)i : f->maker[x->v];
+      continue;
+    }
+    for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) {
       f->uses[v[k]]++;
       f->other[v[k]] += !link_of(f, x, 0);
     }
@@ -70,7 +87,7 @@ static void count(fuse *f) {
 
 /* One reading of x's result less. */
 static void drop(const fuse *f, fl_vop *x) {
-  if (--f->uses[x->v] > 0) return;
+  if (x->code == FL_V_LOAD || --f->uses[x->v] > 0) return;
   x->code = FL_V_NONE;
   f->maker[x->v] = -2;
 }
@@ -79,7 +96,7 @@ static void sum_of_product(const fuse *f, fl_vop *x) {
   const fl_red *r = &f->g->red.at[x->arg];
   fl_vop *p = only_for(f, x->a);
   const int link = p && !p->uni ? link_of(f, p, 0) : 0;
-  if (r->op != FL_OP_sum || r->reg > FL_REG_F32 || (link != FL_LINK_square && link != FL_LINK_mul)) return;
+  if (r->op != FL_OP_sum || r->reg > FL_REG_F32 || f->other[x->a] > 1 || (link != FL_LINK_square && link != FL_LINK_mul)) return;
   if (fl_ops[p->arg].form == FL_FORM_UNARY) p->b = p->a;
   x->a = p->a;
   x->b = x->c = p->b;
@@ -105,6 +122,7 @@ static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   *c = (fl_chain){ .n = 0 };
   if (!p) return 0;
   if (p->code == FL_V_CHAIN) *c = f->g->chain.at[p->arg];
+  else if (p->code == FL_V_LOAD) add_link(c, FL_LINK_load_half, p->v, 0);
   else if (link_of(f, p, 0)) {
     add_link(c, FL_LINK_load, p->a, p->uni);
     if (is_alone(link_of(f, p, 0))) add_link(c, link_of(f, p, 0), FL_NO_REG, 0);
@@ -127,6 +145,7 @@ static void append(fl_chain *c, const fl_chain *more) {
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0 ? &f->sec->at[f->maker[v]] : NULL;
+  if (p && p->code == FL_V_LOAD) return f->other[v] ? NULL : p;
   return p && (f->uses[v] == 1 || (!f->other[v] && p->code <= FL_V_ROWS)) ? p : NULL;
 }
 
@@ -153,6 +172,20 @@ static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_cha
   return c->n <= FL_CHAIN;
 }
 
+/* x becomes chain c. */
+static int make_chain(fuse *f, fl_vop *x, const fl_chain *c) {
+  fl_chain *to = FL_PUSH(f->g->mem, &f->g->chain);
+  if (!to) {
+    f->failed = 1;
+    return 0;
+  }
+  *to = *c;
+  x->code = FL_V_CHAIN;
+  x->arg = (uint16_t)(f->g->chain.n - 1);
+  x->uni = 0;
+  return 1;
+}
+
 static void join(fuse *f, fl_vop *x) {
   const int link = link_of(f, x, 0);
   fl_chain a, b, c;
@@ -161,18 +194,39 @@ static void join(fuse *f, fl_vop *x) {
   fl_vop *q = is_alone(link) || x->a == x->b ? NULL : part_for(f, x->b);
   int take = links_of(f, p, &a) | links_of(f, q, &b) << 1;
   while (!build(f, x, &a, &b, take, &c)) take = take == 3 ? 1 + (b.n > a.n) : 0;
-  if (!take) return;
-  fl_chain *to = FL_PUSH(f->g->mem, &f->g->chain);
-  if (!to) {
-    f->failed = 1;
-    return;
-  }
-  *to = c;
+  if (!take || !make_chain(f, x, &c)) return;
   if (take & 1) drop(f, p);
   if (take & 2) drop(f, q);
-  x->code = FL_V_CHAIN;
-  x->arg = (uint16_t)(f->g->chain.n - 1);
-  x->uni = 0;
+}
+
+/* A rounding takes what it rounds along. */
+static void join_rounding(fuse *f, fl_vop *x) {
+  const int32_t at = f->maker[x->v];
+  fl_chain c;
+  f->maker[x->v] = -2;
+  if (at < 0 || !links_of(f, &f->sec->at[at], &c)) return;
+  c.reg = FL_REG_F32;
+  add_link(&c, FL_LINK_round_half, FL_NO_REG, 0);
+  if (c.n > FL_CHAIN || !make_chain(f, x, &c)) return;
+  f->sec->at[at].code = FL_V_NONE;
+  f->maker[x->v] = (int32_t)(x - f->sec->at);
+}
+
+/* Loads of bf16 that only chains do stay undone; else the chains read what was loaded. */
+static void settle_load(const fuse *f, fl_vop *load) {
+  int others = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (int64_t i = 0; i < f->sec->n; i++) {
+      const fl_vop *x = &f->sec->at[i];
+      fl_chain *c = x->code == FL_V_CHAIN ? &f->g->chain.at[x->arg] : NULL;
+      if (!c && x->code != FL_V_NONE && x != load) others |= x->a == load->v || x->b == load->v || x->c == load->v;
+      for (int k = 0; c && k < c->n; k++) {
+        if (c->link[k].v != load->v) continue;
+        if (pass) c->link[k].op = others && c->link[k].op == FL_LINK_load_half ? FL_LINK_load : c->link[k].op;
+        else others |= c->link[k].op != FL_LINK_load_half;
+      }
+    }
+  if (!others) load->flags = FL_BY_HALVES;
 }
 
 static void fuse_section(fuse *f) {
@@ -181,7 +235,12 @@ static void fuse_section(fuse *f) {
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code == FL_V_REDUCE) sum_of_product(f, &f->sec->at[i]);
   count(f);
-  for (int64_t i = 0; i < f->sec->n; i++) join(f, &f->sec->at[i]);
+  for (int64_t i = 0; i < f->sec->n; i++) {
+    fl_vop *x = &f->sec->at[i];
+    if (is_rounding(f, x)) join_rounding(f, x);
+    else join(f, x);
+  }
+  for (int64_t i = 0; i < f->sec->n; i++) if (is_half(f, &f->sec->at[i])) settle_load(f, &f->sec->at[i]);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code != FL_V_NONE) f->sec->at[n++] = f->sec->at[i];
   f->sec->n = n;

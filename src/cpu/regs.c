@@ -73,9 +73,21 @@ static uint64_t read_after(const placer *p, const fl_section *s, int64_t at) {
   uint64_t mask = 0;
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *x = &s->at[i];
-    if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at)) mask |= (uint64_t)1 << x->arg;
+    if (x->code == FL_V_LOAD && (i > at || p->last[x->v] > at || x->flags == FL_BY_HALVES)) mask |= (uint64_t)1 << x->arg;
   }
   return mask;
+}
+
+/* Is the value that st stores as bf16 made by a chain, for it alone? */
+static int is_half_chain(const fl_prog *g, const fl_section *s, const fl_vop *st) {
+  int readers = 0, chains = 0;
+  for (int64_t i = 0; i < s->n && st->reg == FLAME_BF16; i++) {
+    const fl_vop *x = &s->at[i];
+    uint16_t v[FL_CHAIN];
+    for (int k = 0, n = fl_vop_reads(g, x, v); k < n; k++) readers += v[k] == st->a;
+    chains += x->code == FL_V_CHAIN && x->v == st->a;
+  }
+  return readers == 1 && chains == 1;
 }
 
 static void find_targets(placer *p, fl_section *s) {
@@ -84,7 +96,7 @@ static void find_targets(placer *p, fl_section *s) {
   for (int64_t i = 0; i < s->n; i++) reads_at(p, s, i);
   for (int64_t i = 0; i < s->n; i++) {
     const fl_vop *st = &s->at[i];
-    if (st->code != FL_V_STORE || !st->level || g->vm->round[st->reg]) continue;
+    if (st->code != FL_V_STORE || !st->level || (g->vm->round[st->reg] && !is_half_chain(g, s, st))) continue;
     if (g->reg.at[st->a].lives || g->reg.at[st->a].kind != FL_KIND_FULL) continue;
     for (int64_t j = 0; j < i; j++) {
       fl_vop *x = &s->at[j];

@@ -79,16 +79,17 @@ typedef struct fl_vm_reduce {
 } fl_vm_reduce;
 
 /* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and rdiv: the
-** operand less, or over, the value. 'save' keeps the value for a later link. */
-enum { FL_LINK_load, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul, FL_LINK_div, FL_LINK_rdiv,
-       FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_save, FL_CHAIN = 16 };
+** operand less, or over, the value. 'save' keeps the value for a later link. Halves (bf16, with f32):
+** 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its result is. */
+enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul, FL_LINK_div, FL_LINK_rdiv,
+       FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_round_half, FL_LINK_save, FL_CHAIN = 16 };
 typedef struct fl_vm_link {
   const void *p;                    /* the operand; NULL: what link 'saved' kept, if it has one */
   uint8_t op, saved, moves;         /* moves: along the row; 0: one element for all of it */
   int64_t row;                      /* elements from row to row */
 } fl_vm_link;
 typedef struct fl_vm_pairs {                      /* floats; NULL: none */
-  void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n);
+  void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n, int half);
   void (*dot_rows[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t n);
   void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
 } fl_vm_pairs;

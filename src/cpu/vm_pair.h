@@ -11,11 +11,13 @@
 #define SUFFIX f64
 #define INT int64_t
 #define ROOT __builtin_sqrt
+#define IS_F32 0
 #include "cpu/vm_pair_loops.h"
 #define T float
 #define SUFFIX f32
 #define INT int32_t
 #define ROOT __builtin_sqrtf
+#define IS_F32 1
 #include "cpu/vm_pair_loops.h"
 
 const fl_vm_pairs PAIR_TABLE = {

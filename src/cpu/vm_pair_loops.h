@@ -30,6 +30,27 @@ static inline V FN(roots)(V x) {
   return u.v;
 }
 
+/* bf16, of f32 alone: 'from' memory, 'to' it as fl_bf16_bits does, and what is left when it comes back. */
+#if IS_F32
+typedef uint16_t FN(halves) __attribute__((vector_size(VM_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t FN(words) __attribute__((vector_size(VM_BYTES), may_alias));
+static inline V FN(from_half)(FN(halves) h) { return (V)(__builtin_convertvector(h, FN(words)) << 16); }
+static inline FN(words) FN(half_bits)(V x) {
+  const FN(words) b = (FN(words))x, nan = (FN(words))(x != x);
+  return (((b + 0x7fff + (b >> 16 & 1)) >> 16) & ~nan) | ((b >> 16 | 0x40) & nan);
+}
+#define LOAD_HALF(s, v) FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER))
+#define ROUND_HALF(s, v) ((V)(FN(half_bits)(s) << 16))
+#define PUT_HALF(s, v) *(FN(halves) *)((uint16_t *)y + i + v * PER) = __builtin_convertvector(FN(half_bits)(s), FN(halves));
+#define HALVES \
+  case FL_LINK_load_half: FOUR(LOAD_HALF); break; \
+  case FL_LINK_round_half: FOUR(ROUND_HALF); break;
+#define PUT_HALVES { PUT_HALF(s0, 0) PUT_HALF(s1, 1) PUT_HALF(s2, 2) PUT_HALF(s3, 3) }
+#else
+#define HALVES
+#define PUT_HALVES { }
+#endif
+
 /* Each block of 'n' elements goes through all links while it is in registers. */
 #define FOUR(value) s0 = value(s0, 0); s1 = value(s1, 1); s2 = value(s2, 2); s3 = value(s3, 3)
 #define LOAD(s, v) (p[v])
@@ -43,7 +64,7 @@ static inline V FN(roots)(V x) {
 #define NEG(s, v) (-s)
 #define RELU(s, v) ((V)((BITS)s & ~(BITS)(s <= (V){ 0 })))
 #define SQRT(s, v) FN(roots)(s)
-static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n) {
+static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n, int half) {
   V s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;
   for (int64_t i = 0; i < n; i += BLOCK) {
     V *p;
@@ -62,11 +83,13 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
         case FL_LINK_neg: FOUR(NEG); break;
         case FL_LINK_relu: FOUR(RELU); break;
         case FL_LINK_sqrt: FOUR(SQRT); break;
+        HALVES
         default: __builtin_unreachable();
       }
     }
     p = (V *)(y + i);
-    p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3;
+    if (half) PUT_HALVES
+    else { p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3; }
   }
 }
 #undef FOUR
@@ -81,26 +104,34 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef NEG
 #undef RELU
 #undef SQRT
+#undef HALVES
+#undef PUT_HALVES
+#undef LOAD_HALF
+#undef ROUND_HALF
+#undef PUT_HALF
+
+/* n elements on, in memory of halves or not. */
+static inline T *FN(ahead)(T *p, int64_t n, int half) { return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T))); }
 
 static inline void FN(splat_block)(T *y, T x) {
   for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
 }
 
 /* What is less than a block, made one. */
-static __attribute__((noinline)) void FN(chain_rest)(T *y, FN(link) *link, T (*room)[BLOCK], int count, int64_t n) {
+static __attribute__((noinline)) void FN(chain_rest)(T *y, FN(link) *link, T (*room)[BLOCK], int count, int64_t n, int half) {
   T out[BLOCK];
   for (int k = 0; k < count; k++) {
     if (!link[k].moves) continue;
-    FN(splat_block)(room[k], link[k].p[0]);
-    memcpy(room[k], link[k].p, (size_t)n * sizeof(T));
+    memset(room[k], 0, sizeof room[k]);
+    memcpy(room[k], link[k].p, (size_t)n * (link[k].op == FL_LINK_load_half ? 2 : sizeof(T)));
     link[k].p = room[k];
     link[k].moves = 0;
   }
-  FN(chain_blocks)(out, link, count, BLOCK);
-  memcpy(y, out, (size_t)n * sizeof(T));
+  FN(chain_blocks)(out, link, count, BLOCK, half);
+  memcpy(y, out, (size_t)n * (half ? 2 : sizeof(T)));
 }
 
-static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n) {
+static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n, int half) {
   T *y = y_, room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
   FN(link) link[FL_CHAIN], last[FL_CHAIN];
   const int64_t whole = n - n % BLOCK;
@@ -109,15 +140,15 @@ static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows,
     link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0, f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
     if (f->p && !f->moves) FN(splat_block)(room[k], *(const T *)f->p);
   }
-  for (int64_t r = 0; r < rows; r++, y += n) {
-    FN(chain_blocks)(y, link, count, whole);
+  for (int64_t r = 0; r < rows; r++, y = FN(ahead)(y, n, half)) {
+    FN(chain_blocks)(y, link, count, whole, half);
     for (int k = 0; k < count && whole < n; k++) {
       last[k] = link[k];
-      last[k].p += whole & link[k].moves;
+      last[k].p = FN(ahead)(link[k].p, whole & link[k].moves, link[k].op == FL_LINK_load_half);
     }
-    if (whole < n) FN(chain_rest)(y + whole, last, room, count, n - whole);
+    if (whole < n) FN(chain_rest)(FN(ahead)(y, whole, half), last, room, count, n - whole, half);
     for (int k = 0; k < count && r + 1 < rows; k++)
-      if (link[k].moves) link[k].p += from[k].row;
+      if (link[k].moves) link[k].p = FN(ahead)(link[k].p, from[k].row, link[k].op == FL_LINK_load_half);
       else if (from[k].row) FN(splat_block)(room[k], ((const T *)from[k].p)[r + 1]);
   }
 }
@@ -218,6 +249,7 @@ SOME(sum, 0, +=) SOME(prod, 1, *=)
 #undef BITS
 #undef INT
 #undef ROOT
+#undef IS_F32
 #undef PER
 #undef LANE_VECS
 #undef FN
