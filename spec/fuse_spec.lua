@@ -65,6 +65,79 @@ describe("operations of one trip", function()
     end)
   end
 
+  -- Trees of what chains take (vm_pair_loops.h), some of whose values are read twice, and what breaks a chain.
+  local programs = {
+    function(s, x) return s(s(s(x * 2) + 1):relu()) end,
+    function(s, x, y, z) return s(s(s(x * y) - s(y * z)) * s(s(x - 1) / s(z:square() + 1))) end,
+    function(s, x, y, z) local d = s(x - y) return s(s(d * z) + s(d * d)) end,
+    function(s, x, y) local d = s(x + y) return s(s(s(d + d) - s(d * 3)):neg() / 7) end,
+    function(s, x, y, z) local m, v = s(s(x * 0.9) + s(y * 0.1)), s(s(z:square() * 0.99) + s(s(y * y) * 0.01))
+      return s(x - s(s(m / s(s(v:sqrt() * 3) + 1e-8)) * 0.01)) end,
+    function(s, x, y, z) return s(s(s(s(x - y):exp() * z) - x):relu() + s(z:tanh() * y)) end,
+    function(s, x, y, z)                                       -- more links than a chain has
+      local t = x
+      for i = 1, 9 do t = s(s(t * y) + s(z * (i / 8))) end
+      return t
+    end,
+  }
+
+  for _, dtype in ipairs { "f32", "f64", "bf16", "f16" } do
+    it("go in chains of " .. dtype, function()
+      flame.seed(5)
+      for _, shape in ipairs { { 1 }, { 63 }, { 65 }, { 5003 }, { 7, 64 }, { 50, 100 }, { 9, 1000 } } do
+        local n = shape[#shape]
+        local x, y, z = flame.randn(shape, { dtype = dtype }), flame.randn(shape, { dtype = dtype }), flame.randn(shape, { dtype = dtype })
+        local line, column = flame.randn({ n }, { dtype = dtype }), #shape > 1 and flame.randn({ shape[1], 1 }, { dtype = dtype }) or z
+        for _, f in ipairs(programs) do
+          compare(function(stop) return f(stop, x, y, z) end)
+          compare(function(stop) return f(stop, x, line, column) end)
+          compare(function(stop) return f(stop, column, y, line) end)
+          compare(function(stop) return stop(f(stop, x, y, column):sum(1)) end)
+          compare(function(stop) return stop(f(stop, x, line, z):sum(#shape)) end)
+        end
+      end
+    end)
+  end
+
+  it("read and write halves in place, whole and in pieces", function()
+    local data = { 0, -0.0, 1 / 0, -1 / 0, 0 / 0, 1.00390625, 3.3895313892515355e+38, 9.1835496157991212e-41 }
+    for i = #data + 1, 200 do data[i] = (i * 37 % 101 - 50) / 7 end
+    for _, first in ipairs { 1, 2, 5 } do
+      local x = flame.tensor(data, { dtype = "bf16" }):narrow(1, first, 190)
+      compare(function(stop) return stop(stop(x * 1.1) + x) end)
+      compare(function(stop) return stop(stop(x:reshape(19, 10):t() * 3) - 1):t() end)
+      local a, b = x:clone(), x:clone()
+      a:mul_(1.5):add_(x)
+      b:copy_(x * 1.5 + x)
+      compare(function() return a end)
+      same_bits(b, a)
+    end
+  end)
+
+  it("move narrow elements as they are, and convert those of another type", function()
+    for _, dtype in ipairs { "bf16", "f16", "i16", "u8", "bool" } do
+      local values = {}
+      for i = 1, 24 * 16 do values[i] = i * 5 % 7 end
+      local x = flame.tensor(values):reshape(24, 16):to(dtype)
+      local i = flame.tensor({ 3, 24, 1, 24, 3 }, { dtype = "i64" })
+      local both = flame.cat({ x, x:narrow(2, 3, 7), x }, 2):to("f32"):totable()
+      local rows, part = x:index_select(1, i):to("f32"):totable(), x:narrow(1, 2, 5):clone():to("f32"):totable()
+      local want = x:to("f32"):totable()
+      for r = 1, 24 do
+        for c = 1, 39 do assert.equal(want[r][c <= 16 and c or c <= 23 and c - 14 or c - 23], both[r][c]) end
+      end
+      for k, r in ipairs { 3, 24, 1, 24, 3 } do assert.same(want[r], rows[k]) end
+      for r = 1, 5 do assert.same(want[r + 1], part[r]) end
+    end
+    for _, pair in ipairs { { "bf16", "f16" }, { "f16", "bf16" }, { "i8", "bool" }, { "bool", "u8" } } do
+      local x = flame.tensor({ 0, 1, -2, 3, 200, 5, 6, 7.25 }):to(pair[1])
+      flame.eval(x)
+      local want = {}
+      for k, v in ipairs(x:totable()) do want[k] = flame.tensor(v, { dtype = pair[1] }):to("f64"):to(pair[2]):item() end
+      assert.same(want, x:to(pair[2]):totable())
+    end
+  end)
+
   it("sum a broadcast negative with the sign of zero that it had", function()
     local x = flame.tensor({ { 1, -1 }, { 2, 3 } })
     local c = flame.tensor({ { 0.5 }, { 0.25 } }, { requires_grad = true })
