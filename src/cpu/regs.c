@@ -10,7 +10,7 @@
 #include "cpu/cpu.h"
 #include <string.h>
 
-enum { SKEW = 64 };       /* bytes between buffers, against equal low address bits */
+enum { SKEW = 576 };      /* bytes between buffers, against equal low address bits */
 
 typedef struct placer {
   fl_prog *g;

@@ -12,12 +12,16 @@
 
 /* ---- a worker's memory --------------------- */
 
+/* Loads whose low twelve bits of address are those of a store under way wait for it. Tensors begin at pages:
+** registers lie elsewhere in theirs. */
+enum { PAGE = 4096, FULL_AT = 3072 };
+
 static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (int64_t)sizeof(void *)); }
 
 int64_t fl_prog_worker_bytes(const fl_prog *g) {
   const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
   const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
-  return 2 * pointer_bytes(g) + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes + fl_round64(8 * g->row) +
+  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes + fl_round64(8 * g->row) +
          fl_round64(slots * state + 64);
 }
 
@@ -35,7 +39,7 @@ static void set_up(fl_tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fau
   t->fault = fault;
   t->reg = (void **)(void *)scratch;
   t->line_at = (void **)(void *)(scratch + pointer_bytes(g));
-  t->full = scratch + 2 * pointer_bytes(g);
+  t->full = (char *)(((uintptr_t)scratch + (uintptr_t)(2 * pointer_bytes(g)) + PAGE - 1) / PAGE * PAGE + FULL_AT);
   t->row = t->full + fl_round64(g->full_bytes);
   t->line = t->row + g->row_bytes;
   t->pos = (int64_t *)(void *)(t->line + g->line_bytes);
