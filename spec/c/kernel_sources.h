@@ -147,7 +147,7 @@ static const bad_source bad[] = {
   { 2, "clock", "__global__ void k(long long *x) {\n  x[0] = clock64();\n}\n" },
   { 1, "textures", "__global__ void k(cudaTextureObject_t t, float *x) { x[0] = tex2D<float>(t, 0, 0); }\n" },
   { 2, "launch kernels", "__global__ void j(float *x);\n__global__ void k(float *x) { j<<<1, 1>>>(x); }\n" },
-  { 3, "no member 'sync'", "namespace cg = cooperative_groups;\n__global__ void k(float *x) {\n  auto g = cooperative_groups::this_grid(); g.sync(); x[0] = 1;\n}\n" },
+  { 3, "cooperative groups", "namespace cg = cooperative_groups;\n__global__ void k(float *x) {\n  auto g = cooperative_groups::this_multi_grid(); x[0] = 1;\n}\n" },
   { 2, "memory keeps its type", "__global__ void k(float *x) {\n  int *p = (int *)x; p[0] = 1;\n}\n" },
   { 2, "one array or another", "__global__ void k(const float2 *x, const float2 *y, float *z) {\n  const float2 *p = z[0] > 0 ? x : y; z[0] = p[0].x;\n}\n" },
   { 3, "another array", "__global__ void k(const float2 *x, const float2 *y, float *z) {\n  const float2 *p = x;\n  p = y; z[0] = p[0].x;\n}\n" },
