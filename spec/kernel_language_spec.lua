@@ -340,6 +340,8 @@ local cases = {
     "template <class T> struct Plus { __device__ T operator()(T a, T b) const { return a + b; } }; template <class T, class F = Plus<T>> __device__ T f(T a, T b, F op = F()) { return op(a, b) * a; } template <class T, class V = Plus<T>, int N = (3 > 2)> __device__ T g(T v) { return V()(v, N); }" },
   { "template default compared", "y[i] = f<2>(x[i]);", 7.265625, -333.9375,
     "template <int N, int M = N * 2, bool B = (M > 3)> __device__ float f(float v) { return B ? v * M : v + N; }" },
+  { "constructors that hand over", "V a(x[i]); V b; W<int> w(2.6f); y[i] = a.u * a.v + b.u + b.v * w.t + w.s;", 18.4150696, 1930.99174,
+    "struct V { float u, v = 9.f; __device__ V(float a, float b) : u(a), v(b) {} __device__ V(float a) : V(a, a * 2.f) { v += 1.f; } __device__ V() : V(1.f) {} }; template <class T> struct W { T t, s; __device__ W(T a, T b) : t(a), s(b) {} __device__ explicit W(float v) : W<T>((T)v, 3) {} };" },
 }
 
 describe("a kernel's C++:", function()

@@ -401,9 +401,21 @@ void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, in
   for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) fl_member_default(p, place, i, line);
 }
 
+/* "V(a) : V(a, 0) {}": another constructor does it. 0: none is asked. */
+static int hands_over(fl_front *p, const fl_kdevice *d, fl_value self) {
+  p->at = d->inits + 1;
+  const fl_ktok *t = fl_front_tok(p);
+  if (!d->inits || !fl_ktok_is(t, class_name(self.type)) || fl_cstruct_field(self.type->s, t->text, t->n)) return 0;
+  p->at++;
+  if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+  initialise(p, self, t->line);
+  return 1;
+}
+
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self) {
   int64_t given[MAX_FIELDS] = { 0 };
   const fl_cstruct *s = self.type->s;
+  if (hands_over(p, d, self)) return;
   p->at = d->inits ? d->inits + 1 : d->body;
   while (d->inits && !p->failed) {
     const fl_ktok *t = fl_front_next(p);
