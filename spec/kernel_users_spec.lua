@@ -6,7 +6,7 @@ local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects", "fields", "fusion",
-    "models", "motion", "groups", "pictures" } do
+    "models", "motion", "groups", "pictures", "chance" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       -- places that blocks draw from a counter come in no order where blocks run at the same time

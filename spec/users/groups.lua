@@ -76,9 +76,10 @@ __global__ void running(const float *x, float *mean, float *before, int w) {
   const float v = tile.thread_rank() < w ? x[i] : 0.f;
   const float up_to = cg::inclusive_scan(tile, v), top = cg::inclusive_scan(tile, v * v, cg::plus<float>());
   const float ahead = cg::exclusive_scan(tile, v, [](float a, float b) { return a + b; });
+  const int third = tile.any(tile.thread_rank() == 3), bit = tile.ballot(tile.thread_rank() == 2);
   if (tile.thread_rank() < w) {
     mean[i] = up_to / (tile.thread_rank() + 1) + sqrtf(top + 0.5f);
-    before[i] = ahead * tile.any(tile.thread_rank() == 3) + tile.ballot(tile.thread_rank() == 2);
+    before[i] = ahead * third + bit;
   }
 }]=], block = { 16 }, grid = { 2 }, shape = { 2, 11 }, args = function(t) return { t.f { 2, 11 }, 11 } end,
     want = function(x, w)
@@ -274,6 +275,7 @@ __global__ void insert(const unsigned *keys, const unsigned *empty, unsigned *ta
       slot = (slot + 1) % cap;
     }
   }
+  __syncthreads();
   const int used = __syncthreads_count(threadIdx.x < cap && s[threadIdx.x % cap] != EMPTY);
   if (threadIdx.x == 0) {
     unsigned all = 0u;

@@ -23,7 +23,7 @@ local run = {}
 
 local with_f = "sqrt rsqrt sin cos tan exp log log2 log10 exp2 exp10 pow fabs fma fmin fmax floor ceil erf erfc " ..
   "tanh sinh cosh atan2 atan asin acos hypot copysign expm1 log1p cbrt rcbrt lgamma tgamma normcdf sincos round rint " ..
-  "nearbyint trunc fmod fdim ldexp scalbn rhypot norm3d rnorm3d norm4d erfinv erfcx sinpi cospi frexp modf logb"
+  "nearbyint trunc fmod fdim ldexp scalbn rhypot norm3d rnorm3d norm4d erfinv erfcx sinpi cospi sincospi frexp modf logb"
 local fast = "sin cos sincos exp log pow log2 log10 exp10 tan"
 
 --- The kernel's text for double instead of float.
