@@ -342,6 +342,12 @@ local cases = {
     "template <int N, int M = N * 2, bool B = (M > 3)> __device__ float f(float v) { return B ? v * M : v + N; }" },
   { "constructors that hand over", "V a(x[i]); V b; W<int> w(2.6f); y[i] = a.u * a.v + b.u + b.v * w.t + w.s;", 18.4150696, 1930.99174,
     "struct V { float u, v = 9.f; __device__ V(float a, float b) : u(a), v(b) {} __device__ V(float a) : V(a, a * 2.f) { v += 1.f; } __device__ V() : V(1.f) {} }; template <class T> struct W { T t, s; __device__ W(T a, T b) : t(a), s(b) {} __device__ explicit W(float v) : W<T>((T)v, 3) {} };" },
+  { "swapped pointers to structs", "P a[2] = {{x[i], 1.f}, {2.f, 3.f}}, b[2] = {{4.f, x[i]}, {1.f, 1.f}}; P *p = a, *q = b; P *t = p; p = q; q = t; y[i] = p[0].u * q[0].u + p[0].w + q[1].w; p->u = 7.f; y[i] += b[0].u * a[0].u;", 24.796875, -593.8125,
+    "struct P { float u, w; };" },
+  { "pointer chosen of vectors", "float2 a[2] = {{x[i], 1.f}, {2.f, 3.f}}, b[2] = {{4.f, x[i]}, {1.f, 1.f}}; const float2 *p = x[i] > 0 ? a : b; y[i] = p[0].x * p[1].y + p[0].y;", 6.44921875, 438.816406 },
+  { "vectors stepped between two arrays", "float4 u[3] = {{x[i], 1, 2, 3}, {1, x[i], 0, 1}, {2, 2, 2, x[i]}}, v[3]; float4 *s = u, *d = v; for (int k = 0; k < 3; ++k) { for (int j = 0; j < 3; ++j) { const float4 l = s[(j + 2) % 3], c = s[j]; d[j] = make_float4(l.x * 0.5f + c.x, c.y * l.z, c.z - l.w, 0.25f * c.w); } float4 *t = s; s = d; d = t; } y[i] = s[0].x + s[1].y * s[2].z + s[0].w;", 5.71629429, -2531.52911 },
+  { "structs stepped in a function", "P u[2] = {{x[i], 1.f}, {2.f, 3.f}}, v[2]; y[i] = run(u, v, 3);", 1.45964384, 37.6677978,
+    "struct P { float a, b; __device__ float sum() const { return a + b; } }; __device__ float run(P *s, P *d, int n) { for (int k = 0; k < n; ++k) { for (int j = 0; j < 2; ++j) { d[j] = s[1 - j]; d[j].a *= 0.5f; d[j].b += s[j].a; } P *t = s; s = d; d = t; } return s->sum() * s[1].a; }" },
 }
 
 describe("a kernel's C++:", function()

@@ -148,6 +148,39 @@ gemm(const float *__restrict__ A, const float *__restrict__ B, float *__restrict
       return each(M * N, function(e) return alpha[0] * sum(K, function(k) return A[e // N * K + k] * B[k * N + e % N] end) end)
     end },
 
+  { "points smoothed between two arrays whose pointers swap", [=[
+struct Point { float x, y, z; };
+__global__ void smooth(const Point *in, Point *out, float k, int rounds, int n) {
+  __shared__ Point first[8], second[8];
+  Point *from = first, *to = second;
+  const int t = threadIdx.x;
+  if (t < n) from[t] = in[t];
+  __syncthreads();
+  for (int r = 0; r < rounds; ++r) {
+    if (t < n) {
+      const Point &l = from[(t + n - 1) % n], &c = from[t], &e = from[(t + 1) % n];
+      to[t] = {c.x + k * (l.x - 2.f * c.x + e.x), c.y + k * (l.y - 2.f * c.y + e.y) * c.x, c.z * (1.f - k)};
+    }
+    __syncthreads();
+    Point *const other = from;
+    from = to;
+    to = other;
+  }
+  if (t < n) out[t] = from[t];
+}]=], block = { 8 }, grid = { 1 }, args = function(t) return { t.f { 5, 3 }, t.f { 1, low = 0.1, high = 0.3 }, 3, 5 } end,
+    want = function(p, k, rounds, n)
+      k = k[0]
+      for _ = 1, rounds do
+        local q, old = {}, p
+        for i = 0, n - 1 do
+          local function bend(d) return old[(i + n - 1) % n * 3 + d] - 2 * old[3 * i + d] + old[(i + 1) % n * 3 + d] end
+          q[3 * i], q[3 * i + 1], q[3 * i + 2] = old[3 * i] + k * bend(0), old[3 * i + 1] + k * bend(1) * old[3 * i], old[3 * i + 2] * (1 - k)
+        end
+        p = q
+      end
+      return p
+    end },
+
   { "a sort by bits in a block: counts before, then places", [=[
 __device__ int before(int *s, int mine, int &total) {
   const int t = threadIdx.x;

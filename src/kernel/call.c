@@ -67,8 +67,8 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
   const int moves = reassigned(p, body, f->name);
   int offset = -1;
   if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
-  const int scalar = p->turning && v.type->kind == FL_C_SCALAR;
-  const int turns = scalar && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
+  const int fits = p->turning && fl_turn_fits(v.type, &v);
+  const int turns = fits && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
   fl_kexpr *const begin = v.idx;
   if (turns) {
     v = fl_turn_new(p, v.type, v.is_const, f->name, &v, line);

@@ -33,14 +33,29 @@ fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32
   return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
 }
 
+/* Structs of numbers of one type as one array of these; 0: they are none. */
+static int as_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  const int element = fl_ctype_element(t, &n);
+  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID) return 0;
+  *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
+  out->linear = 1;
+  out->type = t;
+  return 1;
+}
+
 static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                            const char *name, int32_t line) {
   p->f->uses_shared = 1;
   if (!s->is_extern) {
     const int64_t align = fl_ctype_align(t),
                   at = (p->shared_at + align - 1) / align * align;
-    const fl_value v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
-    for (int i = 0; !p->failed && i < fl_ctype_leaves(t); i++)
+    fl_value v;
+    const int one = p->turning && as_numbers(p, t, FL_KV_SHARED, name, &v, line);      /* pointers to it may turn */
+    if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
+    for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
       p->f->vars[v.var + i].offset = at;
     p->shared_at = at + fl_ctype_size(t);
     if (fl_front_is(p, '=') || fl_front_is(p, '{'))
@@ -74,8 +89,8 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   if (from && !p->failed && v.null)
     fl_refuse(p, line, "pointer '%s' is set to null", name);
   if (p->failed || !p->b) return;
-  const int turned = from && fl_turn_of(p, v.var), scalar = p->turning && of->kind == FL_C_SCALAR;
-  const int turns = scalar && (!from || turned || fl_turn_later(p, p->at, 1, name));
+  const int turned = from && fl_turn_of(p, v.var), fits = p->turning && !p->failed && fl_turn_fits(of, from ? &v : NULL);
+  const int turns = fits && (!from || turned || fl_turn_later(p, p->at, 1, name));
   fl_kexpr *const at = v.idx;
   if (turns) {
     v = fl_turn_new(p, of, const_of, name, from ? &v : NULL, line);
@@ -169,16 +184,9 @@ static int seen_as_scalars(fl_front *p, const char *name) {
 
 /* An object of a thread; its scalars are one array where they are counted. */
 static fl_value local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  int64_t n;
-  const fl_ctype *of = t;
-  while (of->kind == FL_C_ARRAY) of = of->of;
-  const int element = fl_ctype_element(t, &n);
-  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID || !seen_as_scalars(p, name))
-    return fl_decl_object(p, t, name, line);
-  fl_value v = fl_decl_object(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, line);
-  v.linear = 1;
-  v.type = t;
-  return v;
+  fl_value v;
+  const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, name);
+  return counted && as_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 
 /* "T v = e" or "T v(…)". */

@@ -318,6 +318,9 @@ int fl_promote_type(int a);
 
 typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
+/* May a pointer to 'of' turn that points to v at first (NULL: nowhere yet)? To numbers, and to structs of
+** numbers of one type that lie together. */
+int fl_turn_fits(const fl_ctype *of, const fl_value *v);
 /* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when the body is read again. */
 int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */

@@ -1,9 +1,10 @@
 /*
 ** Pointers to one or another array: "float *t = a; a = b; b = t;" and "c ? a : b". A kernel is
-** first read as if there were none; where that fails it is read again with p->turning. Then a
-** pointer of numbers that is assigned later points into a variable of its own that stands for
-** all arrays it may get, and a second one, sel, says which (their numbers as variables). When
-** the body is read every access to it becomes a choice between accesses to these arrays.
+** first read as if there were none; where that fails it is read again with p->turning. Then
+** arrays of structs of numbers are arrays of these, and a pointer to either that is assigned
+** later points into a variable of its own that stands for all arrays it may get; a second one,
+** sel, says which (their numbers as variables). When the body is read every access to it becomes
+** a choice between accesses to these arrays.
 **
 ** What stands for such a place under another name (a copy, a formal) is a pointer with a choice
 ** of its own, so that it stays where it is when the first is assigned again.
@@ -23,10 +24,20 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
   return t;
 }
 
+/* Numbers, or structs of numbers of one type. */
+static int is_packed(const fl_ctype *of) {
+  int64_t n;
+  return of->kind == FL_C_SCALAR || (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
+}
+
+int fl_turn_fits(const fl_ctype *of, const fl_value *v) {
+  return of->kind == FL_C_SCALAR || (is_packed(of) && v && v->linear);
+}
+
 int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y) {
-  const int fit = x->type && y->type && x->type->kind == FL_C_SCALAR && fl_ctype_same(x->type, y->type) && !x->null && !y->null;
-  if (fit && !p->turning) p->turn_wanted = 1;
-  return fit && p->turning;
+  const int same = x->type && y->type && fl_ctype_same(x->type, y->type) && !x->null && !y->null;
+  if (same && is_packed(x->type) && !p->turning) p->turn_wanted = 1;
+  return same && p->turning && fl_turn_fits(x->type, x) && fl_turn_fits(y->type, y);
 }
 
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
@@ -66,7 +77,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);
   if (!t || p->failed || !p->b) return NULL;
-  t->var = fl_kvar_add(p->f, FL_KV_ARRAY, of->scalar, name, 0);
+  int64_t n;
+  t->var = fl_kvar_add(p->f, FL_KV_ARRAY, fl_ctype_element(of, &n), name, 0);
   t->sel = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I32, name, 1);
   if (t->var < 0 || t->sel < 0) return NULL;
   p->f->vars[t->var].line = line;
