@@ -191,6 +191,48 @@ internal.def("diagonal_scatter", 5, function(x, src, k, a, b)
   end
   return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
 end)
+--- Of x's elements, counted row by row, those that a view of this shape and these strides shows: positions from 1.
+local function strided(op, x, size, stride, first)
+  local last = need_int(op, "storage_offset", first)
+  local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })
+  if type(size) ~= "table" or type(stride) ~= "table" or #size ~= #stride then
+    fail(op, "size and stride must be lists of the same length")
+  end
+  for d = 1, #size do
+    if need_int(op, "size", size[d]) < 0 or need_int(op, "stride", stride[d]) < 0 then fail(op, "a size or stride is negative") end
+    y = y:unsqueeze(-1) + flame.arange(0, size[d] - 1, { dtype = "i64", device = x.device }) * stride[d]
+    last = last + (size[d] - 1) * stride[d]
+  end
+  if y:numel() > 0 and (first < 0 or last >= x:numel()) then
+    fail(op, "positions %d to %d, x has %d elements", first + 1, last + 1, x:numel())
+  end
+  return y
+end
+--- Elements of x, counted row by row, at the given strides, from storage_offset on: a value of its own, as every view.
+---@param x flame.Tensor
+---@param size integer[]
+---@param stride integer[]
+---@param storage_offset? integer  0
+---@return flame.Tensor
+internal.def("as_strided", 4, function(x, size, stride, ...)
+  local o = defaults("as_strided", { "storage_offset" }, { storage_offset = 0 }, ...)
+  return need_tensor("as_strided", "x", x):take(strided("as_strided", x, size, stride, o.storage_offset))
+end)
+--- x with the elements that as_strided gives replaced by src.
+---@param x flame.Tensor
+---@param src flame.Tensor
+---@param size integer[]
+---@param stride integer[]
+---@param storage_offset? integer  0
+---@return flame.Tensor
+internal.def("as_strided_scatter", 5, function(x, src, size, stride, ...)
+  local o = defaults("as_strided_scatter", { "storage_offset" }, { storage_offset = 0 }, ...)
+  local at = strided("as_strided_scatter", need_tensor("as_strided_scatter", "x", x), size, stride, o.storage_offset)
+  if shape_text(need_tensor("as_strided_scatter", "src", src)) ~= shape_text(at) then
+    fail("as_strided_scatter", "src has shape %s, the region %s", shape_text(src), shape_text(at))
+  end
+  return x:put(at, src)
+end)
 --- Writes v on the diagonal; wrap: again and again in a tall matrix.
 methods.fill_diagonal_ = internal.checked(function(x, v, wrap)
   local op, shape = "fill_diagonal_", need_tensor("fill_diagonal_", "x", x).shape

@@ -20,6 +20,7 @@ def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end
 def("as_tensor", 2, function(values, o)
   return flame.is_tensor(values) and values:to(o and o.dtype or values.dtype) or flame.tensor(values, o)
 end, "module")
+flame.asarray = flame.as_tensor
 for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
 --- Have both the same shape.
 ---@param x flame.Tensor
@@ -69,6 +70,17 @@ def("result_type", 2, function(x, y)
   end
   return (none(x, "x") + none(y, "y")).dtype
 end)
+--- May the one dtype be stored in the other, as torch.can_cast has it: floats not in integers, numbers not in bool.
+---@param from string
+---@param to string
+---@return boolean
+def("can_cast", 2, function(from, to)
+  local function kind(dtype)
+    local x = flame.zeros({ 0 }, { dtype = dtype })
+    return dtype == "bool" and 0 or x:is_floating_point() and 2 or 1
+  end
+  return kind(from) <= kind(to)
+end, "module")
 --- The last two axes exchanged: of real numbers the adjoint.
 ---@param x flame.Tensor
 ---@return flame.Tensor

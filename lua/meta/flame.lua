@@ -492,11 +492,36 @@ Tensor.argsort = flame.argsort
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
 
+--- Elements of x, counted row by row, at the given strides, from storage_offset on: a value of its own, as every view.
+---@param x flame.Tensor
+---@param size integer[]
+---@param stride integer[]
+---@param ... any
+---@return flame.Tensor
+function flame.as_strided(x, size, stride, ...) end
+Tensor.as_strided = flame.as_strided
+
+--- x with the elements that as_strided gives replaced by src.
+---@param x flame.Tensor
+---@param src flame.Tensor
+---@param size integer[]
+---@param stride integer[]
+---@param ... any
+---@return flame.Tensor
+function flame.as_strided_scatter(x, src, size, stride, ...) end
+Tensor.as_strided_scatter = flame.as_strided_scatter
+
 --- A tensor of the values, or the tensor itself in the dtype of o.
 ---@param values flame.Tensor|number|boolean|table
 ---@param o? table  {dtype =, device =}
 ---@return flame.Tensor
 function flame.as_tensor(values, o) end
+
+--- the same as as_tensor
+---@param values flame.Tensor|number|boolean|table
+---@param o? table?
+---@return flame.Tensor
+function flame.asarray(values, o) end
 
 --- arc sine
 ---@param x flame.Tensor
@@ -788,6 +813,12 @@ function Tensor:byte() end
 --- all elements, row-major, as they stand in memory
 ---@return string
 function Tensor:bytes() end
+
+--- May the one dtype be stored in the other, as torch.can_cast has it: floats not in integers, numbers not in bool.
+---@param from string
+---@param to string
+---@return boolean
+function flame.can_cast(from, to) end
 
 --- All choices of one element from each, as rows.
 ---@param ... any
