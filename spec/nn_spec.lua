@@ -340,4 +340,30 @@ describe("nn.init and nn.utils", function()
     local y = nn.utils.pad_sequence({ flame.ones(2), flame.full({ 3 }, 2) }, { batch_first = true, padding_value = 9 })
     assert.same({ { 1, 1, 9 }, { 2, 2, 2 } }, y:totable())
   end)
+  it("AdaptiveLogSoftmaxWithLoss gives the log-probabilities of a head and its clusters", function()
+    flame.seed(4)
+    local m = nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 3, 5 }, { div_value = 2 })
+    local names = {}
+    for name in m:named_parameters() do names[#names + 1] = name end
+    assert.same({ "head.weight", "tail.1.1.weight", "tail.1.2.weight", "tail.2.1.weight", "tail.2.2.weight" }, names)
+    assert.same({ { 5, 6 }, { 2, 3 }, { 1, 6 } }, { m.head.weight.shape, m.tail[1][2].weight.shape, m.tail[2][1].weight.shape })
+    local x, target = flame.randn(5, 6), flame.tensor({ 1, 4, 9, 3, 6 }, { dtype = "i64" })
+    local every = m:log_prob(x)
+    assert.allclose(flame.ones(5), every:exp():sum(2))
+    local y, loss = m(x, target)
+    assert.allclose(every:gather(2, target:unsqueeze(2)):squeeze(2), y)
+    assert.allclose(-y:mean(), loss)
+    assert.same(every:argmax(2):totable(), m:predict(x):totable())
+    assert.allclose(y[3], (m(x[3], target[3])))
+    loss:backward()
+    for _, p in m:named_parameters() do assert.same(p.shape, p.grad.shape) end
+    local bad = flame.tensor({ 1, 4, 10, 3, 6 }, { dtype = "i64" })
+    for text, f in pairs { ["class 10 at position 3, need 1 to 9"] = function() return m(x, bad) end,
+      ["cutoffs must rise"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 5, 3 }) end,
+      ["cutoffs is a nil"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9) end } do
+      local ok, why = pcall(f)
+      assert.is_false(ok)
+      assert.is_truthy(why:find(text, 1, true), why)
+    end
+  end)
 end)

@@ -56,4 +56,5 @@ print([[
   operands: `x:eq(1)`.
 - `hardswish` has the slope 0 at -3 and 1 at 3. With include_self = false, `scatter_reduce` shares the
   gradient of the largest and the smallest among the elements of src alone.
+- `repeat` is a word of Lua: `tile`.
 - `lu` always pivots; `linalg.eig` and other functions with complex results are not there.]])

@@ -274,4 +274,67 @@ return function(nn, positive, _, shared)
   loss("MultiLabelMarginLoss", "reduction", of "multilabel_margin_loss")
   loss("MultiLabelSoftMarginLoss", "weight reduction", of "multilabel_soft_margin_loss")
   loss("CTCLoss", "blank reduction zero_infinity", of "ctc_loss")
+
+  --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x, target) gives the log-probability of
+  --- each row's class, and minus their mean. The head holds the classes up to cutoffs[1] and a place for each cluster behind;
+  --- the i-th cluster has a size smaller by div_value^i.
+  nn.AdaptiveLogSoftmaxWithLoss = Module.extend("AdaptiveLogSoftmaxWithLoss")
+  local Adaptive = nn.AdaptiveLogSoftmaxWithLoss
+  function Adaptive:init(in_features, n_classes, cutoffs, ...)
+    local name = "AdaptiveLogSoftmaxWithLoss"
+    local o = read(name, "div_value head_bias device dtype", "", ...)
+    positive(name, "in_features", in_features)
+    positive(name, "n_classes", n_classes)
+    if type(cutoffs) ~= "table" then fail("%s: cutoffs is a %s, need a list of classes", name, type(cutoffs)) end
+    local ends = table.move(cutoffs, 1, #cutoffs, 1, {})
+    ends[#ends + 1] = n_classes
+    for i = 1, #ends do
+      positive(name, "a cutoff", ends[i])
+      if i > 1 and ends[i] <= ends[i - 1] then fail("%s: cutoffs must rise and stay below n_classes = %d", name, n_classes) end
+    end
+    if #ends < 2 then fail("%s: need one cutoff or more", name) end
+    rawset(self, "cutoffs", ends)
+    self.head = nn.Linear(in_features, ends[1] + #ends - 1, { bias = o.head_bias or false, device = o.device, dtype = o.dtype })
+    local tail, plain = {}, { bias = false, device = o.device, dtype = o.dtype }
+    for i = 1, #ends - 1 do
+      local size = in_features // (o.div_value or 4) ^ i | 0
+      tail[i] = nn.Sequential { nn.Linear(in_features, size, plain), nn.Linear(size, ends[i + 1] - ends[i], plain) }
+    end
+    self.tail = nn.ModuleList(tail)
+  end
+  function Adaptive:forward(x, target)
+    local ends, single = self.cutoffs, x.ndim == 1
+    if single then x, target = x:unsqueeze(1), target:unsqueeze(1) end
+    if x.ndim ~= 2 or target.ndim ~= 1 or #x ~= #target then fail("AdaptiveLogSoftmaxWithLoss: need x (n, features) and target (n)") end
+    local out = target:lt(1):logical_or(target:gt(ends[#ends])):nonzero():reshape(-1)
+    if #out > 0 then
+      local at = out[1]:item()
+      fail("AdaptiveLogSoftmaxWithLoss: class %d at position %d, need 1 to %d", target[at]:item(), at, ends[#ends])
+    end
+    local place = target
+    for i = #ends - 1, 1, -1 do
+      place = flame.where(target:gt(ends[i]):logical_and(target:le(ends[i + 1])), ends[1] + i, place)
+    end
+    local y = -flame.nll_loss(self.head(x):log_softmax(2), place, { reduction = "none" })
+    for i = 1, #ends - 1 do
+      local rows = target:gt(ends[i]):logical_and(target:le(ends[i + 1])):nonzero():reshape(-1)
+      if #rows > 0 then
+        local inner = self.tail[i](x:index_select(1, rows)):log_softmax(2)
+        y = y:index_add(1, rows, inner:gather(2, (target:index_select(1, rows) - ends[i]):unsqueeze(2)):squeeze(2))
+      end
+    end
+    return single and y:squeeze(1) or y, -y:mean()
+  end
+  --- Log-probabilities of all classes.
+  function Adaptive:log_prob(x)
+    local ends, head = self.cutoffs, self.head(x):log_softmax(2)
+    local parts = { head:narrow(2, 1, ends[1]) }
+    for i = 1, #ends - 1 do parts[i + 1] = self.tail[i](x):log_softmax(2) + head:narrow(2, ends[1] + i, 1) end
+    return flame.cat(parts, 2)
+  end
+  --- The likeliest class of each row.
+  function Adaptive:predict(x)
+    if x.ndim == 1 then return self:log_prob(x:unsqueeze(1)):argmax() end
+    return self:log_prob(x):argmax(2)
+  end
 end

@@ -3578,6 +3578,15 @@ function nn.AdaptiveAvgPool2d(...) end
 ---@return flame.Module
 function nn.AdaptiveAvgPool3d(...) end
 
+--- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x, target) gives the log-probability of
+--- each row's class, and minus their mean. The head holds the classes up to cutoffs[1] and a place for each cluster behind;
+--- the i-th cluster has a size smaller by div_value^i.
+---@param in_features any
+---@param n_classes any
+---@param cutoffs any
+---@param ... any
+function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, ...) end
+
 --- the module of the pooling function
 ---@param ... any
 ---@return flame.Module
