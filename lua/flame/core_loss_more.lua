@@ -187,7 +187,9 @@ function internal.embedding(ids, w, o, ...)
   if select("#", ...) > 4 then fail(op, "7 arguments at most, got %d", 3 + select("#", ...)) end
   o = defaults(op, { "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse" },
     { padding_idx = false, max_norm = false, norm_type = 2, scale_grad_by_freq = false, sparse = false }, o, ...)
-  local k, n = o.padding_idx, need_tensor(op, "w", w).shape[1]
+  need_tensor(op, "ids", ids)
+  if need_tensor(op, "w", w).ndim ~= 2 then fail(op, "w has %d axes, need 2", w.ndim) end
+  local k, n = o.padding_idx, w.shape[1]
   if k then
     k = internal.need_int(op, "padding_idx", k)
     if k == 0 or k > n or k < -n then fail(op, "padding_idx %d, need 1 to %d", k, n) end

@@ -136,6 +136,8 @@ end)
 --- scatter with {reduce = "add" | "multiply"}. Called from C.
 function internal.scatter_form(x, d, idx, src, o)
   local how = options("scatter", o, { reduce = false }).reduce
+  need_tensor("scatter", "x", x)
+  need_tensor("scatter", "index", idx)
   if not is_tensor(src) then src = flame.full(idx.shape, src, { dtype = x.dtype, device = x.device }) end
   if how == "add" then return x:scatter_add(d, idx, src) end
   if how == "multiply" then return flame.scatter_reduce(x, d, idx, src, "prod") end

@@ -374,6 +374,7 @@ static fl_node *build_where(fl_node *q, fl_node *a, fl_node *b) {
 /* x not below (upper: not above) the bound. Unlike in maximum, a tie is all x's; where one of
 ** them is NaN neither has a gradient. */
 static fl_node *bounded(fl_node *x, fl_node *bound, int upper) {
+  if (!x) return NULL;
   flame_context *c = x->ctx;
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
