@@ -233,6 +233,7 @@ describe("a decimal comma in LC_NUMERIC", function()
     local t = flame.load(path)
     os.remove(path)
     print(t.x, t.lr == 0.125)
+    print(flame.map("x -> 0.5f * x + 1e-3f")(x), flame.map("x -> cospif(x) * 0.25f")(x))
   ]]
 
   --- A folder with a locale that writes commas, or nil.

@@ -3,20 +3,9 @@
 ** it is mostly its consequence; later ones return their code and leave no trace.
 */
 #include "base/error.h"
-#include <locale.h>
-#include <stdarg.h>
+#include "base/text.h"
 #include <stdio.h>
 #include <string.h>
-
-/* Numbers are written as in the C locale, whatever the host has set. */
-static void print(char *out, size_t size, const char *fmt, va_list args) {
-  const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-  const locale_t before = plain ? uselocale(plain) : (locale_t)0;
-  vsnprintf(out, size, fmt, args);
-  if (!plain) return;
-  uselocale(before);
-  freelocale(plain);
-}
 
 flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char *fmt, ...) {
   if (!e || e->code != FLAME_OK) return code;
@@ -24,7 +13,7 @@ flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char 
   snprintf(e->op, sizeof e->op, "%s", op ? op : "");
   va_list args;
   va_start(args, fmt);
-  print(e->message, sizeof e->message, fmt, args);
+  fl_print(e->message, sizeof e->message, fmt, args);
   va_end(args);
   e->hint[0] = '\0';
   return code;
@@ -35,7 +24,7 @@ void fl_hint(fl_error *e, const char *fmt, ...) {
   if (!e || e->code == FLAME_OK || e->hint[0] != '\0') return;
   va_list args;
   va_start(args, fmt);
-  print(e->hint, sizeof e->hint, fmt, args);
+  fl_print(e->hint, sizeof e->hint, fmt, args);
   va_end(args);
 }
 

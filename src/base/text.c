@@ -4,9 +4,21 @@
 ** text would have a hole.
 */
 #include "base/text.h"
-#include <stdarg.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
+
+int fl_print(char *out, size_t size, const char *fmt, va_list args) {
+  if (strcmp(nl_langinfo(RADIXCHAR), ".") == 0) return vsnprintf(out, size, fmt, args);
+  const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+  const locale_t before = plain ? uselocale(plain) : (locale_t)0;
+  const int n = vsnprintf(out, size, fmt, args);
+  if (!plain) return n;
+  uselocale(before);
+  freelocale(plain);
+  return n;
+}
 
 void fl_text_init(fl_text *t, fl_mem *m) {
   *t = (fl_text){ .mem = m };
@@ -50,7 +62,7 @@ void fl_text_printf(fl_text *t, const char *fmt, ...) {
     const size_t left = t->cap - t->n;
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(t->at + t->n, left, fmt, args);
+    const int n = fl_print(t->at + t->n, left, fmt, args);
     va_end(args);
     if (n < 0) break;
     if ((size_t)n < left) {

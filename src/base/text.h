@@ -1,7 +1,12 @@
-/* Text buffer on counted memory. A failed append sets 'failed' and later ones do nothing. */
+/* Text buffer on counted memory. A failed append sets 'failed' and later ones do nothing. Numbers
+** are written as in the C locale: texts are compiled, here or by NVRTC. */
 #ifndef FL_BASE_TEXT_H
 #define FL_BASE_TEXT_H
 #include "base/mem.h"
+#include <stdarg.h>
+
+/* vsnprintf with numbers as in the C locale, whatever the host has set. */
+int fl_print(char *out, size_t size, const char *fmt, va_list args) __attribute__((format(printf, 3, 0)));
 
 typedef struct fl_text { fl_mem *mem; char *at; size_t n, cap; int failed; } fl_text;
 void fl_text_init(fl_text *t, fl_mem *m);
