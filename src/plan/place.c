@@ -122,6 +122,19 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
+/* Where t's results lie: row-major over the dims that are kept. */
+static fl_map results_of(const fl_group *G, uint32_t red) {
+  fl_map out;
+  memset(&out, 0, sizeof out);
+  int64_t step = 1;
+  for (int d = G->nd - 1; d >= 0; d--) {
+    if (red >> d & 1) continue;
+    out.stride[d] = G->size[d] == 1 ? 0 : step;
+    step *= G->size[d];
+  }
+  return out;
+}
+
 static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[t].node, *q = n->in[0];
@@ -133,7 +146,7 @@ static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
     G->red = red;
     G->kind = (uint8_t)kind;
   } else if (G->red != red || !red || G->kind != kind) return FL_EMIT_REJECT;
-  fl_map m, im = { 0 }, out;
+  fl_map m, im = { 0 };
   fl_ref ref = fl_plan_target(P->p, q, &im.offset);
   int v = FL_EMIT_REJECT;
   if (fl_plan_natural(G, q->shape, &m, &level) && level) {
@@ -144,14 +157,7 @@ static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
   const int single = G->kind == FL_K_COL || row_length(G, red) > FL_ROW_LIMIT;
   if (v >= 0 && single && G->instr.at[v].pass > 0) v = FL_EMIT_REJECT;
   if (v >= 0) {
-    memset(&out, 0, sizeof out);
-    for (int d = G->nd - 1, k = 0; d >= 0; d--) {       /* row-major over the kept dims */
-      if (red >> d & 1) continue;
-      int64_t s = 1;
-      for (int e = d + 1; e < G->nd; e++) if (!(red >> e & 1)) s *= G->size[e];
-      out.stride[d] = G->size[d] == 1 ? 0 : s;
-      k++;
-    }
+    const fl_map out = results_of(G, red);
     v = fl_plan_add(P, g, (fl_instr){ .code = FL_I_REDUCE, .dtype = n->dtype, .from = q->dtype, .op = n->op, .a = (uint16_t)v }, t, &out);
     const int err = v < 0 ? v : push_store(P, g, t, n->dtype, v, &out);
     if (err < 0) v = err;
