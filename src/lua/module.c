@@ -366,8 +366,8 @@ static int build(lua_State *L) {
   lua_pushvalue(L, AT_INTERNAL);
   lua_setfield(L, AT_MODULE, "internal");
   module_metatable(L, b);
-  keep_tables(L);
   fl_library_preload(L);
+  keep_tables(L);                      /* last: from here on the module counts as opened */
   lua_settop(L, AT_MODULE);
   return 1;
 }
