@@ -233,6 +233,27 @@ local function repeated(x, out, scale, mode)
   return x:reshape(shape):expand(wide):reshape(x.shape[1], x.shape[2], table.unpack(out)):clone()
 end
 
+--- x resampled by copies of its elements along its last n axes.
+local function nearest(x, n, out, scale, mode)
+  local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
+  local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)   -- there weigh is the faster
+  if all then return all end
+  for i = n, 1, -1 do
+    local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end
+    local same = out[i] == x.shape[2 + i] and (scale[i] or 1) == 1
+    if not same and direct then
+      y = weigh(y, 2 + i, ("%s %d %a"):format(mode, out[i], scale[i] or 0), function()
+        local positions, ones = at(), {}
+        for k = 1, #positions do ones[k] = 1 end
+        return { { at = positions, w = ones } }
+      end)
+    elseif not same then
+      y = y:index_select(2 + i, flame.tensor(at(), { dtype = "i64", device = x.device }))
+    end
+  end
+  return y == x and x:clone() or y
+end
+
 --- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
 -- bicubic, trilinear, area.
 def("interpolate", 7, function(x, ...)
@@ -248,23 +269,7 @@ def("interpolate", 7, function(x, ...)
   if mode == "area" then return flame["adaptive_avg_pool" .. n .. "d"](x, out) end
   if mode == "nearest" or mode == "nearest-exact" then
     if o.align_corners then fail(op, "align_corners has no meaning with mode %s", mode) end
-    local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
-    local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)   -- there weigh is the faster
-    if all then return all end
-    for i = n, 1, -1 do
-      local function at() return nearest_positions(x, x.shape[2 + i], out[i], scale[i], mode) end
-      local same = out[i] == x.shape[2 + i] and (scale[i] or 1) == 1
-      if not same and direct then
-        y = weigh(y, 2 + i, ("%s %d %a"):format(mode, out[i], scale[i] or 0), function()
-          local positions, ones = at(), {}
-          for k = 1, #positions do ones[k] = 1 end
-          return { { at = positions, w = ones } }
-        end)
-      elseif not same then
-        y = y:index_select(2 + i, flame.tensor(at(), { dtype = "i64", device = x.device }))
-      end
-    end
-    return y == x and x:clone() or y
+    return nearest(x, n, out, scale, mode)
   end
   if not axes_of_mode[mode] then
     fail(op, "no mode '%s', there is: nearest nearest-exact linear bilinear bicubic trilinear area", tostring(mode))

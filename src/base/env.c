@@ -1,6 +1,5 @@
 /*
-** Environment switches. The list is env.def, full names and all; here are only the two
-** readers. getenv is called at flame_open only, so a later setenv of the host is harmless.
+** Environment switches. The list is env.def, full names and all; here are only the readers.
 */
 #include "base/env.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Environment switches: one list, env.def. Values are read at flame_open, never later. */
+/* Environment switches: one list, env.def. Values are read when a context or a device is opened,
+** but for FLAME_CHECK=grad, which is read with the library's Lua, and where settings are told. */
 #ifndef FL_BASE_ENV_H
 #define FL_BASE_ENV_H
 #define ENV(name, def, doc) FL_ENV_##name,
