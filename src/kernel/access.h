@@ -64,6 +64,10 @@ typedef struct fl_klaunched {
   int32_t n_values;
 } fl_klaunched;
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* What an index is: rest + a multiple of mod (0: rest itself; 1, 0: nothing known). Indices with one number
+** 'same' (not 0) are one function of the thread and the loops' counters. */
+typedef struct fl_kresidue { int64_t mod, rest; int32_t same; } fl_kresidue;
+fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* The loops around s (bits by label, below 64) whose rounds have different indices in one thread. */
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it writes with

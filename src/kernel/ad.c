@@ -137,6 +137,7 @@ static void classify_index(classify *c, int site, const fl_kexpr *index) {
   if (site < 0 || site >= c->d->n_sites0) return;
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);
   c->d->site_index[site] = (uint8_t)class;
+  c->d->site_residue[site] = fl_kindex_residue(c->k, c->s, index);
   if (c->loop) c->d->site_rounds[site] = fl_kindex_rounds(c->k, c->s, index);
   c->d->site_own[site] = class == FL_KI_INJECTIVE
       || (c->loop && c->before && is_outside(c, index)
@@ -216,12 +217,13 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_rounds = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_rounds);
   d->site_behind = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_behind);
+  d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->shared_offset = -1;
   d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
-      || !d->site_rounds || !d->site_behind) return 0;
+      || !d->site_rounds || !d->site_behind || !d->site_residue) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;

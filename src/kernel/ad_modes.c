@@ -132,11 +132,40 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
   return 1;
 }
 
+/* Of both: known, and never the same number; with 'one': always the same function of thread and counters. */
+static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
+  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
+  const fl_kresidue *a = &d->site_residue[p->site], *b = &d->site_residue[q->site];
+  if (one) return a->same && a->same == b->same;
+  int64_t x = a->mod, y = b->mod;
+  while (y) {
+    const int64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return x ? (a->rest - b->rest) % x != 0 : a->rest != b->rest;
+}
+
+/* Can no two threads have one element in p and q, whatever the numbers behind their indices? */
+static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
+  if (residues_say(d, p, q, 0)) return 1;
+  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
+  const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
+  if (!a.core && !b.core) return apart != 0;
+  if (a.core && b.core && a.mul != b.mul) return 0;
+  return mul == 0 ? apart != 0 : apart % mul != 0;
+}
+
+static int is_own(const fl_kad_state *d, const access *p) {
+  return p->site >= 0 && p->site < d->n_sites0 && d->site_own[p->site];
+}
+
 /* Can two threads have the same element in accesses p and q of one array? (Each index alone
 ** is injective.) */
 static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
   const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
+  if (residues_say(d, p, q, 0) || residues_say(d, p, q, 1)) return 0;
   if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
   if (!steady(d, a.core) && p->loops + q->loops == 0) return 1;
   const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
@@ -211,9 +240,10 @@ static void load_modes(fl_kad_state *d) {
     if (kind == FL_KV_SHARED) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
     } else if (kind == FL_KV_POINTER) {
-      meets |= p->site < 0 || p->site >= d->n_sites0 || !d->site_own[p->site];
+      meets |= !is_own(d, p);
       for (int k = 0; k < l.n && !meets; ++k)
-        meets = l.at[k].var == p->var && may_meet(d, p, &l.at[k]);
+        meets = l.at[k].var == p->var && !are_apart(d, p, &l.at[k])
+             && (!is_own(d, &l.at[k]) || may_meet(d, p, &l.at[k]));
     }
     if (p->site >= 0 && p->site < d->n_sites0)
       d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : kind == FL_KV_POINTER
@@ -235,15 +265,6 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* Can no two threads write one element in p and q, whatever the numbers behind their indices? */
-static int are_apart(const access *p, const access *q) {
-  const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
-  const int64_t apart = a.add - b.add, mul = a.core ? a.mul : b.mul;
-  if (!a.core && !b.core) return apart != 0;
-  if (a.core && b.core && a.mul != b.mul) return 0;
-  return mul == 0 ? apart != 0 : apart % mul != 0;
-}
-
 /* Does the index of p tell the threads apart that reach its array, with 'rounds' the rounds of loops, too? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
@@ -256,8 +277,9 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
-  return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && a.core && b.core && a.mul == b.mul
-      && a.add == b.add && same_digits(d, a.core, b.core, &renamed);
+  if (!tells_apart(d, p, rounds) || !tells_apart(d, q, rounds)) return 0;
+  if (residues_say(d, p, q, 1)) return 1;
+  return a.core && b.core && a.mul == b.mul && a.add == b.add && same_digits(d, a.core, b.core, &renamed);
 }
 
 /* Is there a store that loses what was in an element? */
@@ -276,7 +298,7 @@ static void meet_others(fl_kad_state *d, const accesses *all) {
     for (int k = 0; k < i; ++k) {
       const access *p = &all->at[i], *q = &all->at[k];
       if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || !is_store(p) || !is_store(q)) continue;
-      if (are_apart(p, q) || are_one_index(d, p, q, 0)) continue;
+      if (are_apart(d, p, q) || are_one_index(d, p, q, 0)) continue;
       if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= FL_KAD_MEETS;
       if (q->site >= 0 && q->site < d->n_sites0) d->site_meets[q->site] |= FL_KAD_MEETS;
     }
@@ -293,7 +315,7 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
     if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
     for (int k = 0; k < i; ++k) {
       const access *q = &stores->at[k];
-      if (q->var == v && !are_apart(p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
+      if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
     }
   }
   return 0;

@@ -46,6 +46,7 @@ typedef struct fl_kad_state {
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
   uint64_t *site_rounds;         /* n_sites0: fl_kindex_rounds */
+  fl_kresidue *site_residue;     /* n_sites0 */
   uint64_t *site_behind;         /* n_sites0: loops (as there) in which a load sees final values: fl_kindex_is_behind
                                  ** of all stores to its array */
   uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */

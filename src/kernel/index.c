@@ -148,7 +148,8 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->var = fl_zalloc(m, ((size_t)f->n_vars + 1) * sizeof *k->var);
   k->loop_order = fl_zalloc(m, ((size_t)f->n_loops + 1) * sizeof *k->loop_order);
   k->quotients = fl_zalloc(m, sizeof *k->quotients);
-  if (!k->var || !k->loop_order || !k->quotients) { fl_kindices_free(k); return NULL; }
+  k->seen = fl_zalloc(m, sizeof *k->seen);
+  if (!k->var || !k->loop_order || !k->quotients || !k->seen) { fl_kindices_free(k); return NULL; }
   for (int i = 0; i < f->n_vars; i++) k->var[i].param = f->vars[i].param >= 0;
   define(k, f->body, -1, 0);
   find_zeros(k);
@@ -169,6 +170,7 @@ void fl_kindices_free(fl_kindices *k) {
   fl_free(k->m, k->var, ((size_t)k->f->n_vars + 1) * sizeof *k->var);
   fl_free(k->m, k->loop_order, ((size_t)k->f->n_loops + 1) * sizeof *k->loop_order);
   fl_free(k->m, k->quotients, sizeof *k->quotients);
+  fl_free(k->m, k->seen, sizeof *k->seen);
   fl_free(k->m, k, sizeof *k);
 }
 
@@ -252,6 +254,36 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, d, &n, &c) || !fl_kroute_is_chain(&r, d, n)) return FL_KI_OTHER;
   return judge(&r, &c);
+}
+
+/* ---- residues ----------------------------------------------------------------------------------------------- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t r = a % b;
+    a = b;
+    b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  route r = { .k = k, .goal = s };
+  fl_kresidue x = { 0, 0, 0 };
+  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&r)) return (fl_kresidue){ 1, 0, 0 };
+  const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
+  if (p.bad) return (fl_kresidue){ 1, 0, 0 };
+  for (int i = 0; i < p.n; i++) {
+    if (p.t[i].n) x.mod = common_divisor(x.mod, p.t[i].c);
+    else x.rest = p.t[i].c;
+  }
+  for (int i = 0; i < k->seen->n && !x.same; i++)
+    if (fl_kpoly_same(&k->seen->at[i], &p)) x.same = i + 1;
+  if (!x.same && k->seen->n < FL_KPOLY_SEEN) {
+    k->seen->at[k->seen->n++] = p;
+    x.same = k->seen->n;
+  }
+  return x;
 }
 
 /* ---- which thread ------------------------------------------------------------------------------------------- */

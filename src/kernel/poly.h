@@ -7,7 +7,8 @@
 #define FL_KERNEL_POLY_H
 #include "kernel/access.h"
 
-enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12 };
+enum { FL_KPOLY_TERMS = 12, FL_KPOLY_FACTORS = 8, FL_KPOLY_LOOPS = 32, FL_KPOLY_QUOTIENTS = 12,
+       FL_KPOLY_SEEN = 48 };
 
 /* Symbols: fl_kspecial are 0..; GLOBAL + axis: blockIdx * blockDim + threadIdx; SAME: any number that
 ** the threads at this place have in common (fl_kplace.same); VAR + variable; QUOTIENT + number. */
@@ -42,6 +43,7 @@ struct fl_kindices {
   int32_t *loop_order;                      /* place of each loop */
   int32_t order;
   int changed;
+  struct fl_kseen { int n; fl_kpoly at[FL_KPOLY_SEEN]; } *seen;         /* indices: fl_kresidue.same */
   struct fl_kquotients { int n; fl_kquotient at[FL_KPOLY_QUOTIENTS]; } *quotients;
 };
 
