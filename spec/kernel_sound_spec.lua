@@ -66,6 +66,11 @@ local cases = {
   { "reads at a product that wraps", "unsigned j = (unsigned)i * 1073741824u; if (j < (unsigned)n) y[i] = x[j] * x[j];" },
   { "reads by a variable set in one round of a loop", "double a = 0; int q; for (int j = 0; j < 3; ++j) { if (j == 0) q = j; " ..
     "a += x[i * 3 + q] * (j + 1); } y[i] = a;", 1, 4 },
+  { "guarded and unguarded reads", "int c = threadIdx.x, r = threadIdx.y; double a = 0; if (c < m) a = pow(x[r * m + c], 2.); " ..
+    "double b = x[r * m + c]; y[r * 4 + c] = a + b * b;", 1, { 4, 3 }, 2 },
+  { "guarded and unguarded stores", "int j = threadIdx.y * m + threadIdx.x; " ..
+    "if ((int)threadIdx.x < m) y[j] = x[j] * x[j]; else y[j] = x[j] * x[j];",
+    1, { 4, 3 }, 2 },
   -- shared memory
   { "a shared element whose place changes", "__shared__ double s[24]; int off = 0; double a = x[i]; for (int r = 0; r < 4; ++r) { " ..
     "s[off + i] = a * a; __syncthreads(); a = s[off + (i + 1) % 12] + 0.1 * a; off = 12 - off; } y[i] = a;" },
