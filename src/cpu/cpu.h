@@ -160,7 +160,7 @@ typedef struct fl_cpu {
 } fl_cpu;
 
 /* One step of count kernels. Plain data in p->mem. */
-typedef struct fl_cpu_step { int32_t count; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
+typedef struct fl_cpu_step { int32_t count, even; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;   /* even: as many units each */
 
 /* lower.c: NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);

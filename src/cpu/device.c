@@ -110,6 +110,9 @@ static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
     if (!fl_cpu_reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g)))
       return no_memory(d);
   }
+  t->even = 1;
+  for (int32_t i = 0; i < t->count; i++)
+    t->even &= t->first[i + 1] > t->first[i] && t->first[i + 1] - t->first[i] == t->first[1];
   return FLAME_OK;
 }
 
@@ -141,10 +144,16 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
-/* Unit of a step: instance by bisection. */
+/* Unit of a step: instances of as many units in turn, so that workers do not write pieces of one page (those of
+** cat); else by bisection. */
 static void kernel_unit(void *arg, int64_t unit, int worker) {
   const launch *l = arg;
   int32_t low = 0, high = l->step->count;
+  if (l->step->even) {
+    fl_prog_unit(l->step->prog[unit % high], unit / high, l->cpu->scratch + worker * l->cpu->worker_bytes,
+                 &l->cpu->fault[worker]);
+    return;
+  }
   while (high - low > 1) {
     const int32_t mid = low + (high - low) / 2;
     if (l->step->first[mid] <= unit) low = mid;
