@@ -159,8 +159,8 @@ typedef struct fl_cpu {
   const atomic_int *stop;             /* of the step now run: the interrupt flag, or one that stays 0 */
 } fl_cpu;
 
-/* One step of count kernels. Plain data in p->mem. */
-typedef struct fl_cpu_step { int32_t count, even; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;   /* even: as many units each */
+/* One step of count kernels; even: of as many units each. Plain data in p->mem. */
+typedef struct fl_cpu_step { int32_t count, even; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
 
 /* lower.c: NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);

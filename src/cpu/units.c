@@ -21,8 +21,8 @@ static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (i
 int64_t fl_prog_worker_bytes(const fl_prog *g) {
   const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
   const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
-  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes + fl_round64(8 * g->row) +
-         fl_round64(slots * state + 64);
+  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes +
+         fl_round64(8 * g->row) + fl_round64(slots * state + 64);
 }
 
 static void point_rows(fl_tile *t, char *row) {
@@ -39,7 +39,8 @@ static void set_up(fl_tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fau
   t->fault = fault;
   t->reg = (void **)(void *)scratch;
   t->line_at = (void **)(void *)(scratch + pointer_bytes(g));
-  t->full = (char *)(((uintptr_t)scratch + (uintptr_t)(2 * pointer_bytes(g)) + PAGE - 1) / PAGE * PAGE + FULL_AT);
+  const uintptr_t behind = (uintptr_t)scratch + (uintptr_t)(2 * pointer_bytes(g));
+  t->full = (char *)((behind + PAGE - 1) / PAGE * PAGE + FULL_AT);
   t->row = t->full + fl_round64(g->full_bytes);
   t->line = t->row + g->row_bytes;
   t->pos = (int64_t *)(void *)(t->line + g->line_bytes);
