@@ -67,7 +67,7 @@ describe("a user is told the line and the reason of", function()
       "float s = 0.f;\nauto f = [=](float v) mutable { return s += v; };\ny[i] = f(x[i]);", 5, "mutable lambdas" },
     { "a base made of the struct", "B b;\ny[i] = b.f() * x[i];", 4, "a base that is made of 'B' itself",
       "template <class D> struct A { __device__ float f() { return static_cast<D *>(this)->v; } }; struct B : A<B> { float v; };\n" },
-    { "a barrier of the grid", "cooperative_groups::this_grid().sync();\ny[i] = x[i];", 4, "'grid_group' has no member 'sync'",
+    { "a barrier of the grid", "if (n < 0) cooperative_groups::this_grid().sync();\ny[i] = x[i];", 4, "'grid_group' has no member 'sync'",
       "#include <cooperative_groups.h>\n" },
     { "a group of labels",
       "auto g = cooperative_groups::labeled_partition(cooperative_groups::coalesced_threads(), i);\ny[i] = x[i];", 4,
