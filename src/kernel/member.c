@@ -79,7 +79,8 @@ static void read_bases(fl_front *p, body *b) {
     const int32_t line = fl_front_tok(p)->line;
     while (fl_front_word(p, "public") || fl_front_word(p, "private") || fl_front_word(p, "protected")) continue;
     for (int k = 1; !fl_front_is_at(p, k, '{') && fl_front_ahead(p, k)->kind != FL_TOK_END; k++)
-      if (fl_ktok_is(fl_front_ahead(p, k), b->name)) fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
+      if (fl_ktok_is(fl_front_ahead(p, k), b->name))
+        fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
     const fl_specifiers s = fl_decl_specifiers(p);
     if (!s.type) return;
     const int fits = s.type->kind == FL_C_STRUCT && !s.type->s->width && b->n < MAX_FIELDS;

@@ -574,7 +574,9 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__") || (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '('))) fl_decl_local(p);
+  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__") ||
+           (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')))
+    fl_decl_local(p);
   else expression_statement(p);
 }
 
