@@ -27,7 +27,8 @@ section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.", func
 local modules = { nn = true, optim = true, data = true }
 section("Functions", "`flame.name(…)`.", function(e) return e.kind == "function" and not modules[e.name:match("^(%w+)%.")] end)
 section("Methods", "`x:name(…)`; x stands first in the list of arguments.", function(e) return e.kind == "method" end)
-section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.", function(e) return e.kind == "write" end)
+section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
+  function(e) return e.kind == "write" end)
 section("Modules", "`local nn = require \"flame.nn\"`.", function(e) return e.name:match("^nn%.") ~= nil end)
 section("Methods of modules", "`net:name(…)`.", function(e) return e.kind == "member" end)
 section("Optimisers", "`local optim = require \"flame.optim\"`.", function(e) return e.name:match("^optim%.") ~= nil end)
