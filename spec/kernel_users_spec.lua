@@ -1,16 +1,20 @@
 --- Kernels as CUDA programmers write them (spec/users/): each gives the values of its oracle in
 -- plain Lua, in f32 and f64, and has a gradient that is proven or refused with its line. On the
--- default device.
+-- default device. USERS_PART=2/8: every eighth kernel, for machines that run it in several processes.
 local run = dofile("spec/users/run.lua")
 local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
+
+local part, parts = (os.getenv("USERS_PART") or "1/1"):match("(%d+)/(%d+)")
+local number = 0
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects", "fields", "fusion",
     "models", "motion", "groups", "pictures", "chance" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
+      number = number + 1
       -- places that blocks draw from a counter come in no order where blocks run at the same time
-      if not (case.drawn and on_gpu) then
+      if number % parts == part % parts and not (case.drawn and on_gpu) then
         it(case[1] .. " gives its values", function() run.values(case) end)
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)
