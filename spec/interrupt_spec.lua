@@ -100,7 +100,8 @@ describe("Ctrl-C", function()
     "while true do a:matmul(a):sum():item() end", look, "kept 30.0 7", "FLAME_BLAS=off")
   comes_back("a product written into a tensor", keep .. " a = flame.rand(4000, 4000) b = flame.full({4000, 4000}, 5) flame.eval(a, b)",
     "while true do b:copy_(a:matmul(a)) b:sum():item() b:fill_(5) flame.eval(b) end", look, "kept 30.0 7")
-  comes_back("long elementwise work", keep .. " a = flame.rand(30000000) function work() (a:exp():sin():tanh():lgamma() + a):sum():item() end work()",
+  comes_back("long elementwise work", keep .. " a = flame.rand(30000000)"
+    .. " function work() (a:exp():sin():tanh():lgamma() + a):sum():item() end work()",
     "while true do work() end", look, "kept 30.0 7")
   comes_back("a long reduction", keep .. " a = flame.rand(20000000)",
     "while true do a:exp():cumsum(1):sum():item() end", look, "kept 30.0 7")
