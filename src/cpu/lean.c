@@ -8,16 +8,6 @@
 
 enum { NEAR = 64 };               /* how far back a value made twice is looked for */
 
-int fl_operand_count(const fl_instr *x) {
-  switch (x->code) {
-    case FL_I_OP: return fl_ops[x->op].form == FL_FORM_UNARY ? 1 :
-                         fl_ops[x->op].form == FL_FORM_BINARY ? 2 : 3;
-    case FL_I_CAST: case FL_I_GATHER: case FL_I_REDUCE: return 1;
-    case FL_I_INDEX: case FL_I_RANDOM: return 3;
-    default: return 0;
-  }
-}
-
 /* ---- values --------------------- */
 
 typedef struct lean {

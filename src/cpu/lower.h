@@ -14,5 +14,15 @@ void fl_prog_access(fl_prog *g, int i);
 int fl_jumping_dim(const fl_kernel *k, int last);
 /* lean.c: g->k is then k without what changes nothing; 0 when memory is out. */
 int fl_prog_lean(fl_prog *g, const fl_kernel *k);
-int fl_operand_count(const fl_instr *x);     /* of its values a, b, c */
+
+/* Of its values a, b, c. */
+static inline int fl_operand_count(const fl_instr *x) {
+  switch (x->code) {
+    case FL_I_OP: return fl_ops[x->op].form == FL_FORM_UNARY ? 1 :
+                         fl_ops[x->op].form == FL_FORM_BINARY ? 2 : 3;
+    case FL_I_CAST: case FL_I_GATHER: case FL_I_REDUCE: return 1;
+    case FL_I_INDEX: case FL_I_RANDOM: return 3;
+    default: return 0;
+  }
+}
 #endif

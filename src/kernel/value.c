@@ -354,7 +354,7 @@ void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
   if (makes && fl_member_makes(to.type, from.type)) { fl_member_make(p, to, &from, 1, line); return; }
   if (!p->failed && is_empty(to.type) && from.type && fl_ctype_same(to.type, from.type)) return;
   if (!p->failed && is_empty(to.type)) fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
-  if (p->failed || !writable(p, to, line)) return;
+  if (p->failed || !to.type || !writable(p, to, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
   } else if (!from.type || !fl_ctype_same(to.type, from.type)) {
