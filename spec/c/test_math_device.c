@@ -4,6 +4,7 @@
 ** generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
 ** for each. What a machine lacks is left out, and the output says so.
 */
+#include "cuda/embedded.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
 #include <dlfcn.h>
@@ -81,20 +82,6 @@ static double plain(int which, int64_t i, float x) { PLAIN return 0; }
 
 /* ---- the GPU's text ----------------------------------------------------------------------- */
 
-static char *file_text(size_t room, size_t *n) {      /* math.h, found from this file's place */
-  char path[1024];
-  snprintf(path, sizeof path, "%s", __FILE__);
-  char *slash = strrchr(path, '/');
-  char *at = slash ? slash + 1 : path;
-  snprintf(at, sizeof path - (size_t)(at - path), "../../src/tensor/math.h");
-  FILE *f = fopen(path, "rb");
-  if (!f) f = fopen("src/tensor/math.h", "rb");
-  char *text = f ? malloc(room) : NULL;
-  *n = text ? fread(text, 1, room / 2, f) : 0;
-  if (f) fclose(f);
-  return text;
-}
-
 /* One kernel an op and register type, as the generated text will use the values. */
 static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
   size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
@@ -115,9 +102,9 @@ static size_t put_ops(char *at, size_t room, const char *t, const char *name, in
 
 static char *gpu_text(void) {
   const size_t room = 1 << 20;
-  size_t n;
-  char *text = file_text(room, &n);
+  char *text = malloc(room);
   if (!text) return NULL;
+  size_t n = (size_t)snprintf(text, room, "%s", fl_math_text);
   n += put_ops(text + n, room - n, "double", "f64", 0);
   n += put_ops(text + n, room - n, "float", "f32", 0);
   n += put_ops(text + n, room - n, "int64_t", "i64", 1);
