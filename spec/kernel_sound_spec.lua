@@ -185,6 +185,12 @@ describe("what a launch decides", function()
       ["y[(i & 3) * 3 + (i >> 2)] = x[i];"] = false, ["if (i % 4 == 0) y[i / 4] = x[i];"] = false,
       ["if (threadIdx.x == 0) y[blockIdx.x] = x[i];"] = false, ["int lane = i & 31, w = i >> 5; if (!lane) y[w] = x[i];"] = false,
       ["y[n - 1 - i] = x[i];"] = false, ["y[2 * i] = x[i]; y[2 * i + 1] = x[i] * x[i];"] = false,
+      ["for (int j = i % 4; j < 8; j += 4) y[i / 4 * 8 + j] = x[i];"] = false,
+      ["for (int j = 2 * threadIdx.x; j < 64; j += 2 * blockDim.x) y[j] = x[i];"] = false,
+      ["for (int j = i % 4; j < 8; j += 2) y[i / 4 * 8 + j] = x[i];"] = true,
+      ["for (int j = i % 4; j < 9; j += 4) y[i / 4 * 8 + j] = x[i];"] = true,
+      ["for (int j = 2 * threadIdx.x; j < 64; j += blockDim.x) y[j] = x[i];"] = true,
+      ["for (int j = 0; j > -8; --j) if (j < 4) y[40 + i * 4 + j] = x[i];"] = true,
       ["y[i % 4 * 2 + i / 4] = x[i];"] = true, ["if (i % 2 == 0) y[i / 4] = x[i];"] = true, ["y[i] = x[i]; y[i + 1] = x[i];"] = true,
     } do
       local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int n) {\n" ..

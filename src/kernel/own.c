@@ -268,6 +268,28 @@ static void join_rests(search *w) {
   }
 }
 
+/* c * (n + k * N) for the number n of N threads, or of all, gives n; a % m + k * m gives a % m. */
+static void use_counter(search *w, int32_t var) {
+  const fl_kvarinfo *v = &w->r.k->var[var];
+  fl_kplace then = w->r.at;
+  fl_kpoly a;
+  fl_kterm m;
+  if (!fl_kpoly_is_counter(w->r.k, var)) return;
+  then.order = v->order;
+  fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  if (first.bad || step.bad || step.n != 1) return;
+  const fl_kterm move = step.t[0];
+  for (int axis = 0; axis < 3 && first.n == 1 && first.t[0].n == 1 && first.t[0].c == move.c; axis++) {
+    const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
+    const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
+    const int32_t base = first.t[0].s[0];
+    if ((base == FL_KSYM_GLOBAL + axis && fl_kterm_same(&move, &grid))
+        || (base == FL_KP_TID_X + axis && fl_kterm_same(&move, &block))) add_known(w, base);
+  }
+  if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move)) add_rest(w, &a, &ONE, &m);
+}
+
 /* Grid indices give both of their parts and the other way round; a counter gives its first value. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
@@ -275,6 +297,7 @@ static void close_axes(search *w) {
     if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT) continue;
     const int32_t base = fl_kroute_counter(&w->r, s - FL_KSYM_VAR);
     if (base >= 0) add_known(w, base);
+    else use_counter(w, s - FL_KSYM_VAR);
   }
   for (int axis = 0; axis < 3; axis++) {
     if (has(w, FL_KSYM_GLOBAL + axis)) add_known(w, FL_KP_TID_X + axis), add_known(w, FL_KP_BID_X + axis);
@@ -403,7 +426,8 @@ static int32_t loop_of(const search *w, int32_t s) {
   fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
   const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
   fl_kpoly_subtract(&step, &old);
-  const int moves = !step.bad && step.n == 1 && step.t[0].n == 0;
+  int moves = !step.bad && step.n == 1;
+  for (int i = 0; moves && i < step.t[0].n; i++) moves = step.t[0].s[i] >= FL_KP_BDIM_X && step.t[0].s[i] <= FL_KP_GDIM_Z;
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
 

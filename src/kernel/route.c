@@ -152,7 +152,22 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   return 0;
 }
 
-/* Counters start at a constant >= 0 or at an index of the thread, and step upwards. */
+int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m) {
+  for (int i = 0; i < 2 && p->n == 2; i++) {
+    *a = (fl_kpoly){ .n = 1, .t = { p->t[i] } };
+    for (int j = 0; j < p->t[!i].n && fl_kpoly_is_natural(a); j++) {
+      *m = p->t[!i];
+      if (m->s[j] < FL_KSYM_QUOTIENT) continue;
+      const fl_kquotient *q = &r->k->quotients->at[m->s[j] - FL_KSYM_QUOTIENT];
+      fl_kterm_drop(m, m->s[j]);
+      m->c = -m->c;
+      if (fl_kpoly_same(&q->a, a) && fl_kterm_same(&q->m, m) && q->m.c == m->c) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step upwards. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   if (s < FL_KSYM_VAR) return 1;
   if (s >= FL_KSYM_QUOTIENT) return 0;
@@ -160,8 +175,11 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
   if (!fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
   fl_kplace then = r->at;
   then.order = v->order;
-  fl_kpoly p = fl_kpoly_of(r->k, &then, v->def);
-  if (p.bad || p.n > 1) return 0;
+  fl_kpoly p = fl_kpoly_of(r->k, &then, v->def), step = fl_kpoly_of(r->k, &r->at, v->step), a;
+  fl_kterm m;
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { s } });
+  if (!fl_kpoly_is_natural(&step)) return 0;
+  if (p.bad || p.n > 1) return !p.bad && fl_kroute_is_remainder(r, &p, &a, &m);
   return p.n == 0 || (p.t[0].c >= 0 &&
                       (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
 }

@@ -37,6 +37,8 @@ int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
 int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
 /* Do the strides form a chain, each times the bound of its digit at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
+/* Is p a - a / m * m of what is not negative, a the number of a thread or alike? */
+int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
 /* Can symbol s not be negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
 /* What a counter that begins at a thread's index stands for: FL_KSYM_GLOBAL + axis with a grid
