@@ -1,5 +1,5 @@
 /*
-** Loops that write an array in global memory and read it, but never an element before they write it:
+** Loops that write an array in global or shared memory and read it, but never an element before they write it:
 ** y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so going back through the rounds
 ** needs no older values of it. Asked in the source as written, for loops without barriers whose accesses of the
 ** array stand directly in them.
@@ -19,7 +19,10 @@ typedef struct behind {
 static int see_write(void *arg, fl_kstmt *s) {
   behind *b = arg;
   if (s->kind == FL_KS_BARRIER) b->bad = 1;
-  if ((s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) || s->var != b->var) return 1;
+  if (s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) return 1;
+  const fl_kvar *x = &b->f->vars[s->var], *y = &b->f->vars[b->var];
+  if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;        /* dynamic shared memory is one array */
+  if (x->type != y->type) b->bad = 1;
   if (s->kind == FL_KS_ATOMIC || s->accumulate || b->n_writes == 16) b->bad = 1;
   else b->write[b->n_writes++] = (fl_kaccess_at){s, s->x[0]};
   return 1;
@@ -27,7 +30,9 @@ static int see_write(void *arg, fl_kstmt *s) {
 
 static int see_read(void *arg, fl_kexpr *x) {
   behind *b = arg;
-  if (x->kind != FL_KX_LOAD || b->f->vars[x->var].kind != FL_KV_POINTER || b->f->vars[x->var].is_const) return 1;
+  if (x->kind != FL_KX_LOAD) return 1;
+  const fl_kvar *of = &b->f->vars[x->var];
+  if ((of->kind != FL_KV_POINTER && of->kind != FL_KV_SHARED) || of->is_const) return 1;
   if (x->site < 0 || x->site >= b->d->n_sites0) return 1;
   const fl_kvisitor writes = {see_write, NULL, b};
   const fl_kaccess_at read = {b->s, x->x[0]};

@@ -28,18 +28,29 @@ static int invariant(const fl_kloop *l, const fl_kexpr *x) {
   return 1;
 }
 
+/* x without conversions that keep the low bits of an integer type; NULL: it is no integer. */
+static const fl_kexpr *low_bits(const fl_kexpr *x, int type) {
+  for (; fl_kt_is_int(x->type) && fl_kt_size(x->type) >= fl_kt_size(type); x = x->x[0])
+    if (x->kind != FL_KX_CAST) return x;
+  return NULL;
+}
+
+static int is_low_bits(const fl_kexpr *x, int v, int type) {
+  const fl_kexpr *low = low_bits(x, type);
+  return low && low->kind == FL_KX_VAR && low->var == v;
+}
+
 static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     const fl_kad_note *note = s->note;
     if (s->kind == FL_KS_IF && note && note->step) look_for_counters(l, &s->body);
     if (s->kind != FL_KS_ASSIGN || !fl_kset_has(l->state, s->var)) continue;
     const int v = s->var, type = l->d->f->vars[v].type;
-    const fl_kexpr *x = s->x[0];
-    if (type < FL_KT_I32 || type > FL_KT_U64 || x->kind != FL_KX_BINARY
+    const fl_kexpr *x = type < FL_KT_I32 || type > FL_KT_U64 ? NULL : low_bits(s->x[0], type);
+    if (!x || x->kind != FL_KX_BINARY
         || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)
         || assigned_in(&l->s->body, v) + assigned_in(&l->s->other, v) != 1) continue;
-    const int at = x->x[0]->kind == FL_KX_VAR && x->x[0]->var == v ? 1
-                 : x->op == FL_KO_ADD && x->x[1]->kind == FL_KX_VAR && x->x[1]->var == v ? 0 : -1;
+    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD && is_low_bits(x->x[1], v, type) ? 0 : -1;
     if (at < 0 || !invariant(l, x->x[at]) || l->n_counters == FL_KLOOP_COUNTERS) continue;
     const int n = l->n_counters++;
     l->counter[n].var = v;
@@ -55,7 +66,7 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n_counters; ++i) {
     const int v = l->counter[i].var, type = d->f->vars[v].type;
-    fl_kexpr *by = (fl_kexpr *)(uintptr_t)l->counter[i].by;
+    fl_kexpr *by = fl_kexpr_cast(d->a, type, (fl_kexpr *)(uintptr_t)l->counter[i].by);
     fl_kexpr *n = fl_kexpr_cast(d->a, type, kx_var(d, at));
     kx_set(d, b, v, kx_op(d, l->counter[i].op, kx_var(d, l->counter[i].start),
                           kx_op(d, FL_KO_MUL, n, by)));
@@ -112,18 +123,22 @@ static int see_settling(void *arg, fl_kstmt *s) {
 
 /* Do all reads of v in the loop find what it holds after the loop? */
 static int reads_final_values(const fl_kloop *l, int v) {
-  settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && l->d->f->vars[v].kind == FL_KV_POINTER};
+  const int kind = l->d->f->vars[v].kind, memory = kind == FL_KV_POINTER || kind == FL_KV_SHARED;
+  settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && memory};
   const fl_kvisitor see = {see_settling, see_settled, &c};
   if (c.ok) fl_kwalk_stmt(&see, l->s);
   return c.ok;
 }
 
-/* Bytes of a snapshot in registers or local memory, and in shared memory. */
-static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dynamic) {
+/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the loop is asked
+** for if 'keep' has it. */
+static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared, int *dynamic) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; ++v) {
-    if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
+    const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
+    if (x.kind == FL_KV_SHARED && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    if (!fl_kset_has(l->state, v)) continue;
     if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
     else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
@@ -136,11 +151,11 @@ static void measure_state(fl_kloop *l, int64_t *bytes, int64_t *shared, int *dyn
   }
 }
 
-static void make_slots(fl_kloop *l) {
+static void make_slots(fl_kloop *l, fl_kset keep) {
   fl_kad_state *d = l->d;
   int64_t bytes = 0, shared = 0;
   int dynamic = 0;
-  measure_state(l, &bytes, &shared, &dynamic);
+  measure_state(l, keep, &bytes, &shared, &dynamic);
   if (!bytes && !shared && !dynamic) return;
   const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 256;
   l->slots = bytes ? room / bytes : 16;
@@ -219,6 +234,7 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
     move_state(l, &c->body, kx_var(d, l->trips), 0);
     fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->trips), kx_var(d, l->trips));
   }
+  fl_kloop_keep_round(l, &s->body);
   fl_kad_primal(d, &l->s->body, &s->body);
   fl_kad_primal(d, &l->s->other, &s->other);
   kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
@@ -330,7 +346,7 @@ void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r)
   look_for_counters(l, &l->s->other);
   l->trips = fl_kad_local(d, FL_KT_I64, "trips");
   l->k = fl_kad_local(d, FL_KT_I64, "k");
-  make_slots(l);
+  make_slots(l, keep);
   if (l->slots) {
     l->p = fl_kad_local(d, FL_KT_I64, "p");
     l->m = fl_kad_local(d, FL_KT_I64, "ahead");

@@ -1,12 +1,15 @@
 /*
-** Loops that overwrite elements of an array in global memory, each once, and are its first writers: before a
-** round its elements are those of the launch's argument (zeros of a fresh output). Going back, each round takes
-** its stores back first, so the array is what it was before the round. The place of a store must be known from
-** the loop's counters alone.
+** Loops whose stores to an array are taken back: going back, each round does so first, and the array is what it
+** was before the round. The place of a store must be known from the loop's counters alone, and each round has
+** its own. Where the old elements come from:
+** - global memory: the loop is the first writer and writes each element once, so they are those of the launch's
+**   argument (zeros of a fresh output);
+** - shared memory: a second array of its size keeps them as the rounds come by, one for each store whose places
+**   may be another's. It needs no barrier: between two barriers an element that a thread writes is its own.
 */
 #include "kernel/ad_loop.h"
 
-typedef struct undo { fl_kloop *l; int var, n, ok; fl_kad_affine first; int64_t least, most; } undo;
+typedef struct undo { fl_kloop *l; int var, n, ok, apart, meets; fl_kad_affine first; int64_t least, most; } undo;
 
 static int count_writes(const fl_kblock *b, int v) {
   int n = 0;
@@ -74,32 +77,65 @@ static int see_store(void *arg, fl_kstmt *s) {
   if (a.add > u->most) u->most = a.add;
   const int plain = known && s->kind == FL_KS_STORE && is_at_top(l, s) && a.core && u->first.core;
   fl_kexpr *at = plain ? by_counters(l, s->x[0], 0) : NULL;
-  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || a.mul != u->first.mul
-      || !fl_kexpr_same(a.core, u->first.core) || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul)
+  if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || l->d->site_meets[s->site] & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
-  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, at};
+  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, at};
+  if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
+                || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul))) u->apart = 0;
+  return 1;
+}
+
+/* The launch's argument. */
+static int from_argument(fl_kloop *l, const undo *u, int first) {
+  fl_kad_state *d = l->d;
+  const int v = u->var, fresh = d->r->want[d->f->vars[v].param] & FL_KAD_FRESH;
+  const int original = fresh ? -1 : fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_", d->f->vars[v].type, 1, 1);
+  for (int i = first; i < l->n_undo; ++i) l->undo[i].original = original;
+  return fresh || original >= 0;
+}
+
+/* Shared arrays, filled by fl_kloop_keep_round. */
+static int from_copies(fl_kloop *l, const undo *u, int first) {
+  fl_kad_state *d = l->d;
+  for (int i = first; i < l->n_undo; ++i) {
+    struct fl_kloop_undo *to = &l->undo[i];
+    const fl_kvar x = d->f->vars[u->var];
+    if (i > first && u->apart) to->original = to[-1].original, to->region = to[-1].region;
+    else if (x.dynamic) to->original = u->var, to->region = d->regions++;
+    else to->original = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", u->var), x.count);
+    if (to->original < 0) return 0;
+  }
   return 1;
 }
 
 int fl_kloop_can_undo(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
-  const int before = l->n_undo, param = d->f->vars[v].param;
-  undo u = {.l = l, .var = v, .ok = !l->barrier && d->f->vars[v].kind == FL_KV_POINTER && param >= 0};
+  const fl_kvar x = d->f->vars[v];
+  const int first = l->n_undo, shared = x.kind == FL_KV_SHARED && fl_kt_is_float(x.type);
+  undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = shared ? FL_KAD_MEETS_IN_BLOCK : 0};
   const fl_kvisitor see = {see_store, NULL, &u};
-  if (!u.ok || (d->f->params[param].is_struct && !d->f->params[param].is_pointer)
-      || !is_first_writer(&d->body, l->s, v)) return 0;
-  fl_kwalk_stmt(&see, l->s);
-  if (!u.ok) {
-    l->n_undo = before;
-    return 0;
+  if (!shared && (x.kind != FL_KV_POINTER || x.param < 0
+                  || (d->f->params[x.param].is_struct && !d->f->params[x.param].is_pointer)
+                  || !is_first_writer(&d->body, l->s, v))) return 0;
+  if (u.ok) fl_kwalk_stmt(&see, l->s);
+  if (u.ok && (shared || u.apart)) return shared ? from_copies(l, &u, first) : from_argument(l, &u, first);
+  l->n_undo = first;
+  return 0;
+}
+
+static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
+  fl_kad_state *d = l->d;
+  return u->region < 0 ? u->at : kx_op(d, FL_KO_ADD, fl_kloop_region(d, u->var, kx_int(d, u->region)),
+                                       fl_kexpr_cast(d->a, FL_KT_I64, u->at));
+}
+
+void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  for (int i = 0; i < l->n_undo; ++i) {
+    const struct fl_kloop_undo *u = &l->undo[i];
+    if (d->f->vars[u->var].kind == FL_KV_SHARED)
+      fl_kstmt_store(d->f, b, u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
   }
-  int original = -1;
-  if (!(d->r->want[param] & FL_KAD_FRESH)) {
-    original = fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_", d->f->vars[v].type, 1, 1);
-    if (original < 0) return 0;
-  }
-  for (int i = before; i < l->n_undo; ++i) l->undo[i].original = original;
-  return 1;
 }
 
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
@@ -107,6 +143,6 @@ void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
   for (int i = 0; i < l->n_undo; ++i) {
     const struct fl_kloop_undo *u = &l->undo[i];
     fl_kstmt_store(d->f, b, u->var, u->at, u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
-                                                           : fl_kexpr_load(d->f, u->original, u->at));
+                                                           : fl_kexpr_load(d->f, u->original, kept_at(l, u)));
   }
 }
