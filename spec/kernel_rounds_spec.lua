@@ -56,18 +56,22 @@ local right = {
     "- 0.1 * sum); " ..
     "__syncthreads(); for (int t = t0; t < n; t += w) out[t] = s[t] * s[(t + 3) % n];" },
   { "loops of other strides", "for (int t = t0; t < n; t += w) s[t] = row[t] * row[t]; __syncthreads(); for (int t = t0 * 2; t + 1 < " ..
+    "" ..
     "n; t += 2 * w) " ..
     "{ T a = s[t], b = s[t + 1]; s[t] = a * b; s[t + 1] = a + b * b; } __syncthreads(); for (int t = t0; t < n; t += w) out[t] = " ..
     "s[t] * s[n - 1 - t];" },
   { "contents used twice before they are overwritten", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
     "for (int t = t0; t < n; t += w) { T v = s[n - 1 - t]; sum += v * v * row[t]; } __syncthreads(); for (int t = t0; t < n; t += w) " ..
+    "" ..
     "s[t] = sum * row[t]; " ..
     "__syncthreads(); for (int t = t0; t < n; t += w) out[t] = s[t] * s[(t + 1) % n];" },
   { "two parts that overlap", "T *a = s, *b = s + w; for (int t = t0; t < n; t += w) { a[t] = row[t]; b[t] = sin(a[t]); m = fmax(m, " ..
     "a[t]); } " ..
     "for (int t = t0; t < n; t += w) { b[t] = exp(b[t] - a[t]); a[t] *= b[t]; } for (int t = t0; t < n; t += w) out[t] = a[t] * b[t] " ..
+    "" ..
     "+ m;" },
   { "a loop around it with barriers", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int r = 0; r < 3; ++r) { __syncthreads(); " ..
+    "" ..
     "" ..
     "for (int t = t0; t < n; t += w) s[t] = sin(s[t]) + 0.1 * r * s[t]; __syncthreads(); for (int t = t0; t < n; t += w) " ..
     "sum += s[n - 1 - t] * s[t]; } for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
@@ -79,6 +83,24 @@ local right = {
     "for (int t = t0; t < n; t += w) out[t] = s[t] * s[t];" },
   { "a choice in each round", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) " ..
     "sum += s[t] = t % 3 ? exp(s[t]) : 0.; for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
+  { "a guard in each round", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int k = 0; k < (n + w - 1) / w; k++) { int t = t0 " ..
+    "+ w * k; " ..
+    "if (t < n) { s[t] = exp(s[t]); sum += s[t]; } } for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
+  { "a round that goes on early", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) { if (t > cap / " ..
+    "10) { s[t] = 0.5; continue; } " ..
+    "s[t] = exp(s[t]); sum += s[t]; } for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
+  { "a guard from an argument", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) if (row[t] > 0.2) { " ..
+    "s[t] = exp(s[t]); sum += s[t]; } " ..
+    "for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
+  { "pairs of which one may be missing", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); for (int t = 2 * t0; t < " ..
+    "n; t += 2 * w) { s[t] = exp(s[t]); " ..
+    "sum += s[t]; if (t + 1 < n) { s[t + 1] = exp(s[t + 1]) * s[t]; sum += s[t + 1]; } } __syncthreads(); for (int t = t0; t < n; t " ..
+    "+= w) out[t] = s[t] * sum;" },
+  { "a warp's part of the array", "int lane = t0 % 4, v = t0 / 4, h = n / 2; T *p = s + v * h; for (int t = lane; t < h; t += 4) { " ..
+    "p[t] = row[v * h + t]; m = fmax(m, p[t]); } " ..
+    "for (int t = lane; t < h; t += 4) sum += p[t] = exp(p[t] - m); for (int t = lane; t < h; t += 4) out[v * h + t] = p[t] / sum;" },
+  { "a place from the counter", "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = 0; t + 1 < n; ++t) " ..
+    "{ int j = t + 1; s[j] = s[j - 1] * s[j]; } for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
 }
 
 -- not each thread's own, or not once in the loop
@@ -87,12 +109,22 @@ local refused = {
     "= exp(s[t]); " ..
     "__syncthreads(); for (int t = 0; t < n; ++t) out[t] = s[t] * s[0];" },
   { "rounds that overlap", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) s[t / 2] = exp(s[t / 2] * " ..
+    "" ..
     "row[t]); " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a place from memory", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) { int j = (int)row[t] & " ..
     "3; s[j] = exp(s[j]) * row[t]; } " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
+  { "a guard by the elements themselves", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) " ..
+    "if (s[t] > 0.1) s[t] = exp(s[t]) * row[t]; for (int t = t0; t < n; t += w) out[t] = s[t];" },
+  { "a guard that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = 0; for (int t = t0; t < n; t += w) " ..
+    "" ..
+    "{ if (f > 9) s[t] = exp(s[t]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
+  { "a place that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = t0; for (int t = t0; t < n; t += " ..
+    "w) " ..
+    "{ s[f] = exp(s[f]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a stride that meets others", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += 1) s[t] = exp(s[t]) * " ..
+    "" ..
     "row[t]; " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
 }

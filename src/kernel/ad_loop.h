@@ -23,7 +23,7 @@ typedef struct fl_kloop {
   int n_counters;
   uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop;
                                  ** 2: its stores are taken back */
-  struct fl_kloop_undo { int32_t var, original, region; fl_kexpr *at; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
+  struct fl_kloop_undo { int32_t var, original, region; fl_kexpr *at, *guard; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
   int n_undo;
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */

@@ -42,28 +42,55 @@ static int assignments(const fl_kblock *b, int v, const fl_kstmt **one) {
   return n;
 }
 
+/* Does 'goal' come before the statement 'use' of the loop's body? */
+static int precedes(const fl_kloop *l, const fl_kstmt *goal, const fl_kstmt *use) {
+  for (const fl_kstmt *s = l->s->body.first; s && s != use; s = s->next)
+    if (s == goal || fl_kloop_holds(&s->body, goal) || fl_kloop_holds(&s->other, goal)) return 1;
+  return 0;
+}
+
 static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
   for (const fl_kstmt *s = l->s->body.first; s; s = s->next)
     if (s == goal) return 1;
   return 0;
 }
 
-/* x by the loop's counters and what it does not change; NULL: it is not. */
-static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, int depth) {
+/* x, of the statement 'use' of the body, by the loop's counters as a round begins and what the loop does not
+** change; NULL: it is not. */
+static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
-  if (x->kind == FL_KX_LOAD || depth > 20) return NULL;
+  if ((x->kind == FL_KX_LOAD && l->d->written[x->var]) || depth > 20) return NULL;
   if (x->kind == FL_KX_VAR && fl_kset_has(l->all, x->var)) {
+    const int n = assignments(&l->s->body, x->var, &one);
     for (int i = 0; i < l->n_counters; ++i)
-      if (l->counter[i].var == x->var) return x;
-    if (assignments(&l->s->body, x->var, &one) + assignments(&l->s->other, x->var, &one) != 1) return NULL;
-    return one && is_at_top(l, one) ? by_counters(l, one->x[0], depth + 1) : NULL;
+      if (l->counter[i].var == x->var) return one && precedes(l, one, use) ? NULL : x;
+    if (n != 1 || assignments(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
+    return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
   }
   fl_kexpr *r = fl_karena_new(l->d->a, sizeof *r);
   if (!r) return NULL;
   *r = *x;
   for (int i = 0; i < x->n; ++i)
-    if (!(r->x[i] = by_counters(l, x->x[i], depth + 1))) return NULL;
+    if (!(r->x[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
   return r;
+}
+
+/* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what the body has
+** around it. 0: not known. */
+static int guard_of(const fl_kloop *l, const fl_kblock *b, const fl_kstmt *goal, const fl_kstmt **use, fl_kexpr **guard) {
+  fl_kad_state *d = l->d;
+  for (fl_kstmt *s = b->first; s; s = s->next) {
+    const int in_body = fl_kloop_holds(&s->body, goal);
+    if (s != goal && !in_body && !fl_kloop_holds(&s->other, goal)) continue;
+    if (!*use) *use = s;
+    if (s == goal || s->kind != FL_KS_IF) return s == goal;
+    fl_kexpr *c = by_counters(l, s->x[0], *use, 0);
+    if (!c) return 0;
+    if (!in_body) c = fl_kexpr_unary(d->a, FL_KO_NOT, c);
+    *guard = *guard ? kx_op(d, FL_KO_LAND, *guard, c) : c;
+    return guard_of(l, in_body ? &s->body : &s->other, goal, use, guard);
+  }
+  return 0;
 }
 
 static int see_store(void *arg, fl_kstmt *s) {
@@ -75,11 +102,13 @@ static int see_store(void *arg, fl_kstmt *s) {
   if (!u->n++) u->first = a, u->least = u->most = a.add;
   if (a.add < u->least) u->least = a.add;
   if (a.add > u->most) u->most = a.add;
-  const int plain = known && s->kind == FL_KS_STORE && is_at_top(l, s) && a.core && u->first.core;
-  fl_kexpr *at = plain ? by_counters(l, s->x[0], 0) : NULL;
+  const fl_kstmt *use = NULL;
+  fl_kexpr *guard = NULL, *at = NULL;
+  if (known && s->kind == FL_KS_STORE && a.core && u->first.core && guard_of(l, &l->s->body, s, &use, &guard))
+    at = by_counters(l, s->x[0], use, 0);
   if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || l->d->site_meets[s->site] & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
-  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, at};
+  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, at, guard};
   if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
                 || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul))) u->apart = 0;
   return 1;
@@ -129,12 +158,18 @@ static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
                                        fl_kexpr_cast(d->a, FL_KT_I64, u->at));
 }
 
+/* Where code goes that a round runs when it comes to the store. */
+static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo *u) {
+  fl_kstmt *s = u->guard ? fl_kstmt_if(l->d->f, b, u->guard) : NULL;
+  return s ? &s->body : b;
+}
+
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n_undo; ++i) {
     const struct fl_kloop_undo *u = &l->undo[i];
     if (d->f->vars[u->var].kind == FL_KV_SHARED)
-      fl_kstmt_store(d->f, b, u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
+      fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
   }
 }
 
@@ -142,7 +177,7 @@ void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n_undo; ++i) {
     const struct fl_kloop_undo *u = &l->undo[i];
-    fl_kstmt_store(d->f, b, u->var, u->at, u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
+    fl_kstmt_store(d->f, guarded(l, b, u), u->var, u->at, u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
                                                            : fl_kexpr_load(d->f, u->original, kept_at(l, u)));
   }
 }

@@ -226,12 +226,19 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
 
 /* ---- what follows ----------------------------------------------------------------------- */
 
+/* A number times sizes of the launch. */
+static int is_nonzero(const fl_kterm *t) {
+  for (int i = 0; i < t->n; i++)
+    if (t->s[i] < FL_KP_BDIM_X || t->s[i] > FL_KP_GDIM_Z) return 0;
+  return t->c != 0;
+}
+
 /* A sum that two threads have in common gives its digits. */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
   if (w->used[i] || !split_all(w, w->sum[i], d, &n)) return;
-  if (n && !fl_kroute_is_chain(&w->r, d, n)) return;
+  if (n && !(n == 1 && is_nonzero(&d[0].stride)) && !fl_kroute_is_chain(&w->r, d, n)) return;
   w->used[i] = 1;
   for (int j = 0; j < n; j++) {
     if (d[j].kind == FL_KDIGIT_REM) add_rest(w, d[j].unit, &d[j].low, &d[j].high);
@@ -268,7 +275,7 @@ static void join_rests(search *w) {
   }
 }
 
-/* c * (n + k * N) for the number n of N threads, or of all, gives n; a % m + k * m gives a % m. */
+/* c * (n + k * m) for a thread's number n < m gives n; a % m + k * m gives a % m. */
 static void use_counter(search *w, int32_t var) {
   const fl_kvarinfo *v = &w->r.k->var[var];
   fl_kplace then = w->r.at;
@@ -280,12 +287,12 @@ static void use_counter(search *w, int32_t var) {
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   if (first.bad || step.bad || step.n != 1) return;
   const fl_kterm move = step.t[0];
-  for (int axis = 0; axis < 3 && first.n == 1 && first.t[0].n == 1 && first.t[0].c == move.c; axis++) {
-    const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
-    const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
-    const int32_t base = first.t[0].s[0];
-    if ((base == FL_KSYM_GLOBAL + axis && fl_kterm_same(&move, &grid))
-        || (base == FL_KP_TID_X + axis && fl_kterm_same(&move, &block))) add_known(w, base);
+  const int32_t base = first.n == 1 && first.t[0].n == 1 ? first.t[0].s[0] : -1;
+  if (base >= FL_KP_TID_X && (base <= FL_KP_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
+    const fl_kterm times = { first.t[0].c, 0, { 0 } };
+    int ok;
+    m = fl_kterm_ratio(&move, &times, &ok);
+    if (ok && fl_kroute_stays_below(&w->r, base, &m)) add_known(w, base);
   }
   if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && same_term(&m, &move)) add_rest(w, &a, &ONE, &m);
 }
@@ -426,8 +433,7 @@ static int32_t loop_of(const search *w, int32_t s) {
   fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
   const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
   fl_kpoly_subtract(&step, &old);
-  int moves = !step.bad && step.n == 1;
-  for (int i = 0; moves && i < step.t[0].n; i++) moves = step.t[0].s[i] >= FL_KP_BDIM_X && step.t[0].s[i] <= FL_KP_GDIM_Z;
+  const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
 
