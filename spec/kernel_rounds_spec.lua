@@ -139,6 +139,8 @@ describe("a loop over a thread's own elements of shared memory:", function()
           assert((k(x, n, 80) - x:softmax(2)):abs():max():item() < 1e-13)
           proof.check(function(v) return k(v, n, 80) end, { x }, { order = n < 40 and 2 or 1 })
         end
+        local r = k:report()                              -- by NVRTC, where it is there
+        assert.equal(r.registers > 0, r.adjoint.registers > 0)
         local single, x = kernel(c[2], shared, 32, "float"), f64(3, 70):float():requires_grad_(true)
         local seed = proof.direction(x:detach(), 0.2)
         local g = single(x, 70, 80):gradients({ x }, { seed = seed })[x]
