@@ -57,11 +57,13 @@ local right = {
     "__syncthreads(); for (int t = t0; t < n; t += w) out[t] = s[t] * s[(t + 3) % n];" },
   { "loops of other strides", "for (int t = t0; t < n; t += w) s[t] = row[t] * row[t]; __syncthreads(); for (int t = t0 * 2; t + 1 < " ..
     "" ..
+    "" ..
     "n; t += 2 * w) " ..
     "{ T a = s[t], b = s[t + 1]; s[t] = a * b; s[t + 1] = a + b * b; } __syncthreads(); for (int t = t0; t < n; t += w) out[t] = " ..
     "s[t] * s[n - 1 - t];" },
   { "contents used twice before they are overwritten", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
     "for (int t = t0; t < n; t += w) { T v = s[n - 1 - t]; sum += v * v * row[t]; } __syncthreads(); for (int t = t0; t < n; t += w) " ..
+    "" ..
     "" ..
     "s[t] = sum * row[t]; " ..
     "__syncthreads(); for (int t = t0; t < n; t += w) out[t] = s[t] * s[(t + 1) % n];" },
@@ -69,12 +71,17 @@ local right = {
     "a[t]); } " ..
     "for (int t = t0; t < n; t += w) { b[t] = exp(b[t] - a[t]); a[t] *= b[t]; } for (int t = t0; t < n; t += w) out[t] = a[t] * b[t] " ..
     "" ..
+    "" ..
     "+ m;" },
   { "a loop around it with barriers", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int r = 0; r < 3; ++r) { __syncthreads(); " ..
     "" ..
     "" ..
+    "" ..
     "for (int t = t0; t < n; t += w) s[t] = sin(s[t]) + 0.1 * r * s[t]; __syncthreads(); for (int t = t0; t < n; t += w) " ..
     "sum += s[n - 1 - t] * s[t]; } for (int t = t0; t < n; t += w) out[t] = s[t] * sum;" },
+  { "downwards", "for (int t = n - 1 - t0; t >= 0; t -= w) s[t] = row[t]; for (int t = n - 1 - t0; t >= 0; t -= w) { s[t] = " ..
+    "exp(s[t]); " ..
+    "sum += s[t]; } for (int t = n - 1 - t0; t >= 0; t -= w) out[t] = s[t] * sum;" },
   { "a state of its own", "for (int t = t0; t < n; t += w) s[t] = row[t]; T z = 0.3; for (int t = t0; t < n; t += w) { z = sin(z * " ..
     "s[t]) + z; s[t] *= z; } " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t] * z;", 4 },
@@ -110,6 +117,7 @@ local refused = {
     "__syncthreads(); for (int t = 0; t < n; ++t) out[t] = s[t] * s[0];" },
   { "rounds that overlap", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) s[t / 2] = exp(s[t / 2] * " ..
     "" ..
+    "" ..
     "row[t]); " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a place from memory", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += w) { int j = (int)row[t] & " ..
@@ -119,17 +127,55 @@ local refused = {
     "if (s[t] > 0.1) s[t] = exp(s[t]) * row[t]; for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a guard that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = 0; for (int t = t0; t < n; t += w) " ..
     "" ..
+    "" ..
     "{ if (f > 9) s[t] = exp(s[t]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a place that the round before made", "for (int t = t0; t < n; t += w) s[t] = row[t]; int f = t0; for (int t = t0; t < n; t += " ..
     "w) " ..
     "{ s[f] = exp(s[f]) * row[t]; f = t; } for (int t = t0; t < n; t += w) out[t] = s[t];" },
   { "a stride that meets others", "for (int t = t0; t < n; t += w) s[t] = row[t]; for (int t = t0; t < n; t += 1) s[t] = exp(s[t]) * " ..
     "" ..
+    "" ..
     "row[t]; " ..
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
 }
 
+-- ---- loops by chance: each between two barriers, its elements the thread's own -------------------------
+local LOOPS = { "for (int t = t0; t < n; t += w) ", "for (int t = n - 1 - t0; t >= 0; t -= w) ",
+  "for (int t = t0; t < n; t += blockDim.x) if (t != 4) ", "for (long long t = t0; t < n; t += w) " }
+local PLACES = { { "t", "cap + t" }, { "n - 1 - t", "cap + n - 1 - t" } }
+local GUARDS = { "", "", "if (t % 3) ", "if (row[t] > 0.1) ", "if (t < 4) " }
+local STEPS = { "s[I] = sin(s[I]);", "s[I] = exp(0.3 * sin(s[J])) + a;", "s[I] = sin(s[I] * s[J]) + row[t];", "s[I] += row[t] * a;",
+  "{ a = 0.4 * a + s[I]; s[I] = a; }", "a += s[I] * 0.2;", "a = 0.5 * sin(a + s[J]);" }
+
+local function by_chance(random)
+  local function pick(list) return list[random(#list)] end
+  local function loop()
+    local places, steps = pick(PLACES), {}
+    for i = 1, random(3) do steps[i] = pick(GUARDS) .. pick(STEPS):gsub("I", pick(places)):gsub("J", pick(places)) end
+    return pick(LOOPS) .. "{ " .. table.concat(steps, " ") .. " } __syncthreads();\n"
+  end
+  local body = "T a = 0.3; for (int t = t0; t < n; t += w) { s[t] = row[t]; s[cap + t] = 0.7 * row[n - 1 - t]; } __syncthreads();\n"
+  for _ = 1, random(3) do
+    body = body .. (random(4) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop() .. loop() .. "}\n" or loop())
+  end
+  return body .. "for (int t = t0; t < n; t += w) out[t] = s[t] * 1.1 + s[cap + n - 1 - t] + a;"
+end
+
 describe("a loop over a thread's own elements of shared memory:", function()
+  it("loops by chance", function()
+    local state = 20
+    local function random(n)
+      state = state * 6364136223846793005 + 1442695040888963407
+      return (state >> 33) % n + 1
+    end
+    for _ = 1, 30 do
+      local body, n = by_chance(random), 4 + random(8)
+      local k = kernel(body, random(2) == 1 and "__shared__ T s[32];" or DYNAMIC, ({ 1, 3, 4, 8 })[random(4)])
+      local ok, why = pcall(proof.check, function(x) return k(x, n, 20) end, { f64(3, n) }, { order = 1 })
+      assert(ok, tostring(why) .. "\n" .. body)
+    end
+  end)
+
   for _, c in ipairs(softmax) do
     for _, shared in ipairs { DYNAMIC, STATIC } do
       it("a softmax " .. c[1] .. (shared == STATIC and ", static" or ", dynamic"), function()

@@ -193,6 +193,9 @@ describe("what a launch decides", function()
       ["for (int j = i % 4; j < 8; j += 2) y[i / 4 * 8 + j] = x[i];"] = true,
       ["for (int j = i % 4; j < 9; j += 4) y[i / 4 * 8 + j] = x[i];"] = true,
       ["for (int j = 2 * threadIdx.x; j < 64; j += blockDim.x) y[j] = x[i];"] = true,
+      ["for (int j = n - 1 - (int)threadIdx.x; j >= 0; j -= blockDim.x) y[j] = x[i];"] = false,
+      ["for (int j = n - 1 - (int)threadIdx.x; j >= 0; j -= 5) y[j] = x[i];"] = true,
+      ["for (int j = n - 1 - 2 * (int)threadIdx.x; j >= 0; j -= blockDim.x) y[j] = x[i];"] = true,
       ["for (int j = 0; j > -8; --j) if (j < 4) y[40 + i * 4 + j] = x[i];"] = true,
       ["y[i % 4 * 2 + i / 4] = x[i];"] = true, ["if (i % 2 == 0) y[i / 4] = x[i];"] = true, ["y[i] = x[i]; y[i + 1] = x[i];"] = true,
     } do

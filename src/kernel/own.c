@@ -275,7 +275,7 @@ static void join_rests(search *w) {
   }
 }
 
-/* c * (n + k * m) for a thread's number n < m gives n; a % m + k * m gives a % m. */
+/* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a % m + k * m gives a % m. */
 static void use_counter(search *w, int32_t var) {
   const fl_kvarinfo *v = &w->r.k->var[var];
   fl_kplace then = w->r.at;
@@ -287,9 +287,10 @@ static void use_counter(search *w, int32_t var) {
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   if (first.bad || step.bad || step.n != 1) return;
   const fl_kterm move = step.t[0];
-  const int32_t base = first.n == 1 && first.t[0].n == 1 ? first.t[0].s[0] : -1;
+  const fl_kpoly own = unknown_part(w, &first);
+  const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
   if (base >= FL_KP_TID_X && (base <= FL_KP_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
-    const fl_kterm times = { first.t[0].c, 0, { 0 } };
+    const fl_kterm times = { own.t[0].c, 0, { 0 } };
     int ok;
     m = fl_kterm_ratio(&move, &times, &ok);
     if (ok && fl_kroute_stays_below(&w->r, base, &m)) add_known(w, base);
