@@ -406,6 +406,25 @@ describe("gradcheck", function()
     assert.is_true(flame.gradcheck(function(x, w) return x:matmul(w):log_softmax(2) end, { d(2, 3), d(3, 2) }))
     assert.is_true(flame.gradcheck(function(x) return x:max(2) end, { d(2, 3) }))
   end)
+  it("a large group_norm, whose sums are by channel first, has the gradients that its parts have", function()
+    local o = { dtype = "f64", requires_grad = true }
+    local x, w, b = flame.randn({ 2, 6, 8192 }, o), flame.randn({ 6 }, o), flame.randn({ 6 }, o)
+    local seed, back = flame.randn({ 2, 6, 8192 }, { dtype = "f64" }), flame.randn({ 2, 6, 8192 }, { dtype = "f64" })
+    local function by_parts(t)
+      local r = t:reshape(2, 3, 2 * 8192)
+      local d = r - r:mean(3, true)
+      return (d / (d:square():mean(3, true) + 1e-5):sqrt()):reshape(2, 6, 8192) * w:reshape(6, 1) + b:reshape(6, 1)
+    end
+    local function gradients(y)
+      local first = y:gradients({ x, w, b }, { seed = seed, create_graph = true })
+      local second = (first[x] * back):sum():gradients { x, w }
+      return { first[x], first[w], first[b], second[x], second[w] }
+    end
+    local got, expected = gradients(x:group_norm(3, w, b)), gradients(by_parts(x))
+    for i = 1, 5 do
+      assert.is_true((got[i] - expected[i]):abs():max():item() < 1e-9 * (1 + expected[i]:abs():max():item()), "gradient " .. i)
+    end
+  end)
   it("covers views, joins and indexing", function()
     flame.seed(6)
     local at = flame.tensor({ 2, 1, 2 }, { dtype = "i64" })

@@ -9,6 +9,7 @@
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
+enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };   /* below, kernels more cost more than a reading less */
 
 typedef struct norm {             /* what the backward reads; all held */
   flame_context *c;
@@ -30,18 +31,37 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
+/* Those of the axes along which w is one value, where it has several along the others (a group's
+** places, not its channels) and much is read; else 0. */
+static uint32_t shared_axes(const norm *s) {
+  const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
+  uint32_t same = 0;
+  int64_t places = 1;
+  for (int a = 0; w && a < x->rank; a++) {
+    const int at = a - (x->rank - w->rank);
+    if (!(s->axes >> a & 1) || (at >= 0 && w->size[at] != 1)) continue;
+    same |= 1u << a;
+    places *= x->size[a];
+  }
+  return same != s->axes && places >= MANY_PLACES && x->numel >= MANY_VALUES ? same : 0;
+}
+
 /* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w: by x it is
-** r (u - mean(u) - d r^2 mean(u d)), by w g d r, by b g; the walk sums. For a gradient of this the
-** statistics are recorded again, as functions of x. */
+** r (u - mean(u) - d r^2 mean(u d)), by w g d r, by b g; the walk sums. Where w is one value along
+** many places, g and g d are summed along them first: all three gradients are made of these sums.
+** For a gradient of this the statistics are recorded again, as functions of x. */
 static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
   const norm *s = arg;
-  fl_node *x = fl_widen(s->in[X]), *mean = s->mean, *r = s->inverse;
+  const uint32_t places = shared_axes(s);
+  fl_node *x = fl_widen(s->in[X]), *w = s->in[W] ? fl_widen(s->in[W]) : NULL, *mean = s->mean, *r = s->inverse;
   fl_node *d = c->grad_mode ? centre(s, x, &mean, &r) : n_sub(x, mean);
-  fl_node *u = s->in[W] ? n_mul(g, fl_widen(s->in[W])) : g;
-  fl_node *slope = n_mul(mean_of(s, n_mul(u, d)), n_square(r));
-  gin[X] = n_mul(n_sub(n_sub(u, mean_of(s, u)), n_mul(d, slope)), r);
-  gin[W] = s->in[W] ? n_mul(g, n_mul(d, r)) : NULL;
-  gin[B] = s->in[B] ? g : NULL;
+  fl_node *sg = g, *sgd = n_mul(g, d);
+  if (places) sg = n_sum(sg, places, 1), sgd = n_sum(sgd, places, 1);
+  fl_node *level = mean_of(s, w ? n_mul(sg, w) : sg), *slope = mean_of(s, w ? n_mul(sgd, w) : sgd);
+  fl_node *u = w ? n_mul(g, w) : g;
+  gin[X] = n_mul(n_sub(n_sub(u, level), n_mul(d, n_mul(slope, n_square(r)))), r);
+  gin[W] = w ? n_mul(sgd, r) : NULL;
+  gin[B] = s->in[B] ? sg : NULL;
   (void)y, (void)nin;
   return gin[X] && !gin[W] == !s->in[W] ? FLAME_OK : c->err.code;
 }
