@@ -254,7 +254,7 @@ local function load_parts(path, o)
   local text = internal.io_read(path, "load")
   local map = text:match('"weight_map"%s*:%s*(%b{})')
   if not map then fail("load", "%s: is no list of safetensors files: it has no weight_map", path) end
-  if map:find("\\", 1, true) then fail("load", "%s: a name in its weight_map has an escape (\\), which is not read here: load the files one by one", path) end
+  if map:find("\\", 1, true) then fail("load", "%s: a name in its weight_map has an escape (\\): load the files one by one", path) end
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
   for name, file in map:gmatch('"([^"\\]+)"%s*:%s*"([^"\\]*)"') do
     if not file:find("^[%w_][%w._-]*%.safetensors$") then fail("load", "%s: '%s' is no name of a safetensors file", path, file) end
