@@ -67,7 +67,7 @@ describe("an error", function()
       assert.equal(here, e:match("^(.-):%d+: [%w_.…%[%]]+: "), name .. ": " .. e)
     end
     -- the thread sanitizer keeps a frame of each call that an error leaves, 65,536 at most
-    local seen, every = 0, os.getenv("FLAME_SANITIZE") == "thread" and 4 or 1
+    local seen, every = 0, os.getenv("FLAME_SANITIZE") == "thread" and 8 or 1
     for name, f in pairs(flame) do
       seen = seen + 1
       if type(f) == "function" and not skip[name] and seen % every == 0 then
