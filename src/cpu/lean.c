@@ -4,6 +4,7 @@
 ** elements as words of eight bytes: nothing but their places matters.
 */
 #include "cpu/lower.h"
+#include <assert.h>
 #include <string.h>
 
 enum { NEAR = 64 };               /* how far back a value made twice is looked for */
@@ -47,7 +48,9 @@ static int made_before(const lean *b, const fl_instr *x) {
 static void take(lean *b, const fl_instr *from, int i) {
   fl_instr x = from[i];
   uint16_t *in[3] = { &x.a, &x.b, &x.c };
-  for (int j = 0; j < fl_operand_count(&x); j++) *in[j] = b->at[*in[j]];
+  const int n = fl_operand_count(&x);
+  assert(n <= 3);
+  for (int j = 0; j < n; j++) *in[j] = b->at[*in[j]];
   if (!b->read[i]) widen(b, &x);
   const int before = is_same(b, &x) ? x.a : made_before(b, &x);
   b->at[i] = (uint16_t)(before >= 0 ? before : b->k->ninstr);
@@ -58,7 +61,9 @@ static void take_all(lean *b, const fl_kernel *k) {
   for (int i = 0; i < k->ninstr; i++) {
     const fl_instr *x = &k->instr[i];
     const uint16_t in[3] = { x->a, x->b, x->c };
-    for (int j = 0; j < fl_operand_count(x); j++) b->read[in[j]] = 1;
+    const int n = fl_operand_count(x);
+    assert(n <= 3);
+    for (int j = 0; j < n; j++) b->read[in[j]] = 1;
   }
   b->k->ninstr = 0;
   for (int i = 0; i < k->ninstr; i++) take(b, k->instr, i);
