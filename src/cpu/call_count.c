@@ -185,17 +185,27 @@ int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {
 }
 
 /* What is set of elements first … end - 1: their number, and, where 'at' is given, how far from the
-** first each is, without branches (at: one place more than they are). -0 is zero, NaN is not. */
+** first each is (at: one place more than they are), without branches but for the one that passes over
+** elements of which none is set. -0 is zero, NaN is not. */
 #define LOOK(name, T, TEST) \
   static int64_t name(const void *x, int64_t first, int64_t end, int32_t *at) { \
+    enum { STEP = 16 }; \
     const T *v = (const T *)x + first; \
+    const int64_t m = end - first; \
     int64_t n = 0; \
     if (!at) \
-      for (int64_t i = 0; i < end - first; i++) n += (TEST(v[i])) != 0; \
+      for (int64_t i = 0; i < m; i++) n += (TEST(v[i])) != 0; \
     else \
-      for (int64_t i = 0; i < end - first; i++) { \
-        at[n] = (int32_t)i; \
-        n += (TEST(v[i])) != 0; \
+      for (int64_t i = 0; i < m; i += STEP) { \
+        const int64_t stop = i + STEP < m ? i + STEP : m; \
+        T any = 0; \
+        if (stop - i == STEP) \
+          for (int j = 0; j < STEP; j++) any |= (T)(TEST(v[i + j])); \
+        if (stop - i == STEP && !any) continue; \
+        for (int64_t j = i; j < stop; j++) { \
+          at[n] = (int32_t)j; \
+          n += (TEST(v[j])) != 0; \
+        } \
       } \
     return n; \
   }
