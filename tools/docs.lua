@@ -57,5 +57,9 @@ print([[
   operands: `x:eq(1)`.
 - `hardswish` has the slope 0 at -3 and 1 at 3. With include_self = false, `scatter_reduce` shares the
   gradient of the largest and the smallest among the elements of src alone.
+- Where an input is NaN, the values are NaN as PyTorch's; the slopes of piecewise functions there are those of one of their pieces,
+  not always the same one: `relu` 0 (PyTorch 1), `hardsigmoid` 1/6 (0), `elu` NaN (1).
+- `ctc_loss` of a target that cannot be reached has the gradient 0, where PyTorch's is NaN.
+- `copy_` casts to the dtype of what is written, as PyTorch's; the other writes refuse a result that does not fit.
 - `repeat` is a word of Lua: `tile`.
 - `lu` always pivots; `linalg.eig` and other functions with complex results are not there.]])
