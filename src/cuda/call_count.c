@@ -64,6 +64,16 @@ flame_status fl_cuda_call_weights(fl_cuda *s, const fl_call_run *r) {
   return e != FLAME_OK ? e : fl_cuda_expect_late(s);
 }
 
+flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word) {
+  const long long at = (long long)(word << 1 >> 17) + 1;
+  if (s->ctx->err.code == FLAME_OK) s->ctx->err.site = (uint32_t)(word & 0xFFFF);
+  if (word >> 62 == 3) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "probs is 0 everywhere");
+  if (word >> 63)
+    return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "row %lld of probs is 0 everywhere", at);
+  return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial",
+                 "probs has a value that is negative, infinite or NaN at position %lld", at);
+}
+
 /* ---- histogram ---- */
 
 int64_t fl_cuda_scratch_histogram(fl_cuda *s, const fl_call *c) { (void)s; (void)c; return 0; }

@@ -208,7 +208,7 @@ static int64_t scratch(fl_cuda *s, const fl_call *c) {
 
 static flame_status told(const fl_linalg_work *w, const fl_call_run *r) {
   uint64_t status = 0;
-  if (!fl_calls[w->c->kind].faults) return FLAME_OK;
+  if (fl_calls[w->c->kind].faults != FL_FAULTS_RUN) return FLAME_OK;
   const flame_status e = fl_stage_download(w->s, &status, w->status, sizeof status);
   if (e != FLAME_OK || status == UINT64_MAX) return e;
   const int why = (int)(status % 8);

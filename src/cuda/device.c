@@ -197,13 +197,7 @@ static flame_status tell_late(fl_cuda *s) {
   const flame_status e = fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)s->late, 0xff, sizeof word, s->stream),
                                        "cuMemsetD8Async");
   if (e != FLAME_OK) return e;
-  const long long at = (long long)(word << 1 >> 17) + 1;
-  if (s->ctx->err.code == FLAME_OK) s->ctx->err.site = (uint32_t)(word & 0xFFFF);
-  if (word >> 62 == 3) return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "probs is 0 everywhere");
-  if (word >> 63)
-    return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial", "row %lld of probs is 0 everywhere", at);
-  return FL_FAIL(s->ctx, FLAME_BAD_VALUE, "multinomial",
-                 "probs has a value that is negative, infinite or NaN at position %lld", at);
+  return fl_cuda_weights_fault(s, word);
 }
 
 static flame_status cuda_download(fl_device *d, void *dst, const void *src,
@@ -356,13 +350,6 @@ static flame_status make_objects(fl_cuda *s) {
   return FLAME_OK;
 }
 
-static int env_lists(int which, const char *word) {
-  const size_t n = strlen(word);
-  for (const char *p = fl_env(which); p && *p; p += strcspn(p, ","), p += *p == ',')
-    if (strncmp(p, word, n) == 0 && (p[n] == 0 || p[n] == ',')) return 1;
-  return 0;
-}
-
 flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
                                const fl_cuda_lib *lib) {
   const char *reason = "";
@@ -376,7 +363,7 @@ flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
   s->cu = cu;
   s->ordinal = ordinal;
   s->pid = getpid();
-  s->sync_each = fl_env_int(FL_ENV_DEBUG_CUDA) || env_lists(FL_ENV_FLAME_CHECK, "sync");
+  s->sync_each = fl_env_int(FL_ENV_DEBUG_CUDA) || fl_env_lists(FL_ENV_FLAME_CHECK, "sync");
   fl_disk_open(&s->disk, s->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
   flame_status e = find_device(s);
   if (e == FLAME_OK) e = fl_cuda_enter(s);

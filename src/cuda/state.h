@@ -106,6 +106,7 @@ void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 ** its highest bit: the only row), site (16). */
 #define FL_LATE_NONE UINT64_MAX
 flame_status fl_cuda_expect_late(fl_cuda *s);      /* behind such a call */
+flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word);   /* what a report says, as an error (call_count.c) */
 /* Device memory; NO_MEMORY with an error when there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);

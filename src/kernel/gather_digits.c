@@ -81,17 +81,6 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
 
 /* ---- chains: how numbers are taken apart ------------------------------------------------ */
 
-static fl_kterm product(const fl_kterm *a, const fl_kterm *b, int *ok) {
-  fl_kterm r = *a;
-  *ok = a->n + b->n <= FL_KPOLY_FACTORS && !__builtin_mul_overflow(a->c, b->c, &r.c);
-  fl_kpoly sorted = {0};
-  if (!*ok) return r;
-  memcpy(r.s + r.n, b->s, (size_t)b->n * sizeof r.s[0]);
-  r.n += b->n;
-  fl_kpoly_add(&sorted, r);
-  return sorted.t[0];
-}
-
 /* x / m or x % m of the thread's number 'symbol' (or of a quotient of it): *below, *whole are what
 ** was divided by before, and with m. */
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
@@ -109,7 +98,7 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
   } else if (a.t[0].s[0] != symbol) {
     return 0;
   }
-  *whole = product(below, &m.t[0], &ok);
+  *whole = fl_kterm_product(below, &m.t[0], &ok);
   return ok;
 }
 
@@ -163,7 +152,7 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
   c->symbol = -1;
   c->n = x->n - 1;
   c->whole[0] = x->modulus[0];
-  if (c->n == 2) c->whole[1] = product(&x->modulus[0], &x->modulus[1], &ok);
+  if (c->n == 2) c->whole[1] = fl_kterm_product(&x->modulus[0], &x->modulus[1], &ok);
   return ok;
 }
 

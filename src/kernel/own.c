@@ -275,6 +275,13 @@ static void join_rests(search *w) {
   }
 }
 
+/* What a round adds to counter var, at w's place. */
+static fl_kpoly counter_step(const search *w, int32_t var) {
+  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->var[var].step);
+  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  return step;
+}
+
 /* b + c * (n + k * m) for a known b and a thread's number n < m gives n; a % m + k * m gives a % m. */
 static void use_counter(search *w, int32_t var) {
   const fl_kvarinfo *v = &w->r.k->var[var];
@@ -283,8 +290,7 @@ static void use_counter(search *w, int32_t var) {
   fl_kterm m;
   if (!fl_kpoly_is_counter(w->r.k, var)) return;
   then.order = v->order;
-  fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
-  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = counter_step(w, var);
   if (first.bad || step.bad || step.n != 1) return;
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
@@ -431,9 +437,7 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 static int32_t loop_of(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) return -1;
   const fl_kvarinfo *v = &w->r.k->var[s - FL_KSYM_VAR];
-  fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, v->step);
-  const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
-  fl_kpoly_subtract(&step, &old);
+  const fl_kpoly step = counter_step(w, s - FL_KSYM_VAR);
   const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
@@ -494,9 +498,7 @@ static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kter
       const int32_t s = p->t[i].s[j];
       if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) continue;
       if (w->r.k->var[s - FL_KSYM_VAR].step_loop != loop) continue;
-      fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->var[s - FL_KSYM_VAR].step);
-      const fl_kpoly old = { .n = 1, .t = { { 1, 1, { s } } } };
-      fl_kpoly_subtract(&step, &old);
+      const fl_kpoly step = counter_step(w, s - FL_KSYM_VAR);
       *move = p->t[i];
       fl_kterm_drop(move, s);
       n += step.bad || step.n != 1 || step.t[0].n || __builtin_mul_overflow(move->c, step.t[0].c, &move->c) ? 2 : 1;

@@ -484,7 +484,7 @@ static int place_matmul(fl_planner *P, int32_t t, int32_t *first) {
 /* Inputs are row-major already (n_call): they only have to be in memory. */
 static int place_call(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
-  const int faults = fl_calls[n->attr->call->kind].faults;
+  const int faults = fl_calls[n->attr->call->kind].faults == FL_FAULTS_RUN;
   fl_ref reads[FL_CALL_INPUTS];
   int64_t off;
   for (int i = 0; i < n->nin; i++) {

@@ -93,7 +93,7 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   fl_node *n = fl_node_new(c, FL_OP_call, k->dtype, device, shape, k->nin, in);
   fl_attr *a = n ? fl_node_attr(n) : NULL;
   if (!a) return fl_no_memory(c, k->what);
-  if (fl_calls[k->kind].faults) n->checks = 1;
+  if (fl_calls[k->kind].faults == FL_FAULTS_RUN) n->checks = 1;
   a->call = k;
   return n;
 }
@@ -110,7 +110,7 @@ fl_node *n_call(flame_context *c, int kind, const char *what, int nin, fl_node *
   fl_call *k = describe(c, kind, what, np, p, callee, nscalar, scalar);
   if (!k) return NULL;
   k->dtype = (uint8_t)dtype;
-  if (kind == FL_CALL_weights) {                             /* who reports late says where it was recorded */
+  if (fl_calls[kind].faults == FL_FAULTS_LATE) {
     k->few[0].i = c->site;
     k->nscalar = 1;
   }

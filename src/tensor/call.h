@@ -54,9 +54,12 @@ typedef struct fl_call_run {
   char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g. "matrix 3 is singular" */
 } fl_call_run;
 
+/* LATE: nobody waits for the report, which the next read or sync raises; scalar[0].i is the site that
+** recorded the call. */
+enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE };
 typedef struct fl_call_info {
   const char *name, *doc;
-  uint8_t faults;                        /* may report bad values */
+  uint8_t faults;                        /* FL_FAULTS_*: may it report bad values? */
   int (*fits)(const fl_call *call);      /* do numel, in_numel and dtypes agree with p[]? memory safety rests on it */
 } fl_call_info;
 extern const fl_call_info fl_calls[FL_CALL_COUNT];
