@@ -1,12 +1,7 @@
 -- flame-lua against lua5.4: each invocation is run by both and must give the same output and
 -- exit status. The interpreter's own name is replaced in both outputs.
 
-local interpreter
-do                                             -- the program that runs this spec
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local folder = os.tmpname()
 os.remove(folder)

@@ -10,12 +10,7 @@
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles and prints what the page says.
 
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 

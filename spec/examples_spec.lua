@@ -1,11 +1,6 @@
 -- The examples run as a newcomer would start them, with short settings.
 
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local function run(arguments)
   local pipe = assert(io.popen(("'%s' %s 2>&1"):format(interpreter, arguments)))

@@ -2,12 +2,7 @@
 -- free the very tensors that the call was given: it then raises or gives what it had read, and never
 -- reads what is gone (that may end the process; under the sanitizers it does). A child does it, with
 -- a collector that runs whole cycles at each allocation.
-local interpreter
-do                                             -- the program that runs this spec
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local child = [[
 local flame = require "flame"

@@ -3,12 +3,7 @@
 
 local flame = require "flame"
 
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local function refused(pattern, f, ...)
   local ok, message = pcall(f, ...)

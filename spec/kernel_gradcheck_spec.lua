@@ -1,11 +1,6 @@
 --- FLAME_CHECK=grad in a child interpreter: wrong gradients given by hand are caught at the first
 -- backward and named, right and derived ones pass, kinks are left alone.
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local script = [==[
 local flame = require "flame"

@@ -1,12 +1,7 @@
 --- Errors planted in user kernels: each is found, with the line in the kernel and in the script.
 -- A child interpreter runs them on the CPU with checks on: by FLAME_CHECK, by FLAME_SIM=1 and by
 -- --sim. The line that is to be named has HERE in a comment.
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 -- name, what must be said, the kernel (its block has 128 threads, n is 100), changes of the launch
 local plants = {

@@ -3,12 +3,7 @@
 -- derived kernels under the race check (a child interpreter), which proves the sums that are plain.
 local flame = require "flame"
 local proof = dofile("spec/kernel_proof.lua")
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local function f64(n)
   local list = {}

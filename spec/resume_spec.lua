@@ -1,11 +1,6 @@
 -- A run that saves, ends and is resumed by another process is bit for bit one that did not stop.
 
-local interpreter
-do
-  local i = 0
-  while arg[i - 1] do i = i - 1 end
-  interpreter = arg[i]
-end
+local interpreter = dofile("spec/interpreter.lua")
 
 local folder = os.tmpname()
 os.remove(folder)

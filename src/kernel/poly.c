@@ -50,14 +50,10 @@ static void multiply(const fl_kpoly *a, const fl_kpoly *b, fl_kpoly *r) {
   *r = (fl_kpoly){ .bad = a->bad | b->bad };
   for (int i = 0; i < a->n; i++)
     for (int j = 0; j < b->n && !r->bad; j++) {
-      fl_kterm t = a->t[i];
-      if (t.n + b->t[j].n > FL_KPOLY_FACTORS || __builtin_mul_overflow(t.c, b->t[j].c, &t.c)) {
-        r->bad = 1;
-        return;
-      }
-      memcpy(t.s + t.n, b->t[j].s, (size_t)b->t[j].n * sizeof t.s[0]);
-      t.n += b->t[j].n;
-      fl_kpoly_add(r, t);
+      int ok;
+      const fl_kterm t = fl_kterm_product(&a->t[i], &b->t[j], &ok);
+      if (ok) fl_kpoly_add(r, t);
+      else r->bad = 1;
     }
 }
 
