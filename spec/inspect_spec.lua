@@ -161,6 +161,18 @@ describe("the block of facts", function()
   end)
 end)
 
+describe("FLAME_CHECK", function()
+  it("refuses a word that is no check, and says which there are", function()
+    for _, list in ipairs { "bound", "nan,bounds race", "grad,,x" } do
+      local text, status = run("FLAME_CHECK=" .. quote(list), "-e " .. quote("print(flame.version)"))
+      assert.equal(1, status)
+      assert.truthy(text:find("FLAME_CHECK has the word '", 1, true), text)
+      assert.truthy(text:find("it takes nan,sync,bounds,race,uninit,grad", 1, true), text)
+    end
+    assert.equal("1\n", (run("FLAME_CHECK=sync,,grad,uninit", "-e " .. quote("print(1)"))))
+  end)
+end)
+
 describe("FLAME_CHECK=nan", function()
   local function check(script) return run("FLAME_CHECK=nan", "-e " .. quote(script)) end
 

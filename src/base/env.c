@@ -16,11 +16,20 @@ const char *fl_env(int which) {
   return s && *s ? s : switches[which].value;
 }
 
-int fl_env_lists(int which, const char *word) {
-  const size_t n = strlen(word);
-  for (const char *p = fl_env(which); p && *p; p += strcspn(p, ","), p += *p == ',')
+static int lists(const char *list, const char *word, size_t n) {
+  for (const char *p = list; p && *p; p += strcspn(p, ","), p += *p == ',')
     if (strncmp(p, word, n) == 0 && (p[n] == 0 || p[n] == ',')) return 1;
   return 0;
+}
+
+int fl_env_lists(int which, const char *word) { return lists(fl_env(which), word, strlen(word)); }
+
+const char *fl_env_unknown(int which, const char *known, int *n) {
+  for (const char *p = fl_env(which); p && *p; p += *n, p += *p == ',') {
+    *n = (int)strcspn(p, ",");
+    if (*n && !lists(known, p, (size_t)*n)) return p;
+  }
+  return NULL;
 }
 
 int fl_env_int(int which) {

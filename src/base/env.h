@@ -11,5 +11,7 @@ enum {
 /* The variable's text, or its default. The pointer is valid until the environment changes. */
 const char *fl_env(int which);
 int fl_env_lists(int which, const char *word);   /* is the word in its comma-separated list? */
+/* The first word of that list that is none of 'known', as separated; NULL: all are. *n: its length. */
+const char *fl_env_unknown(int which, const char *known, int *n);
 int fl_env_int(int which);            /* leading decimal integer, 0 if none */
 #endif

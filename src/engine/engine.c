@@ -141,6 +141,19 @@ static const fl_upcalls calls = {
 
 static void gone(flame_context *c) { free(c); }
 
+/* A misspelt check would be a check that never fails. */
+static flame_status configure_checks(flame_context *c) {
+  static const char known[] = "nan,sync,bounds,race,uninit,grad";
+  int n;
+  const char *word = fl_env_unknown(FL_ENV_FLAME_CHECK, known, &n);
+  if (word) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "FLAME_CHECK has the word '%.*s'; it takes %s, with commas between", n, word, known);
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
+  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
+  c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
+  return FLAME_OK;
+}
+
 static flame_status configure(flame_context *c, const flame_options *o) {
   fl_engine *e = c->engine;
   const char *device = o && o->device ? o->device : fl_env(FL_ENV_FLAME_DEVICE);
@@ -151,12 +164,9 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
   c->sim = fl_env_int(FL_ENV_FLAME_SIM) != 0;
   c->kernel_steps = fl_env_int(FL_ENV_FLAME_KERNEL_STEPS);
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
-  if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
+  if (configure_checks(c) != FLAME_OK) return FLAME_BAD_ARGUMENT;
   e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
   c->grad_mode = 1;
-  c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
   c->deterministic = 1;
   c->rng.seed = 0;
   if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";

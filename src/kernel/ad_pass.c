@@ -155,6 +155,28 @@ static int results_read(fl_kloop *l, fl_kset head) {
   return 0;
 }
 
+/* Elements of arrays are put back one by one: by the rounds. */
+static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
+  for (int v = 0; v < d->n0; ++v) {
+    if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;
+    fl_kset_add(to, v);
+    fl_kset_del(from, v);
+  }
+}
+
+/* What a round starts with, and a later round or what follows reads: rb leaves the round's first values, so
+** the last ones are kept behind fb and put back by 'again'. */
+static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb, fl_kblock *again) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; ++v) {
+    if (d->f->vars[v].kind != FL_KV_LOCAL || !assigned_anywhere(rb, v)) continue;
+    if (!fl_kset_has(head, v) && !read_outside(&l->s->other, NULL, v)) continue;
+    const int after = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "after_", v));
+    kx_set(d, fb, after, kx_var(d, v));
+    kx_set(d, again, v, kx_var(d, after));
+  }
+}
+
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kad_state *d = l->d;
   fl_kset head = fl_kset_copy(d, l->reads), inner = fl_kset_new(d), old = fl_kset_copy(d, keep);
@@ -170,11 +192,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
     if (!fl_kloop_look_back(l, 1)) return;
     fl_kloop_put_back(l, head, r);
   }
-  for (int v = 0; v < d->n0; ++v)      /* elements of arrays are put back one by one */
-    if (fl_kset_has(keep, v) && d->f->vars[v].kind == FL_KV_POINTER) {
-      fl_kset_add(inner, v);
-      fl_kset_del(keep, v);
-    }
+  move_arrays(d, keep, inner);
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
   d->carried = fl_kset_copy(d, head);
@@ -183,13 +201,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
   d->carried = outer;
-  for (int v = 0; v < d->n0; ++v) {
-    if (d->f->vars[v].kind != FL_KV_LOCAL || !assigned_anywhere(&rb, v)) continue;
-    if (!fl_kset_has(head, v) && !read_outside(&l->s->other, NULL, v)) continue;
-    const int after = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "after_", v));
-    kx_set(d, &fb, after, kx_var(d, v));
-    kx_set(d, &again, v, kx_var(d, after));
-  }
+  keep_results(l, head, &fb, &rb, &again);
   fl_kstmt *s = fl_kstmt_loop(d->f, r, l->s->x[0]);
   if (!s) return;
   s->post = l->s->post;

@@ -224,20 +224,14 @@ static void skip_declaration(fl_front *p, int64_t from) {
   }
 }
 
-/* The name that a declaration we could not read would have had: the one before '(', '=', '['
-** or ';', or behind struct. A kernel among them is listed, refused. */
-static void note_wrong(reader *r, int64_t from) {
-  fl_front *p = &r->p;
-  const char *why = p->why;
-  const int32_t line = p->line;
-  if (p->a->failed) return;
-  p->failed = 0;
+/* The name that a declaration we could not read, from 'from' to here, would have had: the one before '(', '=',
+** '[' or ';', or behind struct. */
+static const fl_ktok *unread_name(const fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
-  int is_kernel = 0;
-  skip_declaration(p, from);
+  *is_kernel = 0;
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
-    if (fl_ktok_is(t, "__global__")) is_kernel = 1;
+    if (fl_ktok_is(t, "__global__")) *is_kernel = 1;
     if (fl_ktok_is(t, "__launch_bounds__") || fl_ktok_is(t, "__attribute__") ||
         fl_ktok_is(t, "__align__")) {
       i++;
@@ -247,17 +241,11 @@ static void note_wrong(reader *r, int64_t from) {
     if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{:", t->punct < 256 ? t->punct : 1))
       break;
   }
-  if (!name || (is_kernel && fl_ktok_is(&p->toks.at[from], "template"))) return;
-  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
-  if (!text) return;
-  const char *reason =
-      fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
-  if (!is_kernel) {
-    if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
-    fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
-    if (s) s->why = reason;
-    return;
-  }
+  return name;
+}
+
+static void add_refused(reader *r, const fl_ktok *name, const char *text, const char *why, int32_t line) {
+  fl_front *p = &r->p;
   pending *k = fl_karena_new(p->a, sizeof *k);
   fl_kfunc *f = fl_kfunc_new(p->a, text);
   if (!k || !f) return;
@@ -272,6 +260,40 @@ static void note_wrong(reader *r, int64_t from) {
   p->src->n_kernels++;
 }
 
+/* A declaration that we could not read: who uses its name is told why. A kernel is listed, refused. */
+static void note_wrong(reader *r, int64_t from) {
+  fl_front *p = &r->p;
+  const char *why = p->why;
+  const int32_t line = p->line;
+  int is_kernel;
+  if (p->a->failed) return;
+  p->failed = 0;
+  skip_declaration(p, from);
+  const fl_ktok *name = unread_name(p, from, &is_kernel);
+  if (!name || (is_kernel && fl_ktok_is(&p->toks.at[from], "template"))) return;
+  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
+  if (!text) return;
+  const char *reason =
+      fl_karena_printf(p->a, "%s (line %d)", why ? why : "not understood", (int)line);
+  if (!is_kernel) {
+    if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
+    fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
+    if (s) s->why = reason;
+    return;
+  }
+  add_refused(r, name, text, why, line);
+}
+
+static void operator_declaration(fl_front *p, int64_t head, int32_t line) {
+  p->at = head;
+  fl_kdevice *d = fl_device_scan(p, NULL);
+  const int64_t end = p->at;
+  if (!d) fl_refuse(p, line, "this operator cannot be defined here");
+  else fl_device_signature(p, d);
+  p->at = end;
+  if (d && !p->failed) fl_device_list(p, d, 0);
+}
+
 static void declaration(reader *r) {
   fl_front *p = &r->p;
   const int64_t head = p->at;
@@ -283,11 +305,8 @@ static void declaration(reader *r) {
   const fl_ktok *name = fl_front_tok(p);
   fl_specifiers attributes = s;
   while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) {
-    const fl_specifiers more = { .max_threads =
-                                     fl_front_ahead(p, 2)->kind == FL_TOK_INT
-                                         ? (int32_t)fl_front_ahead(p, 2)->value.i
-                                         : 0 };
-    attributes.max_threads = more.max_threads;
+    const fl_ktok *most = fl_front_ahead(p, 2);
+    attributes.max_threads = most->kind == FL_TOK_INT ? (int32_t)most->value.i : 0;
     skip_attributes(p);
     name = fl_front_tok(p);
   }
@@ -297,16 +316,7 @@ static void declaration(reader *r) {
     fl_decl_global(p, s);
     return;
   }
-  if (is_operator) {
-    p->at = head;
-    fl_kdevice *d = fl_device_scan(p, NULL);
-    const int64_t end = p->at;
-    if (!d) fl_refuse(p, name->line, "this operator cannot be defined here");
-    else fl_device_signature(p, d);
-    p->at = end;
-    if (d && !p->failed) fl_device_list(p, d, 0);
-    return;
-  }
+  if (is_operator) { operator_declaration(p, head, name->line); return; }
   const char *text = fl_front_name(p);
   fl_front_need(p, '(');
   if (p->failed) return;

@@ -333,6 +333,17 @@ static void push_limits(lua_State *L, const fl_kad *ad) {
   }
 }
 
+/* nil, why no derivative is there; ad: NULL where the kernel itself is refused. */
+static int push_refusal(lua_State *L, const fl_kfunction *k, const fl_kad *ad) {
+  char text[480];
+  const char *why = ad ? ad->refusal : fl_ksource_refusal(k->unit->source, k->f);
+  fl_kunit_message(k->unit, why ? why : "it has no derivative", text, sizeof text);
+  lua_pushnil(L);
+  if (ad) lua_pushstring(L, text);
+  else lua_pushfstring(L, "%s: no gradient can be derived; give vjp = …", text);
+  return 2;
+}
+
 /* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather,
 ** extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather, positive}, limits of the
 ** launches it is for; or nil, why not. */
@@ -360,15 +371,7 @@ static int kernel_derive(lua_State *L) {
   }
   fl_karena *a = &k->k->unit->source->arena;
   fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
-  if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) {
-    char text[480];
-    const char *why = ad ? ad->refusal : fl_ksource_refusal(k->k->unit->source, k->k->f);
-    fl_kunit_message(k->k->unit, why ? why : "it has no derivative", text, sizeof text);
-    lua_pushnil(L);
-    if (ad) lua_pushstring(L, text);
-    else lua_pushfstring(L, "%s: no gradient can be derived; give vjp = …", text);
-    return 2;
-  }
+  if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) return push_refusal(L, k->k, ad);
   fl_kad_parts parts = { NULL, NULL };
   if (ad && ad->func && lua_toboolean(L, 6) && *what == 'a') parts = fl_kad_gather(a, k->k->f, ad, &r);
   lua_createtable(L, 2, 0);
