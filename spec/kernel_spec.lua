@@ -124,6 +124,20 @@ describe("flame.kernel", function()
     assert.same({ 6.5, 9 }, k(flame.tensor({ 1, 2 })):totable())
   end)
 
+  it("is found in a chunk whose name has quotes and backslashes", function()
+    for _, name in ipairs { false, [[=a "b\c".lua]] } do
+      local text = [==[return require "flame".kernel [[
+        __global__ void f(const float *x, float *y, int n) {
+          int i = threadIdx.x;
+          if (i < n) y[i] = x[i] * 3;
+        }]]]==]
+      local k = assert(load(text, name or nil))()
+      assert.same({ 3, 6 }, k(flame.tensor({ 1, 2 })):totable())
+      local r = k:report()
+      assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)       -- both by NVRTC, where that is
+    end
+  end)
+
   it("reduces in shared memory and by shuffles", function()
     local k = flame.kernel [[
       __global__ void row_sum(const float *x, float *y, int n) {

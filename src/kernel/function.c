@@ -159,9 +159,15 @@ static void put_preamble(const char *text, fl_text *t) {
   if (bounds_first(text)) fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
 }
 
-/* The device's compiler reports lines of the script. */
+/* The device's compiler reports lines of the script. A chunk from a string has quotes in its name. */
 static void put_line(const fl_kunit *u, fl_text *t) {
-  if (u->first_line > 0) fl_text_printf(t, "#line %d \"%s\"\n", u->first_line, u->label);
+  if (u->first_line <= 0) return;
+  fl_text_printf(t, "#line %d \"", u->first_line);
+  for (const char *s = u->label; *s; s++) {
+    if (*s == '"' || *s == '\\') fl_text_puts(t, "\\");
+    fl_text_add(t, s, 1);
+  }
+  fl_text_puts(t, "\"\n");
 }
 
 extern const char fl_polygamma_text[];      /* kernel/polygamma.h, embedded */
