@@ -61,6 +61,50 @@ def mlp():
     return run
 
 
+class Block(torch.nn.Module):
+    def __init__(self, width, heads, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.drop = torch.nn.Dropout(dropout)
+
+    def forward(self, x):
+        n, t, w = x.shape
+        q, k, v = (z.view(n, t, self.heads, -1).transpose(1, 2) for z in self.qkv(self.norm1(x)).chunk(3, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout)
+        x = x + self.drop(self.out(y.transpose(1, 2).reshape(n, t, w)))
+        return x + self.drop(self.down(F.gelu(self.up(self.norm2(x)))))
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, vocabulary=65, width=384, heads=6, layers=6, context=256, dropout=0.2):
+        super().__init__()
+        self.token, self.position = torch.nn.Embedding(vocabulary, width), torch.nn.Embedding(context, width)
+        self.blocks = torch.nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
+        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, x):
+        at = torch.arange(x.shape[1], device=x.device)
+        return self.head(self.norm(self.blocks(self.token(x) + self.position(at))))
+
+
+def gpt(dtype):
+    """The model of examples/chargpt.lua --size large: 64 sequences of 256."""
+    net = GPT().to(dev)
+    opt = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=True)
+    x, t = torch.randint(0, 65, (64, 256), device=dev), torch.randint(0, 65, (64, 256), device=dev)
+
+    def run():
+        with torch.autocast(dev, torch.bfloat16, enabled=dtype == "bf16"):
+            loss = F.cross_entropy(net(x).view(-1, 65), t.view(-1))
+        opt.zero_grad(set_to_none=True)
+        loss.backward()
+        opt.step()
+    return run
+
+
 def chain():
     x = torch.randn(16, device=dev)
 
@@ -96,6 +140,8 @@ cases["matmul_f32"] = (unary(lambda: (randn("f32", 4096, 4096), randn("f32", 409
 cases["matmul_bf16"] = (unary(lambda: (randn("bf16", 8192, 8192), randn("bf16", 8192, 8192)), torch.matmul), None, 2 * 8192**3)
 cases["adamw"] = (adamw, 28 * 60 * 1024 * 1024, None)
 cases["mlp_step"] = (mlp, None, None)
+cases["gpt_step_f32"] = (lambda: gpt("f32"), None, None)
+cases["gpt_step_bf16"] = (lambda: gpt("bf16"), None, None)
 cases["chain_small"] = (chain, None, None)
 
 

@@ -24,8 +24,9 @@ return function(nn, shared)
   function nn.CausalSelfAttention:forward(x)
     local b, t, d = x:size(1), x:size(2), self.d
     local h, size = self.heads, self.d // self.heads
-    local qkv = self.qkv(x):reshape(b, t, 3, h, size):permute(3, 1, 4, 2, 5)   -- (3, b, h, t, size)
-    local q, k, v = qkv[1], qkv[2], qkv[3]
+    local qkv = self.qkv(x):reshape(b, t, 3, h, size)
+    local function part(i) return qkv:select(3, i):transpose(2, 3) end            -- (b, h, t, size)
+    local q, k, v = part(1), part(2), part(3)
     local scores = q:matmul(k:transpose(-2, -1)) * (1 / math.sqrt(size))
     local position = flame.arange(t, { device = x.device })
     local future = position:reshape(1, t):gt(position:reshape(t, 1))

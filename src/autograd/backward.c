@@ -10,7 +10,7 @@
 ** its entry, with the grad mode off unless create_graph. Entries are spent at the very
 ** end, so that a failure leaves everything as it was.
 */
-#include "autograd/autograd.h"
+#include "autograd/rules.h"
 #include <string.h>
 
 enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
@@ -183,7 +183,7 @@ static void clear_marks(walk *w) {
 
 /* Add g to what *sum holds; the count of *sum is the walk's. */
 static int add_into(fl_node **sum, fl_node *g) {
-  if (*sum) g = n_add(*sum, g);
+  if (*sum) g = fl_add_cotangents(*sum, g);
   if (!g) return 0;
   fl_node_hold(g);
   if (*sum) fl_node_drop(*sum);

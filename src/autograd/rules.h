@@ -8,6 +8,8 @@
 static inline int fl_wants(const fl_node *y, int i) {
   return y->in[i] && y->in[i]->entry && y->entry->tracked >> (i < 31 ? i : 31) & 1;
 }
+/* The sum of two cotangents of one value. */
+fl_node *fl_add_cotangents(fl_node *sum, fl_node *g);
 /* Zeros of a shape, in g's dtype and on its device. */
 fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape);
 /* Views, gather, scatter, setslice, cat, matmul, custom. */

@@ -161,18 +161,21 @@ int fl_text_weight(int op) {
   }
 }
 
-int fl_text_kernel_weight(const fl_kernel *k) {
+/* A draw whose vector shares a generator block costs a quarter of it. */
+int fl_text_value_weight(const text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
+  int n = 1;
+  if (i->code == FL_I_OP) n = fl_text_weight(i->op);
+  else if (i->code == FL_I_RANDOM) n = f->quad[f->k->instr[i->a].arg] && f->k->instr[i->a].code == FL_I_IOTA ? 20 : 60;
+  else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
+  if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
+  return n + half;
+}
+
+int fl_text_kernel_weight(const text_form *f) {
   int sum = 0;
-  for (int v = 0; v < k->ninstr; v++) {
-    const fl_instr *i = &k->instr[v];
-    const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
-    int n = 1;
-    if (i->code == FL_I_OP) n = fl_text_weight(i->op);
-    else if (i->code == FL_I_RANDOM) n = 60;
-    else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
-    if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
-    sum += n + half;
-  }
+  for (int v = 0; v < f->k->ninstr; v++) sum += fl_text_value_weight(f, v);
   return sum;
 }
 
@@ -194,7 +197,7 @@ static int load_bytes(const text_form *f, int *widest) {
 
 static void plan_map(text_form *f) {
   int widest = 1;
-  const int bytes = load_bytes(f, &widest), weight = fl_text_kernel_weight(f->k);
+  const int bytes = load_bytes(f, &widest), weight = fl_text_kernel_weight(f);
   f->vector = widest >= 4 ? 4 : 16 / widest;
   if (weight * f->vector > 2000) f->vector = 4;
   f->unroll = 4;
@@ -218,6 +221,27 @@ static int class_of(const fl_kernel *k) {
   return in_chunks(k) ? C_CHUNKS : k->n <= 1024 ? C_GROUP : C_BLOCK;
 }
 
+/* Do the vectors of a draw start at a generator block: see fl_text_value. */
+static int quads_fit(const text_form *f, int o) {
+  const fl_operand *x = &f->k->operand[o];
+  int64_t bits = x->offset;
+  for (int d = 0; d < f->ndim; d++)
+    if (d != f->inner && f->k->size[d] > 1) bits |= x->stride[d];
+  return bits % 4 == 0;
+}
+
+/* Maps of draws' indices. A MAP has a path for vectors that fit and one for others; in a row or in columns
+** that they fit is part of the structure. */
+static void note_quads(text_form *f) {
+  const fl_kernel *k = f->k;
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    if (i->code != FL_I_RANDOM || k->instr[i->a].code != FL_I_IOTA) continue;
+    const int o = k->instr[i->a].arg;
+    f->quad[o] = f->in[o] == 1 && (f->cls == C_MAP || (!f->multi && (f->cls == C_COL || k->nred == 1) && quads_fit(f, o)));
+  }
+}
+
 void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   memset(f, 0, sizeof *f);
   f->k = k;
@@ -231,13 +255,8 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   f->flat = f->cls == C_MAP ? f->ndim <= 1 : k->nkept <= 1 && k->nred <= 1;
   f->wide = !f->flat && k->points > 0x7fffffff;
   assign_words(f);
+  note_quads(f);
   if (f->cls == C_MAP) plan_map(f);
-  for (int v = 0; v < k->ninstr; v++) {
-    const fl_instr *i = &k->instr[v];
-    if (i->code != FL_I_RANDOM || f->cls != C_MAP || k->instr[i->a].code != FL_I_IOTA) continue;
-    const int o = k->instr[i->a].arg;
-    f->quad[o] = f->in[o] == 1;
-  }
   if (k->kind != FL_K_ROW) return;
   f->lanes = row_lanes(k);
   f->steps = row_steps(k, f->lanes);
@@ -282,7 +301,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   for (int o = 0; o < k->noperand; o++) {
     put(out, k->operand[o].dtype, 1);
     put(out, f.zero[o], 1);
-    put(out, f.in[o] | f.memory[o] << 4 | f.kept[o] << 5, 1);
+    put(out, f.in[o] | f.memory[o] << 4 | f.kept[o] << 5 | f.quad[o] << 6, 1);
   }
   for (int s = 0; s < k->nstore; s++) {
     put(out, k->store[s].value, 2);
@@ -366,22 +385,13 @@ static int vectors_fit(const text_form *f, int o, int64_t start, int vector) {
   return !f->gather[o] || x->gstride * size % bytes == 0;
 }
 
-/* Do the vectors of a draw start at a generator block: see fl_text_value. */
-static int quads_fit(const text_form *f, int o) {
-  const fl_operand *x = &f->k->operand[o];
-  int64_t bits = x->offset;
-  for (int d = 0; d < f->ndim; d++)
-    if (d != f->inner && f->k->size[d] > 1) bits |= x->stride[d];
-  return bits % 4 == 0;
-}
-
 static int vector_flag(const text_form *f, const int64_t *word) {
   const int vector = f->cls == C_MAP ? f->vector : ROW_VECTOR;
   if (f->inner >= 0 && !(f->cls == C_MAP && f->flat) && f->k->size[f->inner] % vector) return 0;
   for (int o = 0; o < f->k->noperand; o++) {
     if (f->memory[o] && !f->kept[o] && f->in[o] == 1 &&
         !vectors_fit(f, o, word[f->ptr[o]], vector)) return 0;
-    if (f->quad[o] && !quads_fit(f, o)) return 0;
+    if (f->cls == C_MAP && f->quad[o] && !quads_fit(f, o)) return 0;
   }
   return F_VECTOR;
 }

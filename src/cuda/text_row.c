@@ -76,22 +76,35 @@ static int loads_of(const text_form *f, const uint8_t *need) {
   return bytes;
 }
 
-/* Costly values of sweep s that the sweep 'next' reads again go to registers, if the loads
-** they replace or the free registers make room. */
+/* Instructions an element of the sweep, loads aside. */
+static int work_of(const row_writer *r, const sweep *s) {
+  int sum = 0;
+  for (int v = 0; v < r->w->f->k->ninstr; v++) {
+    const int code = instr(r->w, v)->code;
+    if (s->need[v] && !r->cached[v] && (code == FL_I_OP || code == FL_I_RANDOM)) sum += fl_text_value_weight(r->w->f, v);
+  }
+  return sum;
+}
+
+/* Values of sweep s that save the sweep 'next' much work go to registers, if the loads they
+** replace or the free registers make room; the last of a chain first. */
 static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
   const text_form *f = r->w->f;
   const int elements = f->steps * ROW_VECTOR, limit = f->lanes == 1024 ? 128 : 256;
   memset(s->keep, 0, sizeof s->keep);
   if (!f->persist || !next) return;
-  for (int v = 0; v < f->k->ninstr; v++) {
+  sweep now = *next;
+  for (int v = f->k->ninstr - 1; v >= 0; v--) {
     const fl_instr *i = instr(r->w, v);
-    if (!s->need[v] || !next->need[v] || i->code != FL_I_OP || r->cached[v]) continue;
-    if (fl_text_weight(i->op) < 4) continue;
+    if (!s->need[v] || !now.need[v] || r->cached[v] || (i->code != FL_I_OP && i->code != FL_I_RANDOM)) continue;
     const int size = fl_dtype_reg(i->dtype) % 2 ? 4 : 8;
-    sweep after = *next;
+    const int work = work_of(r, &now);
+    sweep after = now;
     r->cached[v] = 1;
     sweep_need(r, &after);
-    if (elements * (size + loads_of(f, after.need)) <= limit) s->keep[v] = 1;
+    s->keep[v] = work - work_of(r, &after) >= 8 &&
+                 elements * (size + loads_of(f, after.need)) <= limit;
+    if (s->keep[v]) now = after;
     else r->cached[v] = 0;
   }
 }
@@ -158,14 +171,21 @@ static int needs_coords(const text_form *f, const uint8_t *need, const uint8_t *
   return 0;
 }
 
+static int has_quads(const text_form *f) {
+  for (int o = 0; o < f->k->noperand; o++) if (f->quad[o]) return 1;
+  return 0;
+}
+
 static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  if (needs_coords(f, s->need, before)) fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
+  const int quads = has_quads(f);                 /* then one reduced dim */
+  if (needs_coords(f, s->need, before)) fl_text_coords(w, f->k->nkept, f->ndim, quads ? "e" : "e + q");
   w->slot = "[j]";
+  w->plus = quads ? "q" : NULL;
   w->cached = before;
   fl_text_values(w, s->need, V_UNIFORM, V_ELEMENT);
-  w->slot = NULL;
+  w->slot = w->plus = NULL;
   w->cached = NULL;
   for (int v = 0; v < f->k->ninstr; v++) {
     if (s->keep[v]) fl_text_printf(w->out, "k%d[j * 4 + q] = v%d;\n", v, v);
@@ -492,7 +512,7 @@ void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;
   uint8_t late[FL_MAX_INSTR] = { 0 };
-  const int weight = fl_text_kernel_weight(f->k), elements = f->steps * ROW_VECTOR;
+  const int weight = fl_text_kernel_weight(f), elements = f->steps * ROW_VECTOR;
   f->persist = f->cls != C_CHUNKS;
   begin(&r, w);
   late_loads(&r, r.all, late);

@@ -1,0 +1,110 @@
+/*
+** Sums of cotangents that are zero but for a region, as those of slices are. Where the regions
+** do not meet nothing is added: one is set into the other, and regions that fill the whole along
+** one axis are joined. The parts of a projection cost one pass so, and the steps of a sequence
+** cost their own elements each, not the whole sequence.
+**
+** The bits are those of the sum: a part plus 0 (which turns -0 into 0). A sum that has been
+** evaluated meanwhile is added to as any other.
+*/
+#include "autograd/rules.h"
+
+static int is_region(const fl_node *n) { return n->state == FL_PENDING && n->op == FL_OP_setslice; }
+
+static int is_zeros(const fl_node *n) {
+  return n->state == FL_PENDING && n->op == FL_OP_fill && n->scal[0].i == 0;        /* not -0 */
+}
+
+static int64_t region_numel(const fl_node *n) {
+  int64_t all = 1;
+  for (int k = 0; k < n->shape->rank; k++) all *= n->attr->size[k];
+  return all;
+}
+
+/* Steps are positive: a flip is a view of its own. */
+static int meet(const fl_attr *a, const fl_attr *b, int rank) {
+  for (int k = 0; k < rank; k++) {
+    if (!a->size[k] || !b->size[k]) return 0;
+    if (a->start[k] > b->start[k] + b->step[k] * (b->size[k] - 1)) return 0;
+    if (b->start[k] > a->start[k] + a->step[k] * (a->size[k] - 1)) return 0;
+    if (a->step[k] == b->step[k] && (a->start[k] - b->start[k]) % a->step[k]) return 0;
+  }
+  return 1;
+}
+
+/* Regions set into zeros, g's among them: their number if none meets g's, else 0. */
+static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
+  int n = 1;
+  *covered = region_numel(g);
+  for (; is_region(sum); sum = sum->in[0], n++) {
+    if (meet(sum->attr, g->attr, g->shape->rank)) return 0;
+    *covered += region_numel(sum);
+  }
+  return is_zeros(sum) ? n : 0;
+}
+
+/* The axis that all n regions split, each whole along the others, or -1. */
+static int split_axis(const fl_node *sum, const fl_node *g, int n) {
+  const fl_layout *s = g->shape;
+  int axis = -1;
+  for (int i = 0; i < n; i++) {
+    const fl_node *x = i ? sum : g;
+    if (i) sum = sum->in[0];
+    if (x->in[1]->shape->rank != s->rank) return -1;
+    for (int k = 0; k < s->rank; k++) {
+      if (x->in[1]->shape->size[k] != x->attr->size[k]) return -1;      /* it is broadcast */
+      if (x->attr->size[k] == s->size[k]) continue;
+      if (x->attr->step[k] != 1 || (axis >= 0 && axis != k)) return -1;
+      axis = k;
+    }
+  }
+  return axis;
+}
+
+/* By bisection and a move: regions come in order or in the reverse one. */
+static void insert(fl_node **list, int n, fl_node *x, int axis) {
+  int lo = 0, hi = n;
+  while (lo < hi) {
+    const int mid = (lo + hi) / 2;
+    if (list[mid]->attr->start[axis] < x->attr->start[axis]) lo = mid + 1; else hi = mid;
+  }
+  for (int k = n; k > lo; k--) list[k] = list[k - 1];
+  list[lo] = x;
+}
+
+/* The parts as they are in 'sum': those of a chain of several have their 0 added. */
+static fl_node *part(fl_node *region, int added) {
+  return added ? region->in[1] : n_add(region->in[1], n_num(region->ctx, 0));
+}
+
+static fl_node *join(fl_node *sum, fl_node *g, int n, int axis) {
+  flame_context *c = g->ctx;
+  fl_node **list = fl_alloc(&c->mem, (size_t)n * sizeof *list), *y = NULL, *x = sum;
+  if (!list) {
+    FL_FAIL(c, FLAME_NO_MEMORY, "backward", "host memory is out");
+    return NULL;
+  }
+  insert(list, 0, g, axis);
+  for (int i = 1; i < n; i++, x = x->in[0]) insert(list, i, x, axis);
+  int ok = 1;
+  for (int i = 0; ok && i < n; i++) ok = (list[i] = part(list[i], list[i] != g && n > 2)) != NULL;
+  if (ok) y = n_cat(c, n, list, axis);
+  fl_free(&c->mem, list, (size_t)n * sizeof *list);
+  return y;
+}
+
+static fl_node *set(fl_node *base, fl_node *region, fl_node *value) {
+  const fl_attr *a = region->attr;
+  return value ? n_setslice(base, a->start, a->step, a->size, value) : NULL;
+}
+
+fl_node *fl_add_cotangents(fl_node *sum, fl_node *g) {
+  int64_t covered;
+  if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype) return n_add(sum, g);
+  const int n = count_apart(sum, g, &covered);
+  if (n < 2) return n_add(sum, g);
+  const int axis = covered == g->shape->numel ? split_axis(sum, g, n) : -1;
+  if (axis >= 0) return join(sum, g, n, axis);
+  if (n == 2) sum = set(sum->in[0], sum, part(sum, 0));
+  return sum ? set(sum, g, part(g, 0)) : NULL;
+}
