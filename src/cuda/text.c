@@ -34,8 +34,11 @@ static void put_entry(text_writer *w, const char *name) {
     fl_text_printf(w->out, "const batch b) {\n"
                    "const long long *const scalars = b.scalars;\n"
                    "const int2 at_chunk = b.chunk[blockIdx.x];\n"
-                   "const long long *const w = b.table + at_chunk.x * %dll;\n"
-                   "const long long block = at_chunk.y;\n", f->words);
+                   "__shared__ long long w[%d];\n"           /* in memory of its own, which no store can change */
+                   "#pragma unroll 1\n"
+                   "for (int i = threadIdx.x; i < %d; i += %d) w[i] = b.table[at_chunk.x * %dll + i];\n"
+                   "__syncthreads();\n"
+                   "const long long block = at_chunk.y;\n", f->words, f->words, threads, f->words);
   } else {
     fl_text_printf(w->out, "const __grid_constant__ params_%s params) {\n"
                    "const long long *const w = params.w;\nconst long long block = blockIdx.x;\n", name);

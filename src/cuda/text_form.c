@@ -161,13 +161,13 @@ int fl_text_weight(int op) {
   }
 }
 
-/* A draw whose vector shares a generator block costs a quarter of it. */
+/* In a row, a draw whose vector shares a generator block costs a quarter of it. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
   int n = 1;
   if (i->code == FL_I_OP) n = fl_text_weight(i->op);
-  else if (i->code == FL_I_RANDOM) n = f->quad[f->k->instr[i->a].arg] && f->k->instr[i->a].code == FL_I_IOTA ? 20 : 60;
+  else if (i->code == FL_I_RANDOM) n = f->cls != C_MAP && f->k->instr[i->a].code == FL_I_IOTA && f->quad[f->k->instr[i->a].arg] ? 20 : 60;
   else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
   if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
   return n + half;
@@ -315,7 +315,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
 ** multiprocessors have some; in a batch more, so that the chunk table stays short. */
 static int64_t map_span(const text_form *f) {
   const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
-  if (f->multi) return f->k->points >= 64 * full ? 4 * full : full;
+  if (f->multi) return f->k->points >= 4096 * full ? 4 * full : full;
   return f->k->points < 264 * full ? pass : full;
 }
 

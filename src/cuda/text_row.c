@@ -86,27 +86,34 @@ static int work_of(const row_writer *r, const sweep *s) {
   return sum;
 }
 
-/* Values of sweep s that save the sweep 'next' much work go to registers, if the loads they
-** replace or the free registers make room; the last of a chain first. */
+/* Value v goes to registers in sweep s and is not made in 'next' again: if it saves 'least' and the loads that
+** it replaces or the free registers make room. */
+static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
+  const text_form *f = r->w->f;
+  const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);
+  const int size = fl_dtype_reg(instr(r->w, v)->dtype) % 2 ? 4 : 8;
+  if (!s->need[v] || !next->need[v] || r->cached[v]) return;
+  sweep after = *next;
+  r->cached[v] = 1;
+  sweep_need(r, &after);
+  s->keep[v] = work - work_of(r, &after) >= least &&
+               f->steps * ROW_VECTOR * (size + loads_of(f, after.need)) <= limit;
+  if (s->keep[v]) *next = after;
+  else r->cached[v] = 0;
+}
+
+/* Draws, as what was made of them last; then costly values, which shall not be made twice. */
 static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
   const text_form *f = r->w->f;
-  const int elements = f->steps * ROW_VECTOR, limit = f->lanes == 1024 ? 128 : 256;
   memset(s->keep, 0, sizeof s->keep);
   if (!f->persist || !next) return;
   sweep now = *next;
-  for (int v = f->k->ninstr - 1; v >= 0; v--) {
-    const fl_instr *i = instr(r->w, v);
-    if (!s->need[v] || !now.need[v] || r->cached[v] || (i->code != FL_I_OP && i->code != FL_I_RANDOM)) continue;
-    const int size = fl_dtype_reg(i->dtype) % 2 ? 4 : 8;
-    const int work = work_of(r, &now);
-    sweep after = now;
-    r->cached[v] = 1;
-    sweep_need(r, &after);
-    s->keep[v] = work - work_of(r, &after) >= 8 &&
-                 elements * (size + loads_of(f, after.need)) <= limit;
-    if (s->keep[v]) now = after;
-    else r->cached[v] = 0;
-  }
+  int draws = 0;
+  for (int v = 0; v < f->k->ninstr; v++) draws |= now.need[v] && instr(r->w, v)->code == FL_I_RANDOM;
+  for (int v = f->k->ninstr - 1; draws && v >= 0; v--)
+    if (instr(r->w, v)->code == FL_I_OP || instr(r->w, v)->code == FL_I_RANDOM) try_keep(r, s, &now, v, 20);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (instr(r->w, v)->code == FL_I_OP && fl_text_weight(instr(r->w, v)->op) >= 4) try_keep(r, s, &now, v, 0);
 }
 
 /* ---- loads ------------------------------------------------------------------------------------ */
