@@ -493,3 +493,71 @@ describe("gradcheck", function()
     assert.matches("gradcheck: input 1 at %(1%): analytic 3, numeric [12]%.?%d*$", e)
   end)
 end)
+
+describe("cotangents of slices", function()
+  local R, C = 6, 12
+  local seeds = flame.randint({ R, C }, -8, 8):float()          -- exact in any order
+  -- {rows, columns} each, as indices take them; the gradient by x is the sum of the seeds in their places
+  local cases = {
+    ["parts of the last axis"] = { { {}, { 1, 4 } }, { {}, { 5, 8 } }, { {}, { 9, 12 } } },
+    ["parts in another order"] = { { {}, { 9, 12 } }, { {}, { 1, 4 } }, { {}, { 5, 8 } } },
+    ["rows one by one"] = { { 1, {} }, { 2, {} }, { 3, {} }, { 4, {} }, { 5, {} }, { 6, {} } },
+    ["parts that leave gaps"] = { { {}, { 2, 3 } }, { { 1, 2 }, { 6, 9 } }, { 6, { 11, 12 } } },
+    ["every second column"] = { { {}, { 1, -1, 2 } }, { {}, { 2, -1, 2 } } },
+    ["parts that meet"] = { { {}, { 1, 7 } }, { {}, { 5, 12 } }, { { 2, 3 }, { 6, 6 } } },
+    ["steps that meet"] = { { {}, { 1, -1, 2 } }, { {}, { 2, -1, 3 } }, { {}, { 12, 12 } } },
+    quadrants = { { { 1, 3 }, { 1, 6 } }, { { 4, 6 }, { 1, 6 } }, { { 1, 3 }, { 7, 12 } }, { { 4, 6 }, { 7, 12 } } },
+    ["the same part twice"] = { { {}, { 1, 6 } }, { {}, { 1, 6 } }, { {}, { 7, 12 } } },
+  }
+  for name, parts in pairs(cases) do
+    it("are the sum of them: " .. name, function()
+      local x = flame.randn(R, C):requires_grad_(true)
+      local expected, total = flame.zeros(R, C), 0
+      for k, p in ipairs(parts) do
+        expected[p] = expected[p]:clone() + seeds[p] * k
+        total = total + (x[p] * (seeds[p] * k)):sum()
+      end
+      flame.eval(expected)                        -- step by step: the sums below are made in one evaluation
+      total:backward()
+      assert.is_true(x.grad:equal(expected), name)
+      local y = flame.randn(R, C, { dtype = "f64" })
+      for order = 1, 2 do
+        assert.is_true(flame.gradcheck(function(a)
+          local sum = 0
+          for k, p in ipairs(parts) do sum = sum + (a[p]:sin() * k):sum() end
+          return sum
+        end, { y }, { order = order }))
+      end
+    end)
+  end
+
+  it("hold no negative zero, as sums do, and what a hook reads is added to", function()
+    for _, hook in ipairs { false, true } do
+      local x = flame.randn(2, 3):requires_grad_(true)
+      local y = x * 1
+      if hook then y:register_hook(function(g) g:totable() end) end
+      local a, b, c = y[{ {}, 1 }], y[{ {}, 2 }], y[{ {}, 3 }]
+      local zero = flame.tensor({ -0.0, -0.0 })
+      ;(a * zero + b * zero + c):sum():backward()
+      assert.same({ math.huge, math.huge }, (1 / x.grad[{ {}, 1 }]):totable())
+      assert.same({ math.huge, math.huge }, (1 / x.grad[{ {}, 2 }]):totable())
+      assert.same({ 1, 1 }, x.grad[{ {}, 3 }]:totable())
+    end
+  end)
+
+  it("of a sequence's steps move each its own elements", function()
+    local T, N = 200, 64
+    local x = flame.randn(T, N):requires_grad_(true)
+    local w = flame.randn(T, N)
+    flame.eval(x, w)
+    local total = 0
+    for t = 1, T do total = total + (x[t] * w[t]):sum() end
+    flame.eval(total)
+    local before = flame.stats().bytes_moved
+    total:backward()
+    flame.eval(x.grad)
+    local moved = flame.stats().bytes_moved - before
+    assert.is_true(x.grad:equal(w))
+    if os.getenv "FLAME_EAGER" ~= "1" then assert.is_true(moved < 40 * T * N, moved .. " bytes") end   -- a sum of all: 4 T T N
+  end)
+end)

@@ -61,6 +61,14 @@ describe("a launch count", function()
     assert.equal(8 * R * C, s.bytes_moved)
   end)
 
+  it("is one more for what two products read and no library can", function()
+    local x, y = data(40, 60)[{ {}, { 1, -1, 2 } }], nil
+    local s = counted(function() y = x:matmul(x:transpose(1, 2)) + x:transpose(1, 2):matmul(x)[{ 1, 1 }]; flame.eval(y) end)
+    assert.equal(1 + 2 + 1, s.launches)                  -- copy, products, sum
+    local z = x:clone() flame.eval(z)
+    assert.is_true(y:equal(z:matmul(z:transpose(1, 2)) + z:transpose(1, 2):matmul(z)[{ 1, 1 }]))
+  end)
+
   it("is one for layer_norm", function()
     local x, w, b, y = data(R, C), data(C), data(C), nil
     local s = counted(function() y = x:layer_norm({ C }); flame.eval(y) end)

@@ -166,3 +166,46 @@ describe("distributions", function()
     end
   end)
 end)
+
+describe("draws inside of kernels", function()
+  -- The numbers that a row, columns or a chain make for themselves are those of a tensor of draws, wherever the
+  -- four of a block begin: row lengths that four does and does not divide, and views that begin elsewhere.
+  local makers = {
+    uniform = function(size, dtype) return flame.rand(size, { dtype = dtype }) end,
+    normal = function(size, dtype) return flame.randn(size, { dtype = dtype }) end,
+    integer = function(size) return flame.randint(size, -100, 100) end,
+  }
+  local views = {
+    whole = function(u) return u end,
+    ["from the second column on"] = function(u) return u[{ {}, { 2, -1 } }] end,
+    ["every second column"] = function(u) return u[{ {}, { 1, -1, 2 } }] end,
+    ["from the second row on"] = function(u) return u[{ { 2, -1 }, {} }] end,
+    turned = function(u) return u:transpose(1, 2) end,
+    ["as three axes"] = function(u) return u:reshape(u:size(1), 2, -1) end,
+  }
+  local sizes = { { 5, 8 }, { 7, 30 }, { 6, 384 }, { 5, 386 }, { 3, 1002 }, { 4, 4096 }, { 3, 9000 }, { 2, 40002 } }
+  for name, make in pairs(makers) do
+    for _, dtype in ipairs(name == "integer" and { "i64" } or { "f32", "f64", "bf16" }) do
+      it(("have the same bits: %s, %s"):format(name, dtype), function()
+        for _, size in ipairs(sizes) do
+          for what, view in pairs(views) do
+            flame.seed(33)
+            local kept = view(make(size, dtype)):double()
+            flame.eval(kept)
+            local rows, columns = kept:amax(-1), kept:amin(1)
+            local most = kept - kept:amax(-1, { keepdim = true })
+            flame.eval(rows, columns, most)
+            flame.seed(33)
+            local a = view(make(size, dtype)):double()
+            local own = { a:amax(-1), a:amin(1), a - a:amax(-1, { keepdim = true }) }
+            a = nil
+            flame.eval(own[1], own[2], own[3])
+            for k, x in ipairs { rows, columns, most } do
+              assert.is_true(own[k]:equal(x), ("%d x %d, %s, %d"):format(size[1], size[2], what, k))
+            end
+          end
+        end
+      end)
+    end
+  end
+end)

@@ -315,7 +315,7 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
 ** multiprocessors have some; in a batch more, so that the chunk table stays short. */
 static int64_t map_span(const text_form *f) {
   const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
-  if (f->multi) return f->k->points >= 4096 * full ? 4 * full : full;
+  if (f->multi) return f->k->points >= 64 * full ? 4 * full : full;
   return f->k->points < 264 * full ? pass : full;
 }
 

@@ -249,7 +249,7 @@ static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
   if (ref >= 0 && !P->cell.at[ref].node) {                   /* the planner's copy */
     const fl_cell *t = &P->cell.at[ref];
     fl_row_major(s.rank, t->shape->size, s.stride);
-    if (t->turned) {
+    if (fl_plan_lies_turned(q)) {
       const int64_t inner = s.stride[s.rank - 1];
       s.stride[s.rank - 1] = s.stride[s.rank - 2];
       s.stride[s.rank - 2] = inner;

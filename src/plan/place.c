@@ -416,25 +416,36 @@ static int place_scatter(fl_planner *P, int32_t t, int32_t *first) {
   return P->cell.at[t].checks ? add_fault(P, t, P->cell.at[t].node->in[1]->slot) : r;
 }
 
+/* A copy of the same elements that an earlier product reads, or -1. */
+static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view, int64_t offset, int dtype) {
+  for (int64_t k = P->cell.n - 1; k >= 0 && !P->cell.at[k].node; k--) {
+    const fl_cell *t = &P->cell.at[k];
+    if (t->source == ref && t->view == view && t->view_offset == offset && t->dtype == dtype) return (int32_t)k;
+  }
+  return -1;
+}
+
 /* The planner's own copy of an input that no library could read: row-major, but columns stay
-** columns, so that the copy moves along the memory. */
+** columns, so that the copy moves along the memory. Products that read the same elements, turned
+** or not, read one copy. */
 static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t offset) {
   fl_layouts *table = &P->c->layouts;
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];
-  const int r = q->shape->rank, turned = q->layout->stride[r - 2] == 1 && q->layout->stride[r - 1] != 1;
+  const int r = q->shape->rank, turned = fl_plan_lies_turned(q);
   for (int a = 0; a < r; a++) {
     const int from = !turned || a < r - 2 ? a : 2 * r - 3 - a;
     size[a] = q->shape->size[from];
     stride[a] = q->layout->stride[from];
   }
   fl_layout *shape = fl_layout_of(table, r, size, NULL), *view = fl_layout_of(table, r, size, stride);
-  fl_cell *t = shape && view ? FL_PUSH(P->mem, &P->cell) : NULL;
+  const int32_t there = view ? find_copy(P, ref, view, offset, q->dtype) : -1;
+  fl_cell *t = shape && view && there < 0 ? FL_PUSH(P->mem, &P->cell) : NULL;
   if (!t) {
     if (shape) fl_layout_release(table, shape);
     if (view) fl_layout_release(table, view);
-    return -1;
+    return there;
   }
-  *t = (fl_cell){ .source = ref, .view = view, .view_offset = offset, .shape = shape, .turned = (uint8_t)turned,
+  *t = (fl_cell){ .source = ref, .view = view, .view_offset = offset, .shape = shape,
                   .dtype = q->dtype, .anchored = 1, .group = -1, .out = -1, .home = -1, .first = INT32_MAX,
                   .last = -1, .bytes = q->shape->numel * fl_dtype_size(q->dtype) };
   return (int32_t)P->cell.n - 1;
@@ -450,7 +461,8 @@ static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int
     return 0;
   }
   const int32_t copy = copy_cell(P, *ref, n->in[i], off);
-  const int r = copy < 0 ? -1 : own_group(P, copy, P->cell.at[copy].shape, first);
+  const int placed = copy >= 0 && P->cell.at[copy].group >= 0;
+  const int r = copy < 0 ? -1 : placed ? 1 : own_group(P, copy, P->cell.at[copy].shape, first);
   if (r <= 0) {
     if (copy >= 0) fl_plan_drop_copy(P);            /* made again when the rest is there */
     return r;
@@ -465,9 +477,7 @@ static int place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   fl_ref reads[2];
   for (int i = 0; i < 2; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
-    if (made > 0) continue;
-    if (i && reads[0] >= 0 && !P->cell.at[reads[0]].node) P->cell.at[reads[0]].stored = 0;
-    return made;
+    if (made <= 0) return made;                     /* a copy for the first is found again */
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, 2);
   if (r > 0) {

@@ -43,7 +43,6 @@ typedef struct fl_cell {
   fl_ref source; int64_t view_offset;   /* such a copy: what it copies, seen through 'view' */
   fl_layout *view;         /* both layouts are references of a copy's own */
   uint8_t checks;          /* a scatter that checks its index itself */
-  uint8_t turned;          /* a copy whose last two axes are swapped, because its source lies so */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: an INDEX is in its expression */
   uint8_t wide, reduced;   /* broadcast by a consumer; made of a reduction of its shape */
@@ -55,6 +54,13 @@ typedef struct fl_cell {
   int64_t bytes;
   int32_t first, last;     /* steps that write and read it */
 } fl_cell;
+
+/* Do q's columns lie closer than its rows? Its copy then has the last two axes swapped. */
+static inline int fl_plan_lies_turned(const fl_node *q) {
+  const int r = q->shape->rank;
+  const int64_t row = q->layout->stride[r - 2], column = q->layout->stride[r - 1];
+  return row != 0 && (row < 0 ? -row : row) < (column < 0 ? -column : column);
+}
 
 typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;   /* what instr[i] stands for; ref INT32_MIN: nothing */
 

@@ -55,13 +55,20 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
   const uint32_t places = shared_axes(s);
   fl_node *x = fl_widen(s->in[X]), *w = s->in[W] ? fl_widen(s->in[W]) : NULL, *mean = s->mean, *r = s->inverse;
   fl_node *d = c->grad_mode ? centre(s, x, &mean, &r) : n_sub(x, mean);
-  fl_node *sg = g, *sgd = n_mul(g, d);
-  if (places) sg = n_sum(sg, places, 1), sgd = n_sum(sgd, places, 1);
-  fl_node *level = mean_of(s, w ? n_mul(sg, w) : sg), *slope = mean_of(s, w ? n_mul(sgd, w) : sgd);
-  fl_node *u = w ? n_mul(g, w) : g;
+  fl_node *u = w ? n_mul(g, w) : g, *level, *slope;
+  if (places) {
+    fl_node *sg = n_sum(g, places, 1), *sgd = n_sum(n_mul(g, d), places, 1);
+    level = mean_of(s, n_mul(sg, w));
+    slope = mean_of(s, n_mul(sgd, w));
+    gin[W] = n_mul(sgd, r);
+    gin[B] = s->in[B] ? sg : NULL;
+  } else {                                    /* with a product shared by both, a row no longer fits the registers */
+    level = mean_of(s, u);
+    slope = mean_of(s, n_mul(u, d));
+    gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;
+    gin[B] = s->in[B] ? g : NULL;
+  }
   gin[X] = n_mul(n_sub(n_sub(u, level), n_mul(d, n_mul(slope, n_square(r)))), r);
-  gin[W] = w ? n_mul(sgd, r) : NULL;
-  gin[B] = s->in[B] ? sg : NULL;
   (void)y, (void)nin;
   return gin[X] && !gin[W] == !s->in[W] ? FLAME_OK : c->err.code;
 }
