@@ -46,8 +46,11 @@ FN float op_div_f32(T x1, T x2) { return x1 / x2; }
 #undef T
 #undef M
 #endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 3
+#endif
 struct params_softmax { long long w[17]; };
-extern "C" __global__ void __launch_bounds__(512, 3) softmax(const __grid_constant__ params_softmax params) {
+extern "C" __global__ void __launch_bounds__(512, MIN_BLOCKS) softmax(const __grid_constant__ params_softmax params) {
   const long long *const w = params.w;
   const long long block = blockIdx.x;
   s4 *const p0 = (s4 *)w[13];
@@ -133,3 +136,4 @@ extern "C" __global__ void __launch_bounds__(512, 3) softmax(const __grid_consta
     }
   }
 }
+#undef MIN_BLOCKS

@@ -283,7 +283,7 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_functio
 
 /* A user's options follow the architecture. */
 static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[1024], const char **option, int most) {
-  const char *ours[8];
+  const char *ours[FL_NVRTC_OPTIONS];
   int n = 0;
   fl_nvrtc_options(s, arch, ours);
   option[n++] = ours[0];
@@ -299,7 +299,7 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
 /* The disk key: all that the cubin depends on. */
 static int digest(fl_cuda *s, fl_module *m) {
   char arch[40];
-  const char *option[8];
+  const char *option[FL_NVRTC_OPTIONS];
   fl_text t;
   fl_nvrtc_options(s, arch, option);
   fl_text_init(&t, s->mem);

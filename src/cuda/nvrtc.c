@@ -7,16 +7,18 @@
 */
 #include "cuda/headers.h"
 #include "cuda/state.h"
+#include "cuda/text.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 8 };
+enum { MAX_WORKERS = 8, MOST_SPILLED = 32 /* bytes a thread */ };
 
 flame_status fl_nvrtc_open(fl_cuda *s) {
   const char *reason = "";
@@ -31,12 +33,13 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
   return FLAME_OK;
 }
 
-void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[8]) {
+void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]) {
   int n = 0;
   snprintf(arch, 40, "--gpu-architecture=sm_%d", s->arch);
   option[n++] = arch;
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
+  option[n++] = "--ptxas-options=-v";               /* the log tells what was spilled */
   if (s->sync_each) option[n++] = "-lineinfo";      /* for the sanitizer's reports */
   option[n] = NULL;
 }
@@ -51,12 +54,40 @@ typedef struct crew {               /* shared by the workers of one call */
   pthread_cond_t change;
 } crew;
 
-static void compile_one(crew *w, fl_compile *j) {
-  j->result = w->rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
-                                         j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
+static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *const *option) {
+  j->result = rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
+                                      j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
   j->made = j->result == FL_RTC_OK;
-  if (j->made) j->result = w->rtc->nvrtcCompileProgram(j->program, j->option ? j->noption : w->noption,
-                                                       j->option ? j->option : w->option);
+  if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
+}
+
+/* Bytes of registers that a thread puts into memory, by the log; 0 where that does not say. */
+static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
+  char log[4096];
+  size_t n = 0;
+  if (rtc->nvrtcGetProgramLogSize(program, &n) != FL_RTC_OK || n == 0 || n >= sizeof log) return 0;
+  if (rtc->nvrtcGetProgramLog(program, log) != FL_RTC_OK) return 0;
+  log[n] = 0;
+  const char *end = strstr(log, " bytes spill stores"), *at = end;
+  while (at && at > log && at[-1] >= '0' && at[-1] <= '9') at--;
+  return at ? atoi(at) : 0;
+}
+
+/* A row that does not fit the registers costs more than fewer blocks at a time do. */
+static void compile_one(crew *w, fl_compile *j) {
+  static const char define[] = "#define " FL_TEXT_BLOCKS " ";
+  const char *option[FL_NVRTC_OPTIONS + 1], *set = j->user ? NULL : strstr(j->text, define);
+  char blocks[32];
+  compile_with(w->rtc, j, j->option ? j->noption : w->noption, j->option ? j->option : w->option);
+  for (int n = set ? atoi(set + sizeof define - 1) : 0; n > 1 && j->result == FL_RTC_OK;) {
+    if (spilled(w->rtc, j->program) <= MOST_SPILLED) break;
+    n = n * 2 / 3;
+    snprintf(blocks, sizeof blocks, "-D" FL_TEXT_BLOCKS "=%d", n);
+    memcpy(option, w->option, sizeof *option * (size_t)w->noption);
+    option[w->noption] = blocks;
+    w->rtc->nvrtcDestroyProgram(&j->program);
+    compile_with(w->rtc, j, w->noption + 1, option);
+  }
   j->done = 1;
 }
 
@@ -104,7 +135,7 @@ static flame_status wait_for(fl_cuda *s, crew *w, int n) {
 flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n) {
   pthread_t thread[MAX_WORKERS];
   char arch[40];
-  const char *option[8];
+  const char *option[FL_NVRTC_OPTIONS];
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   crew w = { .rtc = s->modules.rtc, .option = option, .n = n, .job = job };
   flame_status e = FLAME_OK;

@@ -145,8 +145,9 @@ typedef struct fl_compile {     /* one program */
   uint8_t made, done;           /* program exists; a worker took it */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);
+enum { FL_NVRTC_OPTIONS = 8 };
 /* The options, NULL-terminated; text of --gpu-architecture in arch. */
-void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[8]);
+void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);
 /* Compile all; threads help. *job.result tells; FLAME_INTERRUPTED: some are not done. */
 flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n);
 /* The cubin in counted memory, or NULL with the compiler's words as error. */

@@ -26,8 +26,8 @@ static void put_entry(text_writer *w, const char *name) {
   const text_form *f = w->f;
   const int threads = f->lanes > 32 ? f->lanes : 256;
   char bounds[32];
-  if (f->blocks) snprintf(bounds, sizeof bounds, "%d, %d", threads, f->blocks);
-  else snprintf(bounds, sizeof bounds, "%d", threads);
+  snprintf(bounds, sizeof bounds, f->blocks ? "%d, " FL_TEXT_BLOCKS : "%d", threads);
+  if (f->blocks) fl_text_printf(w->out, "#ifndef " FL_TEXT_BLOCKS "\n#define " FL_TEXT_BLOCKS " %d\n#endif\n", f->blocks);
   if (!f->multi) fl_text_printf(w->out, "struct params_%s { long long w[%d]; };\n", name, f->words);
   fl_text_printf(w->out, "extern \"C\" __global__ void __launch_bounds__(%s) %s(", bounds, name);
   if (f->multi) {
@@ -76,6 +76,7 @@ static void put_body(text_writer *w, const char *name) {
   else if (f->cls == C_COL) fl_text_col(w);
   else fl_text_map(w);
   fl_text_puts(w->out, "}\n");
+  if (w->f->blocks) fl_text_puts(w->out, "#undef " FL_TEXT_BLOCKS "\n");
 }
 
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out) {

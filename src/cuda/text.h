@@ -61,6 +61,9 @@ typedef struct fl_text_geometry {
 void fl_text_key(const fl_kernel *k, int multi, fl_text *out);
 /* Common text before kernels: math.h, storage conversions. Always the same. */
 void fl_text_prelude(fl_text *out);
+/* A macro of a kernel's text: blocks that a multiprocessor should hold, at most as many as the text sets by
+** default. Fewer leave each thread more registers. */
+#define FL_TEXT_BLOCKS "MIN_BLOCKS"
 /* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
 flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
