@@ -343,6 +343,25 @@ describe("scopes and guards", function()
     collectgarbage()
     assert.equal(6, (flame.ones(3) * 2):sum():item())
   end)
+
+  it("keeps what is returned or named however deep it lies in tables", function()
+    local function chain()
+      local head
+      for i = 1, 1000 do head = { value = flame.full({ 1 }, i), [head or "end"] = true } head.self = head end
+      return head
+    end
+    local function sum(t)
+      local s = t.value:item()
+      for k in pairs(t) do if type(k) == "table" then return s + sum(k) end end
+      return s
+    end
+    assert.equal(500500, sum(flame.scope(chain)))
+    local s = flame.scope()
+    local list = chain()
+    s:keep(list)
+    s:close()
+    assert.equal(500500, sum(list))
+  end)
   it("keep what is nested deeply and what is nested in itself", function()
     local deep = { flame.ones(1) }
     for _ = 1, 500 do deep = { deep } end

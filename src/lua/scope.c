@@ -100,28 +100,40 @@ static void keep_box(fl_lua *b, fl_box *x, int64_t depth) {
   if (t->depth >= depth) t->depth = depth - 1;
 }
 
-/* All tensors of the value at i, tables included. 'seen' (a table) breaks cycles. */
-static void keep_all(lua_State *L, fl_lua *b, int i, int seen, int64_t depth, int level) {
+/* A tensor is kept; a table goes to the end of 'queue' (a table), unless it was there. */
+static void keep_value(lua_State *L, fl_lua *b, int i, int queue, int64_t *n, int64_t depth) {
   fl_box *x = box_at(L, i);
   if (x != NULL) keep_box(b, x, depth);
-  if (lua_type(L, i) != LUA_TTABLE || level > 32) return;
-  luaL_checkstack(L, 6, "nested too deep");
+  if (lua_type(L, i) != LUA_TTABLE) return;
   lua_pushvalue(L, i);
-  if (lua_rawget(L, seen) != LUA_TNIL) {
-    lua_pop(L, 1);
-    return;
+  if (lua_rawget(L, queue) == LUA_TNIL) {
+    lua_pushvalue(L, i);
+    lua_rawseti(L, queue, ++*n);
+    lua_pushvalue(L, i);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, queue);
   }
   lua_pop(L, 1);
-  lua_pushvalue(L, i);
-  lua_pushboolean(L, 1);
-  lua_rawset(L, seen);
-  lua_pushnil(L);
-  while (lua_next(L, i)) {
-    const int top = lua_gettop(L);
-    keep_all(L, b, top, seen, depth, level + 1);
-    keep_all(L, b, top - 1, seen, depth, level + 1);
-    lua_settop(L, top - 1);
+}
+
+/* All tensors of the values from 'first' to 'last', however deep in tables. */
+static void keep_all(lua_State *L, fl_lua *b, int first, int last, int64_t depth) {
+  int64_t n = 0;
+  luaL_checkstack(L, 8, "too many values to keep");
+  lua_newtable(L);
+  const int queue = lua_gettop(L);
+  for (int i = first; i <= last; i++) keep_value(L, b, i, queue, &n, depth);
+  for (int64_t k = 1; k <= n; k++) {
+    lua_rawgeti(L, queue, k);
+    lua_pushnil(L);
+    while (lua_next(L, queue + 1)) {
+      keep_value(L, b, queue + 3, queue, &n, depth);
+      keep_value(L, b, queue + 2, queue, &n, depth);
+      lua_settop(L, queue + 2);
+    }
+    lua_settop(L, queue);
   }
+  lua_settop(L, queue - 1);
 }
 
 static int scope_keep(lua_State *L) {
@@ -129,9 +141,7 @@ static int scope_keep(lua_State *L) {
   scope *s = scope_at(L, 1);
   const int64_t depth = s != NULL ? find(b, s->serial) : 0;
   if (depth == 0) return fl_lua_fail(L, "scope", "the scope is closed");
-  const int top = lua_gettop(L);
-  lua_newtable(L);
-  for (int i = 2; i <= top; i++) keep_all(L, b, i, top + 1, depth, 0);
+  keep_all(L, b, 2, lua_gettop(L), depth);
   lua_settop(L, 2);
   return 1;
 }
@@ -160,12 +170,7 @@ static int after_scope(lua_State *L, int status, lua_KContext k) {
   const int top = lua_gettop(L);
   (void)status;
   (void)k;
-  if (depth > 0 && top > 1) {
-    luaL_checkstack(L, 8, "too many results");
-    lua_newtable(L);
-    for (int i = 2; i <= top; i++) keep_all(L, b, i, top + 1, depth, 0);
-    lua_settop(L, top);
-  }
+  if (depth > 0 && top > 1) keep_all(L, b, 2, top, depth);
   return top - 1;
 }
 
