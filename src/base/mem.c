@@ -112,8 +112,13 @@ int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
 /* --- slabs ------------------------------------------------------------------------ */
 
 /* Objects on the free list are poisoned under ASan, so that a use after free is seen
-** although the chunk itself stays allocated. */
-#if defined(__SANITIZE_ADDRESS__)
+** although the chunk itself stays allocated. gcc says by a macro that it is on, clang by a feature. */
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
 void __asan_poison_memory_region(void const volatile *p, size_t n);
 void __asan_unpoison_memory_region(void const volatile *p, size_t n);
 #define POISON(p, n) __asan_poison_memory_region((p), (n))
