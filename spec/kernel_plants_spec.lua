@@ -162,6 +162,7 @@ do
   for _, p in ipairs(clean) do
     script[#script + 1] = ("try(%q, { grid = { 1 }, block = { 128 } }, [=[%s]=])"):format(p[1], p[2])
   end
+  script[#script + 1] = "for _, d in ipairs { 'cuda:x', 'cudaa', 'cuda:99' } do assert(not pcall(flame.zeros, 2, { device = d }), d) end"
   script[#script + 1] = "print('device\\t' .. (pcall(flame.zeros, 2, { device = 'cuda' }) and 'cuda is there' or 'no cuda'))"
   script = table.concat(script, "\n") .. "\n"
 end

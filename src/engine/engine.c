@@ -24,12 +24,11 @@ void fl_device_name(int index, char buf[16]) {
 
 int fl_device_index(flame_context *c, const char *name) {
   if (!strcmp(name, "cpu")) return 0;
-  if (c->sim && !strncmp(name, "cuda", 4)) return 0;
-  if (!strcmp(name, "cuda")) return 1;
+  if (!strcmp(name, "cuda")) return c->sim ? 0 : 1;
   if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
     char *end;
     const long n = strtol(name + 5, &end, 10);
-    if (*end == 0 && n < FL_MAX_DEVICES - 1) return (int)n + 1;
+    if (*end == 0 && n < FL_MAX_DEVICES - 1) return c->sim ? 0 : (int)n + 1;
   }
   FL_FAIL(c, FLAME_BAD_ARGUMENT, "device", "\"%.40s\" is no device; there are \"cpu\", \"cuda\" and \"cuda:0\" to \"cuda:%d\"",
           name, FL_MAX_DEVICES - 2);
