@@ -438,6 +438,7 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
   e->untold = 0;
   if (n->state == FL_FAILED) return fl_node_raise(n);
   if (n->state == FL_STORED && !untold) return FLAME_OK;
+  if (n->state == FL_NUMBER) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "a number stands where a tensor is needed");
   if (untold && c->err.code == FLAME_OK) c->err = e->untold_error;
   return c->err.code != FLAME_OK ? c->err.code : FL_FAIL(c, FLAME_INTERNAL, "evaluate", "a value was not computed");
 }

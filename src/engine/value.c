@@ -13,6 +13,7 @@ static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, in
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d axes, at most %d are possible", ndim, FL_MAX_AXES);
     return -1;
   }
+  if (!fl_given(c, shape, ndim, op, "sizes")) return -1;
   for (int i = 0; i < ndim; i++)
     if (shape[i] < 0) {
       FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative", (long long)shape[i], i + 1);
@@ -106,6 +107,7 @@ flame_status flame_read(flame_tensor *x, void *out, size_t bytes) {
   if (!x) return FLAME_BAD_ARGUMENT;
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "read")) return FLAME_BAD_ARGUMENT;
+  if (!out && bytes) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "there is no room for %zu bytes", bytes);
   FL_ENTER(c);
   const flame_status s = fl_read_node(c, x->node, out, bytes);
   FL_LEAVE(c);
@@ -119,10 +121,11 @@ flame_status flame_item(flame_tensor *x, double *value) {
   if (!fl_tensor_open(x, "item")) return FLAME_BAD_ARGUMENT;
   if (x->node->shape->numel != 1)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "item", "the tensor has %lld elements, need one", (long long)x->node->shape->numel);
-  const int dtype = x->node->dtype;
-  const flame_status s = flame_read(x, &bits, (size_t)fl_dtype_size(dtype));
+  if (!value) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "item", "there is no room for the value");
+  const int dtype = x->node->dtype, number = x->node->state == FL_NUMBER;
+  const flame_status s = number ? FLAME_OK : flame_read(x, &bits, (size_t)fl_dtype_size(dtype));
   if (s != FLAME_OK) return s;
-  const fl_scalar v = fl_scalar_load(&bits, dtype);
+  const fl_scalar v = number ? x->node->scal[0] : fl_scalar_load(&bits, dtype);
   *value = fl_is_float(dtype) ? v.d : (double)v.i;
   return FLAME_OK;
 }
@@ -165,7 +168,7 @@ fl_node *fl_to_device(flame_context *c, fl_node *n, int device) {
 flame_tensor *flame_to_device(flame_tensor *x, const char *device) {
   if (!x) return NULL;
   flame_context *c = x->ctx;
-  const int d = fl_tensor_open(x, "to") ? fl_device_index(c, device) : -1;
+  const int d = fl_tensor_open(x, "to") ? fl_device_index(c, device ? device : "") : -1;
   if (d < 0) return NULL;
   FL_ENTER(c);
   flame_tensor *y = fl_tensor_new(c, fl_to_device(c, x->node, d));

@@ -100,6 +100,12 @@ int fl_check_axis(fl_node *x, int axis, const char *op) {
   return 0;
 }
 
+int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what) {
+  if (list || n == 0) return 1;
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "%d %s without a list of them", n, what);
+  return 0;
+}
+
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op) {
   char s[FL_SHAPE_TEXT];
   if (rank < 0 || rank > FL_MAX_AXES) {
@@ -107,6 +113,7 @@ fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const ch
             FL_MAX_AXES);
     return NULL;
   }
+  if (!fl_given(c, size, rank, op, "sizes")) return NULL;
   for (int a = 0; a < rank; a++) {
     if (size[a] >= 0) continue;
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld is negative", (long long)size[a]);

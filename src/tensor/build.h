@@ -12,6 +12,9 @@
 #include "tensor/context.h"
 #include "tensor/entry.h"
 
+/* 1: the caller gave the list of n sizes or axes ('what') that it has to give. */
+int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what);
+
 /* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
 fl_node *n_num(flame_context *c, double v);
 fl_node *n_int(flame_context *c, int64_t v);

@@ -54,6 +54,7 @@ static int resolve_sizes(fl_node *x, int rank, const int64_t *size, int64_t *out
             rank, FL_MAX_AXES);
     return 0;
   }
+  if (!fl_given(x->ctx, size, rank, "reshape", "sizes")) return 0;
   for (int k = 0; k < rank; k++) {
     out[k] = size[k];
     if (size[k] == -1 && hole < 0) { hole = k; out[k] = 1; }
@@ -124,7 +125,7 @@ int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
     if (ok) continue;
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
             "%lld positions from %lld by %lld leave axis %d of shape %s", (long long)k,
-            (long long)start[a] + 1, (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
+            (long long)start[a] + (start[a] < INT64_MAX), (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
     return 0;
   }
   return 1;

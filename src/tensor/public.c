@@ -12,15 +12,16 @@
 /* ---- shared ------------------------------------------------------------------------ */
 
 /* Handles that can be worked on, all of one context? Keeps the error of the first that is
-** not. NULL among them is silent: its error is already kept. */
+** not, in the context of the first handle. NULL among them is silent: its error is already kept. */
 static int ready(const char *op, int n, flame_tensor *const *x) {
   for (int i = 0; i < n; i++)
     if (!x[i]) return 0;
   for (int i = 0; i < n; i++) {
+    if (x[i]->ctx != x[0]->ctx) {
+      FL_FAIL(x[0]->ctx, FLAME_BAD_ARGUMENT, op, "operands of different contexts");
+      return 0;
+    }
     if (!fl_tensor_open(x[i], op)) return 0;
-    if (x[i]->ctx == x[0]->ctx) continue;
-    FL_FAIL(x[0]->ctx, FLAME_BAD_ARGUMENT, op, "operands of different contexts");
-    return 0;
   }
   return 1;
 }
@@ -152,10 +153,10 @@ flame_tensor *flame_ternary(const char *name, flame_tensor *x, flame_tensor *y,
 flame_tensor *flame_reduce(const char *name, flame_tensor *x, int naxes, const int *axes,
                            int keepdim) {
   if (!ready(name, 1, &x)) return NULL;
-  const int mean = !strcmp(name, "mean");
+  const int mean = name && !strcmp(name, "mean");
   const int op = mean ? 0 : op_of_form(x->ctx, name, FL_FORM_REDUCE, "reduction");
   uint32_t set = naxes == 0 ? FL_ALL_AXES : 0;
-  if (op < 0) return NULL;
+  if (op < 0 || !fl_given(x->ctx, naxes < 0 ? NULL : axes, naxes, name, "axes")) return NULL;
   for (int i = 0; i < naxes; i++) {
     const int k = axis_of(x, axes[i], name);
     if (k < 0) return NULL;
@@ -221,7 +222,7 @@ flame_tensor *flame_reshape(flame_tensor *x, int ndim, const int64_t *shape) {
 flame_tensor *flame_permute(flame_tensor *x, const int *axes) {
   int perm[FL_MAX_AXES];
   uint32_t seen = 0;
-  if (!ready("permute", 1, &x)) return NULL;
+  if (!ready("permute", 1, &x) || !fl_given(x->ctx, axes, x->node->shape->rank, "permute", "axes")) return NULL;
   for (int i = 0; i < x->node->shape->rank; i++) {
     perm[i] = axis_of(x, axes[i], "permute");
     if (perm[i] < 0) return NULL;

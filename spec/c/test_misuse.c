@@ -1,0 +1,119 @@
+/*
+** flame.h against hosts that get it wrong: lists, room and names that are NULL, counts and
+** positions from the ends of their types, numbers where tensors must be, handles of a context that
+** is closed. Each is told by a status or NULL with a message, and nothing is lost.
+*/
+#include "flame.h"
+#include <stdio.h>
+#include <string.h>
+
+static int passed, failed;
+
+#define CHECK(x) check((x) != 0, #x, __LINE__)
+static void check(int ok, const char *text, int line) {
+  if (ok) passed++; else failed++;
+  if (!ok) printf("test_misuse.c:%d: %s\n", line, text);
+}
+
+/* The call gave no tensor and left this message, which is then cleared. */
+#define REFUSED(call, text) refused((call), (text), c, __LINE__)
+static void refused(flame_tensor *x, const char *text, flame_context *c, int line) {
+  const int ok = !x && !strcmp(flame_error(c), text);
+  if (!ok) printf("  got %s \"%s\"\n", x ? "a tensor and" : "", flame_error(c));
+  check(ok, text, line);
+  flame_clear_error(c);
+  flame_free(x);
+}
+
+static const int64_t two_three[2] = { 2, 3 };
+
+static void lists_that_are_not_there(flame_context *c, flame_tensor *x) {
+  const float data[6] = { 0 };
+  REFUSED(flame_from_data(c, FLAME_F32, 2, NULL, data), "tensor: 2 sizes without a list of them");
+  REFUSED(flame_full(c, FLAME_F32, 2, NULL, 0), "full: 2 sizes without a list of them");
+  REFUSED(flame_uniform(c, FLAME_F32, 1, NULL, 0, 1), "uniform: 1 sizes without a list of them");
+  REFUSED(flame_reshape(x, 1, NULL), "reshape: 1 sizes without a list of them");
+  REFUSED(flame_permute(x, NULL), "permute: 2 axes without a list of them");
+  REFUSED(flame_reduce("sum", x, 1, NULL, 0), "sum: 1 axes without a list of them");
+  REFUSED(flame_reduce("sum", x, -1, (int[]){ 0 }, 0), "sum: -1 axes without a list of them");
+  flame_tensor *scalar = flame_full(c, FLAME_F32, 0, NULL, 7), *same = flame_permute(scalar, NULL);
+  CHECK(flame_numel(scalar) == 1 && flame_ndim(same) == 0);
+  flame_free(scalar);
+  flame_free(same);
+}
+
+static void names_that_are_not_there(flame_context *c, flame_tensor *x) {
+  REFUSED(flame_unary(NULL, x), "there is no unary op of this name");
+  REFUSED(flame_reduce(NULL, x, 0, NULL, 0), "there is no reduction op of this name");
+  CHECK(flame_to_device(x, NULL) == NULL && flame_error_code(c) == FLAME_BAD_ARGUMENT);
+  flame_clear_error(c);
+}
+
+static void positions_from_the_ends_of_their_type(flame_context *c, flame_tensor *x) {
+  const int64_t ends[] = { INT64_MIN, INT64_MIN + 1, -1, 3, INT64_MAX - 1, INT64_MAX };
+  for (int i = 0; i < 6; i++) {
+    flame_tensor *y[] = { flame_slice(x, 1, ends[i], 2, 1), flame_slice(x, 1, 1, ends[i] == 3 ? 4 : ends[i], 1),
+                          flame_slice(x, 1, 1, 2, ends[i]), flame_slice(x, -1, ends[i], 1, ends[i]) };
+    for (int k = 0; k < 4; k++) {
+      CHECK(y[k] == NULL || (k == 2 && ends[i] == -1 && flame_numel(y[k]) == 4));
+      flame_free(y[k]);
+    }
+    CHECK(flame_error_code(c) == FLAME_BAD_ARGUMENT);
+    flame_clear_error(c);
+  }
+}
+
+static void room_that_is_not_there(flame_context *c, flame_tensor *x) {
+  flame_tensor *s = flame_sum_all(x);
+  CHECK(flame_read(x, NULL, 24) == FLAME_BAD_ARGUMENT);
+  CHECK(!strcmp(flame_error(c), "read: there is no room for 24 bytes"));
+  flame_clear_error(c);
+  CHECK(flame_item(s, NULL) == FLAME_BAD_ARGUMENT);
+  CHECK(!strcmp(flame_error(c), "item: there is no room for the value"));
+  flame_clear_error(c);
+  flame_free(s);
+}
+
+static void numbers_are_no_tensors_but_have_a_value(flame_context *c) {
+  flame_tensor *whole = flame_number(c, -3), *half = flame_number(c, 0.5);
+  double v = 0, bits;
+  CHECK(flame_item(whole, &v) == FLAME_OK && v == -3);
+  CHECK(flame_item(half, &v) == FLAME_OK && v == 0.5);
+  CHECK(flame_read(whole, &bits, 8) == FLAME_BAD_ARGUMENT);
+  CHECK(!strcmp(flame_error(c), "evaluate: a number stands where a tensor is needed"));
+  flame_clear_error(c);
+  CHECK(flame_to_dlpack(whole, 0) == NULL && flame_error_code(c) == FLAME_BAD_ARGUMENT);
+  flame_clear_error(c);
+  flame_free(whole);
+  flame_free(half);
+}
+
+/* The message is in the context that goes on, and names what is wrong with the call. */
+static void operands_of_a_closed_context(flame_context *c, flame_tensor *x) {
+  flame_context *other = flame_open(NULL);
+  flame_tensor *y = flame_full(other, FLAME_F32, 2, two_three, 1);
+  double v;
+  flame_close(other);
+  REFUSED(flame_add(x, y), "add: operands of different contexts");
+  CHECK(flame_write(x, y) == FLAME_BAD_ARGUMENT);
+  flame_clear_error(c);
+  CHECK(!flame_exp(y) && !flame_clone(y) && !flame_grad_of(y) && !flame_to_dlpack(y, 1) && flame_ndim(y) == -1);
+  CHECK(flame_item(y, &v) != FLAME_OK && flame_backward(y, NULL) != FLAME_OK && flame_requires_grad(y, 1) != FLAME_OK);
+  flame_free(y);
+}
+
+int main(void) {
+  flame_context *c = flame_open(&(flame_options){ .device = "cpu", .threads = -5, .max_host_bytes = -1 });
+  flame_tensor *x = flame_full(c, FLAME_F32, 2, two_three, 1);
+  CHECK(x && flame_error_code(c) == FLAME_OK);
+  lists_that_are_not_there(c, x);
+  names_that_are_not_there(c, x);
+  positions_from_the_ends_of_their_type(c, x);
+  room_that_is_not_there(c, x);
+  numbers_are_no_tensors_but_have_a_value(c);
+  operands_of_a_closed_context(c, x);
+  flame_free(x);
+  flame_close(c);
+  printf("misuse: %d passed, %d failed\n", passed, failed);
+  return failed != 0;
+}
