@@ -2,8 +2,9 @@
 # Every target works as root or not; only tools/install, when a package is missing, needs root.
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
 
-.PHONY: all help run test check install-packages asan ubsan tsan debug oom fuzz bench docs golden gpu clean
+.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs golden gpu clean
 .DEFAULT_GOAL := all
 
 all: ## release build into build/
@@ -11,6 +12,9 @@ all: ## release build into build/
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z -]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20
+
+install: all ## into PREFIX (/usr/local), below DESTDIR: program, module, libraries, headers, flame.pc
+	cmake --install build --prefix "$(PREFIX)"
 
 install-packages: ## install what is missing (Debian packages, as root)
 	@tools/install

@@ -286,6 +286,25 @@ describe("docs/embedding.md", function()
     assert.equal(blocks[""][1].text, printed)
   end)
 
+  it("has an installation that pkg-config finds and that can be moved", function()
+    if not have_cc then return pending("no C compiler") end
+    if os.getenv("FLAME_SANITIZE") then return pending("a sanitized library needs a sanitized program") end
+    if not exists(build .. "/cmake_install.cmake") then return pending("no build folder") end
+    if not os.execute("(command -v pkg-config && command -v cmake) >/dev/null 2>&1") then return pending("no pkg-config") end
+    local at = os.tmpname()
+    os.remove(at)
+    local run = [[set -e
+      cmake --install %s --prefix %s/first >/dev/null; mv %s/first %s/moved; cd %s/moved; p=$PWD
+      ls include; bin/flame-lua -e 'print(1)'
+      LUA_CPATH="$p/lib/lua/5.4/?.so" lua5.4 -e 'print(require("flame").version)'
+      flags=$(PKG_CONFIG_PATH=$p/lib/pkgconfig pkg-config --cflags --libs flame)
+      cc -std=c11 %s/examples/embed.c $flags -Wl,-rpath,$p/lib -o embed; FLAME_DEVICE=cpu ./embed]]
+    local said, ok = output_of(run:format(quote(build), at, at, at, at, quote(top)) .. " 2>&1")
+    os.execute("rm -rf " .. quote(at))
+    assert(ok, said)
+    assert.equal("flame.h\nflame_lua.h\n1\n" .. require("flame").version .. "\n" .. blocks[""][1].text, said)
+  end)
+
   it("has fragments that compile", function()
     if not have_cc then return pending("no C compiler") end
     for k = 2, #blocks.c do
