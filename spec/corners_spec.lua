@@ -247,3 +247,13 @@ describe("arguments of a wrong type", function()
     assert.equal(1, co())
   end)
 end)
+
+describe("calls by their numbers", function()
+  it("refuse sizes beside a 0 whose product can not be counted", function()
+    local call, x = flame.internal.call, flame.zeros(0)
+    local most = math.maxinteger
+    assert.equal(0, call("scan", "cumsum", { x }, { 0, 3, 5, 0, 0 }, { 0 }, "f32"):numel())
+    raises("sizes or dtypes do not fit a call of scan", call, "scan", "cumsum", { x }, { 0, most, 2, 0, 0 }, { 0 }, "f32")
+    raises("sizes or dtypes do not fit a call of extreme", call, "extreme", "cummax", { x }, { 0, 2, most, 0, 1 }, { 0 }, "f32")
+  end)
+end)

@@ -5,9 +5,6 @@
 #include "tensor/build_util.h"
 #include <string.h>
 
-#define CALL(name, faults, doc) int fl_call_fits_##name(const fl_call *call);
-#include "tensor/calls.def"
-
 const fl_call_info fl_calls[FL_CALL_COUNT] = {
 #define CALL(name, faults, doc) { #name, doc, faults, fl_call_fits_##name },
 #include "tensor/calls.def"
@@ -21,9 +18,12 @@ int fl_call_of_name(const char *name) {
 
 int64_t fl_call_product(int n, const int64_t *size) {
   int64_t p = 1;
-  for (int i = 0; i < n; i++)
-    if (size[i] < 0 || __builtin_mul_overflow(p, size[i], &p)) return -1;
-  return p;
+  int empty = 0;
+  for (int i = 0; i < n; i++) {
+    empty |= size[i] == 0;
+    if (size[i] < 0 || (size[i] != 0 && __builtin_mul_overflow(p, size[i], &p))) return -1;
+  }
+  return empty ? 0 : p;
 }
 
 /* p0: first byte. The result's bytes lie in in[0]. */

@@ -73,7 +73,11 @@ fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl
 void fl_callee_release(fl_callee *k);
 void fl_call_free(struct flame_context *c, fl_call *call);       /* of a node */
 
-/* For the functions of call_*.c: product of n sizes, -1 when it overflows or one is negative. */
+/* The functions 'fits', one a kind. */
+#define CALL(name, faults, doc) int fl_call_fits_##name(const fl_call *call);
+#include "tensor/calls.def"
+
+/* For the functions of call_*.c: product of n sizes, -1 when it, without the zeros, overflows or one is negative. */
 int64_t fl_call_product(int n, const int64_t *size);
 /* Bytes that a user kernel's result gets before the launch: zeros and copies (kind 'kernel'). */
 int64_t fl_call_prepared_kernel(const fl_call *c);
