@@ -147,7 +147,7 @@ static void product(fl_device *d, int dtype, const fl_matmul *m, int64_t na, int
 }
 
 /* Every combination of orders, padding, offsets and sizes of one or none. */
-static void products(fl_device *d, int dtype) {
+static inline void products(fl_device *d, int dtype) {
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 5, 1 } }, 12, 20, 15);
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 1, 3 }, .bs = { 5, 1 } }, 12, 20, 15);
   product(d, dtype, &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 }, .bs = { 1, 4 } }, 12, 20, 15);

@@ -330,6 +330,62 @@ static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_requ
   return ok;
 }
 
+/* What one direction of a check works on: 'in' and 'out' are vectors over the inputs and outputs. */
+typedef struct probe {
+  slots in, out;
+  double *x, *v, *g;                          /* over inputs: where, the direction, J'u */
+  double *u, *jv, *fd[2], *y[2];              /* over outputs: Jv, its differences with two steps, both ends */
+} probe;
+
+static inline int probe_open(probe *b, const problem *p) {
+  *b = (probe){.in = find_slots(p, FL_KAD_INPUT), .out = find_slots(p, FL_KAD_OUTPUT)};
+  double **over_in[] = {&b->x, &b->v, &b->g};
+  double **over_out[] = {&b->u, &b->jv, &b->fd[0], &b->fd[1], &b->y[0], &b->y[1]};
+  int ok = 1;
+  for (int i = 0; i < 3; ++i) ok &= (*over_in[i] = calloc((size_t)b->in.total + 1, sizeof(double))) != NULL;
+  for (int i = 0; i < 6; ++i) ok &= (*over_out[i] = calloc((size_t)b->out.total + 1, sizeof(double))) != NULL;
+  if (ok) read_slots(&b->in, p->arg, b->x);
+  return ok;
+}
+
+static inline void probe_close(probe *b) {
+  double *all[] = {b->x, b->v, b->g, b->u, b->jv, b->fd[0], b->fd[1], b->y[0], b->y[1]};
+  for (int i = 0; i < 9; ++i) free(all[i]);
+}
+
+/* Differences along v with a larger and a smaller step, without the race check: it has had its turn. */
+static inline int differences(problem *p, probe *b) {
+  static const double step[2] = {1e-5, 2.5e-6};
+  const int races = p->races;
+  int ok = 1;
+  p->races = 0;
+  for (int k = 0; k < 2 && ok; ++k) {
+    const double h = step[k];
+    ok = shifted(p, &b->in, &b->out, b->x, b->v, h, b->y[0]) && shifted(p, &b->in, &b->out, b->x, b->v, -h, b->y[1]);
+    for (int64_t i = 0; i < b->out.total; ++i) b->fd[k][i] = (b->y[0][i] - b->y[1][i]) / (2 * h);
+  }
+  p->races = races;
+  return ok;
+}
+
+/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say anything; *smooth: they do. */
+static inline int all_agree(problem *p, const probe *b, int *smooth) {
+  const double *y = b->y[0], *near_step = b->fd[1];
+  double size = 1e-3, terms = 0;
+  for (int64_t i = 0; i < b->out.total; ++i) size += fabs(b->jv[i] * b->u[i]) + 1e-4 * fabs(y[i]);
+  for (int64_t i = 0; i < b->in.total; ++i) terms += fabs(b->g[i] * b->v[i]);
+  for (int64_t i = 0; i < b->out.total; ++i)
+    if (!near(b->fd[0][i], near_step[i], 1e-2 + 1e-2 * fabs(y[i]), 1e-4)) *smooth = 0;
+  const double s = dot(b->jv, b->u, b->out.total), t = dot(b->g, b->v, b->in.total);
+  if (!near(s, t, size + terms, p->loose > 0 ? p->loose : 1e-9))
+    return snprintf(p->why, sizeof p->why, "<Jv,u> = %.12g, <v,J'u> = %.12g", s, t), 0;
+  for (int64_t i = 0; i < b->out.total && *smooth && p->loose == 0; ++i)
+    if (!near(b->jv[i], near_step[i], 1e-2 + 1e-2 * fabs(y[i]) + 1e-6 * size, 1e-4))
+      return snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g", (long long)i,
+                      b->jv[i], near_step[i]), 0;
+  return 1;
+}
+
 /* 1: all agree. 0: see why. -1: refused (why). -2: not smooth here (the two steps of the
 ** differences disagree), so nothing can be said. */
 static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
@@ -340,47 +396,16 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   if (!vjp || !jvp) return snprintf(p->why, sizeof p->why, "no memory"), 0;
   if (!vjp->func) return snprintf(p->why, sizeof p->why, "%.380s", vjp->refusal), -1;
   if (!jvp->func) return snprintf(p->why, sizeof p->why, "%.380s", jvp->refusal), -1;
-  const slots in = find_slots(p, FL_KAD_INPUT), out = find_slots(p, FL_KAD_OUTPUT);
-  const size_t n = (size_t)(in.total + 1), m = (size_t)(out.total + 1);
-  double *x = calloc(n, 8), *v = calloc(n, 8), *g = calloc(n, 8), *u = calloc(m, 8),
-         *jv = calloc(m, 8), *y1 = calloc(m, 8), *y2 = calloc(m, 8), *fd = calloc(m, 8),
-         *fd2 = calloc(m, 8);
-  read_slots(&in, p->arg, x);
-  int ok = 1, smooth = 1;
-  for (int t = 0; t < directions && ok > 0; ++t) {
-    for (int64_t i = 0; i < in.total; ++i) v[i] = uniform(&seed);
-    for (int64_t i = 0; i < out.total; ++i) u[i] = uniform(&seed);
-    memset(g, 0, n * 8);
-    ok = apply(p, vjp, 1, u, g) && apply(p, jvp, 0, v, jv) && check_parts(p, vjp, &r, u, g, in.total);
-    if (!ok) break;
-    const double h = 1e-5, h2 = 2.5e-6;
-    const int races = p->races;
-    p->races = 0;
-    ok = shifted(p, &in, &out, x, v, h, y1) && shifted(p, &in, &out, x, v, -h, y2);
-    if (!ok) break;
-    for (int64_t i = 0; i < out.total; ++i) fd[i] = (y1[i] - y2[i]) / (2 * h);
-    ok = shifted(p, &in, &out, x, v, h2, y1) && shifted(p, &in, &out, x, v, -h2, y2);
-    if (!ok) break;
-    p->races = races;
-    for (int64_t i = 0; i < out.total; ++i) fd2[i] = (y1[i] - y2[i]) / (2 * h2);
-    double size = 1e-3, terms = 0;
-    for (int64_t i = 0; i < out.total; ++i) size += fabs(jv[i] * u[i]) + 1e-4 * fabs(y1[i]);
-    for (int64_t i = 0; i < in.total; ++i) terms += fabs(g[i] * v[i]);
-    for (int64_t i = 0; i < out.total; ++i)
-      if (!near(fd[i], fd2[i], 1e-2 + 1e-2 * fabs(y1[i]), 1e-4)) smooth = 0;
-    const double a = dot(jv, u, out.total), b = dot(g, v, in.total);
-    if (!near(a, b, size + terms, p->loose > 0 ? p->loose : 1e-9)) {
-      snprintf(p->why, sizeof p->why, "<Jv,u> = %.12g, <v,J'u> = %.12g", a, b);
-      ok = 0;
-    }
-    for (int64_t i = 0; i < out.total && ok && smooth && p->loose == 0; ++i)
-      if (!near(jv[i], fd2[i], 1e-2 + 1e-2 * fabs(y1[i]) + 1e-6 * size, 1e-4)) {
-        snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g",
-                 (long long)i, jv[i], fd2[i]);
-        ok = 0;
-      }
+  probe b;
+  int ok = probe_open(&b, p), smooth = 1;
+  for (int t = 0; t < directions && ok; ++t) {
+    for (int64_t i = 0; i < b.in.total; ++i) b.v[i] = uniform(&seed);
+    for (int64_t i = 0; i < b.out.total; ++i) b.u[i] = uniform(&seed);
+    memset(b.g, 0, (size_t)(b.in.total + 1) * sizeof *b.g);
+    ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) && check_parts(p, vjp, &r, b.u, b.g, b.in.total)
+         && differences(p, &b) && all_agree(p, &b, &smooth);
   }
-  free(x); free(v); free(g); free(u); free(jv); free(y1); free(y2); free(fd); free(fd2);
+  probe_close(&b);
   return ok && !smooth && p->loose == 0 ? -2 : ok;
 }
 

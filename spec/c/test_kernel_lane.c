@@ -1,104 +1,16 @@
 /*
 ** kernel/lane*.c: user kernels on the CPU. A kernel of KERNEL(...) is the same text twice: a
 ** string for the library's parser, and a C function that is called for one thread after the
-** other; the arrays must then agree in every bit (math functions: within a tolerance). What
-** threads do together (shared memory, shuffles, atomics) is compared with plain loops.
-** Planted errors are caught with their line, thread and block; memory may run out anywhere.
+** other; the arrays must then agree in every bit (math functions: within a tolerance). Blocks give
+** the same in any order, on threads and with every instruction set.
+** What threads do together is in test_kernel_warps.c, what goes wrong in test_kernel_faults.c.
 */
-#include "kernel/lane.h"
-#include "kernel/source.h"
-#include "tensor/dtype.h"
+#include "lane_run.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #pragma GCC diagnostic ignored "-Wimplicit-fallthrough"      /* one text, two languages */
-
-static int passed, failed;
-static fl_mem memory;
-
-static void check(int ok, const char *what, int line) {
-  if (ok) passed++;
-  else { failed++; fprintf(stderr, "FAILED (line %d): %s\n", line, what); }
-}
-#define CHECK(cond) check((cond) != 0, #cond, __LINE__)
-
-/* ---- running a text ------------------------------------------------------------------ */
-
-typedef struct job {
-  const char *text, *entry;
-  uint32_t grid[3], block[3];
-  int64_t shared;
-  unsigned checks;
-  int64_t max_steps;
-  const atomic_int *stop;
-  void (*print)(void *, const char *, size_t);
-  fl_lane_memory memory[16];     /* of the pointers in order */
-  const void *value[16];         /* of the other parameters, by parameter */
-} job;
-
-static fl_lane_report report;
-static char message[600];
-
-/* 1: ran; 0: fault or no run, with 'message'. */
-static int execute(const job *j) {
-  fl_error e = { 0 };
-  int ok = 0;
-  fl_lane_code *code = NULL;
-  message[0] = 0;
-  memset(&report, 0, sizeof report);
-  fl_ksource *s = fl_ksource_parse(&memory, &e, j->text, strlen(j->text));
-  fl_kfunc *f = !s ? NULL : j->entry ? fl_ksource_kernel(s, j->entry)
-              : s->n_kernels ? s->kernels[0] : NULL;
-  if (s && !f) snprintf(message, sizeof message, "no kernel: %s", s->error ? s->error : "");
-  if (f) code = fl_lane_compile(&memory, f, &e);
-  if (code) {
-    fl_lane_arg args[16];
-    int next = 0;
-    for (int k = 0; k < f->n_params; k++) {
-      const fl_kparam *p = &f->params[k];
-      args[k] = (fl_lane_arg){ j->value[k], &j->memory[next] };
-      if (p->is_pointer) next++;
-      else for (int q = 0; q < p->n_fields; q++) next += p->fields[q].is_pointer;
-    }
-    fl_lane_launch l = { .args = args, .n_args = f->n_params, .shared_bytes = j->shared,
-                         .checks = j->checks, .max_steps = j->max_steps, .stop = j->stop,
-                         .print = j->print };
-    for (int d = 0; d < 3; d++) {
-      l.grid[d] = j->grid[d] ? j->grid[d] : 1;
-      l.block[d] = j->block[d] ? j->block[d] : 1;
-    }
-    ok = fl_lane_run(&memory, code, &l, &report, &e);
-    fl_text t;
-    fl_text_init(&t, &memory);
-    fl_lane_message(&report, &t);
-    if (!ok && fl_text_str(&t)) snprintf(message, sizeof message, "%s", fl_text_str(&t));
-    fl_text_free(&t);
-  }
-  if (e.code) snprintf(message, sizeof message, "%s", e.message);
-  fl_lane_free(code);
-  fl_ksource_free(s);
-  return ok;
-}
-
-static void runs(const job *j, int line) {
-  const int ok = execute(j);
-  if (!ok) fprintf(stderr, "line %d: %s\n", line, message);
-  check(ok, "the kernel runs", line);
-}
-#define RUNS(...) runs(&(job){ __VA_ARGS__ }, __LINE__)
-
-static void fails(const job *j, const char *expected, int line) {
-  const int ok = execute(j);
-  if (ok || strcmp(message, expected))
-    fprintf(stderr, "line %d: expected: %s\n     got: %s\n", line, expected, ok ? "no error" : message);
-  check(!ok && !strcmp(message, expected), "the error is found", line);
-}
-#define FAILS(expected, ...) fails(&(job){ __VA_ARGS__ }, expected, __LINE__)
-#define MEM(a) { (a), sizeof (a) }
 
 /* ---- one text, twice ----------------------------------------------------------------- */
 
@@ -122,36 +34,6 @@ static coordinates threadIdx, blockIdx, blockDim, gridDim;
   for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++) \
   for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
 static coordinates dim(unsigned x, unsigned y, unsigned z) { return (coordinates){ x, y, z }; }
-
-enum { N = 1000 };
-static float fx[N], fy[N], fo[N], fr[N];
-static double dx[N], dout[N], dr[N];
-static int ix[N], iy[N], io[8 * N], ir[8 * N];
-static long long lx[N], ly[N], lo[8 * N], lr[8 * N];
-
-static uint32_t seed = 1;
-static uint32_t random_bits(void) {
-  seed ^= seed << 13;
-  seed ^= seed >> 17;
-  return seed ^= seed << 5;
-}
-
-static void fill(void) {
-  for (int k = 0; k < N; k++) {
-    const int shift = (int)(random_bits() % 32);
-    fx[k] = (float)((int)(random_bits() % 4001) - 2000) / 256;
-    fy[k] = (float)((int)(random_bits() % 4001) - 2000) / 512;
-    dx[k] = (double)fx[k] * 1.1;
-    ix[k] = (int)random_bits() >> shift;
-    iy[k] = (int)random_bits() >> (31 - shift);
-    lx[k] = (long long)((uint64_t)random_bits() << 32 | random_bits()) >> (2 * shift);
-    ly[k] = (long long)((uint64_t)random_bits() << 32 | random_bits()) >> (62 - 2 * shift);
-  }
-  memset(fo, 0, sizeof fo); memset(fr, 0, sizeof fr);
-  memset(dout, 0, sizeof dout); memset(dr, 0, sizeof dr);
-  memset(io, 0, sizeof io); memset(ir, 0, sizeof ir);
-  memset(lo, 0, sizeof lo); memset(lr, 0, sizeof lr);
-}
 
 KERNEL(saxpy, (float a, const float *x, const float *y, float *out, int n), {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -471,124 +353,6 @@ static void test_functions(void) {
   CHECK(worst < 2e-5);
 }
 
-/* ---- threads together ---------------------------------------------------------------- */
-
-static const char reduce_text[] =
-  "__global__ void total(const float *x, float *out, int n) {\n"
-  "  __shared__ float s[256];\n"
-  "  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n"
-  "  s[t] = i < n ? x[i] : 0.0f;\n"
-  "  __syncthreads();\n"
-  "  for (int d = blockDim.x / 2; d > 0; d /= 2) {\n"
-  "    if (t < d) s[t] += s[t + d];\n"
-  "    __syncthreads();\n"
-  "  }\n"
-  "  if (t == 0) out[blockIdx.x] = s[0];\n"
-  "}\n"
-  "__global__ void warps(const float *x, float *out, int n) {\n"
-  "  extern __shared__ float part[];\n"
-  "  int t = threadIdx.x, lane = t & 31;\n"
-  "  float v = 0;\n"
-  "  for (int i = blockIdx.x * blockDim.x + t; i < n; i += gridDim.x * blockDim.x) v += x[i];\n"
-  "  for (int d = 16; d > 0; d >>= 1) v += __shfl_down_sync(0xffffffffu, v, d);\n"
-  "  if (lane == 0) part[t / 32] = v;\n"
-  "  __syncthreads();\n"
-  "  if (t < 32) {\n"
-  "    v = t < blockDim.x / 32 ? part[t] : 0.0f;\n"
-  "    for (int d = 16; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);\n"
-  "    if (t == 0) atomicAdd(out, v);\n"
-  "  }\n"
-  "}\n"
-  "__global__ void votes(const int *x, unsigned *out) {\n"
-  "  int t = threadIdx.x; int v = x[t];\n"
-  "  unsigned b = __ballot_sync(0xffffffffu, v > 0);\n"
-  "  int any = __any_sync(0xffffffffu, v == 3), all = __all_sync(0xffffffffu, v > -3);\n"
-  "  unsigned up = __shfl_up_sync(0xffffffffu, t, 3, 8);\n"
-  "  int get = __shfl_sync(0xffffffffu, v, t * 5, 16);\n"
-  "  out[t] = b; out[64 + t] = (unsigned)(any + 2 * all); out[128 + t] = up; out[192 + t] = (unsigned)get;\n"
-  "  if (v > 0) { unsigned m = __activemask(); out[256 + t] = (unsigned)__popc(m & ((1u << (t & 31)) - 1u)); }\n"
-  "}\n"
-  "__global__ void histogram(const int *x, int *bins, int *order, unsigned *top, int n) {\n"
-  "  __shared__ int h[16];\n"
-  "  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n"
-  "  if (t < 16) h[t] = 0;\n"
-  "  __syncthreads();\n"
-  "  if (i < n) { atomicAdd(&h[x[i] & 15], 1); order[atomicAdd(bins + 16, 1)] = i; }\n"
-  "  __syncthreads();\n"
-  "  if (t < 16 && h[t]) atomicAdd(&bins[t], h[t]);\n"
-  "  if (i < n) { atomicMax(top, (unsigned)x[i] & 255u); atomicInc(top + 1, 9u); atomicCAS(top + 2, 0u, (unsigned)i + 1u); }\n"
-  "}\n"
-  "__global__ void transpose(const float *x, float *y, int w, int h) {\n"
-  "  __shared__ float tile[16][17];\n"
-  "  int c = blockIdx.x * 16 + threadIdx.x, r = blockIdx.y * 16 + threadIdx.y;\n"
-  "  if (c < w && r < h) tile[threadIdx.y][threadIdx.x] = x[r * w + c];\n"
-  "  __syncthreads();\n"
-  "  c = blockIdx.y * 16 + threadIdx.x; r = blockIdx.x * 16 + threadIdx.y;\n"
-  "  if (c < h && r < w) y[r * h + c] = tile[threadIdx.x][threadIdx.y];\n"
-  "}\n";
-
-static void test_reductions(void) {
-  const int n = N;
-  float part[4], sum = 0, expected = 0;
-  fill();
-  for (int k = 0; k < N; k++) fx[k] = (float)(k % 17);
-  RUNS(.text = reduce_text, .grid = { 4 }, .block = { 256 }, .value = { 0, 0, &n },
-       .memory = { MEM(fx), MEM(part) }, .checks = 7);
-  for (int k = 0; k < N; k++) expected += fx[k];
-  CHECK(part[0] + part[1] + part[2] + part[3] == expected);
-  RUNS(.text = reduce_text, .entry = "warps", .grid = { 3 }, .block = { 128 }, .shared = 16,
-       .value = { 0, 0, &n }, .memory = { MEM(fx), { &sum, 4 } }, .checks = 7);
-  CHECK(sum == expected);
-  float x[7 * 37], y[7 * 37];
-  const int w = 37, h = 7;
-  for (int k = 0; k < w * h; k++) x[k] = (float)k;
-  RUNS(.text = reduce_text, .entry = "transpose", .grid = { 3, 1 }, .block = { 16, 16 },
-       .value = { 0, 0, &w, &h }, .memory = { MEM(x), MEM(y) }, .checks = 7);
-  int bad = 0;
-  for (int r = 0; r < h; r++) for (int c = 0; c < w; c++) bad += y[c * h + r] != x[r * w + c];
-  CHECK(bad == 0);
-}
-
-static void test_warps(void) {
-  int x[64];
-  unsigned out[320], b[2] = { 0, 0 };
-  int any[2] = { 0, 0 }, all[2] = { 1, 1 }, bad = 0;
-  memset(out, 0, sizeof out);
-  for (int t = 0; t < 64; t++) {
-    x[t] = (int)(random_bits() % 7) - (t < 32 ? 3 : 2);
-    b[t / 32] |= (unsigned)(x[t] > 0) << (t & 31);
-    any[t / 32] |= x[t] == 3;
-    all[t / 32] &= x[t] > -3;
-  }
-  RUNS(.text = reduce_text, .entry = "votes", .block = { 64 }, .memory = { MEM(x), MEM(out) }, .checks = 7);
-  for (int t = 0; t < 64; t++) {
-    const int w = t / 32, l = t & 31, first = t & ~7;
-    bad += out[t] != b[w] || out[64 + t] != (unsigned)(any[w] + 2 * all[w]);
-    bad += out[128 + t] != (unsigned)(t - 3 < first ? t : t - 3);
-    bad += out[192 + t] != (unsigned)x[(t & ~15) | (t * 5 & 15)];
-    if (x[t] > 0) bad += out[256 + t] != (unsigned)__builtin_popcount(b[w] & ((1u << l) - 1));
-  }
-  CHECK(bad == 0);
-}
-
-static void test_atomics(void) {
-  const int n = N;
-  int bins[17] = { 0 }, expected[16] = { 0 }, order[N], bad = 0;
-  unsigned top[3] = { 0, 0, 0 }, most = 0;
-  fill();
-  for (int k = 0; k < N; k++) {
-    ix[k] &= 0xffff;
-    expected[ix[k] & 15]++;
-    if (((unsigned)ix[k] & 255) > most) most = (unsigned)ix[k] & 255;
-  }
-  RUNS(.text = reduce_text, .entry = "histogram", .grid = { 8 }, .block = { 128 },
-       .value = { 0, 0, 0, 0, &n }, .memory = { MEM(ix), MEM(bins), MEM(order), MEM(top) }, .checks = 7);
-  CHECK(!memcmp(bins, expected, sizeof expected) && bins[16] == N);
-  for (int k = 0; k < N; k++) bad += order[k] != k;          /* blocks and lanes in order */
-  CHECK(bad == 0);
-  CHECK(top[0] == most && top[1] == N % 10 && top[2] == 1);
-}
-
 /* ---- halves -------------------------------------------------------------------------- */
 
 static void test_halves(void) {
@@ -615,122 +379,6 @@ static void test_halves(void) {
     bad += y[i] != fl_f32_to_f16(s) || z[i] != fl_f32_to_bf16(s * 3.0f);
   }
   CHECK(bad == 0);
-}
-
-/* ---- planted errors ------------------------------------------------------------------ */
-
-#define HEAD "__global__ void k(const float *x, float *out, int n) {\n" \
-             "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-
-static void test_index_errors(void) {
-  const int n = N;
-  fill();
-  FAILS("kernel 'k', line 3: index 1000 of 'x' (1000 elements) by thread (231, 0, 0) of block (3, 0, 0)",
-        .text = HEAD "  if (i < n) out[i] = x[i + 1];\n}", .grid = { 4 }, .block = { 256 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 3: index -1 of 'x' (1000 elements) by thread (0, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  float v = x[i - 1];\n  if (i < n) out[i] = v;\n}", .grid = { 4 },
-        .block = { 256 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 3: index 1000 of 'out' (1000 elements) by thread (232, 0, 0) of block (3, 0, 0)",
-        .text = HEAD "  out[i] = 1.0f;\n}", .grid = { 4 }, .block = { 256 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 4: index [32][7] of 'tile' (32 x 33) by thread (1, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  __shared__ float tile[32][33];\n  tile[threadIdx.x + 31][7] = x[0];\n}",
-        .block = { 8 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 5: index 4 of 'a' (4 elements) by thread (3, 1, 0) of block (0, 0, 0)",
-        .text = HEAD "  float a[4];\n  for (int j = 0; j < 4; j++) a[j] = x[j];\n"
-                     "  out[threadIdx.x] = a[threadIdx.x + threadIdx.y];\n}",
-        .block = { 4, 2 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 3: index 1000 of 'out' (1000 elements) by thread (0, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  if (i == 0) atomicAdd(&out[n], x[0]);\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  CHECK(report.kind == FL_LANE_INDEX && report.index == 1000 && report.size == 1000);
-}
-
-static void test_race_errors(void) {
-  const int n = N;
-  fill();
-  FAILS("kernel 'k', line 3: race: write of index 0 of 'out' (1000 elements) by thread (1, 0, 0) of block"
-        " (0, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 3, with no barrier in between",
-        .text = HEAD "  out[0] = (float)i;\n}", .block = { 32 }, .value = { 0, 0, &n },
-        .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-  RUNS(.text = HEAD "  out[0] = 5.0f;\n}", .block = { 32 }, .value = { 0, 0, &n },
-       .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-  FAILS("kernel 'k', line 5: race: read of index 1 of 's' (64 elements) by thread (0, 0, 0) of block"
-        " (0, 0, 0), but thread (1, 0, 0) of block (0, 0, 0) wrote it at line 4, with no barrier in between",
-        .text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n"
-                     "  out[i] = s[(threadIdx.x + 1) % 64];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-  FAILS("kernel 'k', line 6: race: write of index 0 of 's' (64 elements) by thread (0, 0, 0) of block"
-        " (0, 0, 0), but thread (1, 0, 0) of block (0, 0, 0) read it at line 6, with no barrier in between",
-        .text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n  __syncthreads();\n"
-                     "  s[threadIdx.x] = s[threadIdx.x ^ 1];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-  FAILS("kernel 'k', line 3: race: write of index 0 of 'out' (1000 elements) by thread (0, 0, 0) of block"
-        " (1, 0, 0), but thread (0, 0, 0) of block (0, 0, 0) wrote it at line 3, with no barrier in between",
-        .text = HEAD "  out[threadIdx.x] = (float)i + 1;\n}", .grid = { 2 }, .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-  RUNS(.text = HEAD "  __shared__ float s[64];\n  s[threadIdx.x] = x[i];\n  __syncwarp();\n"
-                    "  out[i] = s[threadIdx.x ^ 1];\n  atomicAdd(&out[500], 1.0f);\n}",
-       .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_RACE);
-}
-
-static void test_other_errors(void) {
-  const int n = N, one = 1;
-  fill();
-  FAILS("kernel 'k', line 3: __syncthreads() is not reached by all threads: thread (0, 0, 0) of block"
-        " (0, 0, 0) is there, thread (5, 0, 0) of block (0, 0, 0) is not",
-        .text = HEAD "  if (i < 5) __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  RUNS(.text = HEAD "  if (i >= 5) return;\n  __syncthreads();\n  out[i] = 0;\n}", .block = { 32 },
-       .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 4: uninitialised: index 3 of 's' (64 elements) is read before it is written,"
-        " by thread (3, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  __shared__ float s[64]; if (i != 3) s[i] = x[i];\n  out[i] = s[i];\n}",
-        .block = { 64 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
-  FAILS("kernel 'k', line 5: variable 'v' has no value yet, read by thread (7, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  float v;\n  if (i < 7) v = x[i];\n  out[i] = v;\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
-  FAILS("kernel 'k', line 5: uninitialised: index 2 of 'a' (4 elements) is read before it is written,"
-        " by thread (2, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  float a[4];\n  a[0] = x[0]; a[1] = x[1];\n  out[i] = a[i];\n}", .block = { 4 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_UNINIT);
-  FAILS("kernel 'k', line 3: integer division by zero in thread (1, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  out[i] = (float)(n / (i - 1));\n}", .block = { 4 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_BOUNDS);
-  FAILS("kernel 'k', line 3: assert(i < 3) failed in thread (3, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  assert(i < 3);\n  out[i] = 0;\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  FAILS("kernel 'k', line 3: the step limit is reached in a loop by thread (0, 0, 0) of block (0, 0, 0)",
-        .text = HEAD "  while (n > 0) out[i] += 1.0f;\n}", .block = { 32 }, .max_steps = 100000,
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-  atomic_int stop = 1;
-  CHECK(!execute(&(job){ .text = HEAD "  while (true) out[i] += 1.0f;\n}", .block = { 32 }, .stop = &stop,
-                         .value = { 0, 0, &one }, .memory = { MEM(fx), MEM(fo) } }));
-  CHECK(report.kind == FL_LANE_STOPPED);
-  FAILS("kernel 'k', line 3: thread (15, 0, 0) of block (0, 0, 0) needs thread (16, 0, 0) of block"
-        " (0, 0, 0), which is not there",
-        .text = HEAD "  if (i < 16) out[i] = __shfl_down_sync(0xffffu, x[i], 1);\n}", .block = { 32 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .checks = FL_LANE_BOUNDS);
-  FAILS("'k': block of (50, 40, 1) threads, at most 1024", .text = HEAD "}", .block = { 50, 40 },
-        .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) });
-}
-
-static char printed[400];
-static void keep(void *arg, const char *text, size_t n) {
-  (void)arg;
-  const size_t have = strlen(printed);
-  if (have + n < sizeof printed) { memcpy(printed + have, text, n); printed[have + n] = 0; }
-}
-
-static void test_printf(void) {
-  const int n = 3;
-  printed[0] = 0;
-  fill();
-  fx[1] = 2.5f;
-  RUNS(.text = HEAD "  if (i > 0) printf(\"%d of %5.2f%% %x%c\\n\", i, x[1], 255u + i, 'a' + i);\n}",
-       .block = { 3 }, .value = { 0, 0, &n }, .memory = { MEM(fx), MEM(fo) }, .print = keep);
-  CHECK(strstr(printed, "1 of  2.50%") && strstr(printed, "101") && strstr(printed, "2 of"));
 }
 
 /* ---- blocks on threads, instruction sets --------------------------------------------- */
@@ -839,49 +487,6 @@ static void test_instruction_sets(void) {
   CHECK(!memcmp(fo, fr, sizeof fo) && !memcmp(dout, dr, sizeof dr));
 }
 
-/* ---- an endless kernel is stopped from outside, at its next round -------------------- */
-
-static atomic_int enough;
-static void count_lines(void *arg, const char *text, size_t n) {
-  (void)arg; (void)text; (void)n;
-  atomic_fetch_add(&enough, 1);
-}
-
-static void test_stop(void) {
-  const int n = N;
-  atomic_store(&enough, 0);
-  CHECK(!execute(&(job){ .text = HEAD "  while (n > 0) {\n    printf(\"on\");\n  }\n}", .block = { 1 },
-                         .stop = &enough, .print = count_lines, .value = { 0, 0, &n },
-                         .memory = { MEM(fx), MEM(fo) } }));
-  CHECK(report.kind == FL_LANE_STOPPED && atomic_load(&enough) == 1);
-}
-
-/* ---- memory runs out ----------------------------------------------------------------- */
-
-static void test_no_memory(void) {
-  const int n = N;
-  const job j = { .text = reduce_text, .entry = "histogram", .grid = { 2 }, .block = { 64 },
-                  .value = { 0, 0, 0, 0, &n }, .checks = 7,
-                  .memory = { MEM(ix), { io, 68 }, { ir, 4 * N }, { lo, 12 } } };
-  fill();
-  CHECK(memory.live_bytes == 0);
-  memory.calls = 0;
-  memory.fail_at = 0;
-  CHECK(execute(&j));
-  const int64_t calls = memory.calls;
-  int survived = 1;
-  for (int64_t k = 1; k <= calls; k++) {
-    memory.calls = 0;
-    memory.fail_at = k;
-    memory.fail_forever = (int)(k & 1);
-    survived &= !execute(&j) || k > calls - 4;              /* the message's text may be lost */
-    survived &= memory.live_bytes == 0;
-  }
-  memory.fail_at = 0;
-  memory.fail_forever = 0;
-  CHECK(survived);
-}
-
 int main(void) {
   test_saxpy();
   test_integers();
@@ -889,19 +494,10 @@ int main(void) {
   test_memory();
   test_structs();
   test_functions();
-  test_reductions();
-  test_warps();
-  test_atomics();
   test_halves();
-  test_index_errors();
-  test_race_errors();
-  test_other_errors();
-  test_printf();
   test_threads();
   test_serial();
   test_instruction_sets();
-  test_stop();
-  test_no_memory();
   CHECK(memory.live_bytes == 0);
   printf("kernel_lane: %d passed, %d failed\n", passed, failed);
   return failed != 0;
