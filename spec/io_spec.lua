@@ -1,6 +1,7 @@
 -- Files of tensors: what is saved comes back, damaged files are refused, replacing is safe.
 
 local flame = require "flame"
+local interpreter = dofile("spec/interpreter.lua")
 
 local folder = os.tmpname()
 os.remove(folder)
@@ -20,6 +21,8 @@ local function read(name)
   f:close()
   return text
 end
+
+local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
 local function listing()
   local pipe = assert(io.popen("ls -A '" .. folder .. "'"))
@@ -399,6 +402,18 @@ describe("npy and npz", function()
 end)
 
 describe("files of other kinds", function()
+  it("are refused without waiting for them: pipes, folders, devices", function()
+    assert(os.execute("mkfifo " .. quote(path("pipe"))))
+    local script = ("for _, p in ipairs { %q, %q, '/dev/zero' } do print(select(2, pcall(flame.load, p))) end"):format(path("pipe"), folder)
+    local pipe = assert(io.popen(("timeout 20 %s -e %s 2>&1"):format(quote(interpreter), quote(script))))
+    local said = pipe:read("a")
+    pipe:close()
+    assert(os.remove(path("pipe")))
+    assert.truthy(said:find("pipe: is not a regular file", 1, true), said)
+    assert.truthy(said:find("is a folder", 1, true), said)
+    assert.truthy(said:find("/dev/zero: is not a regular file", 1, true), said)
+  end)
+
   it("are refused with the line that converts a pickle", function()
     local ok, message = pcall(flame.load, write("model.pt", "\x80\2}q\0."))
     assert.falsy(ok)

@@ -172,77 +172,78 @@ end, "module")
 
 -- ---- reading -------------------------------------------------------------------------------------
 
-local function parse(path, text, tensors)
-  local at, used = 3, {}
-  local function bad(what) fail("load", "%s: metadata 'flame': %s at offset %d", path, what, at - 1) end
-  local function take(pattern)
-    local s, after = text:match(pattern, at)
-    if not s then bad("unreadable text") end
-    at = after
-    return s
+--- State of one load: the text and where it is read, the file's tensors and those that it names.
+local function bad(r, what) fail("load", "%s: metadata 'flame': %s at offset %d", r.path, what, r.at - 1) end
+local function take(r, pattern)
+  local s, after = r.text:match(pattern, r.at)
+  if not s then bad(r, "unreadable text") end
+  r.at = after
+  return s
+end
+local function next_char(r) return r.text:sub(r.at, r.at) end
+
+local function take_scalar(r)
+  local c = next_char(r)
+  if c == "i" then
+    local v = tonumber(take(r, "^i(%-?%d+);()"))
+    if math.type(v) ~= "integer" then bad(r, "a number out of range") end
+    return v
+  elseif c == "d" then
+    local h = take(r, "^d(%x+);()")
+    if #h ~= 16 then bad(r, "a damaged number") end
+    return (string.unpack(">d", (h:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end))))
+  elseif c == "s" then
+    return unescape(take(r, "^s([A-Za-z0-9_%%-]*);()"))
   end
-  local function simple(c)
-    if c == "i" then
-      local v = tonumber(take("^i(%-?%d+);()"))
-      if math.type(v) ~= "integer" then bad("a number out of range") end
-      return v
-    elseif c == "d" then
-      local h = take("^d(%x+);()")
-      if #h ~= 16 then bad("a damaged number") end
-      return (string.unpack(">d", (h:gsub("%x%x", function(b) return string.char(tonumber(b, 16)) end))))
-    elseif c == "s" then
-      return unescape(take("^s([A-Za-z0-9_%%-]*);()"))
-    end
-    take("^([TF])()")
-    return c == "T"
-  end
-  local value
-  local function list(t, depth)
-    at = at + 1
-    local n = 0
-    while text:sub(at, at) ~= "]" do
-      n = n + 1
-      t[n] = value(depth)
-    end
-    at = at + 1
-  end
-  local function map(depth)
-    if depth > MAX_DEPTH then bad("nested too deep") end
-    local t = {}
-    at = at + 1
-    if text:sub(at, at) == "[" then list(t, depth + 1) end
-    while text:sub(at, at) ~= "}" do
-      local key = simple(text:sub(at, at))
-      if key ~= key or t[key] ~= nil then bad("a key that can not be or stands twice") end
-      t[key] = value(depth + 1)
-    end
-    at = at + 1
-    return t
-  end
-  function value(depth)
-    local c = text:sub(at, at)
-    if c == "{" then return map(depth) end
-    if c ~= "t" then return simple(c) end
-    local name = unescape(take("^t([A-Za-z0-9_%%-]*);()"))
-    if not tensors[name] then bad(("tensor '%s' is not in the file"):format(name)) end
-    used[name] = true
-    return tensors[name]
-  end
-  if text:sub(1, 2) ~= "1:" then fail("load", "%s: written by a later flame", path) end
-  local result = value(1)
-  if at ~= #text + 1 then bad("text after the end") end
-  for name in pairs(tensors) do
-    if not used[name] then fail("load", "%s: tensor '%s' is not in the metadata 'flame'", path, name) end
-  end
-  return result
+  take(r, "^([TF])()")
+  return c == "T"
 end
 
-local function first_bytes(path)
-  local f, why = io.open(path, "rb")
-  if not f then fail("load", "%s", why) end
-  local s = f:read(8)
-  f:close()
-  return s or ""
+local take_value
+
+local function take_list(r, t, depth)
+  local n = 0
+  r.at = r.at + 1
+  while next_char(r) ~= "]" do
+    n = n + 1
+    t[n] = take_value(r, depth)
+  end
+  r.at = r.at + 1
+end
+
+local function take_table(r, depth)
+  if depth > MAX_DEPTH then bad(r, "nested too deep") end
+  local t = {}
+  r.at = r.at + 1
+  if next_char(r) == "[" then take_list(r, t, depth + 1) end
+  while next_char(r) ~= "}" do
+    local key = take_scalar(r)
+    if key ~= key or t[key] ~= nil then bad(r, "a key that can not be or stands twice") end
+    t[key] = take_value(r, depth + 1)
+  end
+  r.at = r.at + 1
+  return t
+end
+
+function take_value(r, depth)
+  local c = next_char(r)
+  if c == "{" then return take_table(r, depth) end
+  if c ~= "t" then return take_scalar(r) end
+  local name = unescape(take(r, "^t([A-Za-z0-9_%%-]*);()"))
+  if not r.tensors[name] then bad(r, ("tensor '%s' is not in the file"):format(name)) end
+  r.used[name] = true
+  return r.tensors[name]
+end
+
+local function parse(path, text, tensors)
+  if text:sub(1, 2) ~= "1:" then fail("load", "%s: written by a later flame", path) end
+  local r = { path = path, text = text, at = 3, tensors = tensors, used = {} }
+  local result = take_value(r, 1)
+  if r.at ~= #text + 1 then bad(r, "text after the end") end
+  for name in pairs(tensors) do
+    if not r.used[name] then fail("load", "%s: tensor '%s' is not in the metadata 'flame'", path, name) end
+  end
+  return result
 end
 
 local convert = "convert it once with Python: import torch, safetensors.torch as s; "
@@ -274,7 +275,7 @@ internal.def("load", 2, function(path, options)
   if type(path) ~= "string" then fail("load", "path must be a string, got %s", internal.word(path)) end
   local o = internal.options("load", options, { device = flame.default_device() })
   if path:find("%.index%.json$") then return load_parts(path, o) end
-  local head = first_bytes(path)
+  local head = internal.io_read(path, "load", 0, 8)
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
   if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end
   if head:find("^\x80[\2-\5]") and pickles[extension(path)] then

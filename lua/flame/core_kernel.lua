@@ -452,9 +452,21 @@ local function handed_over(call)
   end
 end
 
---- For core_proof.lua.
-internal.kernel_parts = { jvp = jvp, run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat,
+--- For core_proof.lua and core_kernel_vjp.lua.
+internal.kernel_parts = { tracked = tracked, jvp = jvp, run_adjoint = run_adjoint, given_gradient = given_gradient, flat = flat,
   number_of = number_of, sizes = sizes, is_output = is_output }
+
+--- The outputs by their parameters, as they are now; and those parameters in order.
+local function outputs_of(params, results)
+  local by_param, order = {}, {}
+  for i, q in ipairs(params) do
+    if is_output(q) then
+      order[#order + 1] = i
+      by_param[i] = internal.snapshot(results[#order])
+    end
+  end
+  return by_param, order
+end
 
 --- Called for a result that is to be tracked (src/lua/kernel_call.c).
 function internal.kernel_track(k, results, args, geometry, n)
@@ -473,25 +485,13 @@ function internal.kernel_track(k, results, args, geometry, n)
     end
   end
   if #active == 0 then return table.unpack(results) end
-  local by_param, out_params = {}, {}
-  for i, q in ipairs(p.params) do
-    if is_output(q) then
-      out_params[#out_params + 1] = i
-      by_param[i] = results[#out_params]
-    end
-  end
-  local tracked_results = {}
-  for i, r in ipairs(results) do tracked_results[i] = r end
-  local call = { values = values, results = by_param, geometry = geometry }
-  for i, r in pairs(by_param) do by_param[i] = internal.snapshot(r) end
-  local floats = {}
+  local by_param, out_params = outputs_of(p.params, results)
+  local floats, list = {}, {}                      -- places of the float results, and they
   for j, r in ipairs(results) do
-    if r:is_floating_point() then floats[#floats + 1] = j end
+    if r:is_floating_point() then floats[#floats + 1], list[#list + 1] = j, r end
   end
-  local list = {}
-  for m, j in ipairs(floats) do list[m] = results[j] end
   if #list == 0 then return table.unpack(results) end
-  local kept, call_with = handed_over(call)
+  local kept, call_with = handed_over({ values = values, results = by_param, geometry = geometry })
   local made = table.pack(internal.custom(list, inputs, function(which, g, _, _, held)
     local j, again = floats[which], call_with(held)
     if internal.prove_once then
@@ -503,6 +503,7 @@ function internal.kernel_track(k, results, args, geometry, n)
     if config.vjp then return given_gradient(p, config, again.values, active, again.results, g, out_params, j) end
     return table.unpack(vjp(p, again, active, { [out_params[j]] = g }), 1, #active)
   end, kept))
+  local tracked_results = { table.unpack(results) }
   for m, j in ipairs(floats) do tracked_results[j] = made[m] end
   return table.unpack(tracked_results)
 end
@@ -536,50 +537,6 @@ local function check_names(op, what, list, k)
   end
 end
 
--- A gradient written in CUDA: its outputs are named d<input>, grad_<input>, d_<input> or <input>_grad.
-local function vjp_from_source(source)
-  local k = flame.kernel(source)
-  local params = internal.kernel_info(k).params
-  return function(p, plain, n, seeds, active, values)
-    local wanted = {}
-    for i, q in ipairs(p.params) do
-      for _, name in ipairs({ "d" .. q.name, "grad_" .. q.name, "d_" .. q.name, q.name .. "_grad" }) do wanted[name] = i end
-    end
-    local args, kinds, vals = table.move(plain, 1, n, 1, {}), {}, {}
-    for j = 1, #seeds do args[n + j] = seeds[j]:contiguous() end
-    local at, made, count = 0, {}, 1
-    for j, q in ipairs(params) do
-      if is_output(q) then
-        local i = wanted[q.name]
-        if not i then fail(p.name, "vjp: output '%s' is no gradient of a parameter (d<name> is)", q.name) end
-        local size = is_tensor(values[i]) and values[i]:numel() or 1
-        kinds[j], vals[j], made[#made + 1] = "o", { size }, i
-        count = math.max(count, size)
-      else
-        at = at + 1
-        kinds[j], vals[j] = q.role == "in" and "i" or q.role == "struct" and "s" or "v", args[at]
-        if (q.role == "in") ~= is_tensor(vals[j]) and q.role ~= "scalar" or vals[j] == nil then
-          fail(p.name, "vjp: parameter %d, %s, does not fit: parameters are the kernel's arguments, then the gradients of its " ..
-            "outputs", j, q.name)
-        end
-        if q.role == "in" then vals[j] = vals[j]:detach() end
-      end
-    end
-    local geometry = { count, 1, 1, 0, 1, 1, 0 }
-    local out = table.pack(internal.kernel_run(k, geometry, table.concat(kinds), vals))
-    local given, by, list = {}, {}, {}
-    for _, v in ipairs(args) do given[#given + 1] = is_tensor(v) and v or nil end
-    if tracked(given) then                       -- a second derivative is that of this kernel
-      out = table.pack(internal.kernel_track(k, table.move(out, 1, #made, 1, {}), args, geometry))
-    end
-    for m, i in ipairs(made) do
-      if is_tensor(values[i]) then by[i] = out[m]:reshape(values[i].shape) end
-    end
-    for m, i in ipairs(active) do list[m] = by[i] end
-    return table.unpack(list, 1, #active)
-  end
-end
-
 ---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 ---the CPU, and differentiates.
 ---@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, constants=}
@@ -595,7 +552,7 @@ def("kernel", 1, function(spec)
   check_names("kernel", "nodiff", spec.nodiff, k)
   local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,
     block = spec.block, shared = spec.shared }
-  if type(spec.vjp) == "string" then config.vjp_kernel = vjp_from_source(spec.vjp)
+  if type(spec.vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(spec.vjp)
   elseif spec.vjp ~= nil and type(spec.vjp) ~= "function" then
     fail("kernel", "vjp must be a function or CUDA C text, got %s", internal.word(spec.vjp))
   end

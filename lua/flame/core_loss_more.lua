@@ -203,6 +203,25 @@ function internal.embedding(ids, w, o, ...)
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
 end
 
+--- The bag of each of the ids, in a row, and the number of bags.
+local function bags_of(op, ids, w, offsets, o)
+  if ids.ndim == 2 then
+    if offsets then fail(op, "offsets are for ids of one axis, ids has shape %s", shape_text(ids)) end
+    local bags = ids.shape[1]
+    local bag = flame.arange(1, math.max(bags, 1), { dtype = "i64", device = w.device }):unsqueeze(2)
+    return bag:expand({ math.max(bags, 1), ids.shape[2] }):narrow(1, 1, bags):reshape(-1), bags
+  end
+  if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
+  local first = offsets:totable()
+  local bags, at, now = #first - (o.include_last_offset and 1 or 0), {}, 0
+  for i = 1, ids.shape[1] do
+    while now < bags and first[now + 1] <= i do now = now + 1 end
+    at[i] = now
+  end
+  if #at > 0 and at[1] < 1 then fail(op, "offsets[1] is %s, need 1", tostring(first[1])) end
+  return flame.tensor(at, { dtype = "i64", device = w.device }), bags
+end
+
 --- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the positions at which the bags begin.
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
 ---@param o? table  {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, include_last_offset = false}
@@ -217,24 +236,7 @@ def("embedding_bag", 4, function(ids, w, offsets, o)
     fail(op, 'mode must be "mean", "sum" or "max", got "%s"', tostring(o.mode))
   end
   if o.per_sample_weights and o.mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
-  local bags, bag
-  if ids.ndim == 2 then
-    if offsets then fail(op, "offsets are for ids of one axis, ids has shape %s", shape_text(ids)) end
-    bags = ids.shape[1]
-    bag = flame.arange(1, math.max(bags, 1), { dtype = "i64", device = w.device }):unsqueeze(2):expand({ math.max(bags, 1), ids.shape[2] })
-    bag = bag:narrow(1, 1, bags):reshape(-1)
-  else
-    if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
-    local first = offsets:totable()
-    bags = #first - (o.include_last_offset and 1 or 0)
-    local at, now = {}, 0
-    for i = 1, ids.shape[1] do
-      while now < bags and first[now + 1] <= i do now = now + 1 end
-      at[i] = now
-    end
-    if #at > 0 and at[1] < 1 then fail(op, "offsets[1] is %s, need 1", tostring(first[1])) end
-    bag = flame.tensor(at, { dtype = "i64", device = w.device })
-  end
+  local bag, bags = bags_of(op, ids, w, offsets, o)
   local flat = ids:reshape(-1)
   local rows = internal.embedding(flat, w, { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
     scale_grad_by_freq = o.scale_grad_by_freq })

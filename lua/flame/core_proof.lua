@@ -185,13 +185,19 @@ function internal.proof_of_kernel(p, config, call, active, out_params, floats)
 end
 
 -- ---- functions -----------------------------------------------------------------------------------
---- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
-function internal.proof_of_func(name, spec, ctx, args, values)
+--- The arguments as they are now, which of them are tensors, and how many elements these have.
+local function snapshots(args)
   local now, inputs, elements = { n = args.n }, {}, 0
   for j = 1, args.n do
     now[j] = is_tensor(args[j]) and internal.snapshot(args[j]) or args[j]
     if is_tensor(args[j]) then inputs[#inputs + 1], elements = j, elements + args[j]:numel() end
   end
+  return now, inputs, elements
+end
+
+--- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
+function internal.proof_of_func(name, spec, ctx, args, values)
+  local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end
   local f = { name = name, what = "its backward", results = {}, active = {} }
   local place, which = {}, {}             -- of results among values, of active ones among inputs

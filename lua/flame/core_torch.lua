@@ -226,6 +226,21 @@ local function fractional_sizes(op, x, n, kernel, o)
   end
   return k, out
 end
+--- Positions, from 0, in the planes of v: the windows' axes, then those within a window.
+local function windows_at(v, n, u, k, out)
+  local at
+  for i = 1, n do                                                -- torch's 2-d draw stands in the order w, h
+    local size = v.shape[i + 2]
+    local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
+    local shape, steps = { v.shape[1], v.shape[2] }, {}
+    for j = 1, n do shape[2 + j], shape[2 + n + j], steps[j] = 1, 1, 1 end
+    shape[2 + i], steps[i] = out[i], k[i]
+    local step = flame.arange(0, k[i] - 1, { dtype = "i64", device = v.device }):reshape(steps)
+    local here = first:reshape(shape) + step
+    at = at and at * size + here or here
+  end
+  return at
+end
 local function fractional(n)
   local op = ("fractional_max_pool%dd"):format(n)
   --- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
@@ -247,20 +262,9 @@ local function fractional(n)
     local k, out = fractional_sizes(op, v, n, kernel, o)
     local b, c = v.shape[1], v.shape[2]
     local u = o._random_samples or flame.rand({ b, c, n }, { device = x.device })
-    local at
-    for i = 1, n do                                              -- torch's 2-d draw stands in the order w, h
-      local size = v.shape[i + 2]
-      local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])
-      local shape, steps = { b, c }, {}
-      for j = 1, n do shape[2 + j], shape[2 + n + j], steps[j] = 1, 1, 1 end
-      shape[2 + i], steps[i] = out[i], k[i]
-      local step = flame.arange(0, k[i] - 1, { dtype = "i64", device = x.device }):reshape(steps)
-      local here = first:reshape(shape) + step
-      at = at and at * size + here or here
-    end
     local shape = { b, c, table.unpack(out) }
     shape[#shape + 1] = -1
-    at = at:reshape(shape) + 1
+    local at = windows_at(v, n, u, k, out):reshape(shape) + 1
     local y, which = v:reshape(b, c, -1):gather(3, at:reshape(b, c, -1)):reshape(at.shape):max(-1)
     y = single and y:squeeze(1):clone() or y
     if not o.return_indices then return y end

@@ -134,29 +134,66 @@ return function(nn, shared)
     end
   end
 
+  --- Sizes and options of a layer, checked; mode: of the layer, nil for one that takes a nonlinearity.
+  local function configure(self, name, mode, o)
+    self.num_layers, self.dropout, self.proj_size = o.num_layers or 1, o.dropout or 0, o.proj_size or 0
+    self.batch_first, self.bidirectional = o.batch_first == true, o.bidirectional == true
+    self.mode = mode or o.nonlinearity or "tanh"
+    positive(name, "input_size", self.input_size)
+    positive(name, "hidden_size", self.hidden_size)
+    positive(name, "num_layers", self.num_layers)
+    if type(self.dropout) ~= "number" or not (self.dropout >= 0 and self.dropout <= 1) then
+      fail("%s: dropout = %s, need 0 <= dropout <= 1", name, tostring(o.dropout))
+    end
+    if not mode and self.mode ~= "tanh" and self.mode ~= "relu" then
+      fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
+    elseif mode and o.nonlinearity then
+      fail("%s: no option nonlinearity", name)
+    end
+    if math.type(self.proj_size) ~= "integer" or self.proj_size < 0 or self.proj_size >= self.hidden_size then
+      fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size), self.hidden_size - 1)
+    end
+  end
+
+  --- A packed sequence to a packed one.
+  local function over_packed(self, name, x, given)
+    if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
+      fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data), self.input_size)
+    end
+    return shared.over_packed(x, function(v, masks) return forward(self, name, v, given, masks) end)
+  end
+
+  --- With the batch where the layer has it, or without one.
+  local function over_tensor(self, name, x, given)
+    if x.ndim ~= 2 and x.ndim ~= 3 then fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x)) end
+    if x.shape[x.ndim] ~= self.input_size then
+      fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x), self.input_size)
+    end
+    local single = x.ndim == 2
+    if single then
+      x = x:unsqueeze(2)
+      for k = 1, 2 do given[k] = given[k] and given[k]:unsqueeze(2) end
+    elseif self.batch_first then
+      x = x:transpose(1, 2)
+    end
+    if x.shape[1] == 0 then fail("%s: x has shape %s: there is no step", name, text(x)) end
+    local y, last = forward(self, name, x, given)
+    if single then
+      y = y:squeeze(2):clone()
+      for k = 1, #last do last[k] = last[k]:squeeze(2):clone() end
+    elseif self.batch_first then
+      y = y:transpose(1, 2):clone()
+    end
+    return y, last
+  end
+
   local function layer(name, mode, names)
     local class = Module.extend(name)
     nn[name] = class
     function class:init(input_size, hidden_size, ...)
       local o = read(name, names, "nonlinearity", ...)
-      positive(name, "input_size", input_size)
-      positive(name, "hidden_size", hidden_size)
-      positive(name, "num_layers", o.num_layers or 1)
-      self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, o.num_layers or 1
-      self.batch_first, self.bidirectional, self.dropout = o.batch_first == true, o.bidirectional == true, o.dropout or 0
-      if type(self.dropout) ~= "number" or not (self.dropout >= 0 and self.dropout <= 1) then
-        fail("%s: dropout = %s, need 0 <= dropout <= 1", name, tostring(o.dropout))
-      end
-      self.mode = mode or o.nonlinearity or "tanh"
-      if not mode and self.mode ~= "tanh" and self.mode ~= "relu" then
-        fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
-      elseif mode and o.nonlinearity then
-        fail("%s: no option nonlinearity", name)
-      end
-      self.proj_size = o.proj_size or 0
-      if math.type(self.proj_size) ~= "integer" or self.proj_size < 0 or self.proj_size >= hidden_size then
-        fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size), hidden_size - 1)
-      end
+      self.input_size, self.hidden_size = input_size, hidden_size
+      configure(self, name, mode, o)
       make_weights(self, o)
     end
 
@@ -164,32 +201,7 @@ return function(nn, shared)
     --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
     function class:forward(x, h0, c0)
       if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
-      if shared.is_packed(x) then
-        if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
-          fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data), self.input_size)
-        end
-        local y, last = shared.over_packed(x, function(v, masks) return forward(self, name, v, { h0, c0 }, masks) end)
-        return y, table.unpack(last)
-      end
-      if x.ndim ~= 2 and x.ndim ~= 3 then fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x)) end
-      if x.shape[x.ndim] ~= self.input_size then
-        fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x), self.input_size)
-      end
-      local single, given = x.ndim == 2, { h0, c0 }
-      if single then
-        x = x:unsqueeze(2)
-        for k = 1, 2 do given[k] = given[k] and given[k]:unsqueeze(2) end
-      elseif self.batch_first then
-        x = x:transpose(1, 2)
-      end
-      if x.shape[1] == 0 then fail("%s: x has shape %s: there is no step", name, text(x)) end
-      local y, last = forward(self, name, x, given)
-      if single then
-        y = y:squeeze(2):clone()
-        for k = 1, #last do last[k] = last[k]:squeeze(2):clone() end
-      elseif self.batch_first then
-        y = y:transpose(1, 2):clone()
-      end
+      local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
       return y, table.unpack(last)
     end
     function class:extra()

@@ -236,11 +236,12 @@ static int io_save_png(lua_State *L) { return save_as(L, save_png); }
 
 /* ---- text and folders -------------------------------------------------------------------------------- */
 
-/* (path, op, offset) -> the file's bytes from 'offset' on as a string, unpacked when gzip. */
+/* (path, op, offset, most) -> the file's bytes from 'offset' on as a string, unpacked when gzip; all that
+** there are, or at most so many. */
 static int io_read(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_optstring(L, 2, "read"), *path = arg_path(L, 1, op);
-  int64_t offset = luaL_optinteger(L, 3, 0);
+  int64_t offset = luaL_optinteger(L, 3, 0), left = luaL_optinteger(L, 4, INT64_MAX);
   if (b->c == NULL) fl_lua_raise(L, b);
   holder *h = holder_new(L, close_reader);
   fl_reader *f = &h->of.in;
@@ -249,12 +250,15 @@ static int io_read(lua_State *L) {
   flame_status e = fl_reader_open(f, b->c, op, path);
   luaL_buffinit(L, &out);
   size_t got = 1;
-  while (e == FLAME_OK && got > 0) {
+  while (e == FLAME_OK && got > 0 && left > 0) {
     char *room = luaL_prepbuffsize(&out, 1 << 16);
-    const size_t want = offset > 0 && offset < 1 << 16 ? (size_t)offset : 1 << 16;
-    e = fl_reader_some(f, room, want, &got);
+    const int64_t most = offset > 0 ? offset : left;
+    e = fl_reader_some(f, room, most < 1 << 16 ? (size_t)most : 1 << 16, &got);
     if (offset > 0) offset -= (int64_t)got;
-    else luaL_addsize(&out, got);
+    else {
+      luaL_addsize(&out, got);
+      left -= (int64_t)got;
+    }
   }
   if (e == FLAME_OK && offset > 0)
     e = fl_reader_fail(f, "ends %lld bytes before the %lld bytes of its header do", (long long)offset,
