@@ -57,6 +57,27 @@ describe("public names", function()
     table.sort(untested)
     assert.same({}, untested)
   end)
+  it("have one signature each in tools/signatures.txt, and none stands there for nothing", function()
+    local public, stale = {}, {}
+    for _, e in ipairs(list) do public[e.name], public[last(e.name)] = true, true end
+    local signatures, fields = meta.read_signatures("tools/signatures.txt")
+    for _, names in ipairs { signatures, fields } do
+      for name in pairs(names) do if not public[name] then stale[#stale + 1] = name end end
+    end
+    assert.same({}, stale)
+    local path = os.tmpname()
+    local function refusal(text)
+      local file = assert(io.open(path, "w"))
+      file:write("# names\nabs: x -> T | size\n", text, "\n")
+      file:close()
+      local ok, e = pcall(meta.read_signatures, path)
+      return not ok and e:gsub("^.*:(%d+: )", "%1")
+    end
+    assert.is_false(refusal(".abs: T | a field may have the name of a function"))
+    assert.equal("3: 'abs' stands twice", refusal("abs: x -> T | its size"))
+    assert.equal("3: is neither a comment nor 'name: …'", refusal("sign x -> T"))
+    os.remove(path)
+  end)
   it("come as a stub that is Lua", function() assert(load(meta.stub(), "=stub")) end)
   it("have aliases that are the same function", function()
     for _, pair in ipairs { { "absolute", "abs" }, { "multiply", "mul" }, { "concat", "cat" }, { "swapaxes", "transpose" } } do

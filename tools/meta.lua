@@ -10,13 +10,24 @@ local _ = flame.outer                                    -- loads what is writte
 local internal = flame.internal
 local meta = {}
 
---- name -> text of tools/signatures.txt; fields: name -> { type, text }.
-local signatures, fields = {}, {}
-for line in io.lines("tools/signatures.txt") do
-  local dot, name, text = line:match("^(%.?)([%w_][%w_%.:]*):%s+(.*)$")
-  if name and dot == "." then fields[name] = { text:match("^(.-) | (.*)$") }
-  elseif name then signatures[name] = text end
+--- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
+--- that stands twice and a line that can not be read are refused.
+function meta.read_signatures(path)
+  local signatures, fields, number = {}, {}, 0
+  for line in io.lines(path) do
+    number = number + 1
+    local dot, name, text = line:match("^(%.?)([%w_][%w_%.:]*):%s+(.*)$")
+    local into = dot == "." and fields or signatures
+    if name then
+      if into[name] then error(("%s:%d: '%s' stands twice"):format(path, number, dot .. name), 0) end
+      into[name] = dot == "." and { text:match("^(.-) | (.*)$") } or text
+    elseif line ~= "" and line:sub(1, 1) ~= "#" then
+      error(("%s:%d: is neither a comment nor 'name: …'"):format(path, number), 0)
+    end
+  end
+  return signatures, fields
 end
+local signatures, fields = meta.read_signatures("tools/signatures.txt")
 local function long(type) return (type:gsub("%f[%w]T%f[%W]", "flame.Tensor")) end
 
 -- ---- the sources ---------------------------------------------------------------------------------
@@ -227,24 +238,22 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
---- Everything public, sorted by name. Writes (name_) come without text of their own.
-function meta.collect()
-  local list, seen = {}, {}
-  local function put(e)
-    if seen[e.kind .. e.name] then return end
-    seen[e.kind .. e.name] = true
-    list[#list + 1] = e
-  end
-  local methods = internal.methods
+--- What stands in the table flame and in its groups.
+local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
-      put(describe(name, f, rawget(methods, name) ~= nil and "both" or "function"))
+      put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
     elseif type(f) == "table" and name ~= "internal" and name ~= "nn" and name ~= "optim" and name ~= "data" then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
     end
   end
+end
+
+--- Fields and methods of tensors. Writes (name_) come without text of their own.
+local function collect_methods(put)
+  local methods = internal.methods
   for name, f in pairs(methods) do
     if type(name) == "string" and not name:find("^__") then
       if type(f) == "number" then
@@ -262,6 +271,17 @@ function meta.collect()
       end
     end
   end
+end
+
+--- The functions of a table that are public, each as prefix .. key.
+local function collect_table(put, prefix, t, kind)
+  for key, g in pairs(t) do
+    if type(g) == "function" and type(key) == "string" and not key:find("^_") then put(describe(prefix .. key, g, kind)) end
+  end
+end
+
+--- Classes and functions of flame.nn, flame.optim and flame.data.
+local function collect_modules(put)
   for _, module in ipairs { "nn", "optim", "data" } do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
@@ -272,22 +292,26 @@ function meta.collect()
         put(e)
         e.members = v
       elseif type(v) == "table" then
-        for key, g in pairs(v) do
-          if type(g) == "function" and type(key) == "string" and not key:find("^_") then
-            put(describe(full .. "." .. key, g, "function"))
-          end
-        end
+        collect_table(put, full .. ".", v, "function")
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
       end
     end
   end
-  local function member(prefix, class)
-    for key, g in pairs(class) do
-      if type(key) == "string" and type(g) == "function" and not key:find("^_") then put(describe(prefix .. ":" .. key, g, "member")) end
-    end
+end
+
+--- Everything public, sorted by name.
+function meta.collect()
+  local list, seen = {}, {}
+  local function put(e)
+    if seen[e.kind .. e.name] then return end
+    seen[e.kind .. e.name] = true
+    list[#list + 1] = e
   end
-  member("Module", require("flame.nn").Module)
+  collect_functions(put)
+  collect_methods(put)
+  collect_modules(put)
+  collect_table(put, "Module:", require("flame.nn").Module, "member")
   table.sort(list, function(a, b) return a.name < b.name or a.name == b.name and a.kind < b.kind end)
   return list
 end
@@ -324,11 +348,8 @@ local function put_function(out, e, head, skip)
   out[#out + 1] = ""
 end
 
-function meta.stub()
-  local out = { "---@meta flame",
-    "-- Generated by tools/docs from src/tensor/ops.def, tools/signatures.txt and lua/flame: do not edit.", "",
-    "---@class flame", "local flame = {}", "", "---@class flame.Tensor" }
-  local list = meta.collect()
+local function put_tensor(out, list)
+  out[#out + 1] = "---@class flame.Tensor"
   for _, e in ipairs(list) do
     if e.kind == "field" then out[#out + 1] = ("---@field %s %s %s"):format(e.name, e.type or "any", e.doc[1]) end
   end
@@ -338,6 +359,10 @@ function meta.stub()
   out[#out + 1] = "---@operator unm: flame.Tensor"
   out[#out + 1] = "local Tensor = {}"
   out[#out + 1] = ""
+end
+
+--- The tables that the functions stand in: flame.linalg, nn, nn.init, …
+local function put_groups(out, list)
   local groups = {}
   for _, e in ipairs(list) do
     local group = e.name:match("^(.*)%.[%w_]+$")
@@ -350,6 +375,15 @@ function meta.stub()
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
   end
+end
+
+function meta.stub()
+  local out = { "---@meta flame",
+    "-- Generated by tools/docs from src/tensor/ops.def, tools/signatures.txt and lua/flame: do not edit.", "",
+    "---@class flame", "local flame = {}", "" }
+  local list = meta.collect()
+  put_tensor(out, list)
+  put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\nlocal Module = {}\n"
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
