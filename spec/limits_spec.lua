@@ -234,6 +234,12 @@ describe("a decimal comma in LC_NUMERIC", function()
     os.remove(path)
     print(t.x, t.lr == 0.125)
     print(flame.map("x -> 0.5f * x + 1e-3f")(x), flame.map("x -> cospif(x) * 0.25f")(x))
+    local scaled = flame.kernel { constants = { scale = 2.5 }, source = [=[
+      __global__ void f(const float *x, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i] * ${scale};
+      }]=] }
+    print(scaled(x), pcall(flame.arange, 1, 2.5, 0.5, { dtype = "i32" }))
   ]]
 
   --- A folder with a locale that writes commas, or nil.

@@ -12,7 +12,7 @@ local function interpolate(source, constants)
     local v = constants and constants[name]
     if v == nil then fail("kernel", "the source wants ${%s}: give constants = {%s = …}", name, name) end
     if math.type(v) == "float" then
-      local text = ("%.17g"):format(v)
+      local text = ("%.17g"):format(v):gsub(",", ".")      -- the host's locale may write a comma, C's operator
       return text:find("[%.eEn]") and text or text .. ".0"
     end
     return tostring(v)
