@@ -74,6 +74,31 @@ describe("a profile", function()
     refused("one is on already", flame.profile, work)
     p:close()
     refused("boom", flame.profile, function() error("boom", 0) end)
+    local hook, profile, raise = debug.sethook, flame.profile, error
+    for _, make in ipairs { function() profile(work) end, function() profile():close() end } do
+      local lines, seen = 0, 0
+      local function strike()
+        seen = seen + 1
+        if seen ~= lines then return end
+        hook()
+        raise("interrupted", 0)
+      end
+      local function interrupted()
+        hook(strike, "l")
+        make()
+        hook()
+      end
+      repeat                                             -- at each of its lines
+        lines, seen = lines + 1, 0
+        local done, why = pcall(interrupted)
+        hook()
+        assert.is_true(done or why == "interrupted", why)
+        collectgarbage()
+        collectgarbage()
+      until done
+      assert.is_true(lines > 10)
+      assert.is_true(#flame.profile(work) > 0)
+    end
     refused("No such file", flame.profile, "/nonexistent/trace.json")
     refused("need a function or the name of a file", flame.profile, 3)
     assert.truthy(flame.profile(work).matmul)

@@ -80,23 +80,26 @@ local function write(path, text)
   if not ok then fail("profile", "%s: %s", path, reason) end
 end
 
-local running                                    -- the profile that is on
-
-local function start(path)
+local function new(path)
   if path then write(path, trace_of {}) end      -- complain before the work, not after it
+  return setmetatable({ path = path, device_ms = 0, ms = 0 }, Profile)
+end
+
+--- self.on is all that says so: who loses a profile, by an interrupt, has it ended by the collector.
+local function start(self)
   flame.synchronize()
-  if running or not internal.profile_start() then fail("profile", "one is on already: close it first") end
-  running = setmetatable({ path = path, before = flame.stats(), clock = flame.timer(), device_ms = 0, ms = 0 }, Profile)
-  return running
+  self.before, self.clock = flame.stats(), flame.timer()
+  self.on = internal.profile_start()
+  if not self.on then fail("profile", "one is on already: close it first") end
 end
 
 local function finish(self)
-  if running ~= self then return end
+  if not self.on then return end
   local done, why = pcall(flame.synchronize)
   local after = flame.stats()
   self.ms = self.clock() * 1000
-  running = nil
-  local events, lost = internal.profile_stop()
+  local events, lost
+  events, lost, self.on = internal.profile_stop()        -- two values: it is off
   for _, name in ipairs(counted) do self[name] = after[name] - self.before[name] end
   for i, row in ipairs(rows_of(events)) do
     self[i] = row
@@ -127,11 +130,15 @@ internal.def("profile", 254, function(...)
   local from = 3
   if type(path) ~= "string" and path ~= nil then path, f, from = nil, path, 2 end
   if f ~= nil and type(f) ~= "function" then fail("profile", "need a function or the name of a file, got %s", internal.word(f)) end
-  local self = start(path)
-  if not f then return self end
+  local self = new(path)
+  if not f then
+    start(self)
+    return self
+  end
   local results
   do
     local guard <close> = self
+    start(self)
     results = table.pack(f(select(from, ...)))
     guard:close()
   end
