@@ -138,3 +138,64 @@ describe("an interrupt", function()
     assert.equal(20, (x * 2):sum():item())
   end)
 end)
+
+describe("an interrupt between two lines of the library", function()
+  local hook, raise = debug.sethook, error
+  local optim = require "flame.optim"
+
+  local function modes()
+    local _, e = pcall(flame.zeros, -1)
+    return ("%s %s %s"):format(flame.is_grad_enabled(), tostring(flame.autocast()), e)
+  end
+
+  --- Runs f again and again, each time stopped at the next of its lines, until it comes to its end.
+  local function stopped_everywhere(f)
+    local before, line, seen = modes(), 0, 0
+    local function strike()
+      seen = seen + 1
+      if seen ~= line then return end
+      hook()
+      raise("stop", 0)
+    end
+    local function run()
+      hook(strike, "l")
+      f()
+      hook()
+    end
+    repeat
+      line, seen = line + 1, 0
+      local done, why = pcall(run)
+      hook()
+      assert.is_true(done or why == "stop", why)
+      assert.equal(before, modes())
+    until done
+    assert.is_true(line > 3)
+  end
+
+  local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+  it("leaves no autocast on, nor off inside", function()
+    local a = flame.ones(2, 2)
+    local matmul = flame.matmul
+    local function work() return flame.matmul(a, a) end
+    stopped_everywhere(function() flame.autocast("bf16", work) end)
+    assert.equal("bf16", flame.autocast("bf16", work).dtype)
+    assert.equal(matmul, flame.matmul)
+  end)
+  it("leaves no function of functions half done", function()
+    local function f(v) return (v * v):sum() end
+    stopped_everywhere(function() flame.hessian(f, x) end)
+    stopped_everywhere(function() flame.jvp(f, x, x:detach()) end)
+    stopped_everywhere(function() flame.value_and_grad(f)(x) end)
+    assert.same({ { 2, 0 }, { 0, 2 } }, flame.hessian(f, x):totable())
+  end)
+  it("leaves no line of a step behind", function()
+    local w = flame.ones(2):requires_grad_(true)
+    local opt = optim.SGD({ w }, { lr = 0.1, momentum = 0.9 })
+    stopped_everywhere(function()
+      (w * w):sum():backward()
+      opt:step()
+      opt:zero_grad()
+    end)
+    stopped_everywhere(function() flame.checkpoint(function(v) return v:exp() end, w):sum():backward() end)
+  end)
+end)

@@ -27,10 +27,10 @@ local neutral = words [[inverse solve cholesky qr svd eigh det slogdet lstsq mat
 
 local half_types = { f16 = true, bf16 = true }
 local stack = {}                     -- dtypes of the open blocks, false: off
-local inside = 0                     -- > 0: in a wrapped function, whose own calls are left alone
+local inside = false                 -- in a wrapped function, whose own calls are left alone
 local originals                      -- {table, name, function, wrapper} of all, while one was on
 
-local leave = setmetatable({}, { __close = function() inside = inside - 1 end })
+local leave = setmetatable({}, { __close = function() inside = false end })
 
 local function shallow(t)
   local copy = {}
@@ -59,9 +59,9 @@ end
 local function wrap(f, kind)
   return function(...)
     local dtype = stack[#stack]
-    if inside > 0 or not dtype then return f(...) end
-    inside = inside + 1
+    if inside or not dtype then return f(...) end
     local _ <close> = leave
+    inside = true                                -- after what takes it back: an error may come in between
     if kind == "neutral" then return f(...) end
     local args = table.pack(...)
     for i = 1, args.n do args[i] = cast(args[i], kind == "half", dtype) end
@@ -73,16 +73,16 @@ end
 local function wrap_checkpoint(checkpoint)
   return function(f, ...)
     local dtype = stack[#stack]
-    if inside > 0 or not dtype or f == nil then return checkpoint(f, ...) end
+    if inside or not dtype or f == nil then return checkpoint(f, ...) end
     return checkpoint(function(...) return flame.autocast(dtype, f, ...) end, ...)
   end
 end
 
 local function gather()
-  originals = {}
+  local list = {}
   local function add(t, name, kind)
     local f = rawget(t, name)
-    if type(f) == "function" then originals[#originals + 1] = { t, name, f, wrap(f, kind) } end
+    if type(f) == "function" then list[#list + 1] = { t, name, f, wrap(f, kind) } end
   end
   for kind, names in pairs { half = halves, single = singles, neutral = neutral } do
     for name in pairs(names) do
@@ -91,14 +91,15 @@ local function gather()
       if type(rawget(flame, "linalg")) == "table" then add(flame.linalg, name, kind) end
     end
   end
-  originals[#originals + 1] = { flame, "checkpoint", flame.checkpoint, wrap_checkpoint(flame.checkpoint) }
+  list[#list + 1] = { flame, "checkpoint", flame.checkpoint, wrap_checkpoint(flame.checkpoint) }
   local meta = debug and debug.getmetatable(flame.empty(0))
   if meta then add(meta, "__pow", "single") end
+  return list
 end
 
 -- The tables hold wrappers while a block is open. What others put there meanwhile stays.
 local function install(on)
-  if on and not originals then gather() end
+  if on and not originals then originals = gather() end
   for _, o in ipairs(originals) do
     local from, to = on and o[3] or o[4], on and o[4] or o[3]
     if rawget(o[1], o[2]) == from then rawset(o[1], o[2], to) end
@@ -140,9 +141,12 @@ internal.def("autocast", 254, function(...)
   end
   if dtype ~= false and not half_types[dtype] then fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype)) end
   if f ~= nil and type(f) ~= "function" then fail("autocast", "need a function or nothing, got %s", internal.word(f)) end
-  push(dtype)
-  local guard = setmetatable({ depth = #stack }, Guard)
-  if not f then return guard end
+  local guard = setmetatable({ depth = #stack + 1 }, Guard)
+  if not f then
+    push(dtype)
+    return guard
+  end
   local _ <close> = guard
+  push(dtype)
   return f(select(3, ...))
 end, "module")

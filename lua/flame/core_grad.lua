@@ -119,12 +119,17 @@ end
 -- Functions of functions may stand in each other. What the outer one differentiates by is 'active' while its f
 -- runs; the inner one then keeps its graph and detaches nothing.
 local active = setmetatable({}, { __mode = "k" })
-local Running = { __close = function(r) for _, x in ipairs(r) do active[x] = active[x] > 1 and active[x] - 1 or nil end end }
+local Running = { __close = function(r)
+  for _, x in ipairs(r) do
+    local n = active[x]
+    active[x] = n and n > 1 and n - 1 or nil
+  end
+end }
 local function nested() return next(active) ~= nil and flame.is_grad_enabled() end
 --- f's results, with xs active meanwhile.
 local function inside(xs, f, ...)
-  local running <close> = setmetatable({ table.unpack(xs) }, Running)
-  for _, x in ipairs(running) do active[x] = (active[x] or 0) + 1 end
+  local running <close> = setmetatable({}, Running)
+  for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
 --- What f gets for x: a tracked copy, x's own leaf, or an alias: what f reads of x in another way is constant then.

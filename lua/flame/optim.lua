@@ -12,12 +12,10 @@ local optim = {}
 --- Raises with the script's line, however deep in the library it is called.
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
--- The ops of a step all belong to the script's line that asked for it: look it up once.
+-- The ops of a step all belong to the script's line that asked for it: look it up once. What takes it back
+-- is there first: an error may come in between.
 local unpin = setmetatable({}, { __close = function() flame.internal.unpin() end })
-local function pin()
-  flame.internal.pin()
-  return unpin
-end
+local pin = flame.internal.pin
 
 ---@class flame.Optimizer
 ---@field lr number         rate of the first group; assigned: of all groups
@@ -255,7 +253,8 @@ function Optimizer:step(closure)
     if type(closure) ~= "function" then fail("%s: step takes a function or nothing, got %s", self.what, type(closure)) end
     loss = flame.enable_grad(closure)
   end
-  local _ <close> = pin()
+  local _ <close> = unpin
+  pin()
   self.steps = self.steps + 1
   local changed = flame.no_grad(update_in_scope, self)
   if #changed > 0 then flame.eval(table.unpack(changed)) end
@@ -446,7 +445,8 @@ function optim.clip_grad_norm(params, max_norm, options)
   if type(options) == "number" then options = { norm_type = options } end
   options = flame.internal.options("clip_grad_norm", options, { norm_type = 2, error_if_nonfinite = false })
   params = list_of("clip_grad_norm", params)
-  local _ <close> = pin()
+  local _ <close> = unpin
+  pin()
   return flame.no_grad(function()
     local norm = joint_norm(params, options.norm_type)
     if not norm then return flame.zeros({}) end
@@ -472,7 +472,8 @@ function optim.clip_grad_value(params, c)
   end)
 end
 
-local shared = { make_class = make_class, fail = fail, number = number, pin = pin, is_options = is_options, copy_of = copy_of }
+local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin, is_options = is_options,
+  copy_of = copy_of }
 local _ = flame.outer                                    -- loads what flame.internal gets from Lua
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)

@@ -3,7 +3,7 @@
 local flame = require "flame"
 
 return function(optim, shared)
-  local fail, number, pin, make_class = shared.fail, shared.number, shared.pin, shared.make_class
+  local fail, number, pin, unpin, make_class = shared.fail, shared.number, shared.pin, shared.unpin, shared.make_class
 
   -- ---- first-order rules ----------------------------------------------------------------------
   local function decayed(group, p, g)
@@ -408,7 +408,8 @@ return function(optim, shared)
     if self.seen[opt] then
       fail("GradScaler: %s since the last update()", self.seen[opt].stepped and "step() came" or "unscale() came already")
     end
-    local _ <close> = pin()
+    local _ <close> = unpin
+    pin()
     flame.no_grad(function()
       local gradients = each_gradient(opt)
       for _, g in ipairs(gradients) do
