@@ -312,6 +312,36 @@ describe("a closed tensor", function()
   end)
 end)
 
+describe("a flame.func whose backward ends by an error", function()
+  it("has nothing saved any more, and what it was given for that call is refused", function()
+    local context, again, failing
+    local f = flame.func {
+      name = "f",
+      forward = function(ctx, v)
+        local y = v:exp()
+        ctx:save(y)
+        return y
+      end,
+      backward = function(ctx, g)
+        context = ctx
+        again = ctx._again
+        if failing then error("no", 0) end
+        return g * ctx:saved()
+      end,
+    }
+    local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+    for k = 1, 2 do
+      failing = k == 1
+      local loss = f(x):sum()
+      local ok, e = pcall(loss.backward, loss, nil, { create_graph = true })
+      assert.equal(k == 2, ok, e)
+      assert.matches("func: ctx:saved%(%) is there in forward and while backward runs", error_of(function() return context:saved() end))
+      assert.matches("this backward has ended", error_of(function() return again(1, flame.ones(2)) end))
+    end
+    assert.is_true(flame.allclose(x.grad, x:exp()))
+  end)
+end)
+
 describe("scopes and guards", function()
   it("closed twice, out of order or from elsewhere do no harm", function()
     local a = flame.scope()

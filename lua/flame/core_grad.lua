@@ -405,6 +405,9 @@ function Context:saved()
   return table.unpack(out, 1, s.n)
 end
 
+--- A backward ends, by an error too: what it had for saved() goes.
+function Context:__close() self._again, self._kept = nil, nil end
+
 --- Is one of the shapes the other broadcast?
 local function related(a, b)
   for k = 0, math.max(#a, #b) - 1 do
@@ -455,13 +458,13 @@ def("func", 1, function(spec)
     for i, x in ipairs(inputs) do shapes[i] = x.shape end
     local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
     return internal.custom(values, inputs, function(which, g, again, _, kept)
-      ctx._kept = kept
+      local running <close> = ctx
+      running._kept = kept
       if prove then internal.prove_once(proven, "func", prove) end
       local seeds = {}
       for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(like[i]) end
       ctx._again = again
       local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
-      ctx._again, ctx._kept = nil, nil
       check_gradients(name, gradients, shapes)
       return table.unpack(gradients, 1, gradients.n)
     end, hand_over(ctx, results))

@@ -69,6 +69,7 @@ typedef struct fl_lua {
   struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
   int64_t serial;
+  struct custom_call *calling; /* the backward functions of the script that run, the innermost first */
   int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders anew */
   const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
   fl_upcalls up;

@@ -173,13 +173,27 @@ static void drop_function(void *arg) {
   fl_free(&f->b->c->mem, f, size_with(f->nkept));
 }
 
-typedef struct custom_call { script_function *f; fl_node *y; int nin; fl_node *g, **gin; } custom_call;
+typedef struct custom_call {
+  script_function *f;
+  fl_node *y;
+  int nin;
+  fl_node *g, **gin;
+  int64_t serial;                 /* by which what the script got for it finds it again, while it runs */
+  struct custom_call *outer;
+} custom_call;
+
+/* Of the closure that runs: its upvalue 3. */
+static const custom_call *call_of(lua_State *L, const fl_lua *b) {
+  const int64_t serial = lua_tointeger(L, lua_upvalueindex(3));
+  for (const custom_call *k = b->calling; k; k = k->outer) if (k->serial == serial) return k;
+  fl_lua_fail(L, "func", "this backward has ended");
+}
 
 /* (which, value): the function's result 'which', whose value the script saved, tracked again:
 ** so a gradient made of it has gradients. Lives as long as the call of backward. */
 static int remake_result(lua_State *L) {
   fl_lua *b = self_of(L);
-  const custom_call *call = (const custom_call *)lua_touserdata(L, lua_upvalueindex(3));
+  const custom_call *call = call_of(L, b);
   const int which = (int)fl_arg_int(L, 1, "func", "which") - 1;
   fl_box *value = fl_arg_tensor(L, 2, "func", "value"), *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -190,7 +204,7 @@ static int remake_result(lua_State *L) {
 /* (y, g, since): the gradients of y, the same result computed again since then, by the inputs. */
 static int inner_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
-  const custom_call *call = (const custom_call *)lua_touserdata(L, lua_upvalueindex(3));
+  const custom_call *call = call_of(L, b);
   const int n = call->nin;
   fl_box *y = fl_arg_tensor(L, 1, "checkpoint", "y"), *g = fl_arg_tensor(L, 2, "checkpoint", "g");
   fl_backward how = { .create_graph = b->c->grad_mode, .since = fl_arg_int(L, 3, "checkpoint", "since") };
@@ -213,10 +227,10 @@ static int inner_gradients(lua_State *L) {
   return n;
 }
 
-static void push_of_call(lua_State *L, fl_lua *b, custom_call *call, lua_CFunction f) {
+static void push_of_call(lua_State *L, fl_lua *b, const custom_call *call, lua_CFunction f) {
   lua_pushlightuserdata(L, b);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
-  lua_pushlightuserdata(L, call);
+  lua_pushinteger(L, call->serial);
   lua_pushcclosure(L, f, 3);
 }
 
@@ -269,9 +283,13 @@ static int custom_trampoline(lua_State *L) {
 static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_node *g,
     int nin, fl_node **gin) {
   script_function *f = (script_function *)arg;
-  custom_call call = { f, y, nin, g, gin };
+  fl_lua *b = f->b;
+  custom_call call = { f, y, nin, g, gin, ++b->serial, b->calling };
   (void)c;
-  return fl_lua_callback(f->b, custom_trampoline, &call, "func");
+  b->calling = &call;
+  const flame_status e = fl_lua_callback(b, custom_trampoline, &call, "func");
+  b->calling = call.outer;
+  return e;
 }
 
 static fl_custom *custom_new(fl_lua *b, int ref, int nkept) {
