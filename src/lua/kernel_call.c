@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
+#define MOST_ELEMENTS (INT64_C(1) << 50)
 
 typedef fl_kplan plan;
 
@@ -68,7 +69,10 @@ static int add_input(lua_State *L, plan *p, fl_box *x) {
   return p->nin++;
 }
 
-static void add_output(plan *p, int arg, int dtype, const fl_sizes *shape, int64_t numel, int input) {
+/* Sizes are bounded so that neither their sum nor 8 of them, which goes with the kind, overflows. */
+static void add_output(lua_State *L, plan *p, int arg, int dtype, const fl_sizes *shape, int64_t numel, int input) {
+  char text[192];
+  if (numel > MOST_ELEMENTS) fl_lua_fail(L, p->name, "an output of shape %s is too large", fl_shape_text(text, shape->n, shape->at));
   const int64_t bytes = numel * fl_dtype_size(dtype), at = (p->bytes + SECTION - 1) / SECTION * SECTION;
   p->out[p->nout].dtype = dtype;
   p->out[p->nout].input = input;
@@ -249,9 +253,10 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     lua_getfield(L, config, "grid");
     for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
     lua_call(L, given, 1);
+    if (!lua_istable(L, -1) && lua_type(L, -1) != LUA_TNUMBER)
+      fl_lua_fail(L, p->name, "the grid function must return a number or a list of up to 3, got %s", luaL_typename(L, -1));
     for (int i = 0; i < 3; i++) {
-      k->grid[i] = 1;
-      if (lua_isnumber(L, -1) && i == 0) k->grid[0] = (int64_t)lua_tonumber(L, -1);
+      k->grid[i] = i == 0 && !lua_istable(L, -1) ? fl_arg_int(L, lua_gettop(L), p->name, "grid") : 1;
       if (!lua_istable(L, -1)) continue;
       lua_geti(L, -1, i + 1);
       if (!lua_isnil(L, -1)) k->grid[i] = fl_arg_int(L, lua_gettop(L), p->name, "grid");
@@ -304,11 +309,11 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
       const int input = (int)(p->p[FL_KP_ARGS + 2 * i] >> 3);
       fl_sizes own;
       sizes_of(p->in[input]->t->node, &own);
-      add_output(p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
+      add_output(L, p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
     } else if (k->role[i] == FL_KROLE_OUT) {
       const int dtype = fl_kt_held_as(q->type);
       if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds; use :launch", q->name, q->type_name);
-      add_output(p, i, dtype, &shape, numel_of(&shape), -1);
+      add_output(L, p, i, dtype, &shape, numel_of(&shape), -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
           "output %s of %lld elements is no whole number of %s", q->name, (long long)numel_of(&shape), q->type_name);
     } else continue;
@@ -352,7 +357,7 @@ static fl_kfunction *recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
     if (__builtin_mul_overflow(s.at[0], p->p[FL_KP_GRID + i] * p->p[FL_KP_BLOCK + i], &s.at[0]) || s.at[0] > INT64_MAX / 64)
       fl_lua_fail(L, p->name, "the grid is too large to be differentiated");
   p->p[FL_KP_ARGS + 2 * k->nparam] = p->p[FL_KP_ARGS + 2 * k->nparam + 1] = 0;
-  add_output(p, k->nparam, FLAME_I64, &s, s.at[0], -1);
+  add_output(L, p, k->nparam, FLAME_I64, &s, s.at[0], -1);
   p->p[FL_KP_COUNT_ARGS]++;
   return k->recorder;
 }
@@ -444,7 +449,7 @@ static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i,
   fl_sizes own;
   sizes_of(x->t->node, &own);
   target[p->nout] = x;
-  add_output(p, i, x->t->node->dtype, &own, numel_of(&own), input);
+  add_output(L, p, i, x->t->node->dtype, &own, numel_of(&own), input);
   for (int j = 0; j < i; j++) {                         /* given before as a const pointer */
     if (p->p[FL_KP_ARGS + 2 * j] != FL_KARG_IN + 8 * (int64_t)input) continue;
     p->p[FL_KP_ARGS + 2 * j] = p->p[FL_KP_ARGS + 2 * i];
@@ -514,13 +519,13 @@ static void run_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i, c
       const int input = add_input(L, p, x);
       *first = 0;
       sizes_of(x->t->node, &s);
-      if (kind == 'c') add_output(p, i, x->t->node->dtype, &s, numel_of(&s), input);
+      if (kind == 'c') add_output(L, p, i, x->t->node->dtype, &s, numel_of(&s), input);
       else p->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)input;
       return;
     }
     case 'o':
       fl_arg_sizes(L, at, at, p->name, 0, &s);
-      add_output(p, i, fl_kt_held_as(q->type), &s, numel_of(&s), -1);
+      add_output(L, p, i, fl_kt_held_as(q->type), &s, numel_of(&s), -1);
       return;
     case 'v': fl_kplan_scalar(L, p, q, i, at); return;
     case 's': fl_kplan_struct(L, p, q, i, at); return;
