@@ -190,6 +190,26 @@ static fl_conv whole_rows(void) {
   return c;
 }
 
+/* Channels and outputs enough that outputs are the lanes (cpu/conv_lanes.c) and taps of a weight's gradient are apart;
+** one image or many to a block, one block or many, some pixels without any tap. */
+static fl_conv many_channels(void) {
+  fl_conv c = random_conv(0);
+  const int flat = pick(0, 1) == 0, lines = !flat && pick(0, 1) == 0;
+  c.n = pick(1, flat ? 9 : 2);
+  c.groups = pick(0, 3) == 0 ? 2 : 1;
+  c.c = c.groups * pick(32, c.groups > 1 ? 40 : 75);
+  c.o = c.groups * pick(32, c.groups > 1 ? 40 : 75);
+  for (int a = 0; a < 3; a++) {
+    c.k[a] = a == 0 && flat ? 1 : pick(1, 3), c.stride[a] = pick(1, 4), c.dil[a] = pick(1, 2), c.pad[a] = pick(-1, 4);
+    if (c.k[a] == 1) c.pad[a] = 0;
+    c.in[a] = a == 0 ? (flat ? 1 : pick(1, 4)) : pick(3, 8);
+    if (lines && a == 1) c.k[a] = c.stride[a] = 1, c.pad[a] = 0, c.in[a] = 1;
+    if (lines && a == 2) c.in[a] = pick(20, 70);
+    c.out[a] = outputs(&c, a, pick(-1, 4));
+  }
+  return c;
+}
+
 static void named_convs(setup *one, setup *three) {
   const fl_conv list[] = {
     { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
@@ -205,6 +225,9 @@ static void named_convs(setup *one, setup *three) {
     { 1, 2, 2, 1, { 1, 300, 300 }, { 1, 2, 2 }, { 1, 101, 101 }, { 1, 1, 1 }, { 0, 0, 0 }, { 1, 199, 199 } },
     { 1, 90, 30, 1, { 4, 6, 16 }, { 3, 3, 3 }, { 4, 6, 16 }, { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } },
     { 1, 3, 40, 1, { 1, 40, 64 }, { 1, 7, 7 }, { 1, 20, 32 }, { 1, 2, 2 }, { 0, 3, 3 }, { 1, 1, 1 } },
+    { 1, 33, 65, 1, { 1, 40, 17 }, { 1, 5, 3 }, { 1, 40, 17 }, { 1, 1, 1 }, { 0, 2, 1 }, { 1, 1, 1 } },
+    { 3, 130, 36, 1, { 1, 7, 7 }, { 1, 3, 3 }, { 1, 7, 7 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
+    { 1, 32, 32, 1, { 1, 4, 9 }, { 1, 3, 3 }, { 1, 60, 13 }, { 1, 1, 1 }, { 0, 28, 3 }, { 1, 1, 1 } },
     { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -336,6 +359,10 @@ static void all_of(const fl_vm *vm, int rounds) {
     if (i % 4 == 0) {
       const fl_conv whole = whole_rows();
       conv_case(one, three, &whole, i % 8 ? FLAME_F32 : FLAME_F64);
+    }
+    if (i % 6 == 0) {
+      const fl_conv many = many_channels();
+      conv_case(one, three, &many, i / 6 % 4);
     }
     const fl_pooling p = random_pool();
     pool_case(one, three, &p, p.divisor || !(i % 3) ? i % 4 : (int)pick(0, FLAME_I8));

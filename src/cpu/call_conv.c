@@ -134,15 +134,30 @@ static void data_pass(const fl_conv *s, int dtype, const phases *f, int64_t i, f
   }
 }
 
+enum { FLAT, LANES, SHIFT, GEMM };
+static int way_of(const fl_conv_pass *p) {
+  if (fl_conv_flat_fits(p)) return FLAT;
+  const int shift = fl_conv_shift_fits(p);
+  if (!(shift && fl_conv_wide(p->dtype)) && fl_conv_lanes_fits(p)) return LANES;     /* f64 is slow to turn */
+  return shift ? SHIFT : GEMM;
+}
+
 static int64_t pass_bytes(const fl_conv_pass *p, int workers) {
-  return fl_conv_flat_fits(p) ? fl_conv_flat_bytes(p, workers)
-       : fl_conv_shift_fits(p) ? fl_conv_shift_bytes(p, workers) : fl_conv_gemm_bytes(p, workers);
+  switch (way_of(p)) {
+  case FLAT: return fl_conv_flat_bytes(p, workers);
+  case LANES: return fl_conv_lanes_bytes(p, workers);
+  case SHIFT: return fl_conv_shift_bytes(p, workers);
+  default: return fl_conv_gemm_bytes(p, workers);
+  }
 }
 
 static void run_pass(const fl_conv_job *job, const fl_conv_pass *p) {
-  if (fl_conv_flat_fits(p)) fl_conv_flat(job, p);
-  else if (fl_conv_shift_fits(p)) fl_conv_shift(job, p);
-  else fl_conv_gemm(job, p);
+  switch (way_of(p)) {
+  case FLAT: fl_conv_flat(job, p); return;
+  case LANES: fl_conv_lanes(job, p); return;
+  case SHIFT: fl_conv_shift(job, p); return;
+  default: fl_conv_gemm(job, p);
+  }
 }
 
 /* ---- integers: plain sums ---- */

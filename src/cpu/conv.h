@@ -8,6 +8,8 @@
 **   call_conv.c    entries, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
+**   conv_lanes.c   a product the other way round: outputs are the lanes, pixels the rows, and a tap is left
+**                  out where it lies outside the source
 **   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
 **   conv_weight.c  the weight's gradient as a product over all pixels
@@ -51,6 +53,12 @@ static inline int64_t fl_conv_count(const fl_conv_pass *p) { return p->ax[0].cou
 static inline int64_t fl_conv_source(const fl_conv_pass *p) { return p->ax[0].size * p->ax[1].size * p->ax[2].size; }
 static inline int64_t fl_conv_dest(const fl_conv_pass *p) { return p->ax[0].osize * p->ax[1].osize * p->ax[2].osize; }
 
+/* The part of 0 … len - 1 for which x + i * step lies in the source: *lo … *hi - 1. */
+static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo, int64_t *hi) {
+  *lo = x < 0 ? fl_conv_parts(-x, step) : 0;
+  *hi = x < size ? fl_conv_least(len, (size - 1 - x) / step + 1) : 0;
+}
+
 /* Offsets of packed pixels: k times nv vectors, one behind the other. */
 typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
 static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
@@ -80,6 +88,10 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
 
+/* conv_weight.c. 'cols' rows of n (of half types at most NR), 'plane' apart, widened and turned: b[i * ldb + j]; 0 from cols to w. */
+void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w, const char *from, int64_t plane,
+                  int64_t cols, int64_t n);
+
 /* conv_box.c. Source planes that a block of results needs, padded, in a buffer: their rows and columns are sorted
 ** by residue of the step, so that what a tap reads of a row of results is one run of memory, and that of the row
 ** below lies 'pitch' on. */
@@ -99,6 +111,11 @@ void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_co
 int64_t fl_conv_box_tap(const fl_conv_pass *p, const fl_conv_box *b, const int64_t tap[3]);
 void fl_conv_tap_of(const fl_conv_pass *p, int64_t i, int64_t tap[3]);       /* the i-th, the last axis innermost */
 int64_t fl_conv_kernel_index(const fl_conv_pass *p, const int64_t tap[3]);
+
+/* conv_lanes.c */
+int fl_conv_lanes_fits(const fl_conv_pass *p);
+int64_t fl_conv_lanes_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_lanes(const fl_conv_job *job, const fl_conv_pass *p);
 
 /* conv_shift.c */
 int fl_conv_shift_fits(const fl_conv_pass *p);

@@ -53,12 +53,6 @@ int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t wid
   return n;
 }
 
-/* The part of 0 … len - 1 for which x + i * step lies in the source: *lo … *hi - 1. */
-static void inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo, int64_t *hi) {
-  *lo = x < 0 ? fl_conv_parts(-x, step) : 0;
-  *hi = x < size ? fl_conv_least(len, (size - 1 - x) / step + 1) : 0;
-}
-
 int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
                  fl_conv_run *run) {
   const fl_conv_axis *ax = p->ax;
@@ -72,7 +66,7 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
                   x = s->t[2] * step + off2;
     if (z < 0 || z >= ax[0].size || y < 0 || y >= ax[1].size) continue;
     int64_t lo, hi;
-    inside(x, step, ax[2].size, s->len, &lo, &hi);
+    fl_conv_inside(x, step, ax[2].size, s->len, &lo, &hi);
     if (hi <= lo) continue;
     const int64_t from = s->n * batch + (z * ax[1].size + y) * ax[2].size + x + lo * step;
     const int32_t at = s->at + (int32_t)lo;

@@ -4,7 +4,8 @@
 **
 ** Pixels are taken KC at a time. A unit has up to ROWS rows and COLS columns: it packs its rows
 ** (runs of neighbours, as they lie) and the output's gradient (turned, pixels outermost), and
-** adds the product to sums in scratch. Long sums are cut in 'splits' that follow from the shape;
+** adds the product to sums in scratch. Of many channels the rows of a tap are taken for themselves, and have
+** only the pixels at which it lies in the source; else what lies outside is 0. Long sums are cut in 'splits' that follow from the shape;
 ** their sums are added in order at the end.
 */
 #include "cpu/conv.h"
@@ -12,13 +13,16 @@
 
 enum { ROWS = 288, COLS = 256, COLS64 = 128 };
 enum { SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20 };
-enum { OUTS = 16, RUN = 74 }; /* of sums turned at a time */
+enum { TERMS = 32, OUTS = 16, RUN = 74 }; /* of sums turned at a time */
+enum { HALVES = 128 };        /* values of a row widened at a time */
+enum { CHANNELS = 32 };       /* enough that panels of one tap are filled */
 
 typedef struct product {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   const char *grad;
   int wide, lanes, nr;
+  int apart; /* rows of a tap are taken for themselves; their sums lie by channel and tap, else by tap and channel */
   int64_t terms, outs; /* rows and columns of a group's result */
   int64_t padded; /* columns in scratch */
   int64_t pixels, chunks, splits, split_chunks;
@@ -41,6 +45,7 @@ static void plan(product *q, const fl_conv_pass *p) {
   const int64_t size = fl_conv_bytes(p->dtype);
   q->terms = fl_conv_taps(p) * p->chans;
   q->outs = p->rows;
+  q->apart = p->chans >= CHANNELS && fl_conv_taps(p) > 1;
   q->padded = fl_conv_parts(q->outs, 16) * 16;
   q->pixels = p->n * fl_conv_count(p);
   q->chunks = fl_conv_parts(q->pixels, FL_CONV_KC);
@@ -84,50 +89,19 @@ static void plan_units(product *q, const fl_conv_job *job) {
 
 /* ---- packing ---- */
 
-/* Rows first … of the result for a chunk of pixels: as they lie, LDA apart. */
-static void pack_rows(const product *q, int64_t g, int64_t first, int64_t rows, const fl_conv_seg *seg,
-                      int nseg, int64_t count, fl_conv_run *run, char *to) {
-  const fl_conv_pass *p = q->p;
-  const int64_t plane = fl_conv_source(p), element = fl_dtype_size(p->dtype),
-                size = fl_conv_bytes(p->dtype);
-  for (int64_t r = first; r < first + rows;) {
-    const int64_t i = r / p->chans, c = r % p->chans, n = fl_conv_least(p->chans - c, first + rows - r);
-    const int64_t tap[3] = { i / p->ax[2].taps / p->ax[1].taps, i / p->ax[2].taps % p->ax[1].taps,
-                             i % p->ax[2].taps };
-    const int runs = fl_conv_runs(p, seg, nseg, tap, run);
-    q->job->loops->pack[p->dtype](to, FL_CONV_LDA, count, n,
-                                  p->src + (g * p->chans + c) * plane * element, plane, p->ax[2].step,
-                                  runs, run);
-    to += n * FL_CONV_LDA * size;
-    r += n;
-  }
-}
-
-/* Columns of a panel, turned: b[pixel * w + j]. from: pixel 0 of column 0; the next column is 'plane' on. */
-#define TURN(name, S, T, FROM) \
-  static void name(T *b, int64_t w, const S *from, int64_t plane, int64_t cols, int64_t n) { \
-    for (int64_t i = 0; i < n; i += 16) { \
-      const int64_t m = fl_conv_least(16, n - i); \
-      for (int64_t j = 0; j < cols; j++) { \
-        const S *x = from + j * plane + i; \
-        T *y = b + i * w + j; \
-        for (int64_t k = 0; k < m; k++) y[k * w] = FROM(x[k]); \
-      } \
-      if (cols < w) \
-        for (int64_t k = 0; k < m; k++) \
-          memset(b + (i + k) * w + cols, 0, (size_t)(w - cols) * sizeof *b); \
-    } \
-  }
-TURN(turn_f16, uint16_t, float, fl_f16_to_f32)
-TURN(turn_bf16, uint16_t, float, fl_bf16_to_f32)
-
-static void turn(const fl_conv_loops *l, int dtype, void *b, int64_t w, const char *from,
-                 int64_t plane, int64_t cols, int64_t n) {
+/* Half types are widened first. */
+void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w, const char *from, int64_t plane,
+                  int64_t cols, int64_t n) {
   const void *x = from;
-  if (dtype == FLAME_F64) l->turn64(b, w, x, plane, cols, n);
-  else if (dtype == FLAME_F32) l->turn32(b, w, x, plane, cols, n);
-  else if (dtype == FLAME_F16) turn_f16(b, w, x, plane, cols, n);
-  else turn_bf16(b, w, x, plane, cols, n);
+  float wide[FL_CONV_NR * HALVES], *to = b;
+  if (dtype == FLAME_F64) l->turn64(b, ldb, w, x, plane, cols, n);
+  else if (dtype == FLAME_F32) l->turn32(b, ldb, w, x, plane, cols, n);
+  else for (int64_t i = 0; i < n; i += HALVES) {
+    const int64_t m = fl_conv_least(HALVES, n - i);
+    const fl_conv_run run = { 0, (int32_t)m, i };
+    l->pack[dtype](wide, HALVES, m, cols, from, plane, 1, 1, &run);
+    l->turn32(to + i * ldb, ldb, w, wide, HALVES, cols, m);
+  }
 }
 
 /* The output's gradient of a chunk: panels of 'nr' columns, the last of 'lanes' if that is enough. */
@@ -142,7 +116,7 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
       const int64_t image = (pixel + i) / plane, at = (pixel + i) % plane,
                     n = fl_conv_least(plane - at, count - i);
       const int64_t from = ((image * p->groups + g) * p->rows + col + j) * plane + at;
-      turn(q->job->loops, p->dtype, to + i * w * size, w, q->grad + from * element, plane, have, n);
+      fl_conv_turn(q->job->loops, p->dtype, to + i * w * size, w, w, q->grad + from * element, plane, have, n);
       i += n;
     }
     to += count * w * size;
@@ -151,19 +125,51 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
 
 /* ---- products ---- */
 
-static void multiply(const product *q, int64_t rows, int64_t cols, int64_t k, const char *a,
-                     const char *b, char *c, int add) {
-  const int64_t size = fl_conv_bytes(q->p->dtype), mr = q->job->loops->mr;
+/* n rows whose terms are the k pixels of 'off', of the 'count' of a chunk; c: rows ldc apart. */
+static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64_t count, const fl_conv_offsets *off,
+                     const char *a, const char *b, char *c, int64_t ldc, int add) {
+  const int64_t size = fl_conv_bytes(q->p->dtype), mr = fl_conv_parts(n, fl_conv_parts(n, q->job->loops->mr));
   for (int64_t j = 0; j < cols; j += q->nr) {
-    const int64_t have = fl_conv_least(q->nr, cols - j), nv = have <= q->lanes ? 1 : 2;
-    for (int64_t i = 0; i < rows; i += mr) {
-      const int64_t m = fl_conv_least(mr, rows - i);
-      const void *pa = a + i * FL_CONV_LDA * size, *pb = b;
-      void *pc = c + (i * q->padded + j) * size;
-      fl_conv_tile(q->job, q->wide, m, nv, k, pa, pb, q->packed.of[nv - 1], q->lanes, pc, q->padded, add);
-    }
-    b += k * nv * q->lanes * size;
+    const int64_t nv = cols - j <= q->lanes ? 1 : 2;
+    for (int64_t i = 0; i < n; i += mr)
+      fl_conv_tile(q->job, q->wide, fl_conv_least(mr, n - i), nv, k, a + i * FL_CONV_LDA * size, b, off->of[nv - 1], q->lanes,
+                   c + (i * ldc + j) * size, ldc, add);
+    b += count * nv * q->lanes * size;
   }
+}
+
+/* Runs one behind the other, without what lies between: where their pixels' columns are, and how many. */
+static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_offsets *off) {
+  int64_t k = 0;
+  for (int i = 0; i < runs; i++) {
+    const int64_t at = run[i].at;
+    run[i].at = (int32_t)k;
+    for (int64_t j = 0; j < run[i].len; j++, k++)
+      for (int two = 0; two < 2; two++) off->of[two][k] = q->packed.of[two][at + j];
+  }
+  return k;
+}
+
+/* A chunk of pixels, cut into seg, for rows row … row + rows - 1. b: its columns; c: the group's sums. */
+static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, int64_t cols, int64_t count, int nseg,
+                      const fl_conv_seg *seg, fl_conv_run *run, char *a, const char *b, char *c, int add) {
+  const fl_conv_pass *p = q->p;
+  const int64_t plane = fl_conv_source(p), size = fl_conv_bytes(p->dtype), taps = fl_conv_taps(p);
+  char *to = a;
+  for (int64_t r = row, n; r < row + rows; r += n) {
+    const int64_t i = r / p->chans, first = r % p->chans;
+    const char *x = p->src + (g * p->chans + first) * plane * fl_dtype_size(p->dtype);
+    int64_t tap[3], k = count;
+    fl_conv_offsets off;
+    n = fl_conv_least(p->chans - first, row + rows - r);
+    fl_conv_tap_of(p, i, tap);
+    const int runs = fl_conv_runs(p, seg, nseg, tap, run);
+    if (q->apart) k = close_up(q, runs, run, &off);
+    q->job->loops->pack[p->dtype](to, FL_CONV_LDA, k, n, x, plane, p->ax[2].step, runs, run);
+    if (!q->apart) to += n * FL_CONV_LDA * size;
+    else multiply(q, n, cols, k, count, &off, a, b, c + (first * taps + i) * q->padded * size, taps * q->padded, add);
+  }
+  if (!q->apart) multiply(q, rows, cols, count, count, &q->packed, a, b, c + row * q->padded * size, q->padded, add);
 }
 
 static void unit(void *arg, int64_t index, int worker) {
@@ -179,16 +185,15 @@ static void unit(void *arg, int64_t index, int worker) {
                 g = index / q->col_blocks / q->row_blocks / q->splits;
   const int64_t rows = fl_conv_least(q->rows, q->terms - row),
                 cols = fl_conv_least(q->cols, q->outs - col);
-  char *c = q->sums + (((split * p->groups + g) * q->terms + row) * q->padded + col) * size;
+  char *c = q->sums + ((split * p->groups + g) * q->terms * q->padded + col) * size;
   const int64_t first = split * q->split_chunks,
                 last = fl_conv_least(first + q->split_chunks, q->chunks);
   for (int64_t chunk = first; chunk < last; chunk++) {
     const int64_t pixel = chunk * FL_CONV_KC, count = fl_conv_least(FL_CONV_KC, q->pixels - pixel);
     int start[2];
     const int nseg = fl_conv_cut(p, pixel, count, FL_CONV_KC, seg, start);
-    pack_rows(q, g, row, rows, seg, nseg, count, run, a);
     pack_cols(q, g, col, cols, pixel, count, b);
-    multiply(q, rows, cols, count, a, b, c, chunk > first);
+    add_chunk(q, g, row, rows, cols, count, nseg, seg, run, a, b, c, chunk > first);
     if (fl_stopped(q->job->dev)) return;
   }
 }
@@ -230,13 +235,29 @@ static void collect_unit(void *arg, int64_t index, int worker) {
   for (int64_t first = 0; first < all; first += RUN) {
     const int64_t m = fl_conv_least(RUN, all - first);
     for (int64_t k = 0; k < m; k++) {
-      add_splits(q, (g * q->terms + i * p->chans + c) * q->padded + o, n, buffer + k);
+      add_splits(q, (g * q->terms + (q->apart ? c * taps + i : i * p->chans + c)) * q->padded + o, n, buffer + k);
       if (++i == taps) i = 0, c++;
     }
     for (int64_t j = 0; j < n; j++)
       put(p->dtype, p->dst + (g * p->wg + (o + j) * p->wr + first) * fl_dtype_size(p->dtype),
           buffer + j * RUN, m);
   }
+}
+
+/* Are the sums the weight's gradient, but for their order? */
+static int turned(const product *q) {
+  return q->splits == 1 && (q->apart || fl_conv_taps(q->p) == 1) && fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);
+}
+
+/* Unit: TERMS terms of a group, all outputs. */
+static void turn_unit(void *arg, int64_t index, int worker) {
+  const product *q = arg;
+  const fl_conv_pass *p = q->p;
+  const int64_t blocks = fl_conv_parts(q->terms, TERMS), g = index / blocks, first = index % blocks * TERMS;
+  const int64_t n = fl_conv_least(TERMS, q->terms - first), size = fl_conv_bytes(p->dtype);
+  (void)worker;
+  fl_conv_turn(q->job->loops, p->dtype, p->dst + (g * p->wg + first) * size, p->wr, n,
+               q->sums + (g * q->terms + first) * q->padded * size, q->padded, n, q->outs);
 }
 
 /* Of a forward pass (its kernel indices are its taps); src: x, dst: the weight's gradient. */
@@ -247,6 +268,7 @@ void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *g
   q.grad = grad;
   plan_units(&q, job);
   fl_threads_run(cpu->pool, p->groups * q.splits * q.row_blocks * q.col_blocks, unit, &q, cpu->stop);
-  if (!fl_stopped(job->dev)) 
-    fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.outs, OUTS), collect_unit, &q, cpu->stop);
+  if (fl_stopped(job->dev)) return;
+  if (turned(&q)) fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.terms, TERMS), turn_unit, &q, cpu->stop);
+  else fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.outs, OUTS), collect_unit, &q, cpu->stop);
 }

@@ -53,9 +53,9 @@ typedef struct fl_conv_loops {
   /* the larger of most[i] and x[i * step], whose number is first + i * step; at[i] 0: none yet */
   void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most, int64_t *restrict at, int64_t first);
   void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most, int64_t *restrict at, int64_t first);
-  /* 'cols' rows of n, 'plane' apart, turned: b[i * w + j]; 0 from cols to w */
-  void (*turn32)(float *b, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n);
-  void (*turn64)(double *b, int64_t w, const double *from, int64_t plane, int64_t cols, int64_t n);
+  /* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w */
+  void (*turn32)(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n);
+  void (*turn64)(double *b, int64_t ldb, int64_t w, const double *from, int64_t plane, int64_t cols, int64_t n);
   /* y[i] = sum over t of w[t] x[t][i] */
   void (*mix32)(float *y, int64_t n, int taps, const float *const *x, const float *w);
   void (*mix64)(double *y, int64_t n, int taps, const double *const *x, const double *w);

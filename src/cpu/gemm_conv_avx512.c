@@ -162,9 +162,9 @@ static inline void transpose(__m512 r[16]) {
   }
 }
 
-static void turn_f32(float *b, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n) {
+static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n) {
   if (w % 16 != 0) {
-    turn32(b, w, from, plane, cols, n);
+    turn32(b, ldb, w, from, plane, cols, n);
     return;
   }
   for (int64_t i = 0; i < n; i += 16) {
@@ -175,7 +175,7 @@ static void turn_f32(float *b, int64_t w, const float *from, int64_t plane, int6
       for (int k = 0; k < 16; k++)
         r[k] = j + k < cols ? _mm512_maskz_loadu_ps(mask, from + (j + k) * plane + i) : _mm512_setzero_ps();
       transpose(r);
-      for (int k = 0; k < rows; k++) _mm512_storeu_ps(b + (i + k) * w + j, r[k]);
+      for (int k = 0; k < rows; k++) _mm512_storeu_ps(b + (i + k) * ldb + j, r[k]);
     }
   }
 }

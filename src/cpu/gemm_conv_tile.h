@@ -153,14 +153,14 @@ static void N(meet)(const T *x, int64_t step, int64_t n, T *restrict most, int64
 }
 #undef MEET
 
-/* 'cols' rows of n, 'plane' apart, turned: b[i * w + j]; 0 from cols to w. */
-static inline void N(turn)(T *b, int64_t w, const T *from, int64_t plane, int64_t cols, int64_t n) {
+/* 'cols' rows of n, 'plane' apart, turned: b[i * ldb + j]; 0 from cols to w. */
+static inline void N(turn)(T *b, int64_t ldb, int64_t w, const T *from, int64_t plane, int64_t cols, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     const int64_t m = n - i < 16 ? n - i : 16;
     for (int64_t j = 0; j < cols; j++)
-      for (int64_t k = 0; k < m; k++) b[(i + k) * w + j] = from[j * plane + i + k];
+      for (int64_t k = 0; k < m; k++) b[(i + k) * ldb + j] = from[j * plane + i + k];
     for (int64_t j = cols; j < w; j++)
-      for (int64_t k = 0; k < m; k++) b[(i + k) * w + j] = 0;
+      for (int64_t k = 0; k < m; k++) b[(i + k) * ldb + j] = 0;
   }
 }
 
