@@ -13,7 +13,8 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 1024, MOST_TAPS = 128, LEAST = 32 };
+enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 256, MOST_TAPS = 128, LEAST = 32 };
+enum { UNITS = 4 };                     /* of a worker */
 enum { PART = 128, SLOTS = 4096, LINE = 16 };    /* most channels of a part, and times kernel indices; of a cache line */
 static const int64_t most_weights = 32 << 20, most_source = 4 << 20;       /* bytes */
 
@@ -57,8 +58,9 @@ static int64_t sums_bytes(const lanes *q) {
 static int64_t worker_bytes(const lanes *q) {
   return 2 * sums_bytes(q) + (q->fresh ? panel_bytes(q) : source_bytes(q, q->images));
 }
+static int64_t weights_bytes(const lanes *q) { return q->p->groups * panel_count(q) * q->parts * panel_bytes(q); }
 static int64_t shared_bytes(const lanes *q) {
-  return q->p->groups * (q->fresh ? source_bytes(q, q->images) : panel_count(q) * q->parts * panel_bytes(q));
+  return q->fresh ? q->p->groups * source_bytes(q, q->images) : weights_bytes(q);
 }
 
 /* Offsets of an axis: the least, and how far the others reach beyond. */
@@ -80,36 +82,47 @@ static int plan_terms(lanes *q, const fl_conv_pass *p) {
   return 1;
 }
 
-/* Shapes; 0 when they do not fit. */
-static int plan(lanes *q, const fl_conv_pass *p) {
+/* What follows from the rows and images of a block. */
+static void cut(lanes *q, int64_t rows, int64_t images) {
+  const fl_conv_pass *p = q->p;
+  const fl_conv_axis *ax = p->ax;
+  q->rows = rows;
+  q->images = fl_conv_parts(p->n, fl_conv_parts(p->n, images));
+  q->lines = fl_conv_least(ax[1].size, (rows - 1) * ax[1].step + span_of(&ax[1]) + 1);
+  q->blocks1 = fl_conv_parts(ax[1].count, rows);
+  q->blocks = fl_conv_parts(p->n, q->images) * p->groups * ax[0].count * q->blocks1;
+  q->fresh = q->blocks == p->groups;
+}
+
+/* Shapes, for so many workers; 0 when they do not fit. */
+static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   const fl_conv_axis *ax = p->ax;
   const int64_t cols = ax[2].count, span = span_of(&ax[1]) / ax[1].step;
   if (cols > MOST_COLS || ax[2].size > 4 * MOST_COLS || span > MOST_COLS || span_of(&ax[0]) > MOST_COLS) return 0;
   if (!plan_terms(q, p)) return 0;
-  q->rows = PIXELS / cols > span / 2 ? PIXELS / cols : span / 2;
-  q->rows = q->rows < 4 ? 4 : q->rows;
-  q->rows = fl_conv_least(q->rows, ax[1].count);
+  int64_t rows = PIXELS / cols > span / 2 ? PIXELS / cols : span / 2;
+  rows = fl_conv_least(rows < 4 ? 4 : rows, ax[1].count);
   q->planes = fl_conv_least(ax[0].size, span_of(&ax[0]) + 1);
-  q->lines = fl_conv_least(ax[1].size, (q->rows - 1) * ax[1].step + span_of(&ax[1]) + 1);
-  q->blocks1 = fl_conv_parts(ax[1].count, q->rows);
-  q->images = 1;
-  if (q->blocks1 * ax[0].count == 1) q->images = fl_conv_least(p->n, PIXELS / (q->rows * cols) + 1);
-  while (q->images > 1 && source_bytes(q, q->images) > most_source) q->images--;
-  q->images = fl_conv_parts(p->n, fl_conv_parts(p->n, q->images));
-  q->blocks = fl_conv_parts(p->n, q->images) * p->groups * ax[0].count * q->blocks1;
-  q->fresh = q->blocks == p->groups;
-  return source_bytes(q, q->images) <= most_source;
+  cut(q, rows, rows == ax[1].count && ax[0].count == 1 ? fl_conv_least(p->n, PIXELS / (rows * cols) + 1) : 1);
+  while (q->images > 1 && source_bytes(q, q->images) > most_source) cut(q, rows, q->images - 1);
+  if (source_bytes(q, q->images) > most_source || (!q->fresh && weights_bytes(q) > most_weights)) return 0;
+  while (workers > 1 && q->blocks * panel_count(q) < UNITS * workers && weights_bytes(q) <= most_weights) {
+    if (q->images > 1) cut(q, rows, (q->images + 1) / 2);
+    else if (q->rows * cols > 2 * LINE && q->rows > 1) cut(q, (q->rows + 1) / 2, 1);
+    else break;
+  }
+  return 1;
 }
 
 int fl_conv_lanes_fits(const fl_conv_pass *p) {
   lanes q;
   if (!fl_is_float(p->dtype) || p->n == 0 || p->chans < LEAST || p->rows < LEAST || fl_conv_count(p) == 0) return 0;
-  return p->ax[2].count >= LEAST_COLS && plan(&q, p) && (q.fresh || shared_bytes(&q) <= most_weights);
+  return p->ax[2].count >= LEAST_COLS && plan(&q, p, 1);
 }
 
 int64_t fl_conv_lanes_bytes(const fl_conv_pass *p, int workers) {
   lanes q;
-  return plan(&q, p) ? shared_bytes(&q) + workers * worker_bytes(&q) : 0;
+  return plan(&q, p, workers) ? shared_bytes(&q) + workers * worker_bytes(&q) : 0;
 }
 
 static void find_taps(lanes *q) {
@@ -126,7 +139,7 @@ static void find_taps(lanes *q) {
 
 /* Units of a block turn the source anew, unless it is shared. */
 static void plan_units(lanes *q) {
-  const int64_t want = 8 * q->job->workers, least = q->fresh ? 1 : 3;
+  const int64_t want = UNITS * q->job->workers, least = q->fresh ? 1 : 3;
   q->panels = fl_conv_parts(q->p->rows, q->nr);
   q->ranges = 1;
   while (q->blocks * q->ranges < want && q->panels > least * q->ranges) q->ranges++;
@@ -263,7 +276,7 @@ static void unit(void *arg, int64_t index, int worker) {
 void fl_conv_lanes(const fl_conv_job *job, const fl_conv_pass *p) {
   const fl_cpu *cpu = job->dev->state;
   lanes q;
-  if (!plan(&q, p)) return;
+  if (!plan(&q, p, job->workers)) return;
   q.job = job;
   q.nr = 2 * (q.wide ? job->loops->lanes64 : job->loops->lanes32);
   for (int64_t k = 0; k < q.channels; k++)
