@@ -135,11 +135,13 @@ static void data_pass(const fl_conv *s, int dtype, const phases *f, int64_t i, f
 }
 
 enum { FLAT, LANES, SHIFT, GEMM };
+enum { THIN = 4 };                                      /* rows too few to fill a tile */
 static int way_of(const fl_conv_pass *p) {
-  if (fl_conv_flat_fits(p)) return FLAT;
+  const int flat = fl_conv_flat_fits(p);
+  if (flat && p->rows <= THIN) return FLAT;
   const int shift = fl_conv_shift_fits(p);
   if (!(shift && fl_conv_wide(p->dtype)) && fl_conv_lanes_fits(p)) return LANES;     /* f64 is slow to turn */
-  return shift ? SHIFT : GEMM;
+  return shift ? SHIFT : flat ? FLAT : GEMM;
 }
 
 static int64_t pass_bytes(const fl_conv_pass *p, int workers) {
@@ -318,7 +320,7 @@ int64_t fl_cpu_scratch_conv_weight(const fl_call *call, int workers) {
   fl_conv_join_axes(&s);
   fl_conv_forward(&s, call->dtype, &p);
   return fl_conv_flat_weight_fits(&p) ? fl_conv_flat_bytes(&p, workers)
-                                      : fl_conv_weight_bytes(&p, workers);
+       : fl_conv_few_fits(&p) ? fl_conv_few_bytes(&p, workers) : fl_conv_weight_bytes(&p, workers);
 }
 
 flame_status fl_cpu_call_conv_weight(fl_device *d, const fl_call_run *r) {
@@ -333,6 +335,7 @@ flame_status fl_cpu_call_conv_weight(fl_device *d, const fl_call_run *r) {
   fl_conv_forward(&s, r->call->dtype, &p);
   p.src = r->in[1], p.dst = r->out;
   if (fl_conv_flat_weight_fits(&p)) fl_conv_flat_weight(&job, &p, r->in[0]);
+  else if (fl_conv_few_fits(&p)) fl_conv_few(&job, &p, r->in[0]);
   else fl_conv_weight(&job, &p, r->in[0]);
   return FLAME_OK;
 }

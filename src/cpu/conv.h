@@ -12,6 +12,7 @@
 **                  out where it lies outside the source
 **   conv_flat.c    few output channels a group, and gradients of such weights: whole rows of
 **                  padded planes, shifted by tap
+**   conv_few.c     the weight's gradient of few outputs a group: outputs times taps and channels
 **   conv_weight.c  the weight's gradient as a product over all pixels
 ** Sums are taken in blocks that follow from shapes alone: results do not depend on workers.
 */
@@ -129,6 +130,11 @@ void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
 /* The weight's gradient; src: x, dst: the weight's gradient, grad: the output's. */
 int fl_conv_flat_weight_fits(const fl_conv_pass *p);
 void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
+
+/* conv_few.c: the same, of few outputs a group. */
+int fl_conv_few_fits(const fl_conv_pass *p);
+int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers);
+void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
 
 /* conv_weight.c */
 int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers);

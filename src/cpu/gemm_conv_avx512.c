@@ -163,19 +163,16 @@ static inline void transpose(__m512 r[16]) {
 }
 
 static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_t plane, int64_t cols, int64_t n) {
-  if (w % 16 != 0) {
-    turn32(b, ldb, w, from, plane, cols, n);
-    return;
-  }
   for (int64_t i = 0; i < n; i += 16) {
     const int rows = n - i < 16 ? (int)(n - i) : 16;
     const __mmask16 mask = (__mmask16)((1u << rows) - 1);
     for (int64_t j = 0; j < w; j += 16) {
+      const __mmask16 part = (__mmask16)(w - j < 16 ? (1u << (w - j)) - 1 : 0xffffu);
       __m512 r[16];
       for (int k = 0; k < 16; k++)
         r[k] = j + k < cols ? _mm512_maskz_loadu_ps(mask, from + (j + k) * plane + i) : _mm512_setzero_ps();
       transpose(r);
-      for (int k = 0; k < rows; k++) _mm512_storeu_ps(b + (i + k) * ldb + j, r[k]);
+      for (int k = 0; k < rows; k++) _mm512_mask_storeu_ps(b + (i + k) * ldb + j, part, r[k]);
     }
   }
 }
