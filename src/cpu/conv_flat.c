@@ -136,9 +136,10 @@ static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t fir
   for (int i = 0; i < taps * rows; i++) to[i] = (float)wide[i];
 }
 
-/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. */
+/* y (of 'rows' rows: 1 or 4) = or += all taps of one source channel; w: its first weight. With 'lines' (then one row, and
+** at most TAPS taps) so many rows of results, cols apart, n values each, of which those past cols are the next one's. */
 #define ADD_TAPS(name, T, bits) \
-  static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add) { \
+  static void name(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add, int64_t lines) { \
     const fl_conv_loops *l = q->job->loops; \
     const T *x[TAPS]; \
     T weight[4 * TAPS]; \
@@ -147,6 +148,11 @@ static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t fir
       const int taps = (int)fl_conv_least(TAPS, all - first); \
       for (int i = 0; i < taps; i++) x[i] = (const T *)buffer + q->at[first + i]; \
       weights##bits(q, weight, rows, w, first, taps); \
+      for (int64_t h = 0; h < lines; h++) { \
+        l->flat##bits((T *)y + h * q->box.cols, n, taps, x, weight, add); \
+        for (int i = 0; i < taps; i++) x[i] += q->box.pitch; \
+      } \
+      if (lines) continue; \
       if (rows == 1) l->flat##bits(y, n, taps, x, weight, add); \
       else l->four##bits(y, ld, n, taps, x, weight, add); \
     } \
@@ -156,6 +162,20 @@ ADD_TAPS(add_taps32, float, 32)
 #undef ADD_TAPS
 
 /* ---- a pass ---- */
+
+static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64_t w, int64_t n, int add, int64_t lines) {
+  (fl_conv_wide(q->p->dtype) ? add_taps64 : add_taps32)(q, y, rows, buffer, w, n, add, lines);
+}
+
+/* Rows of results of a block that are written where they belong: all whose last vectors end within the block. */
+static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
+  const fl_conv_pass *p = q->p;
+  const int64_t n = round_block(cols);
+  int fits = p->chans == 1 && p->rows == 1 && fl_conv_taps(p) <= TAPS && q->blocks2 == 1 && 4 * n <= 5 * cols;
+  fits = fits && fl_conv_bytes(p->dtype) == fl_dtype_size(p->dtype);
+  for (int a = 1; a < 3; a++) fits = fits && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
+  return fits ? rows - 1 : 0;
+}
 
 /* Unit: a block of rows of one image and group. */
 static void flat_unit(void *arg, int64_t unit, int worker) {
@@ -170,23 +190,26 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
   const int64_t rows = fl_conv_least(q->box.rows, ax[1].count - r0),
                 cols = fl_conv_least(q->box.cols, ax[2].count - c0);
   char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
-  const int64_t wide = round_block((rows - 1) * q->box.pitch + cols);
+  const int64_t first = lines_inplace(q, rows, cols), wide = round_block((rows - first - 1) * q->box.pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
     fill(q, buffer, ((n * p->groups + g) * p->chans + c) * fl_conv_source(p), t0, r0, c0);
+    if (first)
+      add_taps(q, p->dst + (image * fl_conv_dest(p) + ((ax[0].first + t0 * ax[0].hop) * ax[1].osize + r0) * cols) * size, 1,
+               buffer, g * p->wg, round_block(cols), 0, first);
     for (int64_t r = 0, some; r < p->rows; r += some) {
       some = p->rows - r < 4 ? 1 : 4;
-      (fl_conv_wide(p->dtype) ? add_taps64 : add_taps32)(
-        q, y + r * result_bytes(q), (int)some, buffer, g * p->wg + r * p->wr + c * p->wc, wide, c > 0);
+      add_taps(q, y + r * result_bytes(q), (int)some, buffer + first * q->box.pitch * size, g * p->wg + r * p->wr + c * p->wc,
+               wide, c > 0, 0);
     }
   }
   for (int64_t r = 0; r < p->rows; r++) {
     const int64_t plane = ((n * p->groups + g) * p->rows + r) * fl_conv_dest(p) +
                           (ax[0].first + t0 * ax[0].hop) * ax[1].osize * ax[2].osize;
-    for (int64_t h = 0; h < rows; h++) {
+    for (int64_t h = first; h < rows; h++) {
       const int64_t at =
           plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
       fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop,
-                    y + r * result_bytes(q) + h * q->box.pitch * size, cols);
+                    y + r * result_bytes(q) + (h - first) * q->box.pitch * size, cols);
     }
   }
 }
