@@ -3,6 +3,7 @@
 ** row. Integers are summed directly, wrapping.
 */
 #include "cpu/conv.h"
+#include "tensor/math.h"
 #include <string.h>
 
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
@@ -14,7 +15,7 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
   return &fl_conv_base;
 }
 
-void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n) {
+void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums, int64_t n) {
   void *out = to;
   if (dtype == FLAME_F64) {
     const double *s = sums;
@@ -27,10 +28,10 @@ void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n
     } else if (hop == 1) memcpy(out, s, (size_t)n * sizeof *s);
     else
       for (int64_t i = 0; i < n; i++) ((float *)out)[i * hop] = s[i];
-  } else {
+  } else if (dtype == FLAME_BF16 && hop == 1) l->narrow(out, sums, n);
+  else {
     const float *s = sums;
-    for (int64_t i = 0; i < n; i++)
-      ((uint16_t *)out)[i * hop] = dtype == FLAME_F16 ? fl_f32_to_f16(s[i]) : fl_f32_to_bf16(s[i]);
+    for (int64_t i = 0; i < n; i++) ((uint16_t *)out)[i * hop] = dtype == FLAME_F16 ? fl_f16_bits(s[i]) : fl_bf16_bits(s[i]);
   }
 }
 

@@ -66,9 +66,9 @@ static void read_row(int dtype, void *to, const char *from, int64_t n) {
   }
 }
 
-static void write_row(int dtype, char *to, const void *from, int64_t n) {
+static void write_row(const fl_conv_loops *l, int dtype, char *to, const void *from, int64_t n) {
   if (fl_is_float(dtype)) {
-    fl_conv_store(dtype, to, 1, from, n);
+    fl_conv_store(l, dtype, to, 1, from, n);
   } else {
     for (int64_t i = 0; i < n; i++)
       fl_scalar_store(to + i * fl_dtype_size(dtype), dtype,
@@ -187,7 +187,7 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
     take_rows(q, plane, rd, rh, row, tmp);
     take_columns(q, row, y);
     if (!q->max) divide_row(q, y, d, h, rd, rh);
-    write_row(q->dtype, (char *)q->r->out + i * s->out[2] * q->size, y, s->out[2]);
+    write_row(q->loops, q->dtype, (char *)q->r->out + i * s->out[2] * q->size, y, s->out[2]);
   }
 }
 
@@ -315,7 +315,7 @@ static void put_unit(void *arg, int64_t unit, int worker) {
       if (q->kind == SUM_F32) ((float *)y)[at[i] - 1] += ((float *)g)[i];
       else ((double *)y)[at[i] - 1] += ((double *)g)[i];
     }
-    if (y == sum) write_row(q->dtype, to, sum, q->volume);
+    if (y == sum) write_row(q->loops, q->dtype, to, sum, q->volume);
   }
 }
 
@@ -371,7 +371,7 @@ static void back_unit(void *arg, int64_t unit, int worker) {
         for (int64_t v = rh.lo; v < rh.hi; v += rh.step)
           combine(q, y + (z * s->in[1] + v) * width * ss, row, 1, width);
     }
-    if (y == sum) write_row(q->dtype, to, sum, q->volume);
+    if (y == sum) write_row(q->loops, q->dtype, to, sum, q->volume);
   }
 }
 

@@ -77,7 +77,7 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
 void fl_conv_join_axes(fl_conv *s);     /* axes without a kernel of their own are joined */
 /* Sums of 'dtype' to memory: 'n' of them, 'hop' apart. */
-void fl_conv_store(int dtype, char *to, int64_t hop, const void *sums, int64_t n);
+void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums, int64_t n);
 
 /* Pixels q … of a pass's (n, t0, t1, t2) order as rows of neighbours. */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;

@@ -10,8 +10,8 @@
 #include "cpu/conv.h"
 #include <string.h>
 
-enum { VECTOR = 16, LEAST_ROWS = 4, PACKING = 20, SOURCE = 1 << 18 };    /* PACKING: sixteenths; SOURCE: elements */
-enum { SPLIT_CHUNKS = 16, SPLITS = 16 };
+enum { VECTOR = 16, LEAST_ROWS = 4, SOURCE = 1 << 18 };        /* SOURCE: elements */
+enum { SPLIT_CHUNKS = 16, SPLITS = 16, UNITS = 8 };
 
 typedef struct few {
   const fl_conv_job *job;
@@ -44,7 +44,8 @@ static int plan(few *q, const fl_conv_pass *p) {
   if (ax[1].step > FL_CONV_KC || ax[1].taps > FL_CONV_KC || ax[1].doff > FL_CONV_KC) return 0;
   q->lines = (q->height - 1) * ax[1].step + (ax[1].taps - 1) * ax[1].doff + 1;
   q->chunks = p->n * ax[0].count * q->blocks1;
-  q->split_chunks = fl_conv_parts(q->chunks, fl_conv_least(SPLITS, fl_conv_parts(q->chunks, SPLIT_CHUNKS)));
+  const int64_t wanted = fl_conv_parts(q->chunks, SPLIT_CHUNKS), least = fl_conv_parts(UNITS, p->groups);
+  q->split_chunks = fl_conv_parts(q->chunks, fl_conv_least(fl_conv_least(SPLITS, q->chunks), wanted > least ? wanted : least));
   q->splits = fl_conv_parts(q->chunks, q->split_chunks);
   return q->lines <= SOURCE / q->pitch && p->chans <= SOURCE / (q->lines * q->pitch);
 }
@@ -53,7 +54,7 @@ int fl_conv_few_fits(const fl_conv_pass *p) {
   few q;
   if (p->rows > VECTOR || fl_conv_taps(p) == 1 || p->n * fl_conv_count(p) == 0 || !plan(&q, p)) return 0;
   const int64_t vectors = fl_conv_parts(q.cols, VECTOR) * q.rows * (p->rows < LEAST_ROWS ? LEAST_ROWS : p->rows);
-  return vectors * VECTOR < fl_conv_taps(p) * p->chans * PACKING;
+  return vectors * VECTOR < fl_conv_taps(p) * p->chans * VECTOR;
 }
 
 static int64_t worker_bytes(const few *q) {

@@ -208,7 +208,7 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
     for (int64_t h = first; h < rows; h++) {
       const int64_t at =
           plane + (ax[1].first + (r0 + h) * ax[1].hop) * ax[2].osize + ax[2].first + c0 * ax[2].hop;
-      fl_conv_store(p->dtype, p->dst + at * element, ax[2].hop,
+      fl_conv_store(q->job->loops, p->dtype, p->dst + at * element, ax[2].hop,
                     y + r * result_bytes(q) + (h - first) * q->box.pitch * size, cols);
     }
   }

@@ -9,6 +9,7 @@
 ** summed in the worker's scratch and scattered or rounded once.
 */
 #include "cpu/conv.h"
+#include "tensor/math.h"
 #include <string.h>
 
 enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20, FEW_TAPS = 16, FEW_BLOCKS = 2 };
@@ -183,12 +184,12 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
 
 /* 'channels' channels of 'rows' rows, w at the first: rows LDA apart, taps innermost. Where a row's
 ** channels lie far apart (of a transposed weight) all its rows are read channel by channel. */
-#define GATHER(name, S, T, FROM) \
+#define GATHER(name, S, T, FROM, COPY) \
   static void name(const product *q, T *to, const S *w, int64_t rows, int64_t channels) { \
     const int64_t wr = q->p->wr, wc = q->p->wc, taps = q->taps; \
     if (wc == taps) { \
       for (int64_t r = 0; r < rows; r++) \
-        for (int64_t k = 0; k < channels * taps; k++) to[r * FL_CONV_LDA + k] = FROM(w[r * wr + k]); \
+        COPY(to + r * FL_CONV_LDA, w + r * wr, channels * taps, FROM) \
       return; \
     } \
     for (int64_t c = 0; c < channels; c++) \
@@ -199,11 +200,15 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
       } \
   }
 #define AS_IS(v) (v)
-GATHER(gather_f64, double, double, AS_IS)
-GATHER(gather_f32, float, float, AS_IS)
-GATHER(gather_f16, uint16_t, float, fl_f16_to_f32)
-GATHER(gather_bf16, uint16_t, float, fl_bf16_to_f32)
+#define MOVE(to, from, n, FROM) memcpy(to, from, (size_t)(n) * sizeof *(to));
+#define WIDEN(to, from, n, FROM) for (int64_t k = 0; k < (n); k++) (to)[k] = FROM((from)[k]);
+GATHER(gather_f64, double, double, AS_IS, MOVE)
+GATHER(gather_f32, float, float, AS_IS, MOVE)
+GATHER(gather_f16, uint16_t, float, fl_f16_value, WIDEN)
+GATHER(gather_bf16, uint16_t, float, fl_bf16_value, WIDEN)
 #undef GATHER
+#undef MOVE
+#undef WIDEN
 #undef AS_IS
 
 static void gather(const product *q, char *to, const char *w, int64_t rows, int64_t channels) {
@@ -381,7 +386,7 @@ static void scatter(const product *q, int64_t g, int64_t row0, int64_t rows, con
       for (int a = 0; a < 3; a++) pos = pos * ax[a].osize + ax[a].first + v->t[a] * ax[a].hop;
       pos += (v->n * p->groups * p->rows + g * p->rows + row0) * plane;
       for (int64_t r = 0; r < rows; r++)
-        fl_conv_store(p->dtype, p->dst + (pos + r * plane) * element, ax[2].hop,
+        fl_conv_store(q->job->loops, p->dtype, p->dst + (pos + r * plane) * element, ax[2].hop,
                       sums + (r * ldc + i * q->nr + v->at) * size, v->len);
     }
 }

@@ -246,7 +246,7 @@ static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const
       const int64_t r = s->r0 + at / cols % s->height, n = s->n + at / cols / s->height;
       const int64_t line = (ax[0].first + s->t0 * ax[0].hop) * ax[1].osize + ax[1].first + r * ax[1].hop;
       const int64_t plane = (n * p->groups + s->g) * p->rows + panel * q->nr + o;
-      fl_conv_store(p->dtype, p->dst + (plane * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * fl_dtype_size(p->dtype),
+      fl_conv_store(q->job->loops, p->dtype, p->dst + (plane * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * fl_dtype_size(p->dtype),
                     ax[2].hop, turned + (o * ld + at) * size, run);
     }
 }

@@ -168,7 +168,7 @@ static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, in
   for (int64_t r = 0; r < rows; r++)
     for (int64_t h = 0; h < height; h++) {
       const int64_t line = (ax[0].first + t0 * ax[0].hop) * ax[1].osize + ax[1].first + (r0 + h) * ax[1].hop;
-      fl_conv_store(p->dtype, p->dst + ((plane + r) * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * size, ax[2].hop,
+      fl_conv_store(q->job->loops, p->dtype, p->dst + ((plane + r) * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * size, ax[2].hop,
                     sums + (r * ld + h * q->box.pitch) * size, q->box.cols);
     }
 }

@@ -23,7 +23,7 @@
 #define IN32(r) { tile_##r##_132, tile_##r##_232 },
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx2 = {
-  MR, 8, 4, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_f32, pack_f16, pack_bf16 }, NULL,
+  MR, 8, 4, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_f32, pack_f16, pack_bf16 }, narrow_bf16, NULL,
   flat32, flat64, four32, four64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
   turn32, turn64, mix32, mix64
 };

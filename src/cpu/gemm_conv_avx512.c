@@ -177,7 +177,7 @@ static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_
       const __mmask16 part = (__mmask16)(w - j < 16 ? (1u << (w - j)) - 1 : 0xffffu);
       __m512 r[16];
       for (int k = 0; k < 16; k++)
-        r[k] = j + k < cols ? _mm512_maskz_loadu_ps(mask, from + (j + k) * plane + i) : _mm512_setzero_ps();
+        r[k] = _mm512_maskz_loadu_ps(j + k < cols ? mask : 0, element((uintptr_t)from, (j + k) * plane + i));
       transpose(r);
       for (int k = 0; k < rows; k++) _mm512_mask_storeu_ps(b + (i + k) * ldb + j, part, r[k]);
     }
@@ -187,7 +187,7 @@ static void turn_f32(float *b, int64_t ldb, int64_t w, const float *from, int64_
 #define IN32(r) { tile_##r##_132, tile_##r##_232 },
 #define IN64(r) { tile_##r##_164, tile_##r##_264 },
 const fl_conv_loops fl_conv_avx512 = {
-  MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 }, part_pairs,
+  MR, 16, 8, { ALL_ROWS(IN32) }, { ALL_ROWS(IN64) }, { pack_f64, pack_short, pack_f16, pack_bf16 }, narrow_bf16, part_pairs,
   flat32, flat64, four32, four64, dot32, dot64, larger32, larger64, plus32, plus64, meet32, meet64,
   turn_f32, turn64, mix32, mix64
 };

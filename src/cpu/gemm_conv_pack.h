@@ -89,3 +89,7 @@ PACK(pack_bf16, uint16_t, float, fl_bf16_value, NOT)
 #undef PACK
 #undef NOT
 #undef AS_IS
+
+static void narrow_bf16(uint16_t *restrict to, const float *restrict x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = fl_bf16_bits(x[i]);
+}
