@@ -148,8 +148,8 @@ static void test_sort(int dtype, int64_t rows, int64_t n, int pattern) {
     int64_t *at = run(&c, x, NULL, fault);
     for (int64_t r = 0; r < rows; r++)
       verify_sorted((char *)x + r * n * size, dtype, n, n, descending, at + r * n);
-    const int64_t ks[] = { 1, 3, n / 3, n };
-    for (int q = 0; q < 4; q++) {
+    const int64_t ks[] = { 1, 3, n / 200, n / 40, n / 3, n };
+    for (int q = 0; q < 6; q++) {
       const int64_t k = ks[q] < n ? ks[q] : n;
       snprintf(label, sizeof label, "topk %s %lldx%lld k %lld pattern %d largest %d", fl_dtype_name(dtype),
                (long long)rows, (long long)n, (long long)k, pattern, descending);

@@ -1,11 +1,13 @@
 /*
 ** The k first of rows in sorted order, and the k-th. Few of many are kept in a short sorted
-** list while the row is read; else a radix selection of the row. Units are groups of rows.
+** list while the row is read, some of many in a buffer; else a radix selection of the row. Units
+** are groups of rows.
 */
 #include "cpu/calls.h"
 #include "cpu/sort_keys.h"
+#include "tensor/math.h"
 
-enum { UNIT = 1 << 14, LIST = 24 };
+enum { UNIT = 1 << 14, LIST = 24, STRETCH = 32, FILL = 4, MANY = 32, CUTS = 20 };
 
 typedef struct job {
   const char *x;
@@ -58,18 +60,112 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 }
 #undef X
 
+/* Some of many: what comes before the k-th of those met so far goes into a buffer, which is cut to
+** its k first when it is full. Few elements do, so whole stretches are passed over after a look at
+** their values (NaN always calls for the keys). In the buffer equal keys are in the order of their
+** positions and later ones than the k-th's do not enter, so the first of them are those that stay.
+** Rows that come in order cut it again and again: after CUTS of them all of the row is selected from. */
+typedef struct held {
+  const job *j;
+  const void *x;
+  void *a, *sel;                  /* the buffer; room for k elements of it */
+  int64_t *count;
+  int64_t have, kth;              /* elements in the buffer; position of an element of the k-th's key */
+  int cuts;
+} held;
+
+static int is_held(int dtype, int64_t n, int64_t k) {
+  return n >= MANY * k && (dtype == FLAME_F64 || dtype == FLAME_F32 || dtype == FLAME_BF16 || dtype == FLAME_I64 ||
+                           dtype == FLAME_I32) && fl_key_slim(dtype, n) == (fl_dtype_size(dtype) <= 4);
+}
+
+static void cut_slim(held *h) {
+  h->kth = fl_slim_select(h->a, h->have, h->j->bits, h->j->k, h->sel, h->count);
+  memcpy(h->a, h->sel, (size_t)h->j->k * sizeof(fl_slim));
+  h->have = h->j->k;
+  h->cuts++;
+}
+static void cut_wide(held *h) {
+  h->kth = fl_wide_select(h->a, h->have, h->j->bits, h->j->k, h->sel, h->count);
+  memcpy(h->a, h->sel, (size_t)h->j->k * sizeof(fl_wide));
+  h->have = h->j->k;
+  h->cuts++;
+}
+
+/* The values of a stretch against the k-th's; then all that come before it are added. */
+#define LOOK(in, T, stays) for (int i = 0; i < STRETCH; i++) some |= !(in(v[i]) stays last);
+#define HOLD(name, T, V, M, in, keyof, E, MAKE, cut) \
+  static void hold_##name(held *h) { \
+    const job *j = h->j; \
+    const T *x = h->x, *v; \
+    const uint64_t mask = j->flip ? ~(uint64_t)0 >> (64 - j->bits) : 0; \
+    const int64_t full = FILL * j->k; \
+    cut(h); \
+    for (int64_t at = full; at < j->n && h->cuts < CUTS; at += STRETCH) { \
+      const V last = in(x[h->kth]); \
+      const int m = j->n - at < STRETCH ? (int)(j->n - at) : STRETCH; \
+      M some = m < STRETCH; \
+      v = x + at; \
+      if (!some && j->flip) LOOK(in, T, <=) \
+      else if (!some) LOOK(in, T, >=) \
+      if (!some) continue; \
+      const uint64_t key = keyof(x[h->kth]) ^ mask; \
+      E *a = h->a; \
+      int64_t have = h->have; \
+      for (int i = 0; i < m; i++) { \
+        const uint64_t e = keyof(v[i]) ^ mask; \
+        a[have] = MAKE(e, (uint64_t)(at + i)); \
+        have += e < key; \
+      } \
+      h->have = have; \
+      if (have >= full) cut(h); \
+    } \
+    cut(h); \
+  }
+#define AS_IT_IS(v) (v)
+#define SLIM(k, i) ((k) << 32 | (i))
+#define WIDE(k, i) ((fl_wide){ (k), (i) })
+HOLD(f32, float, float, int32_t, AS_IT_IS, fl_key_f32, fl_slim, SLIM, cut_slim)
+HOLD(bf16, uint16_t, float, int32_t, fl_bf16_value, fl_key_bf16, fl_slim, SLIM, cut_slim)
+HOLD(i32, int32_t, int32_t, int32_t, AS_IT_IS, fl_key_i32, fl_slim, SLIM, cut_slim)
+HOLD(f64, double, double, int64_t, AS_IT_IS, fl_key_f64, fl_wide, WIDE, cut_wide)
+HOLD(i64, int64_t, int64_t, int64_t, AS_IT_IS, fl_key_i64, fl_wide, WIDE, cut_wide)
+#undef LOOK
+#undef HOLD
+
+/* 0: given up. */
+static int hold(held *h) {
+  switch (h->j->dtype) {
+    case FLAME_F32: hold_f32(h); break;
+    case FLAME_BF16: hold_bf16(h); break;
+    case FLAME_I32: hold_i32(h); break;
+    case FLAME_F64: hold_f64(h); break;
+    default: hold_i64(h); break;
+  }
+  return h->cuts <= CUTS;
+}
+
 static void top_row(const job *j, const void *x, int64_t *out, int64_t *count) {
   const int64_t n = j->n, k = j->k;
+  const int few = is_held(j->dtype, n, k);
   void *a = count + FL_RADIX_COUNTS;
   if (j->slim) {
     fl_slim *sel = (fl_slim *)a + n;
-    fl_slim_make(j->dtype, x, 0, n, j->flip, a, NULL, NULL);
-    fl_slim_select(a, n, j->bits, k, sel, count);
+    held h = { .j = j, .x = x, .a = a, .sel = sel, .have = FILL * k, .count = count };
+    if (few) fl_slim_make(j->dtype, x, 0, h.have, j->flip, a, NULL, NULL);
+    if (!few || !hold(&h)) {
+      fl_slim_make(j->dtype, x, 0, n, j->flip, a, NULL, NULL);
+      fl_slim_select(a, n, j->bits, k, sel, count);
+    }
     fl_slim_sort(sel, sel + k, k, j->bits, out, count);
   } else {
     fl_wide *sel = (fl_wide *)a + n;
-    fl_wide_make(j->dtype, x, 0, n, j->flip, a, NULL, NULL);
-    fl_wide_select(a, n, j->bits, k, sel, count);
+    held h = { .j = j, .x = x, .a = a, .sel = sel, .have = FILL * k, .count = count };
+    if (few) fl_wide_make(j->dtype, x, 0, h.have, j->flip, a, NULL, NULL);
+    if (!few || !hold(&h)) {
+      fl_wide_make(j->dtype, x, 0, n, j->flip, a, NULL, NULL);
+      fl_wide_select(a, n, j->bits, k, sel, count);
+    }
     fl_wide_sort(sel, sel + k, k, j->bits, out, count);
   }
 }
