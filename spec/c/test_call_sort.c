@@ -231,13 +231,13 @@ static void test_scan(int dtype, int64_t outer, int64_t n, int64_t inner, int op
   free(want);
 }
 
-static void test_extreme(int dtype, int64_t outer, int64_t n, int64_t inner, int least) {
+static void test_extreme(int dtype, int64_t outer, int64_t n, int64_t inner, int least, int pattern) {
   const int64_t numel = outer * n * inner;
   void *x = malloc((size_t)(numel * fl_dtype_size(dtype)) + 8);
   char fault[200];
-  fill(x, dtype, numel, draw() % 2 ? MIXED : FEW);
-  snprintf(label, sizeof label, "extreme %s (%lld, %lld, %lld) least %d", fl_dtype_name(dtype), (long long)outer,
-           (long long)n, (long long)inner, least);
+  fill(x, dtype, numel, pattern);
+  snprintf(label, sizeof label, "extreme %s (%lld, %lld, %lld) least %d pattern %d", fl_dtype_name(dtype),
+           (long long)outer, (long long)n, (long long)inner, least, pattern);
   const fl_call c = call_of(FL_CALL_extreme, dtype, numel, FLAME_I64, numel, 4, (int64_t[]){ outer, n, inner, least });
   int64_t *y = run(&c, x, NULL, fault);
   int ok = 1;
@@ -408,10 +408,11 @@ int main(void) {
         if (op == 0 && fl_dtype_size(dtype) >= 4) test_scan(dtype, 2, 70000, 1, op, reverse);
       }
     for (int least = 0; least < 2; least++) {
-      test_extreme(dtype, 9, 17, 1, least);
-      test_extreme(dtype, 3, 5, 70, least);
-      test_extreme(dtype, 2, 1, 3, least);
-      test_extreme(dtype, 2, 3000, 1, least);
+      static const int64_t shapes[][3] = { { 9, 17, 1 }, { 3, 5, 70 }, { 2, 1, 3 }, { 2, 3000, 1 }, { 1, 1, 1 }, { 70, 16, 1 },
+                                           { 33, 32, 1 }, { 65, 33, 1 }, { 37, 301, 1 }, { 2, 9, 147 }, { 1, 40, 16 } };
+      for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+        for (int pattern = 0; pattern < PATTERNS; pattern++)
+          test_extreme(dtype, shapes[k][0], shapes[k][1], shapes[k][2], least, pattern);
     }
     for (int reverse = 0; fl_is_float(dtype) && reverse < 2; reverse++) {
       test_recurrence(dtype, 9, 17, 1, reverse);

@@ -99,7 +99,7 @@ static __attribute__((noinline)) void FN(gather_one)(T *y, const S *s, const int
       for (int j = 0; j < 16; j++) y[i + j] = v;
     } else {
 #pragma GCC ivdep
-#pragma GCC unroll 1
+#pragma GCC unroll 4
       for (int j = 0; j < 16; j++) y[i + j] = (T)FROM(s[idx[i + j]]);
     }
   }

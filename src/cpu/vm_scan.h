@@ -7,10 +7,14 @@
 ** elements are taken in order; lanes go side by side, so that one need not wait for its last.
 */
 #include "cpu/scan.h"
+#include "cpu/vm_bytes.h"
+#include "cpu/vm_turn.h"
 #include "tensor/math.h"
 #include <string.h>
 
 enum { SUM_LANES = 16 };
+/* In a loop: it is short, and not worth the code of vectors. */
+#define ALONE __asm__ volatile("" ::: "memory");
 
 static inline void lse_add(fl_scan_lse *a, double v) {
   if (v == a->m) a->s += 1;                    /* infinities too */
@@ -72,9 +76,9 @@ static inline double lse_value(const fl_scan_lse *a) { return a->m + log(a->s); 
     int64_t i = 0; \
     for (; i + SUM_LANES <= n; i += SUM_LANES) \
       for (int l = 0; l < SUM_LANES; l++) s[l] += (A)in(x[i + l]); \
-    for (int l = 0; i + l < n; l++) s[l] += (A)in(x[i + l]); \
+    for (int l = 0; i + l < n; l++) { s[l] += (A)in(x[i + l]); ALONE } \
     for (int h = SUM_LANES / 2; h > 0; h /= 2) \
-      for (int l = 0; l < h; l++) s[l] += s[l + h]; \
+      for (int l = 0; l < h; l++) { s[l] += s[l + h]; ALONE } \
     memcpy(out, s, sizeof *s); \
   }
 #define PLAIN(v) (v)
@@ -98,68 +102,148 @@ SUMS(i8, int8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(u8, uint8_t, uint64_t, int64_t, PLAIN, (int64_t))
 SUMS(bool, uint8_t, uint64_t, int64_t, TRUTH, (int64_t))
 
-/* Places of the extremes: the first of them; the first NaN beats all. A row goes by STRETCH
-** elements, of which most change nothing: 'stays' says so without a branch an element. In columns
-** a step is a select; the states are made here. */
-enum { STRETCH = 32 };
-#define EXTREME(which, name, T, V, in, stays) \
-  static void row_##which##_##name(const T *x, int64_t *y, int64_t size) { \
-    int64_t at = 1, i = 1; \
-    V best = (V)in(x[0]); \
-    y[0] = 1; \
-    while (i < size) { \
-      const int64_t n = size - i < STRETCH ? size - i : STRETCH; \
-      int change = n < STRETCH; \
-      if (!change) for (int j = 0; j < STRETCH; j++) change |= !((V)in(x[i + j]) stays best); \
-      if (!change) { \
-        for (int j = 0; j < STRETCH; j++) y[i + j] = at; \
-        i += STRETCH; \
-      } else for (const int64_t stop = i + n; i < stop; i++) { \
-        const V v = (V)in(x[i]); \
-        if (!(v stays best) && best == best) { best = v; at = i + 1; } \
-        y[i] = at; \
+/* Places of the extremes: the first of them; the first NaN beats all. Narrow types are widened as
+** they come. In columns a step is a select; the states are made here. In a row extremes change
+** early: the first HEAD elements of SIDE rows are turned and go as columns. Then a row goes by
+** STRETCH elements, of which most change nothing: 'stays' says so without a branch an element.
+** Loops have lengths that are known: short code. */
+enum { STRETCH = 32, SIDE = 32, HEAD = 32, SPAN = 8 * STRETCH, STEP_LANES = 16 };
+typedef struct wide { int size; void (*make)(const void *x, int64_t n, void *v); } wide;   /* NULL: as it is */
+#define WIDEN(name, T, V, in) \
+  static void widen_##name(const void *x_, int64_t n, void *v_) { \
+    const T *x = x_; \
+    V *v = v_; \
+    int64_t i = 0; \
+    for (; i + STEP_LANES <= n; i += STEP_LANES) \
+      _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) v[i + l] = (V)in(x[i + l]); \
+    for (; i < n; i++) { v[i] = (V)in(x[i]); ALONE } \
+  }
+WIDEN(f16, uint16_t, float, fl_f16_value)
+WIDEN(bf16, uint16_t, float, fl_bf16_value)
+WIDEN(i16, int16_t, int32_t, PLAIN)
+WIDEN(i8, int8_t, int32_t, PLAIN)
+WIDEN(u8, uint8_t, int32_t, PLAIN)
+WIDEN(bool, uint8_t, int32_t, TRUTH)
+
+/* n elements as the walk takes them; room: for as many. */
+static const void *widened(const wide *t, const char *x, int64_t n, void *room) {
+  if (!t->make) return x;
+  t->make(x, n, room);
+  return room;
+}
+
+/* The first n elements of 'rows' rows turned: x has SIDE to a step. And their places back to rows. */
+static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n, void *x) {
+  int32_t room[SIDE * HEAD];
+  if (rows < SIDE) memset(x, 0, (size_t)(SIDE * n * (t->size == 8 ? 8 : 4)));      /* all are walked */
+  for (int64_t r = 0; t->make && r < rows; r++) t->make(from + r * lane * t->size, n, room + r * HEAD);
+  if (t->size == 8) turn_8_bytes(x, SIDE, from, lane, n, rows, 1);
+  else turn_4_bytes(x, SIDE, t->make ? (const char *)room : from, t->make ? HEAD : lane, n, rows, 1);
+}
+static void turn_places(int64_t *y, int64_t lane, const void *place, int64_t rows, int64_t n, int size) {
+  int32_t room[SIDE * HEAD];
+  if (size == 8) {
+    turn_8_bytes(y, lane, place, SIDE, rows, n, 0);
+    return;
+  }
+  turn_4_bytes(room, HEAD, place, SIDE, rows, n, 0);
+  for (int64_t r = 0; r < rows; r++, y += lane) {
+    int64_t i = 0;
+    for (; i + STEP_LANES <= n; i += STEP_LANES)
+      _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) y[i + l] = room[r * HEAD + i + l];
+    for (; i < n; i++) { y[i] = room[r * HEAD + i]; ALONE }
+  }
+}
+
+#define CHOOSE(c, stays) { \
+    const int take = !(x[c] stays best[c]) & (best[c] == best[c]); \
+    best[c] = take ? x[c] : best[c]; \
+    at[c] = take ? place : at[c]; \
+    y[c] = at[c]; \
+  }
+#define EXTREME(which, name, V, I, stays) \
+  typedef V which##_vec_##name __attribute__((vector_size(VM_BYTES), aligned(sizeof(V)), may_alias)); \
+  typedef I which##_bits_##name __attribute__((vector_size(VM_BYTES), aligned(sizeof(I)), may_alias)); \
+  static void head_##which##_##name(const V *x, I *place, int64_t n) { \
+    for (int64_t c = 0; c < SIDE; c += VM_BYTES / (int64_t)sizeof(V)) { \
+      which##_vec_##name best = *(const which##_vec_##name *)(x + c); \
+      which##_bits_##name at = { 0 }; \
+      for (int64_t k = 0; k < n; k++) { \
+        const which##_vec_##name v = *(const which##_vec_##name *)(x + k * SIDE + c); \
+        const which##_bits_##name take = ~(which##_bits_##name)(v stays best) & (which##_bits_##name)(best == best); \
+        best = (which##_vec_##name)(((which##_bits_##name)v & take) | ((which##_bits_##name)best & ~take)); \
+        at = ((at - at + (I)k) & take) | (at & ~take); \
+        *(which##_bits_##name *)(place + k * SIDE + c) = at + 1; \
       } \
     } \
   } \
-  static void which##_##name(const fl_scan_walk *w) { \
-    const T *x = w->x; \
-    int64_t *y = w->y; \
-    V best[FL_SCAN_COLUMNS]; \
+  static __attribute__((noinline)) void step_##which##_##name(V *best, int64_t *at, const V *x, int64_t *y, \
+                                                              int64_t lanes, int64_t place) { \
+    int64_t c = 0; \
+    for (; c + STEP_LANES <= lanes; c += STEP_LANES) \
+      _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < STEP_LANES; l++) CHOOSE(c + l, stays) \
+    for (; c < lanes; c++) { CHOOSE(c, stays) ALONE } \
+  } \
+  static void columns_##which##_##name(const fl_scan_walk *w, const wide *t) { \
+    V best[FL_SCAN_COLUMNS], room[FL_SCAN_COLUMNS]; \
     int64_t at[FL_SCAN_COLUMNS]; \
-    if (!w->across) { \
-      for (int64_t l = 0; l < w->lanes; l++) row_##which##_##name(x + l * w->lane, y + l * w->lane, w->n); \
-      return; \
-    } \
-    for (int64_t c = 0; c < w->lanes; c++) { \
-      best[c] = (V)in(x[c]); \
-      at[c] = 1; \
-      y[c] = 1; \
-    } \
+    const int64_t lanes = w->lanes; \
+    const char *x = w->x; \
+    int64_t *y = w->y; \
+    memcpy(best, widened(t, x, lanes, room), sizeof *best * (size_t)lanes); \
+    for (int64_t c = 0; c < lanes; c++) { y[c] = at[c] = 1; ALONE } \
     for (int64_t k = 1; k < w->n; k++) { \
-      x += w->step; \
+      x += w->step * t->size; \
       y += w->step; \
-      _Pragma("GCC ivdep") for (int64_t c = 0; c < w->lanes; c++) { \
-        const V v = (V)in(x[c]); \
-        const int take = !(v stays best[c]) & (best[c] == best[c]); \
-        best[c] = take ? v : best[c]; \
-        at[c] = take ? k + 1 : at[c]; \
-        y[c] = at[c]; \
+      step_##which##_##name(best, at, widened(t, x, lanes, room), y, lanes, k + 1); \
+    } \
+  } \
+  static __attribute__((noinline)) void stretch_##which##_##name(const V *x, int64_t *y, int64_t first, int64_t n, \
+                                                                 V *best, int64_t *at) { \
+    int change = n < STRETCH; \
+    const V before = *best; \
+    const int64_t place = *at; \
+    if (!change) _Pragma("GCC unroll 1") for (int j = 0; j < STRETCH; j++) change |= !(x[j] stays before); \
+    if (!change) _Pragma("GCC unroll 1") for (int j = 0; j < STRETCH; j++) y[j] = place; \
+    else for (int64_t j = 0; j < n; j++) { \
+      if (!(x[j] stays *best) && *best == *best) { *best = x[j]; *at = first + j + 1; } \
+      y[j] = *at; \
+    } \
+  } \
+  static void rows_##which##_##name(const fl_scan_walk *w, const wide *t) { \
+    V room[SIDE * HEAD], next[SPAN]; \
+    I place[SIDE * HEAD]; \
+    for (int64_t l = 0, m; l < w->lanes; l += m) { \
+      const int64_t n = w->n < HEAD ? w->n : HEAD; \
+      m = w->lanes - l < SIDE ? w->lanes - l : SIDE; \
+      const char *x = (const char *)w->x + l * w->lane * t->size; \
+      int64_t *y = (int64_t *)w->y + l * w->lane; \
+      turn_heads(t, x, w->lane, m, n, room); \
+      head_##which##_##name(room, place, n); \
+      turn_places(y, w->lane, place, m, n, sizeof(I)); \
+      for (int64_t r = 0; w->n > n && r < m; r++, x += w->lane * t->size, y += w->lane) { \
+        int64_t at = y[n - 1]; \
+        V best = room[(at - 1) * SIDE + r]; \
+        for (int64_t i = n; i < w->n; i += SPAN) { \
+          const int64_t span = w->n - i < SPAN ? w->n - i : SPAN; \
+          const V *v = widened(t, x + i * t->size, span, next); \
+          for (int64_t j = 0; j < span; j += STRETCH) \
+            stretch_##which##_##name(v + j, y + i + j, i + j, span - j < STRETCH ? span - j : STRETCH, &best, &at); \
+        } \
       } \
     } \
+  } \
+  static void which##_of_##name(const fl_scan_walk *w, const wide *t) { \
+    (w->across ? columns_##which##_##name : rows_##which##_##name)(w, t); \
   }
-#define PLACED(name, T, V, in) \
-  EXTREME(max, name, T, V, in, <=) \
-  EXTREME(min, name, T, V, in, >=)
-PLACED(f64, double, double, PLAIN)
-PLACED(f32, float, float, PLAIN)
-PLACED(f16, uint16_t, float, fl_f16_value)
-PLACED(bf16, uint16_t, float, fl_bf16_value)
-PLACED(i64, int64_t, int64_t, PLAIN)
-PLACED(i32, int32_t, int32_t, PLAIN)
-PLACED(i16, int16_t, int32_t, PLAIN)
-PLACED(i8, int8_t, int32_t, PLAIN)
-PLACED(u8, uint8_t, int32_t, PLAIN)
-PLACED(bool, uint8_t, int32_t, TRUTH)
+#define PLACED(name, V, I) EXTREME(max, name, V, I, <=) EXTREME(min, name, V, I, >=)
+PLACED(f64, double, int64_t) PLACED(f32, float, int32_t) PLACED(i64, int64_t, int64_t) PLACED(i32, int32_t, int32_t)
+#define OF(name, V, bytes, make) \
+  static void max_##name(const fl_scan_walk *w) { max_of_##V(w, &(wide){ bytes, make }); } \
+  static void min_##name(const fl_scan_walk *w) { min_of_##V(w, &(wide){ bytes, make }); }
+OF(f64, f64, 8, NULL) OF(f32, f32, 4, NULL) OF(f16, f32, 2, widen_f16) OF(bf16, f32, 2, widen_bf16)
+OF(i64, i64, 8, NULL) OF(i32, i32, 4, NULL) OF(i16, i32, 2, widen_i16) OF(i8, i32, 1, widen_i8)
+OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
 const fl_scan_loops SCAN_TABLE = {
 #define REAL(t) { sum_##t, product_##t, lse_##t, max_##t, min_##t, line_##t }

@@ -33,7 +33,7 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
     *(turn_##size *)(d + 2 * ds) = PICK(turn_##size, t, u, 0, 1, 4, 5); \
     *(turn_##size *)(d + 3 * ds) = PICK(turn_##size, t, u, 2, 3, 6, 7); \
   } \
-  static __attribute__((noinline)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
+  static __attribute__((noinline, noclone)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
                                                             int64_t ni, int64_t nj, int along) { \
     turn_one_##size *d = to; \
     const turn_one_##size *s = from; \
@@ -45,7 +45,10 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
       for (int64_t i = 0; i < wi; i += 4) \
         for (int64_t j = 0; j < wj; j += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
     for (int64_t j = 0; j < nj; j++) \
-      for (int64_t i = j < wj ? wi : 0; i < ni; i++) d[i * ds + j] = s[j * ss + i]; \
+      for (int64_t i = j < wj ? wi : 0; i < ni; i++) { \
+        d[i * ds + j] = s[j * ss + i]; \
+        __asm__ volatile("" ::: "memory");                     /* few: short code */ \
+      } \
   }
 TURN(4)
 TURN(8)
