@@ -114,6 +114,33 @@ describe("operations of one trip", function()
     end
   end)
 
+  it("sum halves and their products where they lie, as widened before", function()
+    local function sums(x, y)
+      for dim = 1, #x.shape do
+        compare(function(stop) return stop(x:to("f32")):sum(dim) end)
+        compare(function(stop) return (stop(x:to("f32")) * stop(y:to("f32"))):sum(dim) end)
+        compare(function(stop) return stop(x:to("f32")):square():sum(dim) end)
+        compare(function(stop)                             -- read by a chain and a sum, and by an op and a sum
+          local a, b = stop(x:to("f32")), stop(y:to("f32"))
+          return flame.stack({ ((a - b) * a):sum(dim) + b:sum(dim), (b:exp() * a):sum(dim) + a:sum(dim) }, 1)
+        end)
+      end
+      compare(function(stop) return stop(x:to("f32")):sum() end)
+    end
+    for _, shape in ipairs { { 70001 }, { 5, 7 }, { 17, 16 }, { 33, 63 }, { 3, 64 }, { 21, 65 }, { 5, 1023 }, { 9, 1024 }, { 6, 2065 },
+                             { 2, 5000 }, { 300, 37 }, { 1030, 3 }, { 3, 40, 50 } } do
+      local x, y = flame.randn(shape, { dtype = "bf16" }), flame.randn(shape, { dtype = "bf16" })
+      sums(x, y)
+      if #shape > 1 then                                   -- views: a part, and one operand alone turned
+        sums(x:narrow(2, 2, shape[2] - 1), y:narrow(2, 1, shape[2] - 1))
+        sums(x:clone(), y:transpose(1, 2):clone():transpose(1, 2))
+      end
+    end
+    local odd = flame.tensor({ { -0.0, -0.0, -0.0 }, { 1 / 0, 0 / 0, 1 }, { -1 / 0, 1 / 0, 2 }, { 1e-40, 3e38, 3e38 } }, { dtype = "bf16" })
+    sums(odd, odd:flip(1))
+    sums(odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone(), odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone())
+  end)
+
   it("move narrow elements as they are, and convert those of another type", function()
     for _, dtype in ipairs { "bf16", "f16", "i16", "u8", "bool" } do
       local values = {}

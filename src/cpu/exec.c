@@ -104,12 +104,36 @@ void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *va
   if (g->vm->round[r->dtype]) g->vm->round[r->dtype](out, out, n);
 }
 
-/* Rows, or (cols) columns, of a tile into the state; a sum of products has a second operand. */
-static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t rows, int64_t n, int cols) {
-  const fl_vm *vm = t->g->vm;
+enum { SHORT = 64 };
+
+/* A register that was pointed at memory of another type holds that. */
+static int is_half(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
+
+static void widen(fl_tile *t, uint16_t v) {
+  const fl_vm_link link = { .op = FL_LINK_load_half, .moves = 1, .p = t->reg[v] };
+  t->reg[v] = fl_tile_own(t, v);
+  t->g->vm->pairs->chain[FL_REG_F32](t->reg[v], &link, 1, 1, t->n1, 0);
+}
+
+/* Does a sum find halves? Where just one of two operands is so, it is widened; and those of short rows. */
+static int finds_halves(fl_tile *t, const fl_vop *x, int is_short) {
+  if (!(x->flags & FL_BY_HALVES)) return 0;
+  const int all = !is_short && is_half(t, x->a) && is_half(t, x->b);
+  if (!all && is_half(t, x->a)) widen(t, x->a);
+  if (!all && is_half(t, x->b)) widen(t, x->b);
+  return all;
+}
+
+/* Rows, or (cols) columns, of a tile into the state, from its element 'at' on; a sum of products has
+** a second operand. */
+static void reduce_tile(fl_tile *t, const fl_vop *x, char *val, int64_t *pos, int64_t at, int64_t rows, int64_t n, int cols) {
+  const fl_vm_pairs *pairs = t->g->vm->pairs;
   const fl_red *r = &t->g->red.at[x->arg];
-  if (x->flags) (cols ? vm->pairs->dot_cols : vm->pairs->dot_rows)[r->reg](val, t->reg[x->a], t->reg[x->b], rows, n);
-  else (cols ? r->fn->cols : r->fn->rows)(val, pos, t->reg[x->a], rows, n, t->first);
+  const int halves = finds_halves(t, x, !cols && n < SHORT), size = halves ? 2 : fl_reg_size(r->reg);
+  const char *a = (char *)t->reg[x->a] + at * size, *b = x->flags & 1 ? (char *)t->reg[x->b] + at * size : NULL;
+  if (halves) (cols ? pairs->half_cols : pairs->half_rows)(val, a, b, rows, n);
+  else if (b) (cols ? pairs->dot_cols : pairs->dot_rows)[r->reg](val, a, b, rows, n);
+  else (cols ? r->fn->cols : r->fn->rows)(val, pos, a, rows, n, t->first);
 }
 
 /* All rows of a tile, or all blocks of columns (then n rows of 'columns' each). */
@@ -119,14 +143,11 @@ static void reduce_whole(fl_tile *t, const fl_vop *x) {
   const int size = fl_reg_size(r->reg);
   char *val = fl_ops[r->op].kind == FL_KIND_POSITION ? t->state : t->reg[x->v];
   if (g->k->kind == FL_K_ROW) {
-    reduce_tile(t, x, val, t->pos, t->rows, t->cols, 0);
+    reduce_tile(t, x, val, t->pos, 0, t->rows, t->cols, 0);
   } else {
     r->fn->start(val, t->pos, t->n0);
-    for (int64_t i = 0; i < t->rows; i++) {
-      char *v = val + i * g->columns * size, *a = (char *)t->reg[x->a] + i * t->cols * size;
-      if (x->flags) g->vm->pairs->dot_cols[r->reg](v, a, (char *)t->reg[x->b] + i * t->cols * size, g->k->n, g->columns);
-      else r->fn->cols(v, t->pos + i * g->columns, a, g->k->n, g->columns, 0);
-    }
+    for (int64_t i = 0; i < t->rows; i++)
+      reduce_tile(t, x, val + i * g->columns * size, t->pos + i * g->columns, i * t->cols, g->k->n, g->columns, 1);
   }
   fl_tile_finish(g, r, t->reg[x->v], val, t->pos, t->n0);
 }
@@ -135,8 +156,8 @@ static void reduce(fl_tile *t, const fl_vop *x) {
   const fl_prog *g = t->g;
   char *val = t->into + x->arg * 16 * g->row;
   int64_t *pos = (int64_t *)(void *)(val + 8 * g->row);
-  if (g->mode == FL_MODE_LONG) reduce_tile(t, x, val, pos, 1, t->n1, 0);
-  else reduce_tile(t, x, val, pos, t->rows, t->cols, 1);
+  if (g->mode == FL_MODE_LONG) reduce_tile(t, x, val, pos, 0, 1, t->n1, 0);
+  else reduce_tile(t, x, val, pos, 0, t->rows, t->cols, 1);
 }
 
 static void spread(fl_tile *t, const fl_vop *x) {
@@ -230,9 +251,6 @@ static void op_rows(fl_tile *t, const fl_vop *x) {
     for (int i = 0; i < 4; i++) p[i] += step[i];
   }
 }
-
-/* A register that was pointed at memory of another type holds that. */
-static int is_half(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
 
 static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_prog *g = t->g;

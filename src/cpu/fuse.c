@@ -57,6 +57,16 @@ static int is_half(const fuse *f, const fl_vop *x) {
          !f->g->reg.at[x->v].lives;
 }
 
+/* A sum, of products or not, whose operands are such loads: it reads them as they lie. */
+static int sums_halves(const fuse *f, const fl_vop *x) {
+  if (x->code != FL_V_REDUCE || f->g->red.at[x->arg].op != FL_OP_sum || f->g->red.at[x->arg].reg != FL_REG_F32) return 0;
+  for (int k = 0; k < 2; k++) {
+    const int32_t at = f->maker[k ? x->b : x->a];
+    if (at < 0 || !is_half(f, &f->sec->at[at])) return 0;
+  }
+  return 1;
+}
+
 /* The rounding to bf16, in place, of what the operation before made. */
 static int is_rounding(const fuse *f, const fl_vop *x) {
   return x->code == FL_V_MOVE && x->v == x->a && x->level == 1 && x->fn.move == f->g->vm->round[FLAME_BF16] &&
@@ -78,7 +88,7 @@ static void count(fuse *f) {
     }
     for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) {
       f->uses[v[k]]++;
-      f->other[v[k]] += !link_of(f, x, 0);
+      f->other[v[k]] += !link_of(f, x, 0) && !sums_halves(f, x);
     }
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
@@ -212,14 +222,15 @@ static void join_rounding(fuse *f, fl_vop *x) {
   f->maker[x->v] = (int32_t)(x - f->sec->at);
 }
 
-/* Loads of bf16 that only chains do stay undone; else the chains read what was loaded. */
+/* Loads of bf16 that only chains and sums do stay undone; else these read what was loaded. */
 static void settle_load(const fuse *f, fl_vop *load) {
   int others = 0;
   for (int pass = 0; pass < 2; pass++)
     for (int64_t i = 0; i < f->sec->n; i++) {
-      const fl_vop *x = &f->sec->at[i];
+      fl_vop *x = &f->sec->at[i];
       fl_chain *c = x->code == FL_V_CHAIN ? &f->g->chain.at[x->arg] : NULL;
-      if (!c && x->code != FL_V_NONE && x != load) others |= x->a == load->v || x->b == load->v || x->c == load->v;
+      if (!c && x->code != FL_V_NONE && x != load && !(x->code == FL_V_REDUCE && x->flags & FL_BY_HALVES))
+        others |= x->a == load->v || x->b == load->v || x->c == load->v;
       for (int k = 0; c && k < c->n; k++) {
         if (c->link[k].v != load->v) continue;
         if (pass) c->link[k].op = others && c->link[k].op == FL_LINK_load_half ? FL_LINK_load : c->link[k].op;
@@ -240,6 +251,7 @@ static void fuse_section(fuse *f) {
     if (is_rounding(f, x)) join_rounding(f, x);
     else join(f, x);
   }
+  for (int64_t i = 0; i < f->sec->n; i++) if (sums_halves(f, &f->sec->at[i])) f->sec->at[i].flags |= FL_BY_HALVES;
   for (int64_t i = 0; i < f->sec->n; i++) if (is_half(f, &f->sec->at[i])) settle_load(f, &f->sec->at[i]);
   for (int64_t i = 0; i < f->sec->n; i++)
     if (f->sec->at[i].code != FL_V_NONE) f->sec->at[n++] = f->sec->at[i];

@@ -92,6 +92,9 @@ typedef struct fl_vm_pairs {                      /* floats; NULL: none */
   void (*chain[FL_REG_COUNT])(void *y, const fl_vm_link *link, int count, int64_t rows, int64_t n, int half);
   void (*dot_rows[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t n);
   void (*dot_cols[FL_REG_COUNT])(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
+  /* Sums of bf16 in memory, of products where y is not NULL. */
+  void (*half_rows)(void *val, const void *x, const void *y, int64_t rows, int64_t n);
+  void (*half_cols)(void *val, const void *x, const void *y, int64_t rows, int64_t cols);
 } fl_vm_pairs;
 extern const fl_vm_pairs fl_vm_pairs_base;
 #if defined(__x86_64__)

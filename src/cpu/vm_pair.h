@@ -6,6 +6,9 @@
 #include "cpu/vm.h"
 #include "cpu/vm_bytes.h"
 #include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #define T double
 #define SUFFIX f64
@@ -24,4 +27,6 @@ const fl_vm_pairs PAIR_TABLE = {
   .chain = { chain_f64, chain_f32 },
   .dot_rows = { dot_rows_f64, dot_rows_f32 },
   .dot_cols = { dot_cols_f64, dot_cols_f32 },
+  .half_rows = half_rows_f32,
+  .half_cols = half_cols_f32,
 };

@@ -34,14 +34,33 @@ static inline V FN(roots)(V x) {
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(VM_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(VM_BYTES), may_alias));
-static inline V FN(from_half)(FN(halves) h) { return (V)(__builtin_convertvector(h, FN(words)) << 16); }
+static inline FN(words) FN(widened)(FN(halves) h) {
+#if defined(__AVX512F__)                 /* compilers make several instructions of a conversion of vectors */
+  return (FN(words))_mm512_cvtepu16_epi32((__m256i)h);
+#elif defined(__AVX2__)
+  return (FN(words))_mm256_cvtepu16_epi32((__m128i)h);
+#else
+  return __builtin_convertvector(h, FN(words));
+#endif
+}
+static inline FN(halves) FN(narrowed)(FN(words) b) {
+#if defined(__AVX512F__)
+  return (FN(halves))_mm512_cvtepi32_epi16((__m512i)b);
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_packus_epi32((__m256i)b, (__m256i)b);
+  return (FN(halves))_mm256_castsi256_si128(_mm256_permute4x64_epi64(low, 0x08));
+#else
+  return __builtin_convertvector(b, FN(halves));
+#endif
+}
+static inline V FN(from_half)(FN(halves) h) { return (V)(FN(widened)(h) << 16); }
 static inline FN(words) FN(half_bits)(V x) {
   const FN(words) b = (FN(words))x, nan = (FN(words))(x != x);
   return (((b + 0x7fff + (b >> 16 & 1)) >> 16) & ~nan) | ((b >> 16 | 0x40) & nan);
 }
 #define LOAD_HALF(s, v) FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER))
 #define ROUND_HALF(s, v) ((V)(FN(half_bits)(s) << 16))
-#define PUT_HALF(s, v) *(FN(halves) *)((uint16_t *)y + i + v * PER) = __builtin_convertvector(FN(half_bits)(s), FN(halves));
+#define PUT_HALF(s, v) *(FN(halves) *)((uint16_t *)y + i + v * PER) = FN(narrowed)(FN(half_bits)(s));
 #define HALVES \
   case FL_LINK_load_half: FOUR(LOAD_HALF); break; \
   case FL_LINK_round_half: FOUR(ROUND_HALF); break;
@@ -227,6 +246,101 @@ static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows
   for (; r < rows; r++, x += n, y += n)
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) v[i] += x[i] * y[i];
 }
+
+/* Sums of bf16 as it lies in memory, and (y not NULL) of products of two such, in the same order; f32
+** alone. Four blocks side by side: one addition need not wait for the last. */
+#if IS_F32
+#define ALONE __asm__ volatile("" ::: "memory");            /* a short loop: no vectors */
+#define HALF_AT(p, i) FN(from_half)(*(const FN(halves) *)((p) + (i)))
+static inline T FN(half_value)(uint16_t h) {
+  const uint32_t bits = (uint32_t)h << 16;
+  T x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+#define HALF_LANES(name, blocks, PRODUCT, ONE) \
+  static __attribute__((noinline)) void FN(half_##name)(T *out, const uint16_t *x, const uint16_t *y, int64_t n) { \
+    V s[blocks][LANE_VECS]; \
+    int64_t i = 0; \
+    (void)y; \
+    for (int b = 0; b < blocks; b++) for (int v = 0; v < LANE_VECS; v++) s[b][v] = FN(splat)(0); \
+    for (; i + FL_VM_LANES <= n; i += FL_VM_LANES) \
+      for (int b = 0; b < blocks; b++) \
+        for (int v = 0; v < LANE_VECS; v++) s[b][v] += HALF_AT(x + b * n, i + v * PER) PRODUCT; \
+    memcpy(out, s, sizeof s); \
+    for (int b = 0; b < blocks; b++) \
+      for (int64_t l = b * n + i, at = b * FL_VM_LANES; l < (b + 1) * n; l++, at++) { \
+        out[at] += FN(half_value)(x[l]) ONE; \
+        ALONE \
+      } \
+  }
+HALF_LANES(sum_1, 1, , ) HALF_LANES(sum_4, 4, , )
+HALF_LANES(dot_1, 1, * HALF_AT(y + b * n, i + v * PER), * FN(half_value)(y[l]))
+HALF_LANES(dot_4, 4, * HALF_AT(y + b * n, i + v * PER), * FN(half_value)(y[l]))
+#undef HALF_LANES
+
+/* At most 16 rows of one block. */
+static void FN(half_blocks)(T *v, const uint16_t *x, const uint16_t *y, int64_t rows, int64_t n) {
+  T lane[16 * FL_VM_LANES] = { 0 };
+  for (int64_t r = 0, some; r < rows; r += some) {
+    T *to = lane + r * FL_VM_LANES;
+    some = rows - r < 4 ? 1 : 4;
+    if (y) (some == 4 ? FN(half_dot_4) : FN(half_dot_1))(to, x + r * n, y + r * n, n);
+    else (some == 4 ? FN(half_sum_4) : FN(half_sum_1))(to, x + r * n, NULL, n);
+  }
+  FN(halve)(lane, lane);
+  memcpy(v, lane, (size_t)rows * sizeof *v);
+}
+
+static T FN(half_row)(const uint16_t *x, const uint16_t *y, int64_t n) {
+  T part[48] = { 0 }, some[16];
+  int depth = 0;
+  for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) {
+    const int64_t left = (n - i) / FL_VM_BLOCK;
+    const uint16_t *z = y ? y + i : NULL;
+    if (k % 16 == 0) FN(half_blocks)(some, x + i, z, left < 16 ? left : 16, FL_VM_BLOCK);
+    if (!left) FN(half_blocks)(some + k % 16, x + i, z, 1, n - i);
+    T w = some[k % 16];
+    for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w;
+    part[depth++] = w;
+  }
+  for (; depth > 1; depth--) part[depth - 2] += part[depth - 1];
+  return part[0];
+}
+
+static void FN(half_rows)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
+  T *v = val;
+  const uint16_t *x = x_, *y = y_;
+  for (int64_t r = 0, some; r < rows; r += some, x += some * n, y += y ? some * n : 0) {
+    some = n > FL_VM_BLOCK ? 1 : rows - r < 16 ? rows - r : 16;
+    if (n > FL_VM_BLOCK) v[r] = FN(half_row)(x, y, n);
+    else FN(half_blocks)(v + r, x, y, some, n);
+  }
+}
+
+/* Up to eight rows at a time. */
+static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
+  T *v = val;
+  const uint16_t *x = x_, *y = y_;
+  for (int64_t r = 0, some; r < rows; r += some, x += some * n, y += y ? some * n : 0) {
+    some = rows - r < 8 ? rows - r : 8;
+    int64_t i = 0;
+    for (; i + PER <= n; i += PER) {
+      V s = *(V *)(v + i);
+      if (y) for (int64_t k = 0; k < some; k++) s += HALF_AT(x + k * n, i) * HALF_AT(y + k * n, i);
+      else for (int64_t k = 0; k < some; k++) s += HALF_AT(x + k * n, i);
+      *(V *)(v + i) = s;
+    }
+    for (; i < n; i++)
+      for (int64_t k = 0; k < some; k++) {
+        ALONE
+        v[i] += y ? FN(half_value)(x[k * n + i]) * FN(half_value)(y[k * n + i]) : FN(half_value)(x[k * n + i]);
+      }
+  }
+}
+#undef HALF_AT
+#undef ALONE
+#endif
 
 /* The lanes of blocks of n elements, one block after the other: processors look ahead along one
 ** trail a page, and begin the next block while the last one's additions wait for each other. */
