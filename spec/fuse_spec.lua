@@ -141,6 +141,23 @@ describe("operations of one trip", function()
     sums(odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone(), odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone())
   end)
 
+  it("give rows of a few thousand points in all, which workers share, what each gets alone", function()
+    for _, dtype in ipairs { "f32", "f64", "bf16" } do
+      for _, shape in ipairs { { 64, 128 }, { 333, 16 }, { 5, 3001 } } do
+        local x = flame.randn(shape, { dtype = dtype })
+        local at = flame.randint(shape, 1, shape[2])
+        for _, f in ipairs { function(v) return v:softmax(-1) end, function(v) return (v:exp() * v + 1):tanh() end,
+                             function(v) return (v:logcumsumexp(-1)) end, function(v) return (v:cummax(-1)) end,
+                             function(v) return select(2, v:cummin(-1)) end, function(v, i) return v:gather(-1, i) end } do
+          local got, rows = f(x, at), {}
+          flame.eval(got)
+          for r = 1, shape[1] do rows[r] = f(x[r]:clone(), at[r]:clone()) end
+          same_bits(flame.stack(rows, 1), got)
+        end
+      end
+    end
+  end)
+
   it("move narrow elements as they are, and convert those of another type", function()
     for _, dtype in ipairs { "bf16", "f16", "i16", "u8", "bool" } do
       local values = {}

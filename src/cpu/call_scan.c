@@ -12,7 +12,7 @@
 #include "tensor/math.h"
 #include <string.h>
 
-enum { BLOCK = 4096, CUT = 1 << 15, ROWS = 4, UNIT = 1 << 14 };
+enum { BLOCK = 4096, CUT = 1 << 15, ROWS = 4, UNIT = 1 << 14, DEAR_UNIT = 1 << 12 };
 
 /* Any state. */
 typedef union state { double d; float f; uint64_t u; fl_scan_lse l; } state;
@@ -216,7 +216,9 @@ static flame_status run(fl_device *d, const fl_call_run *r, int kind, int revers
     j.sums = r->scratch;
     run_cut(d, &j);
   } else if (j.inner == 1) {
-    j.group = (UNIT / j.n / ROWS + 1) * ROWS;
+    const int64_t unit = c->numel <= UNIT && (kind == FL_SCAN_LSE || kind == FL_SCAN_MAX || kind == FL_SCAN_MIN) &&
+                         fl_threads_awake(cpu->pool) ? DEAR_UNIT : UNIT;
+    j.group = (unit / j.n / ROWS + 1) * ROWS;
     fl_threads_run(cpu->pool, (j.outer + j.group - 1) / j.group, scan_rows, &j, cpu->stop);
   } else {
     j.group = (j.inner + FL_SCAN_COLUMNS - 1) / FL_SCAN_COLUMNS;

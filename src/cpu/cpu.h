@@ -120,8 +120,9 @@ typedef struct fl_prog {
   fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
   fl_operand *turned;                 /* but for a COL kernel's operands */
   fl_mem *mem;
-  uint8_t mode, asks, one_line;       /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values
-                                         are one row, else as many as a tile has */
+  uint8_t mode, asks, one_line, dear; /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values
+                                         are one row, else as many as a tile has; dear: operations of each
+                                         point that take long, at most 8 */
   int rounds;                         /* of reductions; the last section round has the stores */
   int nsec;
   fl_section *sec;

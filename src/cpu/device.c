@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PARALLEL_WORK = 32768, COPY_UNIT = 1 << 20 };
+enum { PARALLEL_WORK = 32768, LITTLE_WORK = 4 * PARALLEL_WORK, DEAR_WORK = 4, COPY_UNIT = 1 << 20 };
 static const int64_t kept_limit = 256 << 20;
 
 static fl_cpu *cpu_of(const fl_device *d) { return d->state; }
@@ -106,7 +106,7 @@ static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
     fl_prog *g = t->prog[i] = fl_prog_new(d->ctx, p->mem, cpu->vm, k, cpu->width);
     if (!g) return d->ctx->err.code ? d->ctx->err.code : FLAME_NO_MEMORY;
     t->first[i + 1] += fl_prog_split(g) ? 0 : g->units;
-    t->work += (k->points + k->rows) * (1 + k->ninstr / 16);
+    t->work += (k->points + k->rows) * (1 + k->ninstr / 16 + DEAR_WORK * g->dear);
     if (!fl_cpu_reserve(cpu, &d->ctx->mem, fl_prog_worker_bytes(g), fl_prog_shared_bytes(g)))
       return no_memory(d);
   }
@@ -169,7 +169,8 @@ static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b)
   const int64_t units = t->first[t->count];
   for (int32_t i = 0; i < t->count; i++)
     if (t->prog[i]) fl_prog_bind(t->prog[i], b, cpu->scratch, &cpu->fault[0]);
-  if (t->work > PARALLEL_WORK) fl_threads_run(cpu->pool, units, kernel_unit, &l, cpu->stop);
+  const int alone = t->work <= PARALLEL_WORK || (t->work <= LITTLE_WORK && !fl_threads_awake(cpu->pool));
+  if (!alone) fl_threads_run(cpu->pool, units, kernel_unit, &l, cpu->stop);
   else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
   for (int32_t i = 0; i < t->count && !fl_stopped(d); i++)
     if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], cpu->stop);

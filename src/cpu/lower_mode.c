@@ -11,7 +11,7 @@
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
        COL_BLOCK = 1024, WIDE_BLOCK = 8192, EIGHT = 8, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
-       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
+       COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, DEAR_POINTS = 4096, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
 
 /* ---- modes --------------------- */
 
@@ -70,6 +70,22 @@ static int has_line(const fl_kernel *k, const uint8_t *kind) {
   return 0;
 }
 
+/* Functions that take ten times as long as a sum, and look-ups of single elements. */
+static int is_dear(const uint8_t *kind, const fl_instr *x) {
+  if (x->code == FL_I_GATHER) return kind[x->a] == FL_KIND_FULL;
+  if (x->code != FL_I_OP) return 0;
+  switch (x->op) {
+    case FL_OP_sqrt: case FL_OP_rsqrt: case FL_OP_reciprocal: case FL_OP_frac: return 0;
+    case FL_OP_pow: case FL_OP_atan2: return 1;
+    default: return fl_ops[x->op].form == FL_FORM_UNARY && fl_ops[x->op].kind == FL_KIND_FLOAT;
+  }
+}
+
+/* Of dear work a few thousand points are worth another worker. */
+static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points) {
+  return g->dear && k->points <= UNIT_POINTS ? DEAR_POINTS : points;
+}
+
 /* Points of a unit. The processor begins anew to look ahead at each: those of light work are a few
 ** a worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
@@ -80,7 +96,7 @@ static int64_t unit_points(const fl_kernel *k, int workers, int light) {
 static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
   const int line = has_line(k, kind), whole = trips > 1 || line;
   const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
-  const int64_t tile = plain ? PLAIN_TILE : LIGHT_TILE, points = unit_points(k, workers, light);
+  const int64_t tile = plain ? PLAIN_TILE : LIGHT_TILE, points = work_points(g, k, unit_points(k, workers, light));
   if (k->n <= (whole ? WHOLE_ROW : light ? tile / 2 : WHOLE_ONCE) ||
       (whole && k->n <= ROW_GROUP && k->n * k->ninstr <= WHOLE_WORK)) {
     g->mode = FL_MODE_WHOLE;
@@ -90,7 +106,7 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     if (g->batch > k->rows) g->batch = k->rows ? k->rows : 1;
     g->full = g->batch * k->n;
     g->row = g->batch;
-    g->unit = (line && points < LINE_UNIT ? LINE_UNIT : points) / (g->full ? g->full : points) * g->batch;
+    g->unit = (line && points < LINE_UNIT && !g->dear ? LINE_UNIT : points) / (g->full ? g->full : points) * g->batch;
     if (g->unit < g->batch) g->unit = g->batch;
     g->units = parts(k->rows, g->unit);
     return;
@@ -123,7 +139,7 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     g->batch = least(g->batch, k->rows / g->columns);
     g->full = g->batch * k->n * g->columns;
     g->row = g->batch * g->columns;
-    g->unit = g->batch * (UNIT_POINTS / FL_VM_BLOCK);
+    g->unit = g->batch * (work_points(g, k, UNIT_POINTS) / FL_VM_BLOCK);
     g->units = parts(k->rows / g->columns, g->unit);
     return;
   }
@@ -164,7 +180,7 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   g->mode = FL_MODE_MAP;
   g->full = least(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
   if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k)) g->full = least(k->points, PLAIN_TILE);
-  g->unit = UNIT_POINTS;
+  g->unit = work_points(g, k, UNIT_POINTS);
   g->units = parts(k->points, g->unit);
   if (d < 0) return;
   g->box_dim = d;
@@ -181,6 +197,7 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   int full = 0;
   for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
   g->width = g->batch = g->row = g->columns = 1;
+  for (int i = 0; i < k->ninstr; i++) g->dear += kind[i] == FL_KIND_FULL && is_dear(kind, &k->instr[i]) && g->dear < 8;
   if (k->kind == FL_K_MAP) {
     choose_map(g, k, kind);
     return;
