@@ -256,15 +256,16 @@ static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_prog *g = t->g;
   const fl_chain *c = &g->chain.at[x->arg];
   const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype == FLAME_BF16 && is_half(t, x->v);
+  const int count = c->n - (half && c->link[c->n - 1].op == FL_LINK_round_half);     /* its store rounds */
   fl_vm_link link[FL_CHAIN];
-  for (int i = 0; i < c->n; i++) {
+  for (int i = 0; i < count; i++) {
     const uint16_t v = c->link[i].v;
     link[i] = (fl_vm_link){ .op = c->link[i].op, .saved = c->link[i].saved, .moves = !(c->link[i].uni & 1),
                             .p = v == FL_NO_REG ? NULL : t->reg[v],
                             .row = c->by_row && v != FL_NO_REG ? row_step(t, c->link[i].uni) : 0 };
     if (link[i].op == FL_LINK_load_half && !is_half(t, v)) link[i].op = FL_LINK_load;
   }
-  g->vm->pairs->chain[c->reg](t->reg[x->v], link, c->n, c->by_row ? t->rows : 1, c->by_row ? t->cols : n, half);
+  g->vm->pairs->chain[c->reg](t->reg[x->v], link, count, c->by_row ? t->rows : 1, c->by_row ? t->cols : n, half);
 }
 
 void fl_tile_run(fl_tile *t, const fl_section *s) {

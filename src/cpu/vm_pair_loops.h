@@ -55,8 +55,15 @@ static inline FN(halves) FN(narrowed)(FN(words) b) {
 }
 static inline V FN(from_half)(FN(halves) h) { return (V)(FN(widened)(h) << 16); }
 static inline FN(words) FN(half_bits)(V x) {
+#if defined(__AVX512F__)
+  const __m512i v = (__m512i)x, high = _mm512_srli_epi32(v, 16);
+  const __m512i up = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+  return (FN(words))_mm512_mask_or_epi32(_mm512_srli_epi32(_mm512_add_epi32(v, up), 16),
+                                         _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+#else
   const FN(words) b = (FN(words))x, nan = (FN(words))(x != x);
   return (((b + 0x7fff + (b >> 16 & 1)) >> 16) & ~nan) | ((b >> 16 | 0x40) & nan);
+#endif
 }
 #define LOAD_HALF(s, v) FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER))
 #define ROUND_HALF(s, v) ((V)(FN(half_bits)(s) << 16))
