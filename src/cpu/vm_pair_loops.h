@@ -43,35 +43,39 @@ static inline FN(words) FN(widened)(FN(halves) h) {
   return __builtin_convertvector(h, FN(words));
 #endif
 }
-static inline FN(halves) FN(narrowed)(FN(words) b) {
+static inline V FN(from_half)(FN(halves) h) { return (V)(FN(widened)(h) << 16); }
+/* The upper halves of the result are x's. */
+static inline FN(words) FN(rounded)(V x) {
+  const FN(words) b = (FN(words))x, up = b + ((b >> 16 & 1) + 0x7fff);
 #if defined(__AVX512F__)
-  return (FN(halves))_mm512_cvtepi32_epi16((__m512i)b);
-#elif defined(__AVX2__)
-  const __m256i low = _mm256_packus_epi32((__m256i)b, (__m256i)b);
-  return (FN(halves))_mm256_castsi256_si128(_mm256_permute4x64_epi64(low, 0x08));
+  const __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+  return (FN(words))_mm512_mask_or_epi32((__m512i)up, nan, (__m512i)b, _mm512_set1_epi32(0x400000));
 #else
-  return __builtin_convertvector(b, FN(halves));
+  const FN(words) nan = (FN(words))(x != x);
+  return (up & ~nan) | ((b | 0x400000) & nan);
 #endif
 }
-static inline V FN(from_half)(FN(halves) h) { return (V)(FN(widened)(h) << 16); }
-static inline FN(words) FN(half_bits)(V x) {
-#if defined(__AVX512F__)
-  const __m512i v = (__m512i)x, high = _mm512_srli_epi32(v, 16);
-  const __m512i up = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
-  return (FN(words))_mm512_mask_or_epi32(_mm512_srli_epi32(_mm512_add_epi32(v, up), 16),
-                                         _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), high, _mm512_set1_epi32(0x40));
+/* What two vectors are rounded to, to y on. */
+static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
+  const FN(words) a = FN(rounded)(x0), b = FN(rounded)(x1);
+#if defined(__AVX512BW__)
+  uint16_t odd[32];
+  for (int i = 0; i < 32; i++) odd[i] = (uint16_t)(2 * i + 1);
+  _mm512_storeu_si512(y, _mm512_permutex2var_epi16((__m512i)a, _mm512_loadu_si512(odd), (__m512i)b));
+#elif defined(__AVX2__)
+  const __m256i both = _mm256_packus_epi32((__m256i)(a >> 16), (__m256i)(b >> 16));
+  _mm256_storeu_si256((__m256i *)(void *)y, _mm256_permute4x64_epi64(both, 0xD8));
 #else
-  const FN(words) b = (FN(words))x, nan = (FN(words))(x != x);
-  return (((b + 0x7fff + (b >> 16 & 1)) >> 16) & ~nan) | ((b >> 16 | 0x40) & nan);
+  *(FN(halves) *)y = __builtin_convertvector(a >> 16, FN(halves));
+  *(FN(halves) *)(y + PER) = __builtin_convertvector(b >> 16, FN(halves));
 #endif
 }
 #define LOAD_HALF(s, v) FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER))
-#define ROUND_HALF(s, v) ((V)(FN(half_bits)(s) << 16))
-#define PUT_HALF(s, v) *(FN(halves) *)((uint16_t *)y + i + v * PER) = FN(narrowed)(FN(half_bits)(s));
+#define ROUND_HALF(s, v) ((V)(FN(rounded)(s) & 0xffff0000u))
 #define HALVES \
   case FL_LINK_load_half: FOUR(LOAD_HALF); break; \
   case FL_LINK_round_half: FOUR(ROUND_HALF); break;
-#define PUT_HALVES { PUT_HALF(s0, 0) PUT_HALF(s1, 1) PUT_HALF(s2, 2) PUT_HALF(s3, 3) }
+#define PUT_HALVES { FN(put_halves)((uint16_t *)y + i, s0, s1); FN(put_halves)((uint16_t *)y + i + 2 * PER, s2, s3); }
 #else
 #define HALVES
 #define PUT_HALVES { }
@@ -134,7 +138,6 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef PUT_HALVES
 #undef LOAD_HALF
 #undef ROUND_HALF
-#undef PUT_HALF
 
 /* n elements on, in memory of halves or not. */
 static inline T *FN(ahead)(T *p, int64_t n, int half) { return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T))); }
