@@ -290,7 +290,12 @@ __device__ float atomic_max(float *address, float value) {
 __global__ void top(const float *x, float *m, int n) {
   const int i = threadIdx.x;
   if (i < n) atomic_max(m, x[i]);
-}]=], block = { 16 }, grid = { 1 }, outside = "a pointer is cast to 'int *'", args = function(t) return { t.f { 9 }, 9 } end },
+}]=], block = { 16 }, grid = { 1 }, inout = { "m" }, single = true, refuses = "the bits of a real number",
+    args = function(t) return { t.f { 9 }, t.tensor { 0.25 }, 9 } end,
+    want = function(x, m, n)
+      for i = 0, n - 1 do m[0] = math.max(m[0], x[i]) end
+      return m
+    end },
 
   { "keys entered into a table by compare and swap", [=[
 constexpr unsigned EMPTY = 0xffffffffu;

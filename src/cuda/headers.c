@@ -23,13 +23,31 @@ const char fl_header_text[] =
   "#define LONG_MIN (-LONG_MAX - 1)\n#endif\n"
   "#endif\n";
 
-#define NAMES(N) N("stdint.h") N("cstdint") N("math.h") N("cmath") N("float.h") N("cfloat") N("limits.h") N("climits") \
-  N("stdio.h") N("cstdio") N("stdlib.h") N("stddef.h") N("cstddef") N("assert.h") N("stdbool.h") N("cuda_runtime.h") \
-  N("device_launch_parameters.h")
+/* Headers of C++: what C's have, in namespace std too, and what fl_kstd_text has. */
+static const char cpp[] = "#include <fl_std>\n";
+extern const char fl_kstd_text[];           /* kernel/std.cu, embedded */
+static const char fl_std[] =
+  "#pragma once\n#include <stdint.h>\n#define FL_STD_ALL\nnamespace std {\n"
+#define TYPE(t) "using ::" #t ";"
+  TYPE(int8_t) TYPE(uint8_t) TYPE(int16_t) TYPE(uint16_t) TYPE(int32_t) TYPE(uint32_t) TYPE(int64_t) TYPE(uint64_t)
+  TYPE(size_t) TYPE(ptrdiff_t) TYPE(abs) TYPE(fabs) TYPE(sqrt) TYPE(cbrt) TYPE(exp) TYPE(exp2) TYPE(expm1) TYPE(log)
+  TYPE(log2) TYPE(log10) TYPE(log1p) TYPE(pow) TYPE(hypot) TYPE(sin) TYPE(cos) TYPE(tan) TYPE(asin) TYPE(acos)
+  TYPE(atan) TYPE(atan2) TYPE(sinh) TYPE(cosh) TYPE(tanh) TYPE(asinh) TYPE(acosh) TYPE(atanh) TYPE(erf) TYPE(erfc)
+  TYPE(tgamma) TYPE(lgamma) TYPE(floor) TYPE(ceil) TYPE(round) TYPE(trunc) TYPE(rint) TYPE(nearbyint) TYPE(lround)
+  TYPE(lrint) TYPE(fmod) TYPE(remainder) TYPE(fma) TYPE(fmin) TYPE(fmax) TYPE(fdim) TYPE(copysign) TYPE(isnan)
+  TYPE(isinf) TYPE(isfinite) TYPE(signbit) TYPE(ldexp) TYPE(frexp) TYPE(modf) TYPE(ilogb) TYPE(logb) TYPE(scalbn)
+  "\n#include <fl_types>\n}\n";
+#undef TYPE
+
+#define NAMES(N) N("stdint.h") N("math.h") N("float.h") N("limits.h") N("stdio.h") N("stdlib.h") N("stddef.h") \
+  N("assert.h") N("stdbool.h") N("cuda_runtime.h") N("device_launch_parameters.h")
+#define CPP_NAMES(N) N("cstdint") N("cmath") N("cfloat") N("climits") N("cstdio") N("cstdlib") N("cstddef") N("cassert") \
+  N("limits") N("type_traits") N("utility") N("algorithm") N("array")
 #define NAME(n) n,
 #define TEXT(n) fl_header_text,
-const char *const fl_header_names[FL_HEADERS] = { NAMES(NAME) };
-const char *const fl_header_texts[FL_HEADERS] = { NAMES(TEXT) };
+#define CPP(n) cpp,
+const char *const fl_header_names[FL_HEADERS] = { NAMES(NAME) CPP_NAMES(NAME) "fl_std", "fl_types" };
+const char *const fl_header_texts[FL_HEADERS] = { NAMES(TEXT) CPP_NAMES(CPP) fl_std, fl_kstd_text };
 
 int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[1024]) {
   static const char *const usual[] = { "--include-path=/usr/local/cuda/include", "--include-path=/usr/local/cuda/include/cccl" };

@@ -6,7 +6,7 @@
 #ifndef FL_CUDA_HEADERS_H
 #define FL_CUDA_HEADERS_H
 
-enum { FL_HEADERS = 17, FL_INCLUDE_PATHS = 4 };
+enum { FL_HEADERS = 26, FL_INCLUDE_PATHS = 4 };
 extern const char *const fl_header_names[FL_HEADERS], *const fl_header_texts[FL_HEADERS];
 /* "--include-path=…" for the toolkit's folders that exist; returns how many. Static text, but for
 ** buf, which takes the one of CUDA_HOME. */

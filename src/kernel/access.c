@@ -112,7 +112,7 @@ static void read_operands(walk *w, const fl_kstmt *s) {
 static void note_write(walk *w, const fl_kstmt *s) {
   if (!counts(w, s->var)) return;
   fl_kaccess *a = &w->out[s->var];
-  const int sum = s->kind == FL_KS_ATOMIC && s->result < 0 &&
+  const int sum = s->kind == FL_KS_ATOMIC && s->result < 0 && !s->as &&
                   (s->op == FL_KA_ADD || s->op == FL_KA_SUB);
   if (s->kind == FL_KS_STORE && s->accumulate) note_read(w, s->var, s->x[0], s->line);
   if (s->kind == FL_KS_STORE && !s->accumulate) a->writes = 1;

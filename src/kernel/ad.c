@@ -251,10 +251,20 @@ static int see_bits(void *arg, fl_kexpr *x) {
   return 1;
 }
 
+/* An atomic that sees numbers of another type in memory. */
+static int see_seen(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type), flows = fl_kad_flows(b->d->varied, s->x[1]);
+  b->back |= real || flows;
+  if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
+  return 1;
+}
+
 /* A real number taken apart into bits and put together again loses its derivative unseen. */
 static void refuse_bits(fl_kad_state *d) {
   bits b = {d, 0, 0};
-  const fl_kvisitor v = {NULL, see_bits, &b};
+  const fl_kvisitor v = {see_seen, see_bits, &b};
   fl_kwalk_block(&v, d->body);
   if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");
 }

@@ -6,9 +6,11 @@
 #include <string.h>
 
 int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
+  const int angle = p->angle;
   int n = 0;
   fl_front_need(p, '(');
   if (fl_front_take(p, ')')) return 0;
+  p->angle = 0;
   do {
     if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
     if (fl_front_is(p, '{')) {
@@ -18,6 +20,7 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
       args[n++] = fl_parse_assign(p);
     }
   } while (!p->failed && fl_front_take(p, ','));
+  p->angle = angle;
   fl_front_need(p, ')');
   return p->failed ? 0 : n;
 }

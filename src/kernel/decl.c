@@ -313,7 +313,7 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
     fl_refuse(p, line, "unknown struct '%s'", name);
     return NULL;
   }
-  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL);
+  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0);
   if (!type) return NULL;
   if (t->kind == FL_TOK_NAME) {
     fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);

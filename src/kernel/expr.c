@@ -221,7 +221,7 @@ static int level_of(const fl_ktok *t, int *op) {
 static fl_value parse_binary(fl_front *p, int level) {
   int op = 0, l;
   fl_value x = fl_parse_unary(p);
-  while ((l = level_of(fl_front_tok(p), &op)) >= level && l) {
+  while ((l = level_of(fl_front_tok(p), &op)) >= level && l && !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
     const int32_t line = fl_front_next(p)->line;
     if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);
     else x = fl_binary(p, op, x, parse_binary(p, l + 1), line);
@@ -394,6 +394,14 @@ static fl_value from_list(fl_front *p, fl_value to) {
   return v;
 }
 
+fl_value fl_parse_inside(fl_front *p) {
+  const int angle = p->angle;
+  p->angle = 0;
+  const fl_value v = fl_parse_expr(p);
+  p->angle = angle;
+  return v;
+}
+
 fl_value fl_parse_assign(fl_front *p) {
   const int unused = p->statement;
   p->statement = 0;
@@ -467,7 +475,11 @@ fl_kexpr *fl_parse_scalar(fl_front *p) {
 
 fl_kexpr *fl_parse_constant(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
-  return fl_val_scalar(p, parse_binary(p, 9), line);
+  const int angle = p->angle;
+  p->angle = 1;
+  fl_kexpr *e = fl_val_scalar(p, parse_ternary(p), line);
+  p->angle = angle;
+  return e;
 }
 
 fl_kexpr *fl_parse_condition(fl_front *p) {

@@ -129,10 +129,10 @@ fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
 }
 
 fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
-  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half };
+  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle };
   p->at = at;
   p->up = up;
-  p->half = 0;
+  p->half = p->angle = 0;
   if (p->f) p->frame = p->syms.n;
   return back;
 }
@@ -143,6 +143,7 @@ void fl_front_close(fl_front *p, fl_kplace back) {
   p->syms.n = back.syms;
   p->up = back.up;
   p->half = back.half;
+  p->angle = back.angle;
 }
 
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {

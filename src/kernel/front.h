@@ -63,6 +63,7 @@ typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'typ
   const char *name;
   const fl_ctype *type;          /* NULL: it is a type */
   int64_t init;                  /* token of its default, 0: none */
+  int64_t check;                 /* token of an enable_if that must have a type, 0: none */
 } fl_ktparam;
 
 typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
@@ -103,12 +104,22 @@ typedef struct fl_kmembers {
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults, 0: none */
   int has_inits;
   const struct fl_ktemplate *of; /* is an instance: its arguments come first in 'inner' */
+  int n_args;                    /* these, and the parameters of a partial specialisation */
 } fl_kmembers;
 #define FL_MAKER "()"
 #define FL_CONVERTS "operator T"      /* to its result */
 
+typedef struct fl_kpattern {     /* a partial specialisation */
+  fl_ktparam *tparams;
+  int32_t n_tparams;
+  int64_t pattern, at;           /* its '<', the token behind '>' */
+  struct fl_kpattern *next;
+} fl_kpattern;
+
 typedef struct fl_ktemplate {    /* of structs */
   int is_alias;                  /* another name of a type: 'at' is its token */
+  int is_value;                  /* of constants: 'at' is the first token of the declaration */
+  fl_kpattern *patterns;
   const char *name;
   fl_ktparam *tparams;
   int32_t n_tparams;
@@ -174,6 +185,7 @@ typedef struct fl_front {
   int64_t shared_at;         /* static shared memory so far */
   fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
   struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
@@ -200,7 +212,7 @@ void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((f
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
 /* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
-typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half; } fl_kplace;
+typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half, angle; } fl_kplace;
 fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kplace back);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
@@ -263,6 +275,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);  
 /* Of d in the list 'first'. NULL: does not fit. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
+fl_value fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
 /* "V<…>" where V is an instance: itself, or another one. At '<'. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> at + k; 0: not closed */
@@ -274,7 +287,7 @@ void fl_scope_rename(fl_front *p);                           /* "a = b::c;" behi
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL. */
-const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args);
+const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args, int n_args);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);                       /* an object of it wants fl_member_make */
 int fl_member_has_maker(const fl_ctype *t);
@@ -308,7 +321,9 @@ fl_value fl_val_address(fl_front *p, fl_value v, int32_t line);
 fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative, int32_t line);
 void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line);
 void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line);
-int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line);   /* of an atomic */
+int fl_val_views(int to, int from);                          /* may memory of type 'from' be seen as 'to'? */
+/* Of an atomic; *type is what the pointer says. */
+int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);      /* a LOCAL with its DECL; -1: no memory */
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);           /* in a temporary unless constant */
 int fl_arith_type(int a, int b);                             /* usual arithmetic conversions */
@@ -338,6 +353,7 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 
 fl_value fl_parse_expr(fl_front *p);                         /* with commas */
 fl_value fl_parse_assign(fl_front *p);                       /* without */
+fl_value fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
 fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_value fl_parse_unary(fl_front *p);
@@ -348,7 +364,7 @@ fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
 fl_value fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
 fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name);
-fl_kexpr *fl_parse_constant(fl_front *p);                    /* without < and >, for template arguments */
+fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for template arguments */
 int fl_parse_arguments(fl_front *p, fl_value *args, int max);
 /* 1: was one of them, *out is its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_value *out);

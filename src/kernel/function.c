@@ -7,6 +7,7 @@
 #include "kernel/text.h"
 #include "kernel/text_check.h"
 #include <stdio.h>
+#include <ctype.h>
 #include <string.h>
 
 /* ---- units --------------------------------------------------------------------------- */
@@ -133,16 +134,46 @@ static int is_linked(const char *text, const char *s) {
   return has_word(from, s, "template") || has_word(from, s, "\"C\"");
 }
 
+/* Is "__device__" at s, of the text from 'from' on, behind the captures of a lambda? NVRTC takes none there. */
+static int is_of_lambda(const char *from, const char *s) {
+  while (s > from && isspace((unsigned char)s[-1])) s--;
+  return s > from + 1 && s[-1] == ']' && s[-2] != ']';
+}
+
+/* n characters of the text, lambdas without what says where they run. */
+static void put_lambdas(fl_text *t, const char *s, size_t n) {
+  static const char word[] = "__device__";
+  const char *from = s, *end = s + n, *at = s;
+  while ((at = strstr(at, word)) != NULL && at < end) {
+    const char *head = at;
+    while (head > s && isspace((unsigned char)head[-1])) head--;
+    if (head - s > 8 && !memcmp(head - 8, "__host__", 8)) head -= 8;
+    else head = at;
+    const int is = is_of_lambda(s, head);
+    if (is) fl_text_add(t, from, (size_t)(head - from));
+    at += sizeof word - 1;
+    if (is) from = at;
+  }
+  fl_text_add(t, from, (size_t)(end - from));
+}
+
 static void put_source(fl_text *t, const char *text) {
   const char *s = text;
   const int each = template_kernel(text);
   for (const char *g; each && (g = strstr(s, "__global__")) != NULL; s = g) {
-    fl_text_add(t, s, (size_t)(g - s));
+    put_lambdas(t, s, (size_t)(g - s));
     if (!is_linked(text, g)) fl_text_puts(t, "extern \"C\" ");
     fl_text_puts(t, "__attribute__((global))");
     g += strlen("__global__");
   }
-  fl_text_puts(t, s);
+  put_lambdas(t, s, strlen(s));
+}
+
+/* Is something named in namespace std, not cuda::std, that neither the text nor a large header of CUDA's defines? */
+static int asks_std(const char *text) {
+  const char *s = text;
+  while ((s = strstr(s, "std::")) != NULL && s > text && (s[-1] == ':' || s[-1] == '_' || isalnum((unsigned char)s[-1]))) s++;
+  return s && !strstr(text, "namespace std") && !strstr(text, "<cuda/") && !strstr(text, "cooperative_groups");
 }
 
 /* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
@@ -153,6 +184,7 @@ static void put_preamble(const char *text, fl_text *t) {
   int wanted = 0;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= strstr(text, known[i]) != NULL;
   if (wanted && !strstr(text, "#include") && !strstr(text, "typedef")) fl_text_puts(t, "#include <stdint.h>\n");
+  if (asks_std(text)) fl_text_puts(t, "#include <fl_std>\n");
   if (strstr(text, "__half") && !strstr(text, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
   if (strstr(text, "__nv_bfloat") && !strstr(text, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
   if (!template_kernel(text)) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");

@@ -150,7 +150,7 @@ static void atomic(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   const int32_t index = fl_lane_index(b, s->x[0], &info);
   const int32_t value = fl_lane_vector(b, s->x[1]);
   const int32_t other = s->op == FL_KA_CAS ? fl_lane_vector(b, s->x[2]) : -1;
-  const int wide = fl_lane_wide(fl_lane_class_of(v->type));
+  const int type = s->as ? s->as : v->type, wide = fl_lane_wide(fl_lane_class_of(type));
   const int32_t out = s->result >= 0 ? fl_lane_reg_new(b, 0, wide, 1) : -1;
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_ATOMIC);
   p->dst = out;
@@ -160,7 +160,7 @@ static void atomic(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   p->c = other;
   p->sub = s->op;
   p->var = s->var;
-  p->type = v->type;
+  p->type = (uint8_t)type;
   p->wide = (uint8_t)wide;
   touch(b, s->var);
   result(b, s, flags, out);

@@ -311,20 +311,20 @@ int fl_lane_do_atomic(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const fl_lane_view *v = &s->views[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;
-  const int cls = fl_lane_class_of(a->type), watched = fl_lane_watched(s, p->var);
+  const int cls = fl_lane_class_of(p->type), watched = fl_lane_watched(s, p->var);
   const char *value = s->reg[p->b], *other = p->c >= 0 ? s->reg[p->c] : NULL;
   char *out = p->dst >= 0 ? s->reg[p->dst] : NULL;
   int64_t *at = lane_indices(s, p);
   if (!check_lanes(s, p, at, v->count)) return 0;
-  if (a->type == FL_KT_F32 && p->sub == FL_KA_ADD && !watched) return add_f32(s, p, at);
+  if (p->type == FL_KT_F32 && p->sub == FL_KA_ADD && !watched) return add_f32(s, p, at);
   for (int64_t i = 0; i < s->n; i++) {
     if (!s->now.at[i]) continue;
     uint64_t x = 0;
     if (watched && !fl_lane_touched(s, p, i, at[i], FL_LANE_WRITE | FL_LANE_ATOMIC)) return 0;
-    s->table->load[a->type](&x, v->base + at[i] * size, 1);
+    s->table->load[p->type](&x, v->base + at[i] * size, 1);
     if (out) memcpy(out + i * slot, &x, (size_t)slot);
     atomic_slot(cls, p->sub, &x, value + i * slot, other ? other + i * slot : NULL);
-    s->table->store[a->type](v->base + at[i] * size, &x, 1);
+    s->table->store[p->type](v->base + at[i] * size, &x, 1);
   }
   return 1;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 extern const char fl_klibrary_text[];        /* kernel/library.cu, embedded */
+extern const char fl_kstd_text[];            /* kernel/std.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -107,11 +108,32 @@ static int is_asked(const fl_ktoks *toks) {
   return 0;
 }
 
-int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
+/* ---- namespace std ---- */
+
+/* Macros for the names of namespace std that std.cu defines, NULL: none is asked for. min and max without
+** an argument in <…> are those of CUDA. */
+static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
+  const char *asked = NULL;
+  for (int64_t i = 0; i + 3 < toks->n; i++) {
+    const fl_ktok *t = &toks->at[i + 2];
+    char name[32];
+    if (!fl_ktok_is(&toks->at[i], "std") || !is_punct(t - 1, FL_PU_SCOPE) || t->kind != FL_TOK_NAME || t->n > 24) continue;
+    const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
+    const int n = snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
+    const char *s = strstr(fl_kstd_text, name);
+    while (s && (is_letter(s[n]) || is_letter(s[-1]))) s = strstr(s + n, name);
+    const int value = n > 2 && !strcmp(name + n - 2, "_v");
+    if ((!s && !value) || (plain && !is_punct(t + 1, '<'))) continue;
+    asked = fl_karena_printf(a, "%s#define FL_STD_%s\n", asked ? asked : "", name);
+    if (!asked) return NULL;
+  }
+  return asked;
+}
+
+/* Puts the text before the tokens, as line 0. */
+static int put_before(fl_karena *a, const char *text, const char *given, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
-  const int grouped = name_groups(a, toks);
-  if (!grouped && !is_asked(toks)) return 1;
-  int ok = fl_kpreprocess(a, fl_klibrary_text, strlen(fl_klibrary_text), grouped ? "#define FL_GROUPS\n" : "", &lib);
+  int ok = fl_kpreprocess(a, text, strlen(text), given, &lib);
   if (ok && lib.n > 1) {
     const int64_t n = lib.n - 1;                      /* without its END */
     ok = FL_RESERVE(a->mem, toks, toks->n + n) != 0;
@@ -126,4 +148,12 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   }
   FL_DROP(a->mem, &lib);
   return ok;
+}
+
+int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
+  const char *of_std = asked_of_std(a, toks);
+  const int grouped = name_groups(a, toks);
+  if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
+  if (!grouped && !is_asked(toks)) return !a->failed;
+  return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);
 }

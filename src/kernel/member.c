@@ -59,7 +59,7 @@ typedef struct body {            /* of a struct being read */
 } body;
 
 /* The first names of an instance are the template's arguments: its own alone. */
-static int arguments_of(const fl_kmembers *m) { return m && m->of ? m->of->n_tparams : 0; }
+static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
 /* What a struct takes over from base t: types and constants (functions = 0), or the functions that none of
 ** the symbols from 'mark' hides. */
@@ -253,13 +253,14 @@ fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
 }
 
 /* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */
-static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of, int64_t mark) {
+static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of, int n_args, int64_t mark) {
   fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
   fl_symbol *self = fl_front_add(p, b->name, FL_SYM_TYPE);
   if (!m || !self) return;
   self->type = type;
   type->s->members = m;
   m->of = of;
+  m->n_args = n_args;
   m->inits = b->inits;
   m->has_inits = b->has_inits;
   for (pending *q = b->first; q && !p->failed; q = q->next) {
@@ -274,13 +275,13 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
 }
 
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of,
-                                 const fl_symbol *args) {
+                                 const fl_symbol *args, int n_args) {
   const int64_t mark = p->syms.n;
   const int32_t line = fl_front_tok(p)->line;
   body b = { .name = name };
   b.fields = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.fields);
   b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
-  if (of) fl_front_push(p, args, of->n_tparams);
+  fl_front_push(p, args, n_args);
   if (!b.fields || !b.inits || !fl_front_enter(p)) return NULL;
   read_bases(p, &b);
   fl_front_need(p, '{');
@@ -290,7 +291,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
   if (!p->failed) check_copies(p, &b, line);
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
   if (!type && !p->failed) fl_refuse(p, line, "struct '%s' is too large", name);
-  if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, mark);
+  if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, n_args, mark);
   p->syms.n = mark;
   return p->failed ? NULL : type;
 }

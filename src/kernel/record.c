@@ -8,7 +8,7 @@ typedef struct recording {
 } recording;
 
 static int is_recorded(const fl_kfunc *f, const fl_kstmt *s) {
-  return s->kind == FL_KS_ATOMIC && s->result >= 0 && fl_kt_is_int(f->vars[s->var].type);
+  return s->kind == FL_KS_ATOMIC && s->result >= 0 && !s->as && fl_kt_is_int(f->vars[s->var].type);
 }
 
 static int count(const fl_kfunc *f, const fl_kblock *b) {

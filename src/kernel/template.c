@@ -3,10 +3,8 @@
 ** structs of given arguments. An instance reads the tokens of its template again, with the
 ** parameters as names of types and constants.
 */
-#include "kernel/front.h"
+#include "kernel/template.h"
 #include <string.h>
-
-enum { MAX_TPARAMS = 8 };
 
 /* ---- < … > ----------------------------------------------------------------------------------------- */
 
@@ -48,12 +46,29 @@ static void skip_default(fl_front *p) {
   }
 }
 
+/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
+static int64_t skip_condition(fl_front *p) {
+  const int64_t at = p->at;
+  int k = fl_ktok_is(fl_front_tok(p), "typename");
+  if (fl_ktok_is(fl_front_ahead(p, k), "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k += 2;
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (!fl_ktok_is(t, "enable_if") && !fl_ktok_is(t, "enable_if_t")) return 0;
+  p->at += k + 1;
+  p->at += fl_template_angle(p, 0);
+  if (fl_front_take(p, FL_PU_SCOPE)) p->at++;
+  fl_front_take(p, '*');
+  return at;
+}
+
 static void template_param(fl_front *p, fl_ktparam *list, int n) {
   fl_ktparam *t = &list[n];
   const int32_t line = fl_front_tok(p)->line;
   int ref, known = 0;
   for (int i = 0; i < n; i++) known |= fl_ktok_is(fl_front_tok(p), list[i].name);
-  if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
+  t->check = skip_condition(p);
+  if (t->check) {
+    t->type = fl_ctype_void();
+  } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
   } else if (known) {                                        /* of the type of an earlier one: as given */
     p->at++;
@@ -75,12 +90,12 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
 }
 
 int fl_template_params(fl_front *p, fl_ktparam **out) {
-  fl_ktparam list[MAX_TPARAMS];
+  fl_ktparam list[FL_K_MAX_TPARAMS];
   int n = 0;
   memset(list, 0, sizeof list);
   fl_front_need(p, '<');
   while (!p->failed && !closes(p)) {
-    if (n == MAX_TPARAMS) fl_refuse(p, fl_front_tok(p)->line, "a template of more than %d parameters", MAX_TPARAMS);
+    if (n == FL_K_MAX_TPARAMS) fl_refuse(p, fl_front_tok(p)->line, "a template of more than %d parameters", FL_K_MAX_TPARAMS);
     else template_param(p, list, n++);
     if (!fl_front_take(p, ',')) break;
   }
@@ -119,7 +134,7 @@ int fl_template_args(fl_front *p, fl_symbol *out, int max) {
   return p->failed ? 0 : n;
 }
 
-static int same_args(const fl_symbol *a, const fl_symbol *b, int n) {
+int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   for (int i = 0; i < n; i++) {
     if (a[i].kind != b[i].kind) return 0;
     if (a[i].kind == FL_SYM_TYPE) {
@@ -137,14 +152,27 @@ static void give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from) {
   to->n = (int32_t)strlen(t->name);
 }
 
+/* Is there the type that an enable_if is asked for? */
+static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
+  const fl_kplace back = fl_front_open(p, t->check, NULL);
+  fl_front_push(p, env, n);
+  fl_decl_type_name(p);
+  const int drops = fl_pattern_drops(p, t->check);
+  fl_front_close(p, back);
+  return !drops;
+}
+
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
+    if (t[i].check && !holds(p, &t[i], env, i)) return 0;
     if (!env[i].name && t[i].init) {
       fl_symbol one;
       const fl_kplace back = fl_front_open(p, t[i].init, NULL);
       fl_front_push(p, env, i);
       template_arg(p, &one);
+      const int drops = fl_pattern_drops(p, t[i].init);
       fl_front_close(p, back);
+      if (drops) return 0;
       give(&env[i], &t[i], &one);
     }
     if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
@@ -168,53 +196,50 @@ static const fl_ctype *meet(fl_front *p, const fl_value *v, int pointer, int arr
   return is_array && !ref ? fl_ctype_pointer(p->a, t->of, v->is_const) : t;
 }
 
-typedef struct deduction { const fl_ktparam *t; int n; fl_symbol *env; } deduction;
-
-static int index_of(const deduction *d, const fl_ktok *t) {
+int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
   for (int i = 0; i < d->n; i++)
     if (fl_ktok_is(t, d->t[i].name)) return i;
   return -1;
 }
 
-static void set_type(const deduction *d, int i, const fl_ctype *type) {
+void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type) {
   fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type };
   if (type && !d->env[i].name && !d->t[i].type) give(&d->env[i], &d->t[i], &s);
 }
 
-static void set_value(fl_front *p, const deduction *d, int i, int64_t value) {
+void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value) {
   fl_symbol s = { .kind = FL_SYM_CONSTANT, .offset = -1 };
   if (d->env[i].name || !d->t[i].type) return;
   s.v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, value));
   give(&d->env[i], &d->t[i], &s);
 }
 
-/* "Vec<T, N>" at token i, against the struct that the argument is. */
-static void unify(fl_front *p, const deduction *d, const fl_ktemplate *of, int64_t i, const fl_ctype *type) {
+void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i, const fl_ctype *type) {
   if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
   const fl_symbol *args = type->s->members->inner;
   for (int k = 0; k < of->n_tparams; k++, i += 2) {
-    const int which = index_of(d, &p->toks.at[i + 1]);
+    const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
     const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
     if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* more than a name: not deduced */
     if (which < 0) continue;
-    if (args[k].kind == FL_SYM_TYPE) set_type(d, which, args[k].type);
-    else set_value(p, d, which, args[k].v.e->value.i);
+    if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
+    else fl_deduce_value(p, d, which, args[k].v.e->value.i);
   }
 }
 
 /* What T[A][B] is an array of, where it meets 'type'; A and B are the tokens at size[0], size[1] … */
-static const fl_ctype *element_of(fl_front *p, const deduction *d, const fl_ctype *type, const int64_t *size, int n) {
+static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type, const int64_t *size, int n) {
   for (int k = 0; k < n; k++) {
     if (!type || type->kind != FL_C_ARRAY) return NULL;
-    const int which = index_of(d, &p->toks.at[size[k]]);
-    if (which >= 0) set_value(p, d, which, type->count);
+    const int which = fl_deduce_index(d, &p->toks.at[size[k]]);
+    if (which >= 0) fl_deduce_value(p, d, which, type->count);
     type = type->of;
   }
   return type;
 }
 
 /* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
-static void deduce_one(fl_front *p, const deduction *d, int64_t i, int64_t end, const fl_value *v) {
+static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v) {
   int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
   int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
@@ -231,14 +256,14 @@ static void deduce_one(fl_front *p, const deduction *d, int64_t i, int64_t end, 
     if (c == '=') break;
   }
   if (name < 0 || stars > 1) return;
-  const int which = index_of(d, &p->toks.at[name]);
+  const int which = fl_deduce_index(d, &p->toks.at[name]);
   const fl_ctype *type = element_of(p, d, meet(p, v, stars, array, ref), size, n);
-  if (which >= 0) set_type(d, which, type);
+  if (which >= 0) fl_deduce_type(d, which, type);
   const fl_symbol *s = which < 0 ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;
-  if (s && s->kind == FL_SYM_TEMPLATE) unify(p, d, s->structs, name + 1, type);
+  if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
 }
 
-static void deduce(fl_front *p, const deduction *d, int64_t open, const fl_kcall *c) {
+static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
   int depth = 1, arg = 0;
   int64_t from = open + 1;
   for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
@@ -261,7 +286,9 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   fl_front_push(p, one->env, one->n_env);
   one->n_params = 0;
   fl_device_signature(p, one);
+  const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
+  if (drops) return 0;
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];
     if (f->type) continue;
@@ -273,7 +300,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
 
 static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
   for (fl_kdevice *s = first; s; s = s->next)
-    if (s->n_special == n && same_args(s->special, env, n)) return s;
+    if (s->n_special == n && fl_template_same(s->special, env, n)) return s;
   return NULL;
 }
 
@@ -283,7 +310,7 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   if (!env || !one || c->n_given > n) return NULL;
   for (int i = 0; i < c->n_given; i++) give(&env[i], &d->tparams[i], &c->given[i]);
-  const deduction found = { d->tparams, n, env };
+  const fl_kdeduction found = { d->tparams, n, env };
   if (n) {
     const fl_kplace back = fl_front_open(p, p->at, d->scope);
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
@@ -314,9 +341,9 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
 
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   const int32_t line = fl_front_tok(p)->line;
-  fl_symbol *args = fl_karena_new(p->a, MAX_TPARAMS * sizeof *args);
+  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
   if (!args) return NULL;
-  const int n = fl_template_args(p, args, MAX_TPARAMS);
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
   if (p->failed) return NULL;
   if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
   for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
@@ -324,12 +351,17 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   if (p->failed) return NULL;
   struct fl_kinstance *known = t->instances;
-  while (known && !same_args(known->args, args, t->n_tparams)) known = known->next;
+  while (known && !fl_template_same(known->args, args, t->n_tparams)) known = known->next;
   if (known && known->type) return known->type;
   if (!fl_front_enter(p)) return NULL;
   struct fl_kinstance *one = known ? known : fl_karena_new(p->a, sizeof *one);
   const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
   const fl_ctype *type = NULL;
+  fl_symbol *env = NULL;
+  const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env);
+  const int n_env = pattern ? pattern->n_tparams : 0;
+  if (pattern) p->at = pattern->at;
+  for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
   fl_front_word(p, "final");
   if (t->is_alias) {
     fl_front_push(p, args, t->n_tparams);
@@ -337,7 +369,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
-    type = fl_member_struct(p, t->name, 0, t, args);
+    type = fl_member_struct(p, t->name, 0, t, args, t->n_tparams + n_env);
   }
   fl_front_close(p, back);
   p->nest--;
@@ -351,10 +383,10 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
 
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   const fl_ktemplate *t = type->s->members->of;
-  fl_symbol args[MAX_TPARAMS];
+  fl_symbol args[FL_K_MAX_TPARAMS];
   const int64_t at = p->at;
-  const int n = fl_template_args(p, args, MAX_TPARAMS);
-  if (p->failed || (n == t->n_tparams && same_args(args, type->s->members->inner, n))) return type;
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n))) return type;
   p->at = at;
   for (int64_t i = p->syms.n; i-- > 0;)
     if (p->syms.at[i].kind == FL_SYM_TEMPLATE && p->syms.at[i].structs == t)
@@ -365,10 +397,10 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
 
 /* "template <> struct name<…> { … }": an instance with tokens of its own. */
 static void special_struct(fl_front *p, fl_ktemplate *t) {
-  fl_symbol *args = fl_karena_new(p->a, MAX_TPARAMS * sizeof *args);
+  fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
   if (!args || !one) return;
-  if (fl_template_args(p, args, MAX_TPARAMS) != t->n_tparams && !p->failed)
+  if (fl_template_args(p, args, FL_K_MAX_TPARAMS) != t->n_tparams && !p->failed)
     fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
   for (int i = 0; i < t->n_tparams && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
   one->args = args;
@@ -385,9 +417,9 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
   fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
   if (fl_front_is(p, '<')) {
-    if (t && !n) { special_struct(p, t); return; }
-    fl_refuse(p, line, "partial specialisation is outside the language");
-    if (t) s->kind = FL_SYM_WRONG, s->why = fl_karena_printf(p->a, "%s (line %d)", p->why, (int)line);
+    if (t && !n) special_struct(p, t);
+    else if (t) fl_pattern_add(p, t, params, n);
+    else fl_refuse(p, line, "there is no template '%s' to be specialised", name);
     return;
   }
   if (!t) t = fl_karena_new(p->a, sizeof *t);
@@ -415,6 +447,57 @@ static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   if (s) s->structs = t;
 }
 
+/* "template <…> constexpr T name = e;" behind '>'. 0: it is none, nothing is taken. */
+static int declare_value(fl_front *p, fl_ktparam *params, int n) {
+  const int64_t at = p->at;
+  int angle = 0, constant = 0;
+  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') && !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
+    if (fl_front_is(p, '=')) break;
+    constant |= fl_ktok_is(fl_front_tok(p), "constexpr");
+    angle = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
+    p->at += angle ? angle : 1;
+  }
+  const fl_ktok *name = p->at > at ? &p->toks.at[p->at - 1] : NULL;
+  const int is = fl_front_is(p, '=') && name && name->kind == FL_TOK_NAME && !fl_ktok_is(name, "operator");
+  if (!is) { p->at = at; return 0; }
+  if (!constant) fl_refuse(p, name->line, "a template of variables that are not constexpr is outside the language");
+  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
+  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
+  if (!t || !text) return 1;
+  *t = (fl_ktemplate){ .name = text, .tparams = params, .n_tparams = n, .at = at, .is_value = 1 };
+  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_need(p, ';');
+  fl_symbol *s = p->failed ? NULL : fl_front_add(p, text, FL_SYM_TEMPLATE);
+  if (s) s->structs = t;
+  return 1;
+}
+
+fl_value fl_template_value(fl_front *p, const fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_symbol args[FL_K_MAX_TPARAMS];
+  memset(args, 0, sizeof args);
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  for (int i = 0; i < n && i < t->n_tparams; i++) give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  if (p->failed || !fl_front_enter(p)) return fl_val_none();
+  int ref;
+  const fl_kplace back = fl_front_open(p, t->at, NULL);
+  fl_kblock *into = fl_front_into(p, NULL);
+  fl_front_push(p, args, t->n_tparams);
+  const fl_specifiers s = fl_decl_specifiers(p);
+  const fl_ctype *type = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
+  fl_front_name(p);
+  fl_front_need(p, '=');
+  fl_kexpr *e = fl_parse_scalar(p);
+  if (e && type && !s.is_auto && type->kind == FL_C_SCALAR) e = fl_val_convert(p, e, type->scalar);
+  if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "'%s<…>' is no constant number", t->name);
+  fl_front_into(p, into);
+  fl_front_close(p, back);
+  p->nest--;
+  return p->failed ? fl_val_none() : fl_val_expr(e);
+}
+
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
@@ -426,12 +509,7 @@ void fl_template_declare(fl_front *p) {
   if (p->failed) return;
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
-  if (fl_ktok_is(fl_front_tok(p), "constexpr")) {
-    const int64_t at = p->at;
-    while (!p->failed && !fl_front_is(p, '(') && !fl_front_is(p, ';') && !fl_front_is(p, '=')) p->at++;
-    if (!fl_front_is(p, '(')) fl_refuse(p, line, "templates of variables are outside the language");
-    p->at = at;
-  }
+  if (declare_value(p, params, n)) return;
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__"))
       fl_refuse(p, line, "a kernel that is a template is named with its arguments, as in entry = \"name<float, 16>\"");
@@ -448,7 +526,7 @@ void fl_template_declare(fl_front *p) {
 /* ---- a::b ------------------------------------------------------------------------------------------------------ */
 
 int fl_scope_is_template(const fl_symbol *s) {
-  if (!s || s->kind != FL_SYM_TYPE) return s && s->kind == FL_SYM_TEMPLATE;
+  if (!s || s->kind != FL_SYM_TYPE) return s && s->kind == FL_SYM_TEMPLATE && !s->structs->is_value;
   return s->type->kind == FL_C_STRUCT && s->type->s->members && s->type->s->members->of;
 }
 

@@ -97,7 +97,7 @@ static void put_ordered(fl_kwriter *w, const fl_kstmt *s) {
 }
 
 static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
-  const int type = w->f->vars[s->var].type;
+  const int type = s->as ? s->as : w->f->vars[s->var].type;
   if (w->slot && is_ordered(w->f, s)) {
     put_ordered(w, s);
     return;
@@ -116,9 +116,8 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
-  else
-    fl_text_printf(w->t, "%s(%s&", atomics[s->op],
-                   as_u64 ? "(unsigned long long *)" : "");
+  else if (s->as && !as_u64) fl_text_printf(w->t, "%s((%s *)&", atomics[s->op], fl_ktypes[type].c);
+  else fl_text_printf(w->t, "%s(%s&", atomics[s->op], as_u64 ? "(unsigned long long *)" : "");
   put_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;

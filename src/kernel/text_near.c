@@ -46,7 +46,7 @@ struct fl_knear {
 /* ---- what the kernel does ---------------------------------------------------------- */
 
 static int is_sum(const fl_kfunc *f, const fl_kstmt *s) {
-  if (s->kind != FL_KS_ATOMIC || s->op != FL_KA_ADD || s->result >= 0) return 0;
+  if (s->kind != FL_KS_ATOMIC || s->op != FL_KA_ADD || s->result >= 0 || s->as) return 0;
   const fl_kvar *v = &f->vars[s->var];
   return v->kind == FL_KV_POINTER && (v->type == FL_KT_F32 || v->type == FL_KT_F64) &&
          v->type == s->x[1]->type;

@@ -155,7 +155,8 @@ typedef enum {
                     ** var[i] = (element type)((type of x[1])var[i] + x[1]); -= is + of the
                     ** negated value. Not atomic. ARRAY, SHARED, POINTER */
   FL_KS_ATOMIC,     /* old = var[x[0]]; var[x[0]] = op(old, x[1]); result = old. SHARED, POINTER.
-                    ** CAS compares with x[2]: x[1] is stored where old == x[2] */
+                    ** CAS compares with x[2]: x[1] is stored where old == x[2]. With 'as' the bits of
+                    ** the element are a number of that type */
   FL_KS_IF,         /* x[0] BOOL: body, else other */
   FL_KS_LOOP,       /* see fl_kstmt.post */
   FL_KS_BREAK, FL_KS_CONTINUE,   /* of the innermost LOOP (BLOCKs in between are left) */
@@ -193,6 +194,7 @@ typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by
 struct fl_kstmt {
   uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode */
   uint8_t accumulate;        /* STORE */
+  uint8_t as;                /* ATOMIC: fl_ktype of the element's size, VOID: the element's own */
   uint8_t post;              /* LOOP: 1 = do-while, the condition is asked after 'other' */
   int32_t line;
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */

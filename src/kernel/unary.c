@@ -43,11 +43,12 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
-  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && want == var->type)
+  const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
+  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views)
     v.linear = 1;                                           /* elements of one array, counted alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
     v = view_shared(p, v, want);
-  else if (want != var->type || (!v.linear && to->kind != FL_C_SCALAR))
+  else if (!views || (!v.linear && to->kind != FL_C_SCALAR))
     fl_refuse(p, line, "a pointer is cast to '%s *': memory keeps its type here",
               fl_ctype_text(p->a, to));
   v.type = to;
@@ -153,6 +154,10 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
       return s->v;
     }
     case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
+    case FL_SYM_TEMPLATE:
+      if (s->structs->is_value && fl_front_is(p, '<')) return fl_template_value(p, s->structs);
+      fl_refuse(p, t->line, "template '%s' without its arguments", s->name);
+      break;
     case FL_SYM_FUNCTION:
       fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
       break;
@@ -306,7 +311,7 @@ static fl_value primary(fl_front *p) {
       if (t->punct == FL_PU_SCOPE) return name(p);
       if (t->punct == '(') {
         fl_front_next(p);
-        fl_value v = fl_parse_expr(p);
+        fl_value v = fl_parse_inside(p);
         fl_front_need(p, ')');
         return v;
       }
@@ -333,7 +338,7 @@ static int is_object(fl_value v) {
 /* Behind '['. */
 static fl_value element(fl_front *p, fl_value v, int32_t line) {
   const int32_t at = fl_front_tok(p)->line;
-  const fl_value i = fl_parse_expr(p);
+  const fl_value i = fl_parse_inside(p);
   fl_front_need(p, ']');
   if (p->failed) return v;
   if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);

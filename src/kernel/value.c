@@ -63,6 +63,28 @@ fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type) {
   return fl_front_check(p, fl_kexpr_cast(p->a, type, e));
 }
 
+/* ---- memory seen as another type ---- */
+
+int fl_val_views(int to, int from) {
+  const int halves = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
+  return to == from || (to > FL_KT_BOOL && from > FL_KT_BOOL && !halves && fl_kt_size(to) == fl_kt_size(from));
+}
+
+/* The bits of e as a number of another type of its size. */
+static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
+  if (!e || p->failed || e->type == to) return e;
+  if (fl_kt_is_float(e->type)) {
+    const int wide = e->type == FL_KT_F64, whole = wide ? FL_KT_I64 : FL_KT_I32;
+    e = fl_kexpr_call(p->a, wide ? FL_KB_DOUBLE_BITS : FL_KB_FLOAT_BITS, whole, 1, &e);
+  }
+  if (fl_kt_is_float(to)) {
+    const int wide = to == FL_KT_F64;
+    e = fl_val_convert(p, e, wide ? FL_KT_I64 : FL_KT_I32);
+    return e ? fl_kexpr_call(p->a, wide ? FL_KB_BITS_DOUBLE : FL_KB_BITS_FLOAT, to, 1, &e) : NULL;
+  }
+  return fl_val_convert(p, e, to);
+}
+
 /* ---- reading ------------------------------------------------------------------------------------ */
 
 static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
@@ -83,6 +105,8 @@ static fl_kexpr *read_place(fl_front *p, fl_value v, int32_t line) {
       e = fl_kexpr_load(p->f, v.var, i);
     }
   }
+  if (e) e->line = line;
+  e = bits_as(p, e, v.type->scalar);
   if (e) e->line = line;
   return fl_front_check(p, e);
 }
@@ -278,16 +302,17 @@ static int writable(fl_front *p, fl_value v, int32_t line) {
 
 void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line) {
   if (!writable(p, to, line) || !e) return;
+  const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
+  if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
+  if (seen || !accumulate) e = bits_as(p, fl_val_convert(p, e, to.type->scalar), own);
   if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
-    fl_kstmt *s =
-        fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, to.type->scalar));
+    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, own));
     if (s) s->line = line;
     return;
   }
   fl_kexpr *i = to.idx ? to.idx : zero_index(p);
-  fl_kstmt *s = accumulate ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
-                           : fl_kstmt_store(p->f, p->b, to.var, i,
-                                            fl_val_convert(p, e, to.type->scalar));
+  fl_kstmt *s = accumulate && !seen ? fl_kstmt_accumulate(p->f, p->b, to.var, i, e)
+                                    : fl_kstmt_store(p->f, p->b, to.var, i, e);
   if (s) s->line = line;
   fl_front_check(p, e);
 }
@@ -381,7 +406,7 @@ void fl_vector_set(fl_front *p, fl_value to, const fl_value *args, int32_t line)
     fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line), fl_val_scalar(p, args[i], line), 0, line);
 }
 
-int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line) {
+int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int *type, int32_t line) {
   v = fl_val_deref(p, v, line);
   if (p->failed) return -1;
   const fl_kvar *var = &p->f->vars[v.var];
@@ -393,5 +418,6 @@ int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int32_t line) {
   else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
   if (p->failed) return -1;
   *index = v.idx ? v.idx : zero_index(p);
+  *type = v.type->scalar;
   return v.var;
 }

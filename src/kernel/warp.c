@@ -55,9 +55,9 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
   const int n = fl_parse_arguments(p, args, 16), want = op == FL_KA_CAS ? 3 : 2;
   if (p->failed || no_block(p, t)) return 1;
   if (n != want) { wrong_count(p, t, want, n); return 1; }
-  const int32_t var = fl_val_target(p, args[0], &index, t->line);
+  int type = FL_KT_VOID;
+  const int32_t var = fl_val_target(p, args[0], &index, &type, t->line);
   if (var < 0) return 1;
-  const int type = p->f->vars[var].type;
   if (!atomic_type_ok(op, type)) {
     fl_refuse(p, t->line, "%s of a '%s'", atomics[op], fl_ktypes[type].c);
     return 1;
@@ -73,6 +73,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
   if (!s) return 1;
   s->line = t->line;
   if (b) s->x[2] = a;                            /* what it is compared with */
+  if (type != p->f->vars[var].type) s->as = (uint8_t)type;
   if (result >= 0) *out = fl_val_expr(fl_kexpr_var(p->f, result));
   return 1;
 }

@@ -1,0 +1,22 @@
+/* What template.c and pattern.c share: parameters of a template that are found one by one. */
+#ifndef FL_KERNEL_TEMPLATE_H
+#define FL_KERNEL_TEMPLATE_H
+#include "kernel/front.h"
+
+enum { FL_K_MAX_TPARAMS = 8 };
+typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;    /* env[i].name NULL: not yet */
+
+int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);           /* of the parameter of that name, -1 */
+void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type);
+void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value);
+/* "Vec<T, N>" at token i, against the struct that the argument is. */
+void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i, const fl_ctype *type);
+int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
+
+/* "struct name<pattern> { … };" of template t, at '<'. */
+void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n);
+/* The pattern of t that fits the arguments, with the values of its own parameters in *env; NULL: none. */
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env);
+/* Forgets a refusal in tokens from … that ask enable_if for a type. 1: so it is. */
+int fl_pattern_drops(fl_front *p, int64_t from);
+#endif
