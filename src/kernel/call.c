@@ -95,9 +95,9 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
   s->offset = offset;
 }
 
-static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
+static void bind_value(fl_front *p, const fl_kformal *f, fl_value v, int64_t body,
                        int32_t line) {
-  fl_value to = fl_decl_object(p, f->type, f->name, line);
+  fl_value to = fl_decl_formal(p, f->type, f->name, body, line);
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
   to.is_const = f->is_const;
@@ -105,12 +105,23 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_value v,
   if (s) s->v = to;
 }
 
-static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v,
+/* "const float4 &v" that is seen as an array: a copy that is one. */
+static int wants_array(fl_front *p, const fl_kformal *f, fl_value v, int64_t body, int32_t line) {
+  if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
+  const fl_value one = fl_decl_formal(p, f->type, f->name, body, line);
+  fl_member_copy(p, one, v, line);
+  fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
+  if (s) s->v = one;
+  return 1;
+}
+
+static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v, int64_t body,
                            int32_t line) {
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
   v = fl_member_as(p, v, f->type, line);
   const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
-  if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, line); return; }
+  if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
+  if (wants_array(p, f, v, body, line)) return;
   if (!place) {
     fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);
     return;
@@ -157,8 +168,8 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     const fl_value v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
     if (p->failed) break;
     if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
-    else if (f->by_reference) bind_reference(p, f, v, c->line);
-    else bind_value(p, f, v, c->line);
+    else if (f->by_reference) bind_reference(p, f, v, d->body, c->line);
+    else bind_value(p, f, v, d->body, c->line);
   }
   p->frame = frame;
 }

@@ -166,9 +166,9 @@ static int punct_at(fl_front *p, int64_t i) {
 }
 
 /* Is a vector or array of them seen as scalars before its block ends: "(float *)&v", "(&v.x)[k]"? */
-static int seen_as_scalars(fl_front *p, const char *name) {
+static int seen_as_scalars(fl_front *p, int64_t from, const char *name) {
   int depth = 1;
-  for (int64_t i = p->at; i + 4 < p->toks.n && depth > 0; i++) {
+  for (int64_t i = from; i + 4 < p->toks.n && depth > 0; i++) {
     const int c = punct_at(p, i);
     depth += (c == '{') - (c == '}');
     if (!fl_ktok_is(&p->toks.at[i], name)) continue;
@@ -182,10 +182,19 @@ static int seen_as_scalars(fl_front *p, const char *name) {
   return 0;
 }
 
+int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body) {
+  return t->kind == FL_C_STRUCT && t->s->width && seen_as_scalars(p, body + 1, name);
+}
+
+fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line) {
+  fl_value v;
+  return fl_decl_counted(p, t, name, body) && as_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
+}
+
 /* An object of a thread; its scalars are one array where they are counted. */
 static fl_value local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_value v;
-  const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, name);
+  const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
   return counted && as_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 

@@ -243,6 +243,10 @@ void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
 fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+/* A formal of the function whose body begins at token 'body': an object, an array where it is a vector that is
+** counted there. */
+int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
+fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line);
 fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line);
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);     /* "a[] = {…}" counted */
 /* A constant from the list at the tokens, under its name. 0: not all of it is constant; 'try' takes nothing then. */
