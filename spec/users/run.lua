@@ -33,7 +33,7 @@ function run.double(source)
     source = source:gsub("__" .. name .. "f%f[%W]", name)
   end
   for name in with_f:gmatch("%w+") do source = source:gsub("%f[%w_]" .. name .. "f%f[%W]", name) end
-  source = source:gsub("__fmaf_rn", "__fma_rn")
+  source = source:gsub("__fmaf_rn", "__fma_rn"):gsub("__f(%l+)_rn", "__d%1_rn"):gsub("__dma_rn", "__fma_rn")
   source = source:gsub("__fdividef", "__ddiv_rn"):gsub("FLT_MAX", "DBL_MAX"):gsub("FLT_EPSILON", "DBL_EPSILON")
   source = source:gsub("%f[%w_]make_float", "make_double"):gsub("%f[%w_]float", "double")
   return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]", "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))

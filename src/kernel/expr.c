@@ -261,11 +261,30 @@ static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
 
 static int no_value(fl_value v) { return v.kind == FL_V_NONE; }
 
+/* Structs: each arm puts its own into one object. */
+static fl_value choose_object(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, const fl_kblock *sides, int32_t line) {
+  if (!fl_ctype_same(x.type, y.type)) fl_refuse(p, line, "the two sides of ?: have different types");
+  fl_value r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
+  fl_kstmt *s = p->failed ? NULL : fl_kstmt_if(p->f, p->b, c);
+  if (!s) return fl_val_none();
+  s->line = line;
+  s->body = sides[0];
+  s->other = sides[1];
+  fl_kblock *out = fl_front_into(p, &s->body);
+  fl_val_assign(p, r, x, line);
+  fl_front_into(p, &s->other);
+  fl_val_assign(p, r, y, line);
+  fl_front_into(p, out);
+  r.rvalue = 1;
+  return r;
+}
+
 /* An IF for arms with effects (or of type void). */
 static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
                           fl_kblock *sides, int32_t line) {
   fl_value r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
+  if (is_struct(x) && is_struct(y)) return choose_object(p, c, x, y, sides, line);
   if (is_address(x) || is_address(y)) {
     c = fl_val_stable(p, c);
     fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);

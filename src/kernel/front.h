@@ -304,6 +304,7 @@ fl_value fl_member_part(fl_front *p, fl_value v, const char *name, int32_t n, in
 void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line);      /* into a new object */
 fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);            /* the constructor that converts; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);                         /* its one operator to a number; NULL: none */
+fl_value fl_member_pointer(fl_front *p, fl_value v, int32_t line);               /* as a pointer where it converts to one */
 fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line);                 /* as a number where it converts to one */
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);           /* of a constructor */
 fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */

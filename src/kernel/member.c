@@ -172,6 +172,17 @@ static int function(fl_front *p, body *b, int is_friend) {
   return 1;
 }
 
+/* "friend", also behind __device__ and its kin. */
+static int befriends(fl_front *p) {
+  static const char *const words[] = { "__device__", "__host__", "__forceinline__", "inline", "constexpr" };
+  int k = 0;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (fl_ktok_is(fl_front_ahead(p, k), words[i])) k++, i = (size_t)-1;
+  if (!fl_ktok_is(fl_front_ahead(p, k), "friend")) return 0;
+  p->at += k + 1;
+  return 1;
+}
+
 static void member(fl_front *p, body *b) {
   const fl_ktok *t = fl_front_tok(p);
   if (fl_front_take(p, ';')) return;
@@ -186,7 +197,7 @@ static void member(fl_front *p, body *b) {
     fl_front_skip(p);
     return;
   }
-  const int is_friend = fl_front_word(p, "friend");
+  const int is_friend = befriends(p);
   const int plain = fl_ktok_is(t, "struct") || fl_ktok_is(t, "enum") || fl_ktok_is(t, "class") || fl_ktok_is(t, "union");
   if (destructor(p) || (!plain && function(p, b, is_friend))) return;
   field_lines(p, b);
@@ -239,17 +250,37 @@ const fl_kdevice *fl_member_converts(const fl_ctype *t) {
   return s && s->device && !s->device->next && s->device->result && s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
 }
 
-fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
-  const int object = !p->failed && (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && fl_member_converts(v.type);
-  if (!object) return v;
-  const fl_kdevice *d = fl_member_converts(v.type);
+/* "operator T *()": for a const object the const one. */
+static fl_kdevice *to_pointer(const fl_value *v) {
+  const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
+  fl_kdevice *found = NULL;
+  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+    if (!d->result || d->result->kind != FL_C_POINTER || (v->is_const && !d->is_const)) continue;
+    if (!found || found->is_const) found = d;
+  }
+  return found;
+}
+
+static fl_value converted(fl_front *p, fl_value v, fl_kdevice *d, int32_t line) {
   if (v.kind != FL_V_PLACE) {
     const fl_value to = fl_decl_object(p, v.type, "object", line);
     if (!p->failed) fl_val_assign(p, to, v, line);
     v = to;
   }
   const fl_kcall c = { .self = &v, .line = line };
-  return p->failed ? fl_val_none() : fl_inline(p, (fl_kdevice *)(uintptr_t)d, &c);
+  return p->failed ? fl_val_none() : fl_inline(p, d, &c);
+}
+
+static int is_object(const fl_front *p, const fl_value *v) { return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS); }
+
+fl_value fl_member_pointer(fl_front *p, fl_value v, int32_t line) {
+  fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
+  return d ? converted(p, v, d, line) : v;
+}
+
+fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
+  const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
+  return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
 }
 
 /* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */

@@ -190,6 +190,7 @@ fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
 }
 
 fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line) {
+  v = fl_member_pointer(p, v, line);
   if (p->failed || v.kind == FL_V_POINTER) return v;
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) {
     v = fl_val_index(p, v, zero_index(p), line);
