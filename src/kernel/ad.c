@@ -516,7 +516,7 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   return d->res;
 }
 
-fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad_state d = {.a = a, .r = r};
   fl_kblock first = {0}, forward = {0}, reverse = {0};
   if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);
@@ -542,4 +542,11 @@ fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
     d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))
                         : fl_karena_printf(a, "%s_vjp", f->name);
   return fl_kad_finish(&d);
+}
+
+fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *first = adjoint(a, f, r);
+  const fl_kfunc *g = first && first->refusal && !a->failed ? fl_kad_widen(a, f, r) : NULL;
+  fl_kad *second = g ? adjoint(a, g, r) : NULL;
+  return second && !second->refusal ? second : first;
 }

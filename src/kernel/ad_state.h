@@ -104,6 +104,9 @@ int fl_kad_chooses(const fl_kexpr *x);        /* min or max: of the others the s
 void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* ad_behind.c: site_behind */
 void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+/* f with barriers of the block for those of warps in loops that all its threads go through together (ad_barrier.c);
+** NULL: there are none. */
+fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* norm.c */
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */
