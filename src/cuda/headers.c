@@ -7,7 +7,7 @@
 const char fl_header_text[] =
   "#ifndef FL_USER_HEADER\n#define FL_USER_HEADER\n"
   "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;\n"
-  "typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;\n"
+  "typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;\n"
   "typedef long intptr_t; typedef unsigned long uintptr_t;\n"
   "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n"
   "#define HUGE_VALF INFINITY\n#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ll)\n#endif\n"
@@ -28,16 +28,13 @@ static const char cpp[] = "#include <fl_std>\n";
 extern const char fl_kstd_text[];           /* kernel/std.cu, embedded */
 static const char fl_std[] =
   "#pragma once\n#include <stdint.h>\n#define FL_STD_ALL\nnamespace std {\n"
-#define TYPE(t) "using ::" #t ";"
-  TYPE(int8_t) TYPE(uint8_t) TYPE(int16_t) TYPE(uint16_t) TYPE(int32_t) TYPE(uint32_t) TYPE(int64_t) TYPE(uint64_t)
-  TYPE(size_t) TYPE(ptrdiff_t) TYPE(abs) TYPE(fabs) TYPE(sqrt) TYPE(cbrt) TYPE(exp) TYPE(exp2) TYPE(expm1) TYPE(log)
-  TYPE(log2) TYPE(log10) TYPE(log1p) TYPE(pow) TYPE(hypot) TYPE(sin) TYPE(cos) TYPE(tan) TYPE(asin) TYPE(acos)
-  TYPE(atan) TYPE(atan2) TYPE(sinh) TYPE(cosh) TYPE(tanh) TYPE(asinh) TYPE(acosh) TYPE(atanh) TYPE(erf) TYPE(erfc)
-  TYPE(tgamma) TYPE(lgamma) TYPE(floor) TYPE(ceil) TYPE(round) TYPE(trunc) TYPE(rint) TYPE(nearbyint) TYPE(lround)
-  TYPE(lrint) TYPE(fmod) TYPE(remainder) TYPE(fma) TYPE(fmin) TYPE(fmax) TYPE(fdim) TYPE(copysign) TYPE(isnan)
-  TYPE(isinf) TYPE(isfinite) TYPE(signbit) TYPE(ldexp) TYPE(frexp) TYPE(modf) TYPE(ilogb) TYPE(logb) TYPE(scalbn)
+#define U(t) "using ::" #t ";"
+  U(int8_t) U(uint8_t) U(int16_t) U(uint16_t) U(int32_t) U(uint32_t) U(int64_t) U(uint64_t) U(size_t) U(ptrdiff_t)
+  U(abs) U(fabs) U(sqrt) U(cbrt) U(exp) U(exp2) U(expm1) U(log) U(log2) U(log10) U(log1p) U(pow) U(hypot) U(sin) U(cos)
+  U(tan) U(asin) U(acos) U(atan) U(atan2) U(sinh) U(cosh) U(tanh) U(erf) U(erfc) U(tgamma) U(lgamma) U(floor) U(ceil)
+  U(round) U(trunc) U(rint) U(lround) U(fmod) U(fma) U(fmin) U(fmax) U(copysign) U(isnan) U(isinf) U(isfinite) U(ldexp)
   "\n#include <fl_types>\n}\n";
-#undef TYPE
+#undef U
 
 #define NAMES(N) N("stdint.h") N("math.h") N("float.h") N("limits.h") N("stdio.h") N("stdlib.h") N("stddef.h") \
   N("assert.h") N("stdbool.h") N("cuda_runtime.h") N("device_launch_parameters.h")
