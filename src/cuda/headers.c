@@ -8,7 +8,7 @@ const char fl_header_text[] =
   "#ifndef FL_USER_HEADER\n#define FL_USER_HEADER\n"
   "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;\n"
   "typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;\n"
-  "typedef long intptr_t; typedef unsigned long uintptr_t;\n"
+  "typedef int64_t intptr_t; typedef uint64_t uintptr_t;\n"
   "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#define NAN __int_as_float(0x7fffffff)\n"
   "#define HUGE_VALF INFINITY\n#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ll)\n#endif\n"
   "#ifndef M_PI\n#define M_E 2.7182818284590452354\n#define M_LOG2E 1.4426950408889634074\n"

@@ -553,6 +553,12 @@ static int skip_hint(fl_front *p) {
   return 1;
 }
 
+/* "T (*name)[N] = …" */
+static int declares_of_array(fl_front *p) {
+  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') && (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) &&
+         fl_front_is_at(p, 4, ')') && fl_front_is_at(p, 5, '[');
+}
+
 static void statement(fl_front *p) {
   skip_attributes(p);
   if (fl_front_is(p, '}')) return;                           /* a hint was the last in its block */
@@ -574,7 +580,7 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__") ||
+  else if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || declares_of_array(p) || fl_ktok_is(t, "__align__") ||
            (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')))
     fl_decl_local(p);
   else expression_statement(p);
