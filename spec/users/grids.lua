@@ -495,7 +495,7 @@ __global__ void dwconv_nhwc(const float *in, const float *filt, const float *bia
       const int yy = y + dy, xx = x + dx;
       if (unsigned(yy) < unsigned(H) && unsigned(xx) < unsigned(W)) {
         const float4 v = *reinterpret_cast<const float4 *>(in + (yy * W + xx) * C + 4 * c4);
-        acc = fma4(v, __ldg(f + ((dy + 1) * 3 + dx + 1) * (C / 4)), acc);
+        acc = fma4(v, f[((dy + 1) * 3 + dx + 1) * (C / 4)], acc);
       }
     }
   acc.x = fmaxf(acc.x, 0.f); acc.y = fmaxf(acc.y, 0.f); acc.z = fmaxf(acc.z, 0.f); acc.w = fmaxf(acc.w, 0.f);

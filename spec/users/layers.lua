@@ -413,7 +413,7 @@ __device__ float global_norm_squared_for_range(const T* data, size_t count) {
   __syncthreads();
   return part[0] + part[1];
 }
-__global__ void norm(float* out, const float* data, size_t count) {
+__global__ void norm_squared(float* out, const float* data, size_t count) {
   float block_sum = global_norm_squared_for_range(data, count);
   if (threadIdx.x == 0) atomicAdd(out, block_sum);
 }]=], block = { 64 }, grid = { 2 }, shape = { 1 }, args = function(t) return { t.f { 200 }, 200 } end, order = 1,

@@ -12,13 +12,18 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
   if (fl_front_take(p, ')')) return 0;
   p->angle = 0;
   do {
-    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
-    if (fl_front_is(p, '{')) {
-      args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
-      fl_front_skip(p);
-    } else {
-      args[n++] = fl_parse_assign(p);
-    }
+    const int64_t elements = fl_pack_count(p, 0);
+    fl_kpacked each = fl_pack_open(p, elements);
+    do {
+      if (elements == 0) break;
+      if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
+      if (fl_front_is(p, '{')) {
+        args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+        fl_front_skip(p);
+      } else {
+        args[n++] = fl_parse_assign(p);
+      }
+    } while (!p->failed && fl_pack_next(p, &each));
   } while (!p->failed && fl_front_take(p, ','));
   p->angle = angle;
   fl_front_need(p, ')');
@@ -171,6 +176,8 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     else if (f->by_reference) bind_reference(p, f, v, d->body, c->line);
     else bind_value(p, f, v, d->body, c->line);
   }
+  fl_symbol *pack = d->pack && !p->failed ? fl_front_add(p, d->pack, FL_SYM_PACK) : NULL;
+  if (pack) pack->n_inner = d->n_pack;
   p->frame = frame;
 }
 
@@ -271,7 +278,7 @@ static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblo
   const fl_value r = result_object(p, d, c->line);
   bind(p, d, c, frame);
   p->up = d->scope;
-  p->half = 0;
+  p->half = p->pack = 0;
   p->outside = p->b;
   p->b = body;
   p->inside = d;
@@ -290,6 +297,7 @@ static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblo
   p->b = saved.b;
   p->at = saved.at;
   p->half = saved.half;
+  p->pack = saved.pack;
   p->frame = saved.frame;
   p->up = saved.up;
   p->inside = saved.inside;
@@ -450,7 +458,7 @@ static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
   if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
       fl_call_half(p, name, args, n, &out))
     return out;
-  if (fl_ktok_is(name, "__builtin_expect") && n == 2) return args[0];
+  if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) && n == 2) return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);
   fl_refuse(p, name->line, "unknown function '%.*s'", (int)name->n, name->text);
   return out;

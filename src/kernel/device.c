@@ -153,7 +153,9 @@ static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kform
   const fl_ctype *t = s->type;
   if (fl_front_is(p, '(') && (fl_front_is_at(p, 1, '&') || fl_front_is_at(p, 1, '*'))) return array_reference(p, t, f);
   t = fl_decl_pointers(p, s, &ref);
+  const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
   f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
+  if (packed) f->name = fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1);
   f->by_reference = (uint8_t)ref;
   if (t && fl_front_is(p, '[')) {
     fl_front_skip(p);
@@ -182,11 +184,42 @@ static void formal(fl_front *p, fl_kformal *f) {
 
 enum { MAX_FORMALS = 16 };
 
+/* "T... v" at the tokens: a formal for each element. 0: this is none. */
+static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
+  int dots = 0;
+  while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') && !fl_front_is_at(p, dots, ')') &&
+         fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
+  if (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS)) return 0;
+  const fl_symbol *s = NULL;
+  for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  }
+  const int64_t at = p->at, end = p->at + dots + 1;
+  const fl_ktok *name = &p->toks.at[end];
+  const int named = name->kind == FL_TOK_NAME;
+  if (!s || s->kind != FL_SYM_PACK) fl_refuse(p, name->line, "parameters of a pack outside a variadic template");
+  else if (!fl_front_is_at(p, dots + 1 + named, ')')) fl_refuse(p, name->line, "a pack that is not the last parameter is outside the language");
+  const int64_t n = p->failed ? 0 : s->n_inner;
+  if (n > MAX_FORMALS - d->n_params) fl_refuse(p, name->line, "a function of more than %d parameters", MAX_FORMALS);
+  d->pack = named ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
+  d->n_pack = (int)n;
+  for (int k = 0; k < n && !p->failed; k++) {
+    p->at = at;
+    p->pack = k + 1;
+    formal(p, &list[d->n_params++]);
+  }
+  p->pack = 0;
+  p->at = end + named;
+  return 1;
+}
+
 void fl_device_formals(fl_front *p, fl_kdevice *d) {
   fl_kformal list[MAX_FORMALS];
   memset(list, 0, sizeof list);
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
   while (!p->failed && !fl_front_is(p, ')')) {
+    if (packed_formals(p, d, list)) break;
     if (d->n_params == MAX_FORMALS) {
       fl_refuse(p, fl_front_tok(p)->line, "a function of more than %d parameters", MAX_FORMALS);
       break;

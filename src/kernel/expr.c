@@ -218,6 +218,12 @@ static int level_of(const fl_ktok *t, int *op) {
   return 0;
 }
 
+int fl_operator_of(int punct) {
+  for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
+    if (binaries[i].punct == punct) return binaries[i].op;
+  return FL_KO_NONE;
+}
+
 static fl_value parse_binary(fl_front *p, int level) {
   int op = 0, l;
   fl_value x = fl_parse_unary(p);

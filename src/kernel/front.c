@@ -125,14 +125,15 @@ fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
   const int64_t first = p->frame > p->globals ? p->frame : p->globals;
   fl_symbol *s = find_between(p, first, p->syms.n, name, n);
   for (const fl_kscope *up = p->up; up && !s; up = up->up) s = find_between(p, up->low, up->high, name, n);
-  return s ? s : find_between(p, 0, p->globals, name, n);
+  if (!s) s = find_between(p, 0, p->globals, name, n);
+  return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
 }
 
 fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
-  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle };
+  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack };
   p->at = at;
   p->up = up;
-  p->half = p->angle = 0;
+  p->half = p->angle = p->pack = 0;
   if (p->f) p->frame = p->syms.n;
   return back;
 }
@@ -144,6 +145,7 @@ void fl_front_close(fl_front *p, fl_kplace back) {
   p->up = back.up;
   p->half = back.half;
   p->angle = back.angle;
+  p->pack = back.pack;
 }
 
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {

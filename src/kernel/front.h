@@ -51,6 +51,7 @@ typedef enum {
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
   FL_SYM_SPACE,     /* a namespace: what it names is searched for without it */
+  FL_SYM_PACK,      /* of a template: n_inner symbols in 'inner'; NULL: variables "name k" (pack.c) */
   FL_SYM_WRONG      /* known but outside the language: 'why' */
 } fl_symkind;
 
@@ -63,6 +64,7 @@ typedef struct fl_ktparam {      /* of a template: a type, or a constant of 'typ
   const char *name;
   const fl_ctype *type;          /* NULL: it is a type */
   int64_t init;                  /* token of its default, 0: none */
+  int is_pack;
   int64_t check;                 /* token of an enable_if that must have a type, 0: none */
 } fl_ktparam;
 
@@ -95,6 +97,8 @@ typedef struct fl_kdevice {
   fl_symbol *env;                /* names seen inside: template arguments, what a lambda copied */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
+  const char *pack;              /* its last parameters are this pack's, of n_pack elements */
+  int n_pack;
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 
@@ -185,6 +189,7 @@ typedef struct fl_front {
   int64_t shared_at;         /* static shared memory so far */
   fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  int pack;                  /* 1 + which element names of packs stand for; 0: none */
   int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
@@ -212,7 +217,7 @@ void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((f
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
 /* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
-typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half, angle; } fl_kplace;
+typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack; } fl_kplace;
 fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kplace back);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
@@ -309,6 +314,18 @@ fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line);                
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);           /* of a constructor */
 fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
 fl_value fl_parse_lambda(fl_front *p);                       /* at '[' */
+
+/* ---- pack.c ---- */
+
+typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);       /* what the pack's name stands for now */
+/* Elements of what is expanded at the tokens, in a list with commas: "f(v)..." (0: it is taken), -1: it is none. */
+int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
+fl_kpacked fl_pack_open(fl_front *p, int64_t n);             /* before it is read for the first time; n as counted */
+int fl_pack_next(fl_front *p, fl_kpacked *x);                /* after each time: is it to be read again? */
+int fl_pack_fold(fl_front *p, fl_value *out);                /* behind '(', takes ')': 1: it was a fold */
+fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
+int fl_operator_of(int punct);                               /* of a binary operator */
 
 /* ---- value.c: places and conversions ------------------------------------------------------------------ */
 

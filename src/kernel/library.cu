@@ -42,6 +42,14 @@ __device__ unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x >
 __device__ unsigned __sad(int x, int y, unsigned z) {
   return z + (x > y ? (unsigned)x - (unsigned)y : (unsigned)y - (unsigned)x);
 }
+__device__ int __dp4a(int a, int b, int c) {
+  for (int k = 0; k < 32; k += 8) c += (a << (24 - k) >> 24) * (b << (24 - k) >> 24);
+  return c;
+}
+__device__ unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int k = 0; k < 32; k += 8) c += (a >> k & 255u) * (b >> k & 255u);
+  return c;
+}
 __device__ unsigned __brev(unsigned x) {
   x = (x & 0x55555555u) << 1 | (x >> 1 & 0x55555555u);
   x = (x & 0x33333333u) << 2 | (x >> 2 & 0x33333333u);

@@ -215,8 +215,13 @@ void fl_decl_fill(fl_front *p, fl_value place, int zero_rest) {
   } else {
     const int64_t n = parts_of(place.type);
     while (!p->failed && !fl_front_is(p, '}')) {
-      if (i == n) { fl_refuse(p, fl_front_tok(p)->line, "too many initialisers"); break; }
-      fill_clause(p, part(p, place, i++, line), fl_front_tok(p)->line);
+      const int64_t elements = fl_pack_count(p, 0);
+      fl_kpacked each = fl_pack_open(p, elements);
+      do {
+        if (elements == 0) break;
+        if (i == n) { fl_refuse(p, fl_front_tok(p)->line, "too many initialisers"); break; }
+        fill_clause(p, part(p, place, i++, line), fl_front_tok(p)->line);
+      } while (!p->failed && fl_pack_next(p, &each));
       if (!fl_front_take(p, ',')) break;
     }
     if (zero_rest && place.type->kind == FL_C_ARRAY && !p->table)
@@ -231,16 +236,25 @@ void fl_decl_fill(fl_front *p, fl_value place, int zero_rest) {
 /* ---- tables ------------------------------------------------------------------------------------------ */
 
 /* Number of clauses of the list at the tokens, for int a[] = {…}. */
+/* Elements of the clause at + k beyond one: of a pack. */
+static int64_t more_of_pack(fl_front *p, int k) {
+  const int64_t at = p->at;
+  p->at += k;
+  const int64_t n = fl_pack_count(p, 0);
+  p->at = at;
+  return n < 0 ? 0 : n - 1;
+}
+
 static int64_t count_clauses(fl_front *p) {
   int64_t n = 0;
   int depth = 0;
   for (int k = 0; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     const int c = t->kind == FL_TOK_PUNCT ? t->punct : 0;
-    if (depth == 1 && n == 0 && c != '}') n = 1;
+    if (depth == 1 && n == 0 && c != '}') n = 1 + more_of_pack(p, k);
     if (c == '{' || c == '(' || c == '[') depth++;
     if (c == '}' || c == ')' || c == ']') depth--;
-    if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n++;
+    if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n += 1 + more_of_pack(p, k + 1);
     if (!depth) break;
   }
   return n;

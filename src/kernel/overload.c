@@ -80,6 +80,7 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
     if (!one || !ranks_of(one, c, now)) continue;
     int wins = best ? better(now, top, c->n + 1) : 1;
+    if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;      /* a pack comes after */
     if (!wins) wins = whole - plain;                        /* templates come after functions */
     if (!wins) tied = 1;
     if (wins <= 0) continue;

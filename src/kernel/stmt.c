@@ -213,13 +213,22 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
   if (sym) sym->v = v;
 }
 
+/* "for (int v : {1, 2, 3})": an array of that type. */
+static fl_value listed(fl_front *p, const fl_ctype *of, int32_t line) {
+  const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
+  if (!of) fl_refuse(p, line, "auto of a list: write the type");
+  const fl_value v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
+  if (!p->failed) fl_decl_fill(p, v, 1);
+  return v;
+}
+
 static void parse_range(fl_front *p, int32_t line) {
   int ref;
   const fl_specifiers s = fl_decl_specifiers(p);
   const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
   const char *name = fl_front_name(p);
   fl_front_need(p, ':');
-  const fl_value over = fl_parse_expr(p);
+  const fl_value over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line) : fl_parse_expr(p);
   fl_front_need(p, ')');
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");

@@ -82,7 +82,9 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     else if (t->type && (t->type->kind != FL_C_SCALAR || fl_kt_is_float(t->type->scalar)))
       fl_refuse(p, line, "a template's parameter is a type or an integer here");
   }
-  if (fl_front_is(p, FL_PU_ELLIPSIS)) fl_refuse(p, line, "variadic templates are outside the language");
+  t->is_pack = fl_front_take(p, FL_PU_ELLIPSIS);
+  if (t->is_pack && !fl_front_is_at(p, fl_front_tok(p)->kind == FL_TOK_NAME, '>'))
+    fl_refuse(p, line, "a pack that is not the last parameter of a template is outside the language");
   t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   if (!fl_front_take(p, '=')) return;
   t->init = p->at;
@@ -122,12 +124,25 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->v = fl_val_expr(e);
 }
 
+/* One argument, or those of a pack. */
+static int template_args(fl_front *p, fl_symbol *out, int max) {
+  const int64_t elements = fl_pack_count(p, 1);
+  fl_kpacked each = fl_pack_open(p, elements);
+  int n = 0;
+  do {
+    if (elements == 0) break;
+    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
+    else template_arg(p, &out[n++]);
+  } while (!p->failed && fl_pack_next(p, &each));
+  return n;
+}
+
 int fl_template_args(fl_front *p, fl_symbol *out, int max) {
   int n = 0;
   fl_front_need(p, '<');
   while (!p->failed && !closes(p)) {
     if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
-    else template_arg(p, &out[n++]);
+    else n += template_args(p, out + n, max - n);
     if (!fl_front_take(p, ',')) break;
   }
   fl_template_close(p);
@@ -174,6 +189,10 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       fl_front_close(p, back);
       if (drops) return 0;
       give(&env[i], &t[i], &one);
+    }
+    if (t[i].is_pack) {
+      if (!env[i].name) give(&env[i], &t[i], &(fl_symbol){ .kind = FL_SYM_PACK, .offset = -1 });
+      continue;
     }
     if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
     if (t[i].type && t[i].type->kind == FL_C_SCALAR && env[i].v.e)
@@ -263,6 +282,8 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
 }
 
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v, int n);
+
 static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
   int depth = 1, arg = 0;
   int64_t from = open + 1;
@@ -272,6 +293,9 @@ static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_k
     depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') - (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
              2 * (ch == FL_PU_SHR);
     if (depth && !(ch == ',' && depth == 1)) continue;
+    int64_t dots = from;
+    while (dots < i && !(p->toks.at[dots].kind == FL_TOK_PUNCT && p->toks.at[dots].punct == FL_PU_ELLIPSIS)) dots++;
+    if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
     if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
     from = i + 1;
   }
@@ -304,12 +328,42 @@ static fl_kdevice *special(fl_kdevice *first, const fl_symbol *env, int n) {
   return NULL;
 }
 
+/* The elements of a pack, all of them types or constants as its parameter says. */
+static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from, int n) {
+  fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list), s = { .kind = FL_SYM_PACK, .offset = -1 };
+  if (!list) return;
+  for (int i = 0; i < n; i++) {
+    give(&list[i], t, &from[i]);
+    if (t->type && t->type->kind == FL_C_SCALAR && list[i].v.e) list[i].v = fl_val_expr(fl_val_convert(p, list[i].v.e, t->type->scalar));
+  }
+  s.inner = list;
+  s.n_inner = n;
+  give(to, t, &s);
+}
+
+/* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v, int n) {
+  fl_symbol list[16], *const to = &d->env[d->n - 1];
+  const fl_ktparam *t = &d->t[d->n - 1];
+  const fl_ktparam one = { .name = t->name };
+  if (!t->is_pack || t->type || to->name || n > 16) return;
+  for (int k = 0; k < n; k++) {
+    list[k] = (fl_symbol){ .name = NULL };
+    const fl_kdeduction each = { &one, 1, &list[k] };
+    deduce_one(p, &each, i, end, &v[k]);
+    if (!list[k].name) return;
+  }
+  give_pack(p, to, t, list, n);
+}
+
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
   const int n = d->n_tparams;
   fl_symbol *env = fl_karena_new(p->a, (size_t)(n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
-  if (!env || !one || c->n_given > n) return NULL;
-  for (int i = 0; i < c->n_given; i++) give(&env[i], &d->tparams[i], &c->given[i]);
+  const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
+  if (!env || !one || (c->n_given > n && !packs)) return NULL;
+  for (int i = 0; i < c->n_given && i < plain; i++) give(&env[i], &d->tparams[i], &c->given[i]);
+  if (packs && c->n_given > plain) give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
   const fl_kdeduction found = { d->tparams, n, env };
   if (n) {
     const fl_kplace back = fl_front_open(p, p->at, d->scope);
@@ -507,6 +561,8 @@ void fl_template_declare(fl_front *p) {
   }
   const int n = fl_template_params(p, &params);
   if (p->failed) return;
+  const int of_types = fl_ktok_is(fl_front_tok(p), "struct") || fl_ktok_is(fl_front_tok(p), "class") || fl_ktok_is(fl_front_tok(p), "using");
+  if (n && params[n - 1].is_pack && of_types) fl_refuse(p, line, "variadic templates of structs are outside the language; of functions they are not");
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
   if (declare_value(p, params, n)) return;

@@ -161,6 +161,7 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
     case FL_SYM_FUNCTION:
       fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
       break;
+    case FL_SYM_PACK: fl_refuse(p, t->line, "pack '%s' without ...", s->name); break;
     default: fl_refuse(p, t->line, "'%s' is a type", s->name);
   }
   return fl_val_none();
@@ -311,7 +312,9 @@ static fl_value primary(fl_front *p) {
       if (t->punct == FL_PU_SCOPE) return name(p);
       if (t->punct == '(') {
         fl_front_next(p);
-        fl_value v = fl_parse_inside(p);
+        fl_value v;
+        if (fl_pack_fold(p, &v)) return v;
+        v = fl_parse_inside(p);
         fl_front_need(p, ')');
         return v;
       }
@@ -390,6 +393,7 @@ static fl_value postfix(fl_front *p, int outer) {
 static fl_value size_of(fl_front *p) {
   int64_t size = 0;
   const int32_t line = fl_front_next(p)->line;
+  if (fl_front_take(p, FL_PU_ELLIPSIS)) return fl_val_expr(fl_pack_size(p));
   if (fl_front_is(p, '(') && fl_decl_starts(p, 1)) {
     fl_front_next(p);
     const fl_ctype *t = fl_decl_type_name(p);

@@ -73,6 +73,10 @@ int fl_val_views(int to, int from) {
 /* The bits of e as a number of another type of its size. */
 static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
   if (!e || p->failed || e->type == to) return e;
+  const fl_kexpr *of = e;                                   /* bits of a real that go back into one: the real */
+  while (of->kind == FL_KX_CAST && fl_kt_is_int(of->x[0]->type) && fl_kt_size(of->x[0]->type) == fl_kt_size(to)) of = of->x[0];
+  const int bits = of->kind == FL_KX_CALL && (of->op == FL_KB_FLOAT_BITS || of->op == FL_KB_DOUBLE_BITS);
+  if (bits && of->x[0]->type == to) return of->x[0];
   if (fl_kt_is_float(e->type)) {
     const int wide = e->type == FL_KT_F64, whole = wide ? FL_KT_I64 : FL_KT_I32;
     e = fl_kexpr_call(p->a, wide ? FL_KB_DOUBLE_BITS : FL_KB_FLOAT_BITS, whole, 1, &e);

@@ -1,0 +1,146 @@
+/*
+** Packs: "template <class... T> f(T... v)". A pack is a symbol whose elements are named one at a
+** time: what stands before "..." is read again for each of them, with p->pack saying which. Element
+** k of a function's parameters is the variable "v k".
+*/
+#include "kernel/front.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 16 };
+
+static int punct(const fl_ktok *t) { return t->kind == FL_TOK_PUNCT ? t->punct : 0; }
+
+static const fl_symbol *pack_of(fl_front *p, const fl_ktok *t) {
+  const int now = p->pack;
+  p->pack = 0;
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  p->pack = now;
+  return s && s->kind == FL_SYM_PACK ? s : NULL;
+}
+
+fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
+  const int k = p->pack - 1;
+  char name[64];
+  if (k < 0 || k >= s->n_inner) return s;
+  if (s->inner) return (fl_symbol *)(uintptr_t)&s->inner[k];
+  const int n = snprintf(name, sizeof name, "%s %d", s->name, k);
+  return fl_front_find(p, name, n);
+}
+
+/* Elements of the packs that tokens from … end - 1 name, -1: none. Those of one expansion are as many. */
+static int64_t count(fl_front *p, int64_t from, int64_t end) {
+  int64_t n = -1;
+  for (int64_t i = from; i < end && !p->failed; i++) {
+    const fl_symbol *s = pack_of(p, &p->toks.at[i]);
+    if (!s) continue;
+    if (n >= 0 && s->n_inner != n) fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n, (int)s->n_inner);
+    n = s->n_inner;
+  }
+  return n;
+}
+
+/* The end of what begins at the tokens, in (…), {…} or (angle) <…>: its ',' or closing bracket. */
+static int64_t clause_end(fl_front *p, int angle) {
+  int depth = 0;
+  for (int64_t i = p->at; i < p->toks.n; i++) {
+    const int c = punct(&p->toks.at[i]);
+    if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR)))) return i;
+    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+  }
+  return p->at;
+}
+
+int64_t fl_pack_count(fl_front *p, int angle) {
+  if (p->failed || fl_front_tok(p)->kind == FL_TOK_END) return -1;
+  const int64_t end = clause_end(p, angle);
+  if (end <= p->at + 1 || punct(&p->toks.at[end - 1]) != FL_PU_ELLIPSIS) return -1;
+  const int64_t n = count(p, p->at, end - 1);
+  if (n == 0) p->at = end;
+  return n;
+}
+
+fl_kpacked fl_pack_open(fl_front *p, int64_t n) {
+  const fl_kpacked x = { p->at, n, 0, p->pack };
+  if (n > 0) p->pack = 1;
+  return x;
+}
+
+int fl_pack_next(fl_front *p, fl_kpacked *x) {
+  if (x->n >= 0 && !fl_front_need(p, FL_PU_ELLIPSIS)) return 0;
+  p->pack = x->outer;
+  if (++x->k >= x->n) return 0;
+  p->at = x->at;
+  p->pack = x->k + 1;
+  return 1;
+}
+
+/* ---- folds ---- */
+
+static int level_one(fl_front *p, int64_t from, int64_t *dots) {
+  int depth = 0;
+  for (int64_t i = from; i < p->toks.n; i++) {
+    const int c = punct(&p->toks.at[i]);
+    if (!depth && c == ')') return (int)(i - from);
+    if (!depth && c == FL_PU_ELLIPSIS) *dots = i;
+    if (c == ';' || p->toks.at[i].kind == FL_TOK_END) return -1;
+    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+  }
+  return -1;
+}
+
+static fl_value combine(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
+  if (op == ',') return y;
+  const int kind = fl_operator_of(op);
+  if (kind != FL_KO_LAND && kind != FL_KO_LOR) return fl_binary(p, kind, x, y, line);
+  fl_kexpr *a = fl_val_truth(p, x, line), *b = fl_val_truth(p, y, line);
+  return fl_val_expr(fl_front_check(p, fl_kexpr_binary(p->a, kind, a, b)));
+}
+
+/* The elements of the operand at token 'at', or its one value. Returns how many. */
+static int operands(fl_front *p, int64_t at, int64_t n, fl_value *v) {
+  const int outer = p->pack;
+  for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {
+    p->at = at;
+    p->pack = n < 0 ? outer : k + 1;
+    v[k] = fl_parse_unary(p);
+    if (v[k].kind == FL_V_PLACE && v[k].type->kind == FL_C_SCALAR && p->f) v[k] = fl_val_expr(fl_val_scalar(p, v[k], p->toks.at[at].line));
+  }
+  p->pack = outer;
+  return n < 0 ? 1 : (int)n;
+}
+
+int fl_pack_fold(fl_front *p, fl_value *out) {
+  int64_t dots = 0;
+  const int64_t from = p->at;
+  const int length = level_one(p, from, &dots);
+  if (length < 2 || !dots) return 0;
+  const int64_t end = from + length;
+  const int32_t line = p->toks.at[dots].line;
+  const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
+  const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
+  const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1), n_right = right < 0 ? -1 : count(p, right, end);
+  fl_value v[2 * MOST];
+  if ((n_left < 0) == (n_right < 0) || n_left > MOST || n_right > MOST) {
+    fl_refuse(p, line, "a fold that is not understood");
+    return 1;
+  }
+  int n = left < 0 ? 0 : operands(p, left, n_left, v);
+  if (right >= 0) n += operands(p, right, n_right, v + n);
+  p->at = end;
+  fl_front_need(p, ')');
+  if (!n && !p->failed && op != FL_PU_LAND && op != FL_PU_LOR) fl_refuse(p, line, "a fold of no elements");
+  *out = p->failed ? fl_val_none() : n ? v[n_left >= 0 ? n - 1 : 0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
+  for (int k = 1; k < n && !p->failed; k++)
+    *out = n_left >= 0 && op != ',' ? combine(p, op, v[n - 1 - k], *out, line) : combine(p, op, *out, v[k], line);
+  return 1;
+}
+
+fl_kexpr *fl_pack_size(fl_front *p) {
+  fl_front_need(p, '(');
+  const fl_ktok *t = fl_front_next(p);
+  const fl_symbol *s = pack_of(p, t);
+  if (!s) fl_refuse(p, t->line, "sizeof... of what is no pack");
+  fl_front_need(p, ')');
+  return s ? fl_kexpr_int(p->a, FL_KT_U64, s->n_inner) : NULL;
+}
