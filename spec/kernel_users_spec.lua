@@ -55,7 +55,7 @@ describe("a user is told the line and the reason of", function()
     { "pointers in memory", "const float *p[2] = {x, x + 1};\ny[i] = p[i & 1][0];", 4, "arrays of pointers" },
     { "a pointer to another type", "const int *p = (const int *)x;\ny[i] = x[i] * __int_as_float(p[i]);", 5, "the bits of a real number" },
     { "the address of a float as an int's", "int v = *(int *)&x[i] - 1;\ny[i] = *(float *)&v;", 4, "the bits of a real number" },
-    { "a pointer to numbers of another size", "const char *p = (const char *)x;\ny[i] = x[i] + p[i];", 4, "a pointer is cast to 'signed char *'" },
+    { "a pointer to numbers of another size", "const char *p = (const char *)x;\ny[i] = x[i] + p[i];", 4, "memory keeps its type" },
     { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]));", 4, "the bits of a real number" },
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 4, "textures" },
     { "volatile memory", "volatile __shared__ float s[4];\ns[i] = x[i];\ny[i] = s[i] * s[i];", 4, "volatile memory" },

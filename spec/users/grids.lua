@@ -104,7 +104,7 @@ __global__ void grayscott(const float2 *in, float2 *out, Rates r, float dt, int 
     __syncthreads();
   }
   out[y * n + x] = s[steps & 1][y][x];
-}]=], block = { 5, 5 }, grid = { 1 }, order = 1, args = function(t)
+}]=], block = { 5, 5 }, grid = { 1 }, args = function(t)
       return { t.f { 5, 5, 2, low = 0, high = 1 }, { feed = 0.04, kill = 0.06, du = 0.16, dv = 0.08 }, 0.5, 3 }
     end, order = 1,
     want = function(uv, r, dt, steps)

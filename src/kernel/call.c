@@ -70,12 +70,12 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
                          int64_t body, int32_t line) {
   if (f->by_reference && reassigned(p, body, f->name)) { bind_other_name(p, f, v, line); return; }
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
-  v = fl_cast_to(p, f->type, v, line);
+  v = fl_pointer_as(p, f->type, v, line);
   if (p->failed) return;
   const int moves = reassigned(p, body, f->name);
   int offset = -1;
   if (v.null) { fl_refuse(p, line, "null is given for pointer '%s'", f->name); return; }
-  const int fits = p->turning && fl_turn_fits(v.type, &v);
+  const int fits = p->turning && fl_turn_fits(p, v.type, &v);
   const int turns = fits && (fl_turn_of(p, v.var) || fl_turn_later(p, body, 0, f->name));
   fl_kexpr *const begin = v.idx;
   if (turns) {
@@ -318,6 +318,11 @@ fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   if (!d->line) blame(p, d->body, c->line);
   fl_value r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
+  const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
+  if (value && !count_leaves(body, label)) {
+    fl_refuse(p, d->line ? d->line : c->line, "function '%s' returns no %s", d->name, fl_ctype_text(p->a, d->result));
+    return fl_val_none();
+  }
   append_body(p, body, label, c->line);
   if (r.kind == FL_V_NONE) return fl_val_none();
   if (d->returns == FL_RETURNS_VALUE) r.rvalue = 1;
@@ -425,7 +430,7 @@ static fl_value resolve(fl_front *p, fl_kdevice *first, const fl_value *self, co
     return fl_val_none();
   }
   if (d) return fl_inline(p, d, &c);
-  fl_refuse(p, name->line, "'%.*s' cannot be called with these %d arguments", (int)name->n, name->text, c.n);
+  fl_refuse_call(p, name, first, &c);
   return fl_val_none();
 }
 
@@ -460,7 +465,7 @@ static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
     return out;
   if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) && n == 2) return args[0];
   if (fl_math_known(name)) return call_math(p, name, args, n);
-  fl_refuse(p, name->line, "unknown function '%.*s'", (int)name->n, name->text);
+  fl_refuse(p, name->line, "unknown function '%.*s'%s", (int)name->n, name->text, fl_front_meant(p, name));
   return out;
 }
 

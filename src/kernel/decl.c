@@ -197,7 +197,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     const char *why = fl_front_reserved(t);
     if (why) fl_refuse(p, t->line, "%s", why);
     else if (t->kind == FL_TOK_NAME)
-      fl_refuse(p, t->line, "unknown type '%.*s'", (int)t->n, t->text);
+      fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
     else fl_refuse(p, t->line, "a type is needed");
   }
   if (p->failed) s.type = NULL;

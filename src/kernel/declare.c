@@ -85,11 +85,11 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_value *from, int32_t line) {
   int offset = -1;
   fl_value v = { .type = NULL };
-  if (from) v = fl_cast_to(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
+  if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
   if (from && !p->failed && v.null)
     fl_refuse(p, line, "pointer '%s' is set to null", name);
   if (p->failed || !p->b) return;
-  const int turned = from && fl_turn_of(p, v.var), fits = p->turning && !p->failed && fl_turn_fits(of, from ? &v : NULL);
+  const int turned = from && fl_turn_of(p, v.var), fits = p->turning && !p->failed && fl_turn_fits(p, of, from ? &v : NULL);
   const int turns = fits && (!from || turned || fl_turn_later(p, p->at, 1, name));
   fl_kexpr *const at = v.idx;
   if (turns) {
@@ -263,6 +263,14 @@ static int of_array(fl_front *p, const fl_specifiers *s) {
   return 1;
 }
 
+/* Is there a variable of that name in the block? */
+static void refuse_second(fl_front *p, const char *name, int32_t line) {
+  const int32_t n = (int32_t)strlen(name);
+  const int64_t from = p->scope > p->frame ? p->scope : p->frame;
+  const fl_symbol *s = p->f && p->b && from < p->syms.n ? fl_front_among(p->syms.at + from, p->syms.n - from, name, n) : NULL;
+  if (s && s->kind <= FL_SYM_CONSTANT) fl_refuse(p, line, "'%s' is declared twice in one block", name);
+}
+
 static void declarator(fl_front *p, const fl_specifiers *s) {
   if (of_array(p, s)) return;
   int ref;
@@ -270,6 +278,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   const int32_t line = fl_front_tok(p)->line;
   const char *name = fl_front_name(p);
   t = fl_decl_arrays(p, t);
+  if (!s->is_typedef && !s->is_extern) refuse_second(p, name, line);
   if (p->failed || !t) return;
   if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);

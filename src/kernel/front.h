@@ -189,6 +189,7 @@ typedef struct fl_front {
   int64_t shared_at;         /* static shared memory so far */
   fl_kvalue **table;         /* initialisers are collected here (per leaf), not executed */
   int half;                  /* the first '>' of a '>>' at the tokens is taken */
+  int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + which element names of packs stand for; 0: none */
   int angle;                 /* '>' and '>>' end what is read: in <…>, not inside brackets there */
   int spaces;                /* there are namespaces: a name may stand for two things */
@@ -225,6 +226,13 @@ const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *na
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
 /* Reason why a name is outside the language whatever it stands for, or NULL. */
 const char *fl_front_reserved(const fl_ktok *t);
+
+/* ---- meant.c ---- */
+
+/* "; did you mean 'x'?", or "". */
+const char *fl_front_meant(fl_front *p, const fl_ktok *t);
+const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, int32_t n);
+void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c);
 
 /* ---- decl.c: types and declarations ----------------------------------------------------------------- */
 
@@ -357,7 +365,7 @@ typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
 /* May a pointer to 'of' turn that points to v at first (NULL: nowhere yet)? To numbers, and to structs of
 ** numbers of one type that lie together. */
-int fl_turn_fits(const fl_ctype *of, const fl_value *v);
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_value *v);
 /* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when the body is read again. */
 int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
@@ -379,6 +387,7 @@ fl_value fl_parse_inside(fl_front *p);                       /* fl_parse_expr, i
 fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
 fl_value fl_parse_unary(fl_front *p);
+fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);    /* without a cast in the text */
 fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);
 fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line);
 int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line);
@@ -395,6 +404,7 @@ int fl_call_half(fl_front *p, const fl_ktok *name, const fl_value *args, int n, 
 fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
 int fl_math_known(const fl_ktok *name);
 void fl_parse_statement(fl_front *p);
+void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);         /* emit into b; returns the last */

@@ -51,12 +51,12 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
   return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
 }
 
-const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env) {
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env, int32_t line) {
   const fl_kpattern *found = NULL;
   for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
     fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
     if (!now || !fits(p, t, s, args, now)) continue;
-    if (found) fl_refuse(p, fl_front_tok(p)->line, "two partial specialisations of '%s' fit", t->name);
+    if (found) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
     found = s;
     *env = now;
   }

@@ -412,7 +412,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
-  const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env);
+  const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
   const int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
@@ -577,74 +577,4 @@ void fl_template_declare(fl_front *p) {
   d->tparams = params;
   d->n_tparams = n;
   fl_device_list(p, d, 0);
-}
-
-/* ---- a::b ------------------------------------------------------------------------------------------------------ */
-
-int fl_scope_is_template(const fl_symbol *s) {
-  if (!s || s->kind != FL_SYM_TYPE) return s && s->kind == FL_SYM_TEMPLATE && !s->structs->is_value;
-  return s->type->kind == FL_C_STRUCT && s->type->s->members && s->type->s->members->of;
-}
-
-void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
-  *inner = p->syms.at;
-  *n = p->f ? p->globals : p->syms.n;
-}
-
-void fl_scope_rename(fl_front *p) {
-  const char *name = fl_front_name(p);
-  fl_front_need(p, '=');
-  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
-  fl_front_need(p, ';');
-  fl_front_add(p, name, FL_SYM_SPACE);
-}
-
-int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
-  const fl_symbol *list, *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
-  int64_t n;
-  if (s && s->kind == FL_SYM_SPACE) return 1;
-  fl_scope_file(p, &list, &n);
-  for (int64_t i = 0; i < n; i++)
-    if (list[i].kind == FL_SYM_SPACE && fl_ktok_is(t, list[i].name)) return 1;
-  return 0;
-}
-
-int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
-  int found = 0;
-  while (!p->failed) {
-    const fl_ktok *t = fl_front_tok(p);
-    if (fl_front_take(p, FL_PU_SCOPE)) {                     /* "::x": of the file, or built in */
-      t = fl_front_tok(p);
-      if (found || t->kind != FL_TOK_NAME) continue;
-      fl_scope_file(p, inner, n);
-      found = fl_front_among(*inner, *n, t->text, t->n) != NULL;
-      continue;
-    }
-    if (t->kind != FL_TOK_NAME) break;
-    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
-    const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
-    if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE)) break;
-    p->at++;
-    if (fl_ktok_is(t, "std")) { p->at++; continue; }
-    if (fl_scope_is_space(p, t)) {
-      fl_scope_file(p, inner, n);
-      found = 1;
-      p->at++;
-      continue;
-    }
-    const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
-    if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
-    const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
-    if (!m && !(s && s->n_inner)) {
-      const char *why = fl_front_reserved(t);
-      if (why) fl_refuse(p, t->line, "%s", why);
-      else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
-      break;
-    }
-    *inner = m ? m->inner : s->inner;
-    *n = m ? m->n_inner : s->n_inner;
-    found = 1;
-    p->at++;
-  }
-  return found;
 }

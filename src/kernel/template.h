@@ -16,7 +16,8 @@ int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
 /* "struct name<pattern> { … };" of template t, at '<'. */
 void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n);
 /* The pattern of t that fits the arguments, with the values of its own parameters in *env; NULL: none. */
-const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env);
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env,
+                                   int32_t line);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: so it is. */
 int fl_pattern_drops(fl_front *p, int64_t from);
 #endif

@@ -30,14 +30,15 @@ static int is_packed(const fl_ctype *of) {
   return of->kind == FL_C_SCALAR || (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
 }
 
-int fl_turn_fits(const fl_ctype *of, const fl_value *v) {
-  return of->kind == FL_C_SCALAR || (is_packed(of) && v && v->linear);
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_value *v) {
+  if (of->kind == FL_C_SCALAR) return !v || v->var < 0 || p->f->vars[v->var].type == of->scalar;      /* seen as it is */
+  return is_packed(of) && v && v->linear;
 }
 
 int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y) {
   const int same = x->type && y->type && fl_ctype_same(x->type, y->type) && !x->null && !y->null;
   if (same && is_packed(x->type) && !p->turning) p->turn_wanted = 1;
-  return same && p->turning && fl_turn_fits(x->type, x) && fl_turn_fits(y->type, y);
+  return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
 }
 
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {

@@ -55,6 +55,14 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
   return v;
 }
 
+fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
+  v = fl_val_pointer(p, v, line);
+  const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR && t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
+  if (views && v.type->scalar != FL_KT_VOID)
+    fl_refuse(p, line, "a '%s *' where a '%s *' is needed: write a cast", fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
+  return fl_cast_to(p, t, v, line);
+}
+
 static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n, int32_t line);
 
 fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
@@ -293,7 +301,7 @@ static fl_value name(fl_front *p) {
   fl_value v = special(p, t);
   if (v.kind == FL_V_NONE) v = named(p, t);
   if (v.kind == FL_V_NONE && !p->failed)
-    fl_refuse(p, t->line, "unknown name '%.*s'", (int)t->n, t->text);
+    fl_refuse(p, t->line, "unknown name '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
   return v;
 }
 

@@ -179,8 +179,8 @@ fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
   const fl_cfield *f =
       v.type && v.type->kind == FL_C_STRUCT ? fl_cstruct_field(v.type->s, name, n) : NULL;
   if (!f) {
-    fl_refuse(p, line, "'%s' has no member '%.*s'",
-              v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name);
+    fl_refuse(p, line, "'%s' has no member '%.*s'%s", v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name,
+              fl_field_meant(p, v.type, name, n));
     return fl_val_none();
   }
   v.type = f->type;

@@ -180,6 +180,18 @@ static int no_kernel(lua_State *L, fl_kunit *u, const fl_ksource *s, const char 
   return fl_lua_fail(L, "kernel", "%s", why);
 }
 
+/* What a name that does not exist may have meant, behind the compiler's text. */
+static void add_hint(char *message, size_t size, const char *refusal) {
+  const char *hint = refusal ? strstr(refusal, "did you mean ") : NULL;
+  if (!hint) return;
+  size_t n = strlen(message);
+  const size_t most = size - strlen(hint) - 2;
+  if (strlen(hint) + 2 > size) return;
+  if (n > most) n = most;
+  while (n > 0 && message[n - 1] == '\n') n--;
+  snprintf(message + n, size - n, "\n%s", hint);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -216,7 +228,10 @@ static int kernel_new(lua_State *L) {
   }
   set_roles(L, k, 4);
   find_unread(b, k);
-  if (!f->has_body && fl_cuda_check_source(b->c, k->k) != FLAME_OK) return fl_kernel_raise(L, b, k->k);
+  if (!f->has_body && fl_cuda_check_source(b->c, k->k) != FLAME_OK) {
+    add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
+    return fl_kernel_raise(L, b, k->k);
+  }
   return 1;
 }
 

@@ -6,6 +6,7 @@
 ** while the state closes get no finaliser any more: the list of all boxes finds them. The functions of lua/flame/core.lua are
 ** loaded at the first use of a name that C does not know.
 */
+#include "base/word.h"
 #include "lua/binding.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -112,39 +113,16 @@ static int box_eq(lua_State *L) {
   return 1;
 }
 
-/* How far two words are apart, at most 'limit' + 1: a letter too many, too few or two neighbours in
-** the wrong order cost 4, another letter 5, being the rarer slip. Words are short. */
-static int distance(const char *p, const char *q, int limit) {
-  enum { SLIP = 4, OTHER = 5 };
-  int row[3][40];
-  const int n = (int)strlen(p), m = (int)strlen(q);
-  if (n > 38 || m > 38 || (n - m) * SLIP > limit || (m - n) * SLIP > limit) return limit + 1;
-  for (int j = 0; j <= m; j++) row[0][j] = j * SLIP;
-  for (int i = 1; i <= n; i++) {
-    const int *above = row[(i - 1) % 3], *twice = row[(i + 1) % 3];
-    int *here = row[i % 3];
-    here[0] = i * SLIP;
-    for (int j = 1; j <= m; j++) {
-      here[j] = above[j - 1] + (p[i - 1] != q[j - 1] ? OTHER : 0);
-      if (above[j] + SLIP < here[j]) here[j] = above[j] + SLIP;
-      if (here[j - 1] + SLIP < here[j]) here[j] = here[j - 1] + SLIP;
-      if (i > 1 && j > 1 && p[i - 1] == q[j - 2] && p[i - 2] == q[j - 1] && twice[j - 2] + SLIP < here[j])
-        here[j] = twice[j - 2] + SLIP;
-    }
-  }
-  return row[n % 3][m];
-}
-
 /* No such field: name the nearest one. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
-  int best = strlen(name) > 4 ? 11 : 6;                  /* below: two slips, or one */
+  int best = fl_word_limit(name);
   const char *nearest = NULL;
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(3))) {
     lua_pop(L, 1);
     if (lua_type(L, -1) != LUA_TSTRING) continue;
     const char *candidate = lua_tostring(L, -1);
-    const int d = distance(name, candidate, best);
+    const int d = fl_word_distance(name, candidate, best);
     if (d < best || (d == best && nearest != NULL && strcmp(candidate, nearest) < 0)) {
       best = d;
       nearest = candidate;
