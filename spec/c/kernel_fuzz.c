@@ -240,6 +240,42 @@ static void block(gen *g, int depth, int breaks) {
   say(g, "}");
 }
 
+/* Threads that read in two arms, that write the same, or that go on by what others wrote: between barriers. */
+static void together(gen *g) {
+  const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 4);
+  switch (pick(g, 8)) {
+  case 0:
+    say(g, "if (threadIdx.x < 2) v%d = s[threadIdx.x] * v%d; else v%d = s[threadIdx.x - 2] + 0.3 * s[threadIdx.x];", u, v, u);
+    return;
+  case 1:
+    say(g, "v%d = s[threadIdx.x] * s[threadIdx.x ^ %d]; __syncthreads(); s[threadIdx.x & 1] = w[%d + (threadIdx.x & 1)]; "
+           "__syncthreads(); v%d *= s[(threadIdx.x + 1) & 1];", u, c, c, v);
+    return;
+  case 2:
+    say(g, "if (threadIdx.x == 0) f[0] = 0; __syncthreads(); if (v%d > 0.2) f[0] = 1; __syncthreads(); "
+           "if (f[0]) v%d = sin(v%d * s[%d]);", u, v, u, c);
+    return;
+  case 3:
+    say(g, "f[threadIdx.x & 1] = ((threadIdx.x & 1) + %d) & 3; __syncthreads(); v%d += s[f[0]] * s[f[1]];", c, u);
+    return;
+  case 4:
+    say(g, "{ double o = s[threadIdx.x] * s[threadIdx.x ^ 1]; __syncthreads(); if (threadIdx.x < 2) s[threadIdx.x + 2] = o; "
+           "else s[threadIdx.x - 2] = o * v%d; __syncthreads(); v%d = s[threadIdx.x]; }", u, v);
+    return;
+  case 5:
+    say(g, "for (int e = 0; e < 4; ++e) { __syncthreads(); if (threadIdx.x == 0) f[1] = 0; __syncthreads(); "
+           "if (fabs(v%d) > 0.3) f[1] = 1; __syncthreads(); if (!f[1]) break; v%d = 0.6 * v%d * s[(threadIdx.x + e) & 3]; }",
+        u, u, u);
+    return;
+  case 6:
+    say(g, "if (threadIdx.x == 0) s[%d] = w[2]; else if (threadIdx.x == 3) s[%d] = w[2]; __syncthreads(); "
+           "v%d = s[%d] * s[threadIdx.x] * v%d;", c, c, u, c, v);
+    return;
+  default:
+    say(g, "atomicAdd(&s[threadIdx.x & 1], 0.1 * v%d * v%d); __syncthreads(); v%d = s[0] * s[1];", u, u, v);
+  }
+}
+
 /* A phase in which the threads of a block exchange values. */
 static void exchange(gen *g) {
   line(g);
@@ -263,6 +299,12 @@ static void exchange(gen *g) {
   line(g);
   say(g, "__syncthreads();");
   line(g);
+  if (pick(g, 2)) {
+    together(g);
+    line(g);
+    say(g, "__syncthreads();");
+    return;
+  }
   switch (pick(g, 6)) {
   case 3:
     say(g, "for (int e = 2; e > 0; e /= 2) { if (threadIdx.x < e) s[threadIdx.x] = fmax(s[threadIdx.x], "
@@ -305,7 +347,7 @@ static void program(gen *g) {
          "const int *b, double a, int n) {");
   g->indent = 1;
   line(g);
-  if (g->shared == 1) { say(g, "__shared__ double s[4];"); line(g); }
+  if (g->shared == 1) { say(g, "__shared__ double s[4]; __shared__ int f[2];"); line(g); }
   say(g, "int i = blockIdx.x * blockDim.x + threadIdx.x;");
   if (!g->shared) { line(g); say(g, "if (i >= n) return;"); }
   line(g);

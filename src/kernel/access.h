@@ -64,6 +64,9 @@ typedef struct fl_klaunched {
   int32_t n_values;
 } fl_klaunched;
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* The same of an element that one thread has at p and one at q, in any rounds of loops: are they one? */
+typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
+int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
 /* What an index is: rest + a multiple of mod (0: rest itself; 1, 0: nothing known). Indices with one number
 ** 'same' (not 0) are one function of the thread and the loops' counters. */
 typedef struct fl_kresidue { int64_t mod, rest; int32_t same; } fl_kresidue;
@@ -72,7 +75,6 @@ fl_kresidue fl_kindex_residue(const fl_kindices *k, const fl_kstmt *s, const fl_
 uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it writes with
 ** 'write' in the same round (unless before) or a later one? */
-typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop);
 /* What all answers of k may use from now on, and where that is noted. Without: any launch. */
 void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);

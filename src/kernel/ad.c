@@ -233,6 +233,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
     classify_sites(d, f);
     fl_kad_normalise(d);
     fl_kad_hold_elements(d);
+    fl_kad_hold_loads(d);
   } else {
     d->body = d->f->body;
   }
@@ -388,12 +389,12 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   if (e < 0) return;
   barrier(d, b);
-  kx_set(d, b, e, thread_number(d));
+  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));       /* each thread copies all, or its share */
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
   if (!s) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
   fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
-  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), thread_count(d)));
+  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
   barrier(d, b);
 }
 
@@ -516,8 +517,9 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   return d->res;
 }
 
-static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad_state d = {.a = a, .r = r};
+/* *again: see fl_kad_state. */
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, const uint8_t *in_thread, int32_t *again) {
+  fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
   fl_kblock first = {0}, forward = {0}, reverse = {0};
   if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);
 
@@ -534,6 +536,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   fl_kblock_append(&first, forward);
   fl_kblock_append(&first, reverse);
   add_scalars(&d, &first);
+  *again = d.again;
   if (fl_kad_dead(&d)) return fl_kad_finish(&d);
   d.f->body = first;
   fl_kad_tidy(&d);
@@ -544,9 +547,23 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return fl_kad_finish(&d);
 }
 
+/* Until no variable more is asked to be the thread's own. */
+static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  int32_t again = 0;
+  fl_kad *res = adjoint(a, f, r, NULL, &again);
+  uint8_t *in_thread = again ? fl_karena_new(a, (size_t)f->n_vars + 1) : NULL;
+  while (again) {
+    if (!in_thread) return NULL;
+    in_thread[again - 1] = 1;
+    again = 0;
+    res = adjoint(a, f, r, in_thread, &again);
+  }
+  return res;
+}
+
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad *first = adjoint(a, f, r);
+  fl_kad *first = settled(a, f, r);
   const fl_kfunc *g = first && first->refusal && !a->failed ? fl_kad_widen(a, f, r) : NULL;
-  fl_kad *second = g ? adjoint(a, g, r) : NULL;
+  fl_kad *second = g ? settled(a, g, r) : NULL;
   return second && !second->refusal ? second : first;
 }

@@ -223,6 +223,9 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
       if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
       if (slope->kind != FL_KX_CONST || slope->value.d != 1)
         g = scaled(d, FL_KO_MUL, seed, real(d, slope));
+      if (g != seed && fl_kad_chooses(x))                 /* the seed may be infinite */
+        g = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), g,
+                            fl_kexpr_zero(d->a, g->type));
     }
     const uint8_t strong = d->strong;
     d->strong |= (uint8_t)fl_kad_chooses(x);

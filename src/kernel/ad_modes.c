@@ -44,12 +44,11 @@ static const fl_kexpr *value_of(const fl_kstmt *s) {
 
 static int writes(const fl_kstmt *s) { return s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC; }
 
-/* loads: the active loads; else the writes to active arrays. */
+/* loads: the active loads; else the writes. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && value_of(s)) loads_of(l, s, value_of(s));
-    if (!loads && writes(s) && l->d->active[s->var])
-      push(l, s, s->x[0], s->var, s->site);
+    if (!loads && writes(s)) push(l, s, s->x[0], s->var, s->site);
     l->loops += s->kind == FL_KS_LOOP;
     collect(l, &s->body, loads);
     collect(l, &s->other, loads);
@@ -174,28 +173,48 @@ static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
-typedef struct meeting { fl_kad_state *d; accesses *l; uint8_t *bad; } meeting;
+/* pair: access k, then i, with no barrier in between. */
+typedef struct meeting meeting;
+struct meeting {
+  fl_kad_state *d;
+  const accesses *l;
+  uint8_t *bad;                  /* of loads */
+  void (*pair)(meeting *m, int i, int k);
+  int how;                       /* of stores: FL_KAD_MEETS… */
+};
+
+static void loads_meet(meeting *m, int i, int k) {
+  const access *p = &m->l->at[i], *q = &m->l->at[k];
+  if (m->d->f->vars[p->var].kind != FL_KV_SHARED || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) return;
+  const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
+                 || !steady(m->d, p->index);
+  if (apart && (k != i || !steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
+}
 
 static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
   for (int i = 0; i < m->l->n; ++i) {
-    const access *p = &m->l->at[i];
-    if (p->s != s || m->d->f->vars[p->var].kind != FL_KV_SHARED) continue;
-    for (int k = 0; k < m->l->n; ++k) {
-      const access *q = &m->l->at[k];
-      if (!live[k] || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) continue;
-      const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
-                     || !steady(m->d, p->index);
-      if (apart && (k != i || !steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
-    }
+    if (m->l->at[i].s != s) continue;
+    for (int k = 0; k < m->l->n; ++k)
+      if (live[k]) m->pair(m, i, k);
     live[i] = 1;
   }
+}
+
+int fl_kad_has_barrier(const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if ((s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) || fl_kad_has_barrier(&s->body)
+        || fl_kad_has_barrier(&s->other)) return 1;
+  return 0;
 }
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
     if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) memset(live, 0, n);
-    if (s->kind == FL_KS_IF) {
+    if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
+      meetings(m, &s->body, live);                        /* one thread here, another there */
+      meetings(m, &s->other, live);
+    } else if (s->kind == FL_KS_IF) {                     /* all threads take one way */
       uint8_t *other = fl_karena_new(m->d->a, n);
       if (!other) return;
       memcpy(other, live, n);
@@ -230,7 +249,7 @@ static void load_modes(fl_kad_state *d) {
   collect(&l, &d->body, 1);
   uint8_t *bad = fl_karena_new(d->a, (size_t)l.n + 1), *live = fl_karena_new(d->a, (size_t)l.n + 1);
   if (!bad || !live) return;
-  meeting m = {d, &l, bad};
+  meeting m = {d, &l, bad, loads_meet, 0};
   meetings(&m, &d->body, live);
   for (int i = 0; i < l.n; ++i) {
     const access *p = &l.at[i];
@@ -292,16 +311,38 @@ static int overwrites(const accesses *stores, int v) {
 
 static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
-/* Stores of one array that may write one element in different threads meet as well. */
+/* Are elements that p and q both write written by one thread? */
+static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
+  if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
+  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) && fl_kad_has_pair(d, p->site, q->site);
+}
+
+static void mark_meeting(fl_kad_state *d, const access *p, int how) {
+  if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= (uint8_t)how;
+}
+
+static void stores_meet(meeting *m, int i, int k) {
+  fl_kad_state *d = m->d;
+  const access *p = &m->l->at[i], *q = &m->l->at[k];
+  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) || !is_store(q)) return;
+  if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
+  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1) ? FL_KAD_MEETS_ALIKE : 0);
+  mark_meeting(d, p, how);
+  mark_meeting(d, q, how);
+}
+
+/* Stores of one array that may write one element in different threads meet as well. A barrier is between
+** threads of one block alone. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
-  for (int i = 0; i < all->n; ++i)
-    for (int k = 0; k < i; ++k) {
-      const access *p = &all->at[i], *q = &all->at[k];
-      if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || !is_store(p) || !is_store(q)) continue;
-      if (are_apart(d, p, q) || are_one_index(d, p, q, 0)) continue;
-      if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= FL_KAD_MEETS;
-      if (q->site >= 0 && q->site < d->n_sites0) d->site_meets[q->site] |= FL_KAD_MEETS;
-    }
+  meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
+  uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
+  if (!live) return;
+  for (int i = 0; i < all->n; ++i) {
+    const int kind = d->f->vars[all->at[i].var].kind;
+    meeting any = {d, all, NULL, stores_meet, FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
+    for (int k = 0; k < i; ++k) stores_meet(&any, i, k);
+  }
+  meetings(&at_once, &d->body, live);
 }
 
 static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {

@@ -25,8 +25,16 @@ typedef struct fl_kad_note {
 /* How the adjoint of a load adds to the shadow of the array. STORE: it is the only one. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
-/* A store to an element that other threads, others of its block, may write as well. */
-enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_IN_BLOCK = 2 };
+/* A store to an element that other threads may write as well, at this place or another; with no barrier in between;
+** so at this place, or at one with the same index. JOINED: it stands for several stores. */
+enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4, FL_KAD_MEETS_JOINED = 8 };
+
+/* Two stores whose elements are one thread's own, together. */
+typedef struct fl_kad_pair { int32_t site, other; struct fl_kad_pair *next; } fl_kad_pair;
+
+/* Threads may be gone where 'when' is true at s, before a barrier. */
+enum { FL_KAD_GONE = 32 };
+typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
 typedef struct fl_kad_state {
   fl_karena *a;
@@ -50,10 +58,17 @@ typedef struct fl_kad_state {
   uint64_t *site_behind;         /* n_sites0: loops (as there) in which a load sees final values: fl_kindex_is_behind
                                  ** of all stores to its array */
   uint8_t *site_meets;           /* n_sites0: FL_KAD_MEETS… of a store */
+  fl_kad_pair *own_pairs;
   uint8_t *site_add;             /* n_sites0: FL_KAD_ADD_… of an active load */
+  const uint8_t *in_thread;      /* by variable of the source: arrays whose values each thread keeps as it reads them;
+                                 ** NULL: none */
+  int32_t again;                 /* 1 + a variable: derive again with that one among them; 0: no need */
   int32_t n_cap;                 /* of res->params */
   int32_t shared_offset;         /* variable of the FL_KAD_SHARED parameter, -1 */
   int32_t regions;               /* of dynamic shared memory: the source's, the shadows', copies */
+  fl_kad_gone gone[FL_KAD_GONE];
+  int32_t n_gone;
+  uint8_t leave;                 /* threads may have ended: what they share is left to the others */
   uint8_t returns;               /* threads may be gone at the end: no sums over the block there */
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
@@ -74,7 +89,7 @@ static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) 
 void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...)
   __attribute__((format(printf, 3, 4)));
 static inline int fl_kad_dead(const fl_kad_state *d) {
-  return d->a->failed || d->res->refusal != NULL;
+  return d->a->failed || d->res->refusal != NULL || d->again;
 }
 static inline int fl_kad_type(int type) { return type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32; }
 fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);
@@ -99,9 +114,10 @@ int fl_kad_shared_bytes(fl_kad_state *d);     /* variable of the FL_KAD_SHARED p
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
-int fl_kad_chooses(const fl_kexpr *x);        /* min or max: of the others the slope is 0 */
-/* ad_meet.c: site_meets of f, the source as written */
+int fl_kad_chooses(const fl_kexpr *x);        /* min, max and alike: of the others the slope is 0 */
+/* ad_meet.c: site_meets and own_pairs of f, the source as written */
 void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
+int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other);
 /* ad_behind.c: site_behind */
 void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* f with barriers of the block for those of warps in loops that all its threads go through together (ad_barrier.c);
@@ -111,6 +127,8 @@ fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 void fl_kad_normalise(fl_kad_state *d);       /* d->f->body -> d->body without jumps */
 /* norm_memory.c */
 void fl_kad_hold_elements(fl_kad_state *d);
+/* norm_loads.c */
+void fl_kad_hold_loads(fl_kad_state *d);      /* of arrays that are in_thread */
 /* activity.c */
 int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* on a path of real numbers */
 void fl_kad_activity(fl_kad_state *d);
@@ -121,6 +139,7 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads *
 void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
+int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 int fl_kad_uses(const fl_kexpr *x, int var);
@@ -141,7 +160,10 @@ void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
-/* ad_warp.c: a shuffle or vote */
+/* ad_warp.c: have all threads of a block that come to s the same x? What they read in shared memory counts as such
+** where the place is the same. */
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
+/* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_loop.c */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,

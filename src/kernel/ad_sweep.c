@@ -77,7 +77,8 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
 }
 
 static int meets(const fl_kad_state *d, const fl_kstmt *s) {
-  return s->kind == FL_KS_STORE && s->site >= 0 && s->site < d->n_sites0 ? d->site_meets[s->site] : 0;
+  if (s->kind != FL_KS_STORE || d->f->vars[s->var].kind == FL_KV_ARRAY) return 0;
+  return s->site >= 0 && s->site < d->n_sites0 ? d->site_meets[s->site] : ~0;
 }
 
 /* The cotangent of the element that s writes, in a variable; cleared where s overwrites it: at once
@@ -86,9 +87,9 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
   const int flows = fl_kad_flows(d->active, s->x[1]);
-  if (flows && clear && meets(d, s) & FL_KAD_MEETS) {
-    const int type = d->f->vars[to].type, old = fl_ktemp(d->f, type);
-    if (old < 0 || !fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old)) return NULL;
+  if (clear && meets(d, s) & FL_KAD_MEETS) {
+    const int type = d->f->vars[to].type, old = flows ? fl_ktemp(d->f, type) : -1;
+    if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) || old < 0) return NULL;
     return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
   }
   if (flows)
@@ -98,6 +99,19 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   return seed;
 }
 
+/* The old value of an element would be put back by each thread that wrote it, while others still read the new
+** one. Where threads keep what they read, only loops that are run again ask for it. */
+static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
+  const int how = meets(d, s);
+  if (!(how & FL_KAD_MEETS_AT_ONCE)) return 1;
+  if (!d->in_thread || !d->in_thread[s->var]) d->again = s->var + 1;
+  else if (!(how & FL_KAD_MEETS_ALIKE)) return 1;
+  else
+    fl_kad_refuse(d, s->line, "an element of '%s' that several threads may write and whose old value is needed "
+                  "(let one thread write it)", d->f->vars[s->var].source);
+  return 0;
+}
+
 static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kset reads = fl_kset_new(d);
   const int marks = fl_kad_marks(s), v = s->var;
@@ -105,11 +119,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kad_reads(d, reads, s);
   if (marks & FL_KN_FORWARD) {
     if (fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
-      if (meets(d, s) & FL_KAD_MEETS_IN_BLOCK && d->f->uses_barrier && d->active[v]) {
-        fl_kad_refuse(d, s->line, "an element of '%s' that several threads write and whose old value is needed "
-                      "(let one thread write it)", d->f->vars[v].source);
-        return;
-      }
+      if (!is_own_to_restore(d, s)) return;
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
       kx_set(d, f, old, fl_kexpr_load(d->f, v, s->x[0]));
       fl_kstmt_store(d->f, r, v, s->x[0], kx_var(d, old));
@@ -120,7 +130,9 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
   fl_kexpr *seed = take_element(d, s, r, !s->accumulate && d->zeroes[v]);
+  d->strong = d->strong_var[v];
   if (seed) fl_kad_expr(d, r, s->x[1], seed);
+  d->strong = 0;
 }
 
 static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {

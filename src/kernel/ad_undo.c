@@ -141,7 +141,7 @@ int fl_kloop_can_undo(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   const fl_kvar x = d->f->vars[v];
   const int first = l->n_undo, shared = x.kind == FL_KV_SHARED && fl_kt_is_float(x.type);
-  undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = shared ? FL_KAD_MEETS_IN_BLOCK : 0};
+  undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = FL_KAD_MEETS_ALIKE};
   const fl_kvisitor see = {see_store, NULL, &u};
   if (!shared && (x.kind != FL_KV_POINTER || x.param < 0
                   || (d->f->params[x.param].is_struct && !d->f->params[x.param].is_pointer)

@@ -36,6 +36,7 @@ typedef struct equal {
   const fl_kad_state *d;
   around shuffle;
   uint8_t *asked;                /* by variable: taken for equal from now on */
+  int shared;                    /* elements of shared memory are equal, too */
 } equal;
 
 static int find_around(const fl_kblock *b, const fl_kstmt *s, around *a) {
@@ -113,7 +114,8 @@ static int is_equal(equal *e, const fl_kexpr *x) {
   if (x->kind == FL_KX_VAR && !variable_equal(e, x->var)) return 0;
   if (x->kind == FL_KX_LOAD) {
     const fl_kvar *v = &e->d->f->vars[x->var];
-    if (v->kind != FL_KV_TABLE && (v->kind != FL_KV_POINTER || !v->is_const)) return 0;
+    if (v->kind != FL_KV_TABLE && (v->kind != FL_KV_POINTER || !v->is_const)
+        && !(e->shared && v->kind == FL_KV_SHARED)) return 0;
   }
   for (int i = 0; i < x->n; ++i)
     if (!is_equal(e, x->x[i])) return 0;
@@ -123,6 +125,11 @@ static int is_equal(equal *e, const fl_kexpr *x) {
 /* Do all lanes of a warp that come to s have the same x? */
 static int equal_in_lanes(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
   equal e = {.d = d, .asked = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  return e.asked && find_around(&d->body, s, &e.shuffle) && is_equal(&e, x);
+}
+
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
+  equal e = {.d = d, .asked = fl_karena_new(d->a, (size_t)d->f->n_vars + 1), .shared = 1};
   return e.asked && find_around(&d->body, s, &e.shuffle) && is_equal(&e, x);
 }
 

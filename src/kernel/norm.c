@@ -89,15 +89,38 @@ static void lower_block(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr,
   *jumps |= in.crossed;
 }
 
+static int holds_return(const fl_kstmt *s) {
+  if (s->kind == FL_KS_RETURN) return s->line ? s->line : 1;
+  for (int k = 0; k < 2; ++k)
+    for (const fl_kstmt *t = k ? s->other.first : s->body.first; t; t = t->next)
+      if (holds_return(t)) return holds_return(t);
+  return 0;
+}
+
+/* A thread that has returned is counted by no barrier; one that only skips the rest would be. */
+static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
+  if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
+  else fl_kad_refuse(d, line, "so many returns before barriers");
+}
+
+static void refuse_gone(fl_kad_state *d) {
+  for (int i = 0; i < d->n_gone; ++i)
+    if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when))
+      fl_kad_refuse(d, d->gone[i].line, "a return of some threads that have stored something, before a __syncthreads() of "
+                    "the others (put what follows under a condition, barriers aside),");
+}
+
 static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
   frame in = {FL_KS_LOOP, s->label, -1, -1, 0, fr};
   int j = 0;
+  const int gone = fl_kad_has_barrier(&s->body) ? holds_return(s) : 0;
   fl_kblock first = {NULL, NULL}, body = lower(d, s->body, &in, &j);
   s->other = lower(d, s->other, &in, &j);
   if (in.stop >= 0) {
     kx_set(d, out, in.stop, bool_of(d, 0));
     kx_set(d, &first, in.stop, bool_of(d, 0));
     fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, in.stop));
+    if (gone) note_gone(d, s, on, gone);
     s->x[0] = s->x[0] ? kx_op(d, FL_KO_LAND, on, s->x[0]) : on;
     if (s->other.first) {
       fl_kblock step = s->other;
@@ -174,10 +197,13 @@ static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps) {
     s->next = NULL;
     if (kept_return(d, s, fr, &out)) {
       append(&out, s);
-      d->returns = 1;
+      d->returns = d->leave = 1;
       continue;
     }
+    const fl_kblock after = rest_of(next);
+    const int gone = next && d->f->uses_barrier && fl_kad_has_barrier(&after) ? holds_return(s) : 0;
     if (s->kind == FL_KS_IF && next && (ends(&s->body) || ends(&s->other))) {
+      if (gone) note_gone(d, s, s->x[0], gone);
       fl_kblock_append(ends(&s->body) ? &s->other : &s->body, rest_of(next));
       next = NULL;
     }
@@ -188,6 +214,7 @@ static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps) {
     fl_kblock rest = lower(d, rest_of(next), fr, jumps);
     fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, flag_of(d, &fr->skip, "skip")));
     fl_kstmt *guard = rest.first ? fl_kstmt_if(d->f, &out, on) : NULL;
+    if (guard && gone) note_gone(d, guard, on, gone);
     if (guard) guard->body = rest;
     break;
   }
@@ -200,8 +227,10 @@ void fl_kad_normalise(fl_kad_state *d) {
   int jumps = 0;
   d->body = lower(d, d->f->body, &fr, &jumps);
   d->f->body.first = d->f->body.last = NULL;
-  if (fr.skip < 0) return;
-  kx_set(d, &first, fr.skip, bool_of(d, 0));
-  fl_kblock_append(&first, d->body);
-  d->body = first;
+  if (fr.skip >= 0) {
+    kx_set(d, &first, fr.skip, bool_of(d, 0));
+    fl_kblock_append(&first, d->body);
+    d->body = first;
+  }
+  refuse_gone(d);
 }

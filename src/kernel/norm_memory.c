@@ -12,6 +12,8 @@ typedef struct place {
   int var;
   const fl_kexpr *index;
   int32_t reg, held, changed;
+  int32_t site, line;            /* of the first store */
+  uint8_t meets;                 /* site_meets of all */
   int writes, bad, guarded;      /* guarded: inside an operand that is not always evaluated */
   const uint8_t *assigned;
 } place;
@@ -36,6 +38,9 @@ static int look_stmt(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_STORE && s->var == p->var) {
     if (p->index && !fl_kexpr_same(p->index, s->x[0])) p->bad = 1;
     p->index = s->x[0];
+    p->meets |= p->writes ? FL_KAD_MEETS_JOINED : 0;
+    if (!p->writes) p->site = s->site, p->line = s->line;
+    if (s->site >= 0 && s->site < p->d->n_sites0) p->meets |= p->d->site_meets[s->site];
     p->writes = 1;
   }
   if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
@@ -139,7 +144,11 @@ static void try_place(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   s->body = rewritten(&p, s->body);
   s->other = rewritten(&p, s->other);
   fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p.changed));
-  if (c) fl_kstmt_store(d->f, &c->body, v, (fl_kexpr *)(uintptr_t)p.index, kx_var(d, p.reg));
+  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, v, (fl_kexpr *)(uintptr_t)p.index, kx_var(d, p.reg)) : NULL;
+  if (back) back->line = p.line;
+  if (!back || p.site < 0 || p.site >= d->n_sites0) return;
+  back->site = p.site;
+  d->site_meets[p.site] |= p.meets;
 }
 
 /* loaded: of the first n_vars variables, which are read anywhere. */

@@ -5,24 +5,13 @@
 ** one a, a sum is written with remainders: a is m * (a / m) + a % m. Where two threads have the block
 ** and the place in it in common they are one.
 */
-#include "kernel/route.h"
+#include "kernel/own.h"
 #include <string.h>
 
-enum { MAX_SUMS = 16, MAX_KNOWN = 48, MAX_RESTS = 12 };
+enum { MAX_SUMS = FL_KOWN_SUMS, MAX_KNOWN = FL_KOWN_KNOWN, MAX_RESTS = FL_KOWN_RESTS };
 
-typedef struct rest { fl_kpoly unit; fl_kterm low, high; } rest;     /* (unit / low) % (high / low) */
-
-typedef struct search {
-  fl_kroute r;
-  fl_kpoly sum[MAX_SUMS];
-  uint8_t used[MAX_SUMS];
-  int n_sums, n_given;
-  int32_t known[MAX_KNOWN];
-  int n_known;
-  rest rests[MAX_RESTS];                    /* that are known */
-  int n_rests;
-  int changed;
-} search;
+typedef fl_kown_rest rest;
+typedef fl_kown_search search;
 
 static const fl_kterm ONE = { 1, 0, { 0 } };
 
@@ -275,8 +264,7 @@ static void join_rests(search *w) {
   }
 }
 
-/* What a round adds to counter var, at w's place. */
-static fl_kpoly counter_step(const search *w, int32_t var) {
+fl_kpoly fl_kown_step(const search *w, int32_t var) {
   fl_kpoly step = fl_kpoly_of(w->r.k, &w->r.at, w->r.k->var[var].step);
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
   return step;
@@ -290,7 +278,7 @@ static void use_counter(search *w, int32_t var) {
   fl_kterm m;
   if (!fl_kpoly_is_counter(w->r.k, var)) return;
   then.order = v->order;
-  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = counter_step(w, var);
+  const fl_kpoly first = fl_kpoly_of(w->r.k, &then, v->def), step = fl_kown_step(w, var);
   if (first.bad || step.bad || step.n != 1) return;
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
@@ -414,21 +402,31 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
-  search w = { .r = { .k = k, .goal = s } };
-  if (s->kind == FL_KS_LOOP || !fl_kroute_find(&w.r) || w.r.at.n_loops == FL_KPOLY_LOOPS) return 0;
+int fl_kown_is_place(search *w) {
+  return w->r.goal->kind != FL_KS_LOOP && fl_kroute_find(&w->r) && w->r.at.n_loops < FL_KPOLY_LOOPS;
+}
+
+int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
+  const fl_kindices *k = w->r.k;
   for (int in_block = 0; in_block < 2; in_block++) {
     const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
-    const int step = in_block ? all_in_step(s, k->f->body) > 0 : !w.r.at.n_loops;
-    gather_sums(&w, index, !step ? FL_KSAME_NONE : in_block ? FL_KSAME_IN_BLOCK : FL_KSAME_IN_GRID);
-    if (prove(&w, in_block, NULL)) return bits;
+    gather_sums(w, index, step[in_block]);
+    if (prove(w, in_block, NULL)) return bits;
     if (!k->launched) continue;
     fl_klimits more = *k->used;
-    if (!prove(&w, in_block, &more)) continue;
+    if (!prove(w, in_block, &more)) continue;
     *k->used = more;
     return bits;
   }
   return 0;
+}
+
+int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  search w = { .r = { .k = k, .goal = s } };
+  if (!fl_kown_is_place(&w)) return 0;
+  const fl_ksame step[2] = { w.r.at.n_loops ? FL_KSAME_NONE : FL_KSAME_IN_GRID,
+                             all_in_step(s, k->f->body) > 0 ? FL_KSAME_IN_BLOCK : FL_KSAME_NONE };
+  return fl_kown_prove(&w, index, step);
 }
 
 /* ---- rounds of loops -------------------------------------------------------------------- */
@@ -437,7 +435,7 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 static int32_t loop_of(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) return -1;
   const fl_kvarinfo *v = &w->r.k->var[s - FL_KSYM_VAR];
-  const fl_kpoly step = counter_step(w, s - FL_KSYM_VAR);
+  const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
   const int moves = !step.bad && step.n == 1 && is_nonzero(&step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
@@ -498,7 +496,7 @@ static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kter
       const int32_t s = p->t[i].s[j];
       if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) continue;
       if (w->r.k->var[s - FL_KSYM_VAR].step_loop != loop) continue;
-      const fl_kpoly step = counter_step(w, s - FL_KSYM_VAR);
+      const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
       *move = p->t[i];
       fl_kterm_drop(move, s);
       n += step.bad || step.n != 1 || step.t[0].n || __builtin_mul_overflow(move->c, step.t[0].c, &move->c) ? 2 : 1;
