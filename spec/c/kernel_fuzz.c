@@ -276,14 +276,36 @@ static void together(gen *g) {
   }
 }
 
+/* Shuffles from lanes that differ, of groups, in a branch; votes. */
+static void lanes(gen *g, const char *value) {
+  const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 3), by = pick(g, 9);
+  switch (pick(g, 8)) {
+  case 0: say(g, "v%d = 0.7 * __shfl_sync(~0u, %s, (i * 7 + c%d) & 31) + w[1] * v%d;", u, value, c, v); return;
+  case 1: say(g, "v%d = 0.7 * __shfl_xor_sync(~0u, %s, c%d & 7) + w[1] * v%d;", u, value, c, v); return;
+  case 2: say(g, "v%d = 0.7 * __shfl_up_sync(~0u, %s, c%d & 3, 8) + w[1] * v%d;", u, value, c, v); return;
+  case 3: say(g, "v%d = 0.7 * __shfl_down_sync(~0u, %s, %d, 8) + w[1] * v%d;", u, value, by, v); return;
+  case 4:
+    say(g, "{ bool p = v%d > 0.1; unsigned m = __ballot_sync(~0u, p); if (p) v%d = 0.5 * v%d + __shfl_sync(m, %s, __ffs(m) - 1); }",
+        u, v, v, value);
+    return;
+  case 5: say(g, "for (int e = 16; e > 0; e /= 2) v%d = fmax(v%d, __shfl_xor_sync(~0u, v%d, e));", u, u, u); return;
+  case 6:
+    say(g, "for (int e = 1; e < 32; e *= 2) { double o = __shfl_up_sync(~0u, v%d, e); if (i >= e) v%d = 0.6 * v%d + 0.5 * sin(o); }",
+        u, u, u);
+    return;
+  default: say(g, "v%d *= 0.1 * __popc(__ballot_sync(~0u, v%d > 0.2)) + __any_sync(~0u, %s > 0.9);", u, v, value);
+  }
+}
+
 /* A phase in which the threads of a block exchange values. */
 static void exchange(gen *g) {
   line(g);
   if (g->shared == 2) {
     char value[32], text[96];
     snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
-    const int way = pick(g, 4);
+    const int way = pick(g, 8);
     const int by = 1 + pick(g, 9);
+    if (way >= 4) { lanes(g, value); return; }
     switch (way) {
     case 0: snprintf(text, sizeof text, "__shfl_down_sync(~0u, %s, %d)", value, by); break;
     case 1: snprintf(text, sizeof text, "__shfl_up_sync(~0u, %s, %d)", value, by); break;
@@ -359,8 +381,11 @@ static void program(gen *g) {
   say(g, "int c0 = i, c1 = 1, c2 = b[i & 7];");
   g->budget = 6 + pick(g, 30);
   for (int phase = g->shared ? 3 : 1; phase > 0; --phase) {
+    const int rounds = phase > 1 && pick(g, 3) == 0;
+    if (rounds) { line(g); say(g, "for (int u = 0; u < 3; ++u) {"); g->loops++; g->indent++; }
     for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; --k) statement(g, 3, 0);
     if (phase > 1) exchange(g);
+    if (rounds) { g->loops--; g->indent--; line(g); say(g, "}"); }
   }
   line(g);
   say(g, "y[i] = v0 + v1 * v2 - v3 + l[1] * l[2];\n}\n");
