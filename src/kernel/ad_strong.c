@@ -1,14 +1,14 @@
 /*
 ** Where a cotangent may be 0 for the branch that was taken: of variables that are read or overwritten
-** inside a branch, in an arm of ?:, or in min and max, of local arrays that are read at a varying place,
-** and of what these are made of. There 0 times a slope is 0 even where the slope is infinite or NaN
+** inside a branch, in an arm of ?:, or in min and max, of local arrays whose place is chosen by reals, and of
+** what these are made of. There 0 times a slope is 0 even where the slope is infinite or NaN
 ** ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad_state.h"
 
 typedef struct walk {
   fl_kad_state *d;
-  fl_kset read, assigned;
+  fl_kset read, assigned, chosen;          /* chosen: integers that reals decide */
   int32_t *lost, *inside;        /* assignments in the IF that lose an old value; all there */
   int changed;
 } walk;
@@ -62,6 +62,22 @@ static int see_branch(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+/* Do reals decide what x is? */
+static int is_chosen(const walk *w, const fl_kexpr *x) {
+  if (fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var))) return 1;
+  for (int i = 0; i < x->n; ++i)
+    if (is_chosen(w, x->x[i])) return 1;
+  return 0;
+}
+
+static int see_chosen(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  if (s->kind != FL_KS_ASSIGN || fl_kset_has(w->chosen, s->var) || !is_chosen(w, s->x[0])) return 1;
+  fl_kset_add(w->chosen, s->var);
+  w->changed = 1;
+  return 1;
+}
+
 static int mark(void *arg, fl_kexpr *x) {
   walk *w = arg;
   if (x->var >= 0 && x->var < w->d->n0 && !w->d->strong_var[x->var]) w->d->strong_var[x->var] = w->changed = 1;
@@ -75,8 +91,8 @@ static int see_choice(void *arg, fl_kexpr *x) {
     fl_kwalk_expr(&v, x->x[2]);
   } else if (fl_kad_chooses(x)) {
     fl_kwalk_expr(&v, x);
-  } else if (x->kind == FL_KX_LOAD && x->x[0]->kind != FL_KX_CONST
-             && ((walk *)arg)->d->f->vars[x->var].kind == FL_KV_ARRAY) {
+  } else if (x->kind == FL_KX_LOAD && ((walk *)arg)->d->f->vars[x->var].kind == FL_KV_ARRAY
+             && is_chosen(arg, x->x[0])) {
     (void)mark(arg, x);
   }
   return 1;
@@ -96,12 +112,16 @@ int fl_kad_chooses(const fl_kexpr *x) {
 }
 
 void fl_kad_strong(fl_kad_state *d) {
-  walk w = {.d = d, .read = fl_kset_new(d), .assigned = fl_kset_new(d),
+  walk w = {.d = d, .read = fl_kset_new(d), .assigned = fl_kset_new(d), .chosen = fl_kset_new(d),
             .lost = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *w.lost)};
   w.inside = w.lost ? w.lost + d->n0 : NULL;
-  const fl_kvisitor branches = {see_branch, see_choice, &w}, sources = {see_source, NULL, &w};
+  const fl_kvisitor branches = {see_branch, see_choice, &w}, sources = {see_source, NULL, &w}, chosen = {see_chosen, NULL, &w};
   d->strong_var = fl_karena_new(d->a, (size_t)d->n0 + 1);
-  if (!w.read || !w.assigned || !w.lost || !d->strong_var) return;
+  if (!w.read || !w.assigned || !w.chosen || !w.lost || !d->strong_var) return;
+  do {
+    w.changed = 0;
+    fl_kwalk_block(&chosen, d->body);
+  } while (w.changed);
   fl_kwalk_block(&branches, d->body);
   do {
     w.changed = 0;
