@@ -227,6 +227,21 @@ return {
       before = "struct S { double a, b; };", shape = { 4 } },
     { "int atomics beside floats", "int k = atomicAdd(&c[0], 1); atomicAdd(&y[i % 3], x[i] * x[i] * (k >= 0));",
       sig = "const double *x, double *y, int *c, int n", shape = { 3 } },
+    { "atomicMax on shared double is no function", [[__shared__ unsigned long long m; m = 0; __syncthreads(); atomicMax(&m, (unsigned
+      long long)(fabs(x[i]) * 1000)); __syncthreads(); y[i] = x[i] * (double)m;]], eps = 1e-06 },
+    { "atomicInc ring", [[__shared__ unsigned c; if (t == 0) c = 0; __syncthreads(); unsigned j = atomicInc(&c, 11); __syncthreads();
+      y[j] = x[i] * x[i];]] },
+    { "atomicOr flags", [[__shared__ unsigned m; if (t == 0) m = 0; __syncthreads(); if (x[i] > 0) atomicOr(&m, 1u << t);
+      __syncthreads(); y[i] = x[i] * x[i] * __popc(m) + ((m >> t) & 1 ? x[i] : 0);]] },
+    { "atomicAdd_block", [[__shared__ double s; if (t == 0) s = 0; __syncthreads(); atomicAdd_block(&s, x[i] * x[i]); __syncthreads();
+      y[i] = s * x[i];]] },
+    { "atomicAdd result of floats unused variable", "double o = atomicAdd(&y[0], x[i] * x[i]); (void)o;", shape = { 1 } },
+    { "atomicAdd result of floats in dead code", "double o = atomicAdd(&y[0], x[i] * x[i]); if (n < 0) y[0] = o;", shape = { 1 },
+      refuses = "the result of an atomic operation on 'y'" },
+    { "atomicAdd result of floats as index", "double o = atomicAdd(&y[0], 1.); z[(int)o] = x[i] * x[i];",
+      sig = "const double *x, double *y, double *z, int n", refuses = "the result of an atomic operation on 'y'" },
+    { "atomicAdd result of floats as condition", [[double o = atomicAdd(&y[0], x[i] * x[i]); if (o > 0.5) z[i] = x[i] * x[i]; else
+      z[i] = x[i];]], sig = "const double *x, double *y, double *z, int n", refuses = "the result of an atomic operation on 'y'" },
   },
   { title = "indices, pointers, structs, geometry, carved memory",
     { "floor index", "int j = (int)floor(fabs(x[i])*7.3) % n; y[i] = x[j] * x[i];", eps = 1e-06 },

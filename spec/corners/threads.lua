@@ -311,5 +311,98 @@ return {
       * x[t]; else s[r] = x[r]; __syncthreads(); v = v * s[11 - t] + 0.3; } y[i] = v;]] },
     { "gone threads, shadow cleared", [[if (t >= 5) return; __shared__ double s[12]; for (int j = t; j < 12; j += 5) s[j] = x[j];
       __syncthreads(); double v = 1; for (int j = 0; j < 12; ++j) v *= s[j] + x[i]; y[i] = v;]] },
+    { "index set in a loop", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[0]; __syncthreads(); double a = 0; for (int
+      r = 0; r < 4; ++r) { int j = t + r; a += s[j] * x[r]; } y[i] = a * a;]] },
+    { "index set in a loop, times two", [[__shared__ double s[36]; for (int j = t; j < 36; j += 12) s[j] = x[j % 12]; __syncthreads();
+      double a = 0; for (int r = 0; r < 4; ++r) { int j = 2 * t + r; a += s[j] * s[j + 1]; } y[i] = a * a;]] },
+    { "index set in a loop, global", [[double a = 0; for (int r = 0; r < 4; ++r) { int j = i + r; if (j < n) a += x[j] * x[r]; } y[i]
+      = a * a;]] },
+    { "index set in a loop, global strided", [[double a = 0; for (int r = 0; r < 3; ++r) { int j = i + r * 4; a += x[j] * x[j]; } y[i]
+      = a * a;]], shape = { 4 }, block = { 4 } },
+    { "index set in a loop, global overlapping", [[double a = 0; for (int r = 0; r < 3; ++r) { int j = i + r * 3; a += x[j] * x[j]; }
+      y[i] = a * a;]], shape = { 4 }, block = { 4 } },
+    { "index set in a loop, inout", "for (int r = 0; r < 3; ++r) { int j = i + r * 4; y[j] = y[j] * x[j]; }", block = { 4 },
+      inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
+    { "index set in a loop, stores overlapping the same", "for (int r = 0; r < 3; ++r) { int j = i + r * 3; y[j] = x[j] * x[j]; }",
+      block = { 4 } },
+    { "index set in a loop, shared stores overlapping", [[__shared__ double s[12]; for (int r = 0; r < 3; ++r) { int j = t + r * 3;
+      s[j] = x[j] * x[j]; } __syncthreads(); double a = s[t] * s[t + 1]; __syncthreads(); for (int r = 0; r < 3; ++r) { int j = t + r
+      * 3; s[j] = x[j]; } __syncthreads(); y[i] = a * s[t + 5];]], shape = { 4 }, block = { 4 },
+      refuses = "a loop that overwrites 's'" },
+    { "index kept from the round before", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[0]; __syncthreads(); double a =
+      0; int j = t; for (int r = 0; r < 4; ++r) { a += s[j] * x[r]; j = t + r; } y[i] = a * a;]] },
+    { "index by an inner loop", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[0]; __syncthreads(); double a = 0; for
+      (int r = 0; r < 2; ++r) for (int q = 0; q < 2; ++q) { int j = t + 2 * r; int k = j + q; a += s[k] * s[j]; } y[i] = a * a;]] },
+    { "rows read by columns", [[__shared__ double s[4][4]; int r = threadIdx.y, c = threadIdx.x; s[r][c] = x[r * 4 + c];
+      __syncthreads(); double a = 0; for (int k = 0; k < 4; ++k) { int p = (c + k) & 3; a += s[r][p] * s[p][c]; } y[r * 4 + c] = a *
+      a;]], n = 16, block = { 4, 4 } },
+    { "2-D block, 1-D index of x alone", [[__shared__ double s[4]; int r = threadIdx.y, c = threadIdx.x; if (r == 0) s[c] = x[c];
+      __syncthreads(); double a = s[c] * x[r * 4 + c]; y[r * 4 + c] = a * a;]], n = 16, block = { 4, 4 } },
+    { "2-D block, index of both axes by one stride", [[__shared__ double s[8]; int r = threadIdx.y, c = threadIdx.x; if (r < 2) s[r *
+      4 + c] = x[r * 4 + c]; __syncthreads(); double a = s[r + c] * x[r * 4 + c]; y[r * 4 + c] = a * a;]], n = 16, block = { 4, 4 } },
+    { "shared read at t under two guards", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double a = 0; if (x[i] > 0) a +=
+      s[t]; if (x[(i + 1) % n] > 0) a += s[(t + 1) % 12] * s[t]; y[i] = a * a;]] },
+    { "shared read in while with data exit", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i]; __syncthreads(); double a =
+      x[i]; int j = t; while (a < 2 && j < 24) { a += s[j] * s[j]; ++j; } y[i] = a * a;]] },
+    { "shared adds into own element then others read", [[__shared__ double s[12]; s[t] = 0; __syncthreads(); for (int r = 0; r < 3;
+      ++r) { int j = (t + r) % 12; s[j] += x[r] * x[i] ; __syncthreads(); } y[i] = s[t] * s[(t + 1) % 12];]] },
+    { "shared adds with moved index and loads", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); for (int r = 1; r < 4; ++r) {
+      int j = (t + r) % 12; double v = s[t]; __syncthreads(); s[j] = s[j] + v * x[r]; __syncthreads(); } y[i] = s[t] * s[(t + 1) %
+      12];]] },
+    { "lane loop over shared, two warps", [[__shared__ double s[64]; s[t] = x[i]; __syncthreads(); double a = 0; int w = t / 32, l = t
+      % 32; for (int k = 0; k < 3; ++k) { int j = w * 32 + (l + k) % 32; a += s[j] * s[l]; } y[i] = a * a;]], n = 64, order = 1 },
+    { "quotient reads", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); int q = t / 2; double a = s[q] * s[q + 6]; y[i] = a *
+      a;]] },
+    { "reads at m - t and t", [[__shared__ double s[12]; s[t] = x[i]; __syncthreads(); double a = s[t] + s[11 - t] * s[t]; y[i] = a *
+      a;]] },
+    { "syncwarp instead of barriers, 64 threads", [[__shared__ double s[64]; int w = t / 32 * 32, l = t % 32; s[t] = x[i];
+      __syncwarp(); double a = s[w + (l + 1) % 32]; __syncwarp(); s[t] = a * a; __syncwarp(); y[i] = s[w + (l + 5) % 32] * a;]],
+      n = 64, order = 1 },
+    { "barrier in one loop, reads in another after", [[__shared__ double s[12]; double v = x[i]; for (int r = 0; r < 3; ++r) { s[t] =
+      v; __syncthreads(); v = v * s[11 - t]; __syncthreads(); } double a = 0; for (int r = 0; r < 3; ++r) { int j = (t + r) % 12; a +=
+      s[j] * v; } y[i] = a;]] },
+    { "uniform element in a loop", [[__shared__ double s[4]; if (t < 4) s[t] = x[t]; __syncthreads(); double a = x[i]; for (int r = 0;
+      r < 4; ++r) a = a * s[r] + s[0]; y[i] = a;]] },
+    { "uniform element, one assigned index", [[__shared__ double s[4]; if (t < 4) s[t] = x[t]; __syncthreads(); double a = x[i]; for
+      (int r = 0; r < 4; ++r) { int j = 3 - r; a = a * s[j]; } y[i] = a;]] },
+    { "global uniform reads inside uniform loop with barrier", [[__shared__ double s[12]; double a = x[i]; for (int r = 0; r < 3; ++r)
+      { s[t] = a * x[r]; __syncthreads(); a = s[11 - t] + x[r]; __syncthreads(); } y[i] = a;]] },
+    { "two loops of one stride", [[__shared__ double s[12]; for (int j = t; j < 12; j += 4) s[j] = x[j]; for (int j = t; j < 12; j +=
+      4) s[j] = s[j] * s[j]; __syncthreads(); double a = s[t] * s[11 - t]; __syncthreads(); for (int k = t; k < 12; k += 4) s[k] =
+      sin(s[k]) * a; __syncthreads(); y[i] = s[t] * s[5];]], shape = { 4 }, block = { 4 } },
+    { "two loops of one stride, the second shifted by a thread", [[__shared__ double s[13]; for (int j = t; j < 12; j += 4) s[j] =
+      x[j]; __syncthreads(); for (int j = t; j < 12; j += 4) s[j + 1] = x[j] * x[j]; __syncthreads(); double a = s[t] * s[t + 1];
+      __syncthreads(); for (int j = t; j < 12; j += 4) s[j] = a; __syncthreads(); y[i] = s[t] * s[5];]], shape = { 4 },
+      block = { 4 } },
+    { "stores under complementary guards at one index", [[__shared__ double s[6]; if (t % 2 == 0) s[t / 2] = x[t / 2]; if (t % 2 == 1)
+      s[t / 2] = x[t / 2]; __syncthreads(); double a = s[t / 2] * s[5 - t / 2]; __syncthreads(); if (t % 2 == 0) s[t / 2] = a * 0 +
+      x[t / 2 + 6]; else s[t / 2] = x[t / 2 + 6]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]] },
+    { "stores under complementary guards, loops between", [[__shared__ double s[6]; if (t % 2 == 0) s[t / 2] = x[t / 2];
+      __syncthreads(); double a = x[i]; for (int r = 0; r < 3; ++r) a = a * s[(t + r) % 6] + s[r]; __syncthreads(); if (t % 2 == 1)
+      s[t / 2] = a * x[i]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]] },
+    { "stores under complementary guards at once, loops between", [[__shared__ double s[6]; if (t % 2 == 0) s[t / 2] = x[t / 2];
+      __syncthreads(); double a = x[i]; for (int r = 0; r < 3; ++r) a = a * s[(t + r) % 6] + s[r]; __syncthreads(); if (t % 2 == 1)
+      s[t / 2] = x[t / 2]; if (t % 2 == 0) s[t / 2] = x[t / 2]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]],
+      refuses = "several threads may write and whose old value is needed" },
+    { "rows by two loops of other bounds", [[if (i < 3) { for (int j = 0; j < 4; ++j) y[i * 4 + j] = y[i * 4 + j] * x[j]; for (int k =
+      0; k < 4; ++k) y[i * 4 + k] = y[i * 4 + k] * y[i * 4 + k]; }]], sig = "const double *x, double *y, double *z, int n",
+      inout = { "y" } },
+    { "rows that overlap in the second loop", [[if (i < 3) { for (int j = 0; j < 4; ++j) y[i * 4 + j] = x[i * 4 + j] * x[j]; }
+      __syncthreads(); if (i < 2) { for (int k = 0; k < 8; ++k) y[i * 4 + k] = x[k + 4 * i] * 2; } __syncthreads(); z[i] = y[i] * y[11
+      - i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" } },
+    { "counters of one start and other bounds", [[__shared__ double s[16]; for (int j = t; j < 8; j += 4) s[j] = x[j]; for (int j = t;
+      j < 16; j += 4) if (j >= 8) s[j] = x[j - 8]; __syncthreads(); double a = s[t] * s[15 - t]; __syncthreads(); for (int j = t; j <
+      16; j += 4) s[j] = a * x[j % 12]; __syncthreads(); y[i] = s[t] * s[9];]], shape = { 4 }, block = { 4 } },
+    { "counter changed in one of two loops", [[__shared__ double s[16]; for (int j = t; j < 12; j += 4) s[j] = x[j]; __syncthreads();
+      double a = s[t] * s[t + 4]; __syncthreads(); for (int j = t; j < 12; j += 4) { s[j] = x[j % 4]; if (x[0] > 5) j += 1; }
+      __syncthreads(); y[i] = a * s[t + 1];]], shape = { 4 }, block = { 4 }, refuses = "a loop that overwrites 's'" },
+    { "parameter as pitch, changed in between", [[int m = 4; if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[j] * x[i];
+      __syncthreads(); m = 2; double a = y[i] * y[11 - i]; __syncthreads(); if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[i
+      * m + j]; __syncthreads(); z[i] = a * y[i];]], sig = "const double *x, double *y, double *z, int n", inout = { "y" },
+      refuses = "a loop that overwrites 'y'" },
+    { "equality by two threads of each block", [[if (t == 0) y[blockIdx.x] = x[blockIdx.x] * x[0]; if (t == 1) y[blockIdx.x] = x[0] *
+      x[blockIdx.x]; if (blockIdx.x == 0 && t > 1) y[t] = x[t];]], grid = { 2 }, block = { 6 } },
+    { "grid index and block index", "int g = i; y[g] = x[g]; __syncthreads(); if (blockIdx.x == 0) y[t] = x[t] * x[t];", grid = { 2 },
+      block = { 6 } },
   },
 }
