@@ -49,9 +49,9 @@ return {
     { "atomicCAS int lock-free flag", [[__shared__ int m; if (t==0) m = 0; __syncthreads(); int old = atomicCAS(&m, 0, i+1); y[i] =
       x[i]*(old == 0 ? 2. : 2.);]] },
     { "atomicAdd used old value index", "int j = atomicAdd(c, 1); y[j] = x[i]*x[i];",
-      sig = "const double *x, double *y, int *c, int n", shape = { 12 } },
+      sig = "const double *x, double *y, int *c, int n", shape = { 12 }, drawn = true },
     { "atomicAdd old in shared index", [[__shared__ int c; if (t==0) c = 0; __syncthreads(); int j = -1; if (x[i] > 0) j =
-      atomicAdd(&c, 1); __syncthreads(); if (j >= 0) y[j] = x[i]*x[i]*c;]] },
+      atomicAdd(&c, 1); __syncthreads(); if (j >= 0) y[j] = x[i]*x[i]*c;]], drawn = true },
     { "atomicMax bits", [[__shared__ int m; if (t==0) m = 0; __syncthreads(); atomicMax(&m, __float_as_int((float)x[i]));
       __syncthreads(); y[i] = x[i] * (m > 5 ? x[i] : 1.);]] },
     { "atomicMin int count used as value", [[__shared__ int m; if (t==0) m = 100; __syncthreads(); atomicMin(&m,
@@ -230,7 +230,7 @@ return {
     { "atomicMax on shared double is no function", [[__shared__ unsigned long long m; m = 0; __syncthreads(); atomicMax(&m, (unsigned
       long long)(fabs(x[i]) * 1000)); __syncthreads(); y[i] = x[i] * (double)m;]], eps = 1e-06 },
     { "atomicInc ring", [[__shared__ unsigned c; if (t == 0) c = 0; __syncthreads(); unsigned j = atomicInc(&c, 11); __syncthreads();
-      y[j] = x[i] * x[i];]] },
+      y[j] = x[i] * x[i];]], drawn = true },
     { "atomicOr flags", [[__shared__ unsigned m; if (t == 0) m = 0; __syncthreads(); if (x[i] > 0) atomicOr(&m, 1u << t);
       __syncthreads(); y[i] = x[i] * x[i] * __popc(m) + ((m >> t) & 1 ? x[i] : 0);]] },
     { "atomicAdd_block", [[__shared__ double s; if (t == 0) s = 0; __syncthreads(); atomicAdd_block(&s, x[i] * x[i]); __syncthreads();
