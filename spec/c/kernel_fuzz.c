@@ -220,6 +220,13 @@ static void statement(gen *g, int depth, int breaks) {
   case 18:
     if (g->atomics) { say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");"); return; }
     break;
+  case 19:                                        /* all threads write the same, each reads its own */
+    if (pick(g, 3) == 0) {
+      const int e = pick(g, 2);
+      say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
+      return;
+    }
+    break;
   default:
     if (g->loops) { say(g, "z[i] += "); bounded(g); say(g, ";"); return; }
     say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
@@ -365,7 +372,7 @@ static void program(gen *g) {
   for (int k = 0; k < g->device; ++k)
     say(g, k ? "__device__ double f%d(double p, double q) { double r = 0; for (int e = 0; e < 3; ++e) { r += sin(p) * q; if (r > 1) return r * p; p = r * 0.5; } return r; }\n"
              : "__device__ double f%d(double p, double q) { if (p > q) return p * q; return cos(p) + 0.5 * q; }\n", k);
-  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, "
+  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, double *u, "
          "const int *b, double a, int n) {");
   g->indent = 1;
   line(g);
@@ -382,7 +389,7 @@ static void program(gen *g) {
   g->budget = 6 + pick(g, 30);
   for (int phase = g->shared ? 3 : 1; phase > 0; --phase) {
     const int rounds = phase > 1 && pick(g, 3) == 0;
-    if (rounds) { line(g); say(g, "for (int u = 0; u < 3; ++u) {"); g->loops++; g->indent++; }
+    if (rounds) { line(g); say(g, "for (int h = 0; h < 3; ++h) {"); g->loops++; g->indent++; }
     for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; --k) statement(g, 3, 0);
     if (phase > 1) exchange(g);
     if (rounds) { g->loops--; g->indent--; line(g); say(g, "}"); }
@@ -410,6 +417,7 @@ static void arguments(problem *p, int64_t n, uint64_t *seed) {
   memset(p->arg[2].at, 0, (size_t)n * 8);
   array(p, FL_KT_F64, n, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
   array(p, FL_KT_F64, 4, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
+  array(p, FL_KT_F64, 3, FL_KAD_INPUT | FL_KAD_OUTPUT, seed);
   array(p, FL_KT_I32, n < 8 ? 8 : n, 0, seed);
   argument *a = &p->arg[p->n++], *m = &p->arg[p->n++];
   *a = (argument){.type = FL_KT_F64, .n = 1, .want = FL_KAD_INPUT, .at = fresh(8)};
