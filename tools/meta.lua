@@ -72,6 +72,14 @@ local function line_of_function(lines, pattern)
   for i, line in ipairs(lines) do if line:match(pattern) then return i end end
 end
 
+--- The function that takes its arguments in order, behind one that takes them by name too (core.lua, placed).
+local function in_order(f)
+  for i = 1, 8 do
+    local name, value = debug.getupvalue(f, i)
+    if name == "in_order" then return value end
+  end
+  return f
+end
 --- The Lua function behind a public one (functions of core*.lua are wrapped in C: the first upvalue that is one).
 local function behind(f)
   local info = debug.getinfo(f, "S")
@@ -79,7 +87,7 @@ local function behind(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
     if not name then return nil end
-    if type(value) == "function" and debug.getinfo(value, "S").what ~= "C" then return value end
+    if type(value) == "function" and debug.getinfo(value, "S").what ~= "C" then return in_order(value) end
   end
 end
 local function parameters(f, skip)
@@ -259,7 +267,7 @@ local function collect_methods(put)
       if type(f) == "number" then
         put({ name = name, kind = "field", params = {}, returns = {}, doc = { fields[name] and fields[name][2] or "" },
           type = fields[name] and long(fields[name][1]) })
-      elseif type(f) == "function" and rawget(flame, name) == nil then
+      elseif type(f) == "function" and type(rawget(flame, name)) ~= "function" then
         local base = name:match("^(.-)_$")
         if base and (rawget(methods, base) or rawget(flame, base)) and not signatures[name] then
           local of = describe(base, methods[base] or flame[base], "method")
@@ -291,7 +299,7 @@ local function collect_modules(put)
         if rawget(v, "init") and e.source ~= "C" then e.params = typed(parameters(v.init, 1), {}) end
         put(e)
         e.members = v
-      elseif type(v) == "table" then
+      elseif type(v) == "table" and v ~= flame then         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
       elseif type(v) == "function" then
         put(describe(full, v, "function"))

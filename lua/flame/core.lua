@@ -52,12 +52,40 @@ internal.need_operand = need_operand
 
 local function is_float(x) return x:is_floating_point() end
 
+-- What has no default in PyTorch, and is written with its name there all the same: after x, in order.
+local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts", tile = "dims",
+  movedim = "source destination", repeat_interleave = "repeats", renorm = "p dim maxnorm", threshold = "threshold value",
+  matrix_power = "n", group_norm = "num_groups", scatter_reduce = "dim index src reduce",
+  index_reduce = "dim index source reduce" }
+
+--- The function with what a table at the end holds under these names in its place among the arguments; options
+--- of its own are left in a table behind them.
+local function placed(op, in_order, most)
+  local names = {}
+  for name in REQUIRED[op]:gmatch("%S+") do names[#names + 1] = name end
+  return function(...)
+    local n, a, rest = select("#", ...), { ... }, {}
+    local o = a[n]
+    if n < 2 or n > #names + 1 or type(o) ~= "table" or type(next(o)) ~= "string" then return in_order(...) end
+    a[n] = nil
+    for k, v in pairs(o) do rest[k] = v end
+    for i, name in ipairs(names) do
+      if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
+    end
+    if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
+    if most == #names + 1 then fail(op, "no option '%s', there is: %s", tostring(next(rest)), REQUIRED[op]) end
+    a[#names + 2] = rest
+    return in_order(table.unpack(a, 1, #names + 2))
+  end
+end
+
 --- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
 local function def(name, most, f, kind)
+  if REQUIRED[name] then f = placed(name, f, most) end
   local checked = internal.checked(f, name, most)
   flame[name] = checked
   if kind ~= "module" then methods[name] = checked end
-  if kind ~= "e" then return end
+  if kind ~= "e" then return f end
   methods[name .. "_"] = internal.checked(function(x, ...)
     local y = f(x, ...)
     if is_float(y) and not is_float(x) or x.dtype == "bool" and y.dtype ~= "bool" then

@@ -14,14 +14,14 @@ end)
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param k? integer  1
 ---@param axes? integer[]  {1, 2}
-add("rot90", 3, function(x, k, axes)
+add("rot90", 3, function(x, ...)
   need_tensor("rot90", "x", x)
-  if type(k) == "table" then k, axes = k.k, k.dims end
-  axes = axes or { 1, 2 }
+  local o = internal.arguments("rot90", { "k", "dims" }, { k = 1, dims = { 1, 2 } }, ...)
+  local k, axes = o.k, o.dims
   if type(axes) ~= "table" or #axes ~= 2 then fail("rot90", "axes must be two") end
   local a, b = axis_of("rot90", x, axes[1]), axis_of("rot90", x, axes[2])
   if a == b then fail("rot90", "the two axes must differ") end
-  k = need_int("rot90", "k", k or 1) % 4
+  k = need_int("rot90", "k", k) % 4
   if k == 0 then return x:clone() end
   if k == 2 then return x:flip(a, b) end
   return k == 1 and x:flip(b):transpose(a, b):clone() or x:transpose(a, b):flip(b)

@@ -239,7 +239,7 @@ def("ifftshift", 2, function(x, ...) return shifted("ifftshift", x, -1, ...) end
 
 local function frequencies(op, n, last, ...)
   n = need_int(op, "n", n)
-  local o = arguments(op, { "d" }, { d = 1.0, dtype = "f32", device = flame.default_device() }, ...)
+  local o = arguments(op, { "d" }, { d = 1.0, dtype = flame.default_dtype(), device = flame.default_device() }, ...)
   if n < 1 then fail(op, "n = %d, need at least 1", n) end
   local first = n // 2 - (1 - n % 2)                       -- the largest positive one
   local how = { dtype = o.dtype, device = o.device }
@@ -256,7 +256,7 @@ def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...)
 local function window(op, a, b, c, names)
   def(op, names and 5 or 3, function(n, ...)
     n = need_int(op, "n", n)
-    local known = { periodic = true, dtype = "f32", device = flame.default_device() }
+    local known = { periodic = true, dtype = flame.default_dtype(), device = flame.default_device() }
     if names then known[names[2]], known[names[3]] = a, b end
     local o = arguments(op, names or { "periodic" }, known, ...)
     local p, q = a, b

@@ -8,7 +8,7 @@ local is_tensor = flame.is_tensor
 
 --- A function and its in-place form: the same result, written into x. x keeps its shape and dtype.
 local function both(name, most, f)
-  internal.def(name, most, f)
+  f = internal.def(name, most, f)
   methods[name .. "_"] = internal.checked(function(x, ...) return x:copy_(f(x, ...)) end, name .. "_", most)
 end
 --- In-place forms of functions that stand elsewhere.

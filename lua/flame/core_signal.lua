@@ -122,7 +122,7 @@ local function window(op, more, f)
   def(op, 4, function(n, ...)
     n = need_int(op, "n", n)
     if n < 0 then fail(op, "n = %d, need at least 0", n) end
-    local known, names = { periodic = true, dtype = "f32", device = flame.default_device() }, { "periodic" }
+    local known, names = { periodic = true, dtype = flame.default_dtype(), device = flame.default_device() }, { "periodic" }
     for name, v in pairs(more) do known[name], names[2] = v, name end
     local o = defaults(op, names, known, ...)
     local how = { dtype = "f64", device = o.device }

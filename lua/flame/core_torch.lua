@@ -8,7 +8,43 @@ local options, defaults, def, where = internal.options, internal.defaults, inter
 for name, of in pairs { narrow_copy = "narrow", split_with_sizes = "split" } do
   flame[name], methods[name] = flame[of], methods[of]
 end
-flame.manual_seed, flame.scalar_tensor = flame.seed, flame.tensor
+flame.manual_seed, flame.scalar_tensor, flame.inference_mode = flame.seed, flame.tensor, flame.no_grad
+flame.get_rng_state, flame.set_rng_state = flame.rng_state, flame.rng_state
+flame.set_default_dtype, flame.get_default_dtype = flame.default_dtype, flame.default_dtype
+flame.set_default_device, flame.get_default_device = flame.default_device, flame.default_device
+flame.cuda.is_available, flame.cuda.device_count = flame.cuda.available, flame.cuda.count
+-- PyTorch's words for dtypes, and its constants.
+for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", float = "f32", float16 = "f16", half = "f16",
+  bfloat16 = "bf16", int64 = "i64", long = "i64", int32 = "i32", int = "i32", int16 = "i16", short = "i16", int8 = "i8",
+  uint8 = "u8", bool = "bool" } do flame[name] = dtype end
+flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
+--- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
+---@param on boolean
+def("set_grad_enabled", 64, function(on, ...)
+  return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad or flame.no_grad)(...)
+end, "module")
+--- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
+---@param outputs flame.Tensor|flame.Tensor[]
+---@param inputs flame.Tensor|flame.Tensor[]
+---@param ... any  {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}, or by position
+---@return flame.Tensor[]
+flame.autograd.grad = internal.checked(function(outputs, inputs, ...)
+  local op = "autograd.grad"
+  local o = internal.arguments(op, { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
+    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true, allow_unused = false }, ...)
+  local ys, seeds = flame.is_tensor(outputs) and { outputs } or outputs, o.grad_outputs or {}
+  if flame.is_tensor(seeds) then seeds = { seeds } end
+  if flame.is_tensor(inputs) then inputs = { inputs } end
+  local y, seed = need_tensor(op, "outputs[1]", ys[1]), seeds[1]
+  if #ys > 1 then                                        -- several: by the sum of their products with the seeds
+    y, seed = 0, nil
+    for i, part in ipairs(ys) do y = y + (seeds[i] and part * seeds[i] or part):sum() end
+  end
+  local map, list = y:gradients(inputs, { seed = seed, retain_graph = o.retain_graph, create_graph = o.create_graph,
+    allow_unused = o.allow_unused }), {}
+  for i, x in ipairs(inputs) do list[i] = map[x] end
+  return list
+end, "autograd.grad", 7)
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
 ---@return flame.Tensor

@@ -24,12 +24,8 @@ local vector_norm_of
 function vector_norm_of(x, p, d, o)
   need_float("norm", x)
   if x.dtype == "f16" or x.dtype == "bf16" then return vector_norm_of(x:float(), p, d, o):to(x.dtype) end
-  if type(o) == "boolean" then o = { keepdim = o } end
-  if type(p) == "table" and o == nil and d == nil and not is_tensor(p) then p, o = nil, p end
-  if type(d) == "table" and o == nil and d.keepdim ~= nil then d, o = nil, d end
-  o = options("norm", o, { p = p or 2, dim = false, keepdim = false })
-  local k = { keepdim = o.keepdim }
-  p, d = internal.need_number("norm", "p", o.p), d or o.dim or nil
+  local k = { keepdim = o ~= nil and o.keepdim }
+  internal.need_number("norm", "p", p)
   local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
   if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end
@@ -137,20 +133,18 @@ under("norm", 5, function(x, ...)
   return vector_norm("norm", x, o.ord or 2, d, o.keepdim)
 end)
 
---- As core.lua has it, and with p = "fro" or "nuc".
+--- The norm of the elements as a vector, over axes; p = 2, "fro" or "nuc" too.
 ---@param x flame.Tensor
----@param p number|string?
----@param d integer|integer[]?
----@param o table?  {keepdim = false}
+---@param ... any  p = 2, dim, keepdim = false, or by name; {dtype =}
 ---@return flame.Tensor
-def("norm", 4, function(x, p, d, o)
-  if type(p) ~= "string" then return vector_norm_of(x, p, d, o) end
+def("norm", 5, function(x, ...)
   need_float("norm", x)
-  if is_options(d) then d, o = nil, d end
-  if type(o) == "boolean" then o = { keepdim = o } end
-  local keepdim = options("norm", o, { keepdim = false }).keepdim
-  if p == "fro" then return vector_norm("norm", x, 2, d, keepdim) end
-  return matrix_norm("norm", x, p, d or { -2, -1 }, keepdim)
+  local o = arguments("norm", { "p", "dim", "keepdim" }, { p = false, dim = false, keepdim = false, dtype = false }, ...)
+  local p, d = o.p or 2, o.dim or nil
+  if o.dtype then x = x:to(o.dtype) end
+  if p == "fro" then return vector_norm("norm", x, 2, d, o.keepdim) end
+  if type(p) == "string" then return matrix_norm("norm", x, p, d or { -2, -1 }, o.keepdim) end
+  return vector_norm_of(x, p, d, o)
 end)
 
 --- Condition numbers: p = 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.

@@ -18,6 +18,21 @@ local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys 
 local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
 local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
 
+--- The options t, all of whose names are among 'known'.
+local function options_of(what, t, known)
+  if t == nil then return {} end
+  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, type(t)) end
+  for key in pairs(t) do
+    if not known[key] then
+      local names = {}
+      for name in pairs(known) do names[#names + 1] = name end
+      table.sort(names)
+      fail("%s: no option %s, there is: %s", what, tostring(key), #names > 0 and table.concat(names, " ") or "none")
+    end
+  end
+  return t
+end
+
 local function need_tensor(what, x)
   if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, type(x)) end
 end
@@ -25,10 +40,13 @@ end
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
 --- a value of its own, since views can not be written.
 ---@param x flame.Tensor
----@param requires_grad boolean?  default true
+---@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
 ---@return flame.Tensor
 function nn.Parameter(x, requires_grad)
   need_tensor("Parameter", x)
+  if type(requires_grad) == "table" then
+    requires_grad = options_of("Parameter", requires_grad, { requires_grad = true }).requires_grad
+  end
   if not x.is_leaf then x = x:detach() end
   if flame.internal.is_view(x) then x = x:detach():clone() end
   if requires_grad ~= false then x:requires_grad_(true) end
@@ -38,10 +56,11 @@ end
 
 --- Marks a tensor as part of a module's state that is not trained.
 ---@param x flame.Tensor
----@param persistent boolean?  false: not in state_dict
+---@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
 ---@return flame.Tensor
 function nn.Buffer(x, persistent)
   need_tensor("Buffer", x)
+  if type(persistent) == "table" then persistent = options_of("Buffer", persistent, { persistent = true }).persistent end
   if flame.internal.is_view(x) then x = x:detach():clone() end
   kinds[x] = persistent == false and "passing" or "buffer"
   return flame.internal.hold(x)
@@ -340,7 +359,7 @@ end
 ---@return table  {missing_keys = {…}, unexpected_keys = {…}}
 function Module:load_state_dict(state, options)
   if type(options) == "boolean" then options = { strict = options } end
-  options = nn.options("load_state_dict", options, { strict = true, zero_based = true })
+  options = options_of("load_state_dict", options, { strict = true, zero_based = true })
   if type(state) ~= "table" then fail("load_state_dict: need a table of tensors by name, got %s", type(state)) end
   local given = {}
   for name, value in pairs(state) do given[options.zero_based and one_based(tostring(name)) or name] = value end
@@ -444,21 +463,6 @@ local function positive(what, name, value)
   end
 end
 
-local function options_of(what, t, known)
-  if t == nil then return {} end
-  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, type(t)) end
-  for key in pairs(t) do
-    if not known[key] then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail("%s: no option %s, there is: %s", what, tostring(key), #names > 0 and table.concat(names, " ") or "none")
-    end
-  end
-  return t
-end
-nn.options = options_of
-
 local function is_options(t) return type(t) == "table" and getmetatable(t) == nil and (next(t) == nil or type(next(t)) == "string") end
 
 --- What has a default: by position in the order of 'names' (one text), or in a table at the end;
@@ -479,7 +483,6 @@ local function read(what, names, more, ...)
   for i = 1, last do out[list[i]] = given[i] end
   return out
 end
-nn.read = read
 
 --- Of o: what a constructor of tensors takes.
 local function make_options(o) return { dtype = o.dtype, device = o.device } end

@@ -151,7 +151,7 @@ return function(nn, shared)
 
   -- ---- utils -----------------------------------------------------------------------------------
   local utils = {}
-  nn.utils = utils
+  nn.utils, utils.rnn, nn.functional = utils, utils, flame      -- PyTorch's places for the same functions
 
   --- All values in one vector, in the list's order.
   ---@param params flame.Tensor[]

@@ -102,8 +102,8 @@ return function(nn, positive, _, shared)
   local function activation(name, names, f)
     local class = Module.extend(name)
     function class:init(...)
-      local o = read(name, names, "inplace", ...)
-      o.inplace = nil
+      local o = read(name, names .. " inplace", "", ...)
+      o.inplace = nil                                    -- results are values of their own
       rawset(self, "options", o)
     end
     function class:forward(x) return f(x, next(self.options) and self.options or nil) end

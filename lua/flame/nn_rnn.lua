@@ -201,6 +201,7 @@ return function(nn, shared)
     --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
     function class:forward(x, h0, c0)
       if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
+    if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0: y, h, c = lstm(x, h, c)", name) end
       local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
       return y, table.unpack(last)
     end
@@ -234,6 +235,7 @@ return function(nn, shared)
     --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
     function class:forward(x, h, c)
       if type(h) == "table" then h, c = h[1], h[2] end
+      if mode == "lstm" and h and not c then fail("%s: h without c: h, c = cell(x, h, c)", name) end
       if x.ndim ~= 1 and x.ndim ~= 2 or x.shape[x.ndim] ~= self.input_size then
         fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size, self.input_size)
       end

@@ -588,6 +588,13 @@ function flame.autocast(...) end
 ---@return boolean
 function flame.autograd.anomaly(on) end
 
+--- the gradients of outputs by inputs, a list in their order; o: {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}
+---@param outputs flame.Tensor|flame.Tensor[]
+---@param inputs flame.Tensor|flame.Tensor[]
+---@param ...? any
+---@return flame.Tensor[]
+function flame.autograd.grad(outputs, inputs, ...) end
+
 --- forgets all that is recorded for gradients
 function flame.autograd.reset() end
 
@@ -1147,6 +1154,11 @@ Tensor.cross_entropy = flame.cross_entropy
 function flame.ctc_loss(input, target, input_lengths, target_lengths, ...) end
 Tensor.ctc_loss = flame.ctc_loss
 
+--- on a GPU
+---@param ordinal? integer
+---@return flame.Tensor
+function Tensor:cuda(ordinal) end
+
 --- does a GPU work
 ---@return boolean
 function flame.cuda.available() end
@@ -1154,6 +1166,14 @@ function flame.cuda.available() end
 --- how many GPUs work
 ---@return integer
 function flame.cuda.count() end
+
+--- the same as cuda.count
+---@return integer
+function flame.cuda.device_count() end
+
+--- the same as cuda.available
+---@return boolean
+function flame.cuda.is_available() end
 
 --- a kernel of PTX or a cubin
 ---@param text string
@@ -1277,6 +1297,11 @@ function flame.debug(on) end
 ---@param name? string
 ---@return string
 function flame.default_device(name) end
+
+--- the dtype of new tensors that name none, "f32", or sets it
+---@param dtype? string
+---@return string
+function flame.default_dtype(dtype) end
 
 --- degrees as radians
 ---@param x flame.Tensor
@@ -1865,6 +1890,21 @@ Tensor.geqrf = flame.geqrf
 function flame.ger(x, y) end
 Tensor.ger = flame.ger
 
+--- The same as default_device.
+---@param name? string
+---@return string
+function flame.get_default_device(name) end
+
+--- The same as default_dtype.
+---@param dtype? string
+---@return string
+function flame.get_default_dtype(dtype) end
+
+--- The same as rng_state.
+---@param s? string|table
+---@return any
+function flame.get_rng_state(s) end
+
 --- The first half along d times the sigmoid of the second.
 ---@param x flame.Tensor
 ---@param d? integer  -1
@@ -2251,6 +2291,12 @@ Tensor.index_reduce_ = flame.index_reduce
 ---@return flame.Tensor
 function flame.index_select(x, d, idx) end
 Tensor.index_select = flame.index_select
+
+--- The same as no_grad.
+---@param f? function
+---@param ... any
+---@return any
+function flame.inference_mode(f, ...) end
 
 --- versions, devices, memory
 ---@return string
@@ -3658,7 +3704,7 @@ function nn.Bilinear(in1, in2, out, o) end
 
 --- Marks a tensor as part of a module's state that is not trained.
 ---@param x flame.Tensor
----@param persistent boolean?  false: not in state_dict
+---@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
 ---@return flame.Tensor
 function nn.Buffer(x, persistent) end
 
@@ -3846,14 +3892,14 @@ function nn.GELU(...) end
 ---@param ... any
 function nn.GLU(...) end
 
---- gated recurrent units
+--- gated recurrent units: y, h = gru(x[, h]); o: {num_layers, bias, batch_first, dropout, bidirectional}
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
 ---@return flame.Module
 function nn.GRU(input_size, hidden_size, o) end
 
---- one step of nn.GRU
+--- one step of nn.GRU: h = cell(x[, h])
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
@@ -3944,14 +3990,14 @@ function nn.LPPool2d(...) end
 ---@return flame.Module
 function nn.LPPool3d(...) end
 
---- long short-term memory
+--- long short-term memory: y, h, c = lstm(x[, h, c]); o: {num_layers, bias, batch_first, dropout, bidirectional, proj_size}
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
 ---@return flame.Module
 function nn.LSTM(input_size, hidden_size, o) end
 
---- one step of nn.LSTM
+--- one step of nn.LSTM: h, c = cell(x[, h, c])
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
@@ -4155,7 +4201,7 @@ function nn.PairwiseDistance(...) end
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
 --- a value of its own, since views can not be written.
 ---@param x flame.Tensor
----@param requires_grad boolean?  default true
+---@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
 ---@return flame.Tensor
 function nn.Parameter(x, requires_grad) end
 
@@ -4186,14 +4232,14 @@ function nn.PoissonNLLLoss(...) end
 ---@return flame.Module
 function nn.RMSNorm(shape, o) end
 
---- layers of h = tanh(W x + U h + b)
+--- layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]); o: {num_layers, nonlinearity, bias, batch_first, dropout, bidirectional}
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
 ---@return flame.Module
 function nn.RNN(input_size, hidden_size, o) end
 
---- one step of nn.RNN
+--- one step of nn.RNN: h = cell(x[, h])
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param o? table?
@@ -4559,19 +4605,6 @@ function nn.init.zeros(x, ...) end
 ---@return flame.Tensor
 function nn.init.zeros_(x, ...) end
 
---- default options of the modules made from here on
----@param o table?
----@return table
-function nn.options(o) end
-
---- What has a default: by position in the order of 'names' (one text), or in a table at the end;
---- 'more' are names that only the table may hold.
----@param what any
----@param names any
----@param more any
----@param ... any
-function nn.read(what, names, more, ...) end
-
 --- As optim.clip_grad_norm and optim.clip_grad_value.
 ---@param ... any
 function nn.utils.clip_grad_norm(...) end
@@ -4676,11 +4709,9 @@ Tensor.nonzero = flame.nonzero
 --- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
 --- matrix and an ord, the matrix norm.
 ---@param x flame.Tensor
----@param p number
----@param d integer|integer[]?
----@param o table?
+---@param ... any
 ---@return flame.Tensor
-function flame.norm(x, p, d, o) end
+function flame.norm(x, ...) end
 Tensor.norm = flame.norm
 
 --- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
@@ -5316,9 +5347,8 @@ Tensor.roll = flame.roll
 
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param x flame.Tensor
----@param k? integer  1
----@param axes? integer[]  {1, 2}
-function flame.rot90(x, k, axes) end
+---@param ... any
+function flame.rot90(x, ...) end
 Tensor.rot90 = flame.rot90
 
 --- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
@@ -5467,6 +5497,26 @@ function flame.selu(x) end
 Tensor.selu = flame.selu
 
 Tensor.selu_ = flame.selu
+--- The same as default_device.
+---@param name? string
+---@return string
+function flame.set_default_device(name) end
+
+--- The same as default_dtype.
+---@param dtype? string
+---@return string
+function flame.set_default_dtype(dtype) end
+
+--- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
+---@param on boolean
+---@param ... any
+function flame.set_grad_enabled(on, ...) end
+
+--- The same as rng_state.
+---@param s? string|table
+---@return any
+function flame.set_rng_state(s) end
+
 --- The same as sign.
 ---@param x flame.Tensor
 ---@return flame.Tensor

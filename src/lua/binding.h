@@ -76,6 +76,7 @@ typedef struct fl_lua {
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
   uint8_t core_loaded;
+  uint8_t floats;             /* the dtype of new tensors that name none */
 } fl_lua;
 
 static inline fl_lua *self_of(lua_State *L) {

@@ -339,6 +339,7 @@ typedef enum { GATHER, SELECT, SCATTER, SCATTER_ADD, INDEX_ADD, INDEX_COPY, INDE
 typedef struct along { fl_box *x, *idx; int axis; fl_operand_arg src; double alpha; } along;
 
 static void along_read(lua_State *L, const char *op, how_t how, along *a) {
+  if (how == GATHER || how == SELECT) fl_place_options(L, 2, op, "dim index");
   a->x = fl_arg_tensor(L, 1, op, "x");
   a->axis = fl_arg_axis(L, 2, a->x->t->node->shape->rank, op);
   a->idx = fl_arg_tensor(L, 3, op, "index");

@@ -133,7 +133,7 @@ static int make_tensor(lua_State *L) {
   lua_settop(L, 1);
   measure(L, &s);
   if (fl_numel(s.shape.n, s.shape.at) < 0) return fl_lua_fail(L, "tensor", "too many elements");
-  s.dtype = o.dtype >= 0 ? o.dtype : s.leaf == LUA_TBOOLEAN ? FLAME_BOOL : FLAME_F32;
+  s.dtype = o.dtype >= 0 ? o.dtype : s.leaf == LUA_TBOOLEAN ? FLAME_BOOL : b->floats;
   char *data = (char *)lua_newuserdatauv(L, (size_t)(fl_numel(s.shape.n,
       s.shape.at) * fl_dtype_size(s.dtype)) + 1, 0);
   s.out = data;
@@ -173,7 +173,7 @@ static int fill(lua_State *L, const char *op, double value) {
   const int opts = fl_tail_options(L, &top);
   fl_arg_sizes(L, 1, top, op, 0, &s);
   fl_arg_make_opts(L, opts, op, &o);
-  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype < 0) o.dtype = b->floats;
   fl_scalar v;
   if (fl_is_float(o.dtype)) v.d = value;
   else v.i = (int64_t)value;
@@ -208,7 +208,7 @@ static int make_full(lua_State *L) {
   }
   fl_arg_sizes(L, 1, 1, "full", 0, &s);
   fl_arg_make_opts(L, 3, "full", &o);
-  if (o.dtype < 0) o.dtype = lua_type(L, 2) == LUA_TBOOLEAN ? FLAME_BOOL : FLAME_F32;
+  if (o.dtype < 0) o.dtype = lua_type(L, 2) == LUA_TBOOLEAN ? FLAME_BOOL : b->floats;
   const fl_scalar v = number_in(L, 2, o.dtype, "full");
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
@@ -256,7 +256,7 @@ static int make_eye(lua_State *L) {
   const int64_t size[2] = { n, top >= 2 ? fl_arg_int(L, 2, "eye", "m") : n };
   if (size[0] < 0 || size[1] < 0) fl_lua_fail(L, "eye", "sizes can not be negative");
   fl_arg_make_opts(L, opts, "eye", &o);
-  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype < 0) o.dtype = b->floats;
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
@@ -280,7 +280,7 @@ static int range(lua_State *L, const char *op, double first, double step, int64_
   fl_lua *b = self_of(L);
   fl_make_opts o;
   fl_arg_make_opts(L, opts, op, &o);
-  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype < 0) o.dtype = b->floats;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, op, "dtype bool has no ranges");
   fl_scalar f, s;
   if (fl_is_float(o.dtype)) {
@@ -333,7 +333,7 @@ static int make_linspace(lua_State *L) {
   fl_make_opts o;
   if (n < 0) fl_lua_fail(L, "linspace", "n = %lld is negative", (long long)n);
   fl_arg_make_opts(L, 4, "linspace", &o);
-  if (o.dtype < 0) o.dtype = FLAME_F32;
+  if (o.dtype < 0) o.dtype = b->floats;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "linspace", "dtype bool has no ranges");
   const int whole = !fl_is_float(o.dtype);                    /* then the ends are integers too */
   fl_box *out = fl_box_new(L);
@@ -346,7 +346,7 @@ static int make_linspace(lua_State *L) {
 static int random(lua_State *L, const char *name, int op, const fl_sizes *s, double x,
     double y, fl_make_opts *o) {
   fl_lua *b = self_of(L);
-  if (o->dtype < 0) o->dtype = FLAME_F32;
+  if (o->dtype < 0) o->dtype = b->floats;
   if (!fl_is_float(o->dtype)) fl_lua_fail(L, name,
       "dtype must be a float, got %s", fl_dtype_name(o->dtype));
   fl_box *out = fl_box_new(L);
@@ -452,7 +452,21 @@ static int refill(lua_State *L, const char *name, int op) {
 static int make_uniform_(lua_State *L) { return refill(L, "uniform_", FL_OP_uniform); }
 static int make_normal_(lua_State *L) { return refill(L, "normal_", FL_OP_normal); }
 
+/* default_dtype([dtype]): of what is made of numbers, or at random, without a dtype. */
+static int make_default_dtype(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_arg_count(L, 1, "default_dtype");
+  if (!lua_isnoneornil(L, 1)) {
+    const int dtype = fl_arg_dtype(L, 1, "default_dtype");
+    if (!fl_is_float(dtype)) fl_lua_fail(L, "default_dtype", "dtype must be a float, got %s", fl_dtype_name(dtype));
+    b->floats = (uint8_t)dtype;
+  }
+  lua_pushstring(L, fl_dtype_name(b->floats));
+  return 1;
+}
+
 const fl_lua_reg fl_reg_make[] = {
+  { "default_dtype", make_default_dtype, FL_IN_MODULE },
   { "tensor", make_tensor, FL_IN_MODULE }, { "from_bytes", make_from_bytes, FL_IN_MODULE },
   { "zeros", make_zeros, FL_IN_MODULE }, { "ones", make_ones, FL_IN_MODULE }, { "empty",
       make_empty, FL_IN_MODULE },

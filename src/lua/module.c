@@ -69,6 +69,7 @@ static int state_gc(lua_State *L) {
 static fl_lua *state_new(lua_State *L) {
   fl_lua *b = (fl_lua *)lua_newuserdatauv(L, sizeof *b, 0);
   memset(b, 0, sizeof *b);
+  b->floats = FLAME_F32;
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   b->L = b->main = lua_tothread(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_thread);

@@ -207,15 +207,7 @@ typedef struct clamp_args { fl_box *x; fl_operand_arg low, high; int has_low,
     has_high; } clamp_args;
 
 static void clamp_read(lua_State *L, clamp_args *a) {
-  int top;
-  const int opts = fl_tail_options(L, &top);
-  if (opts) {                                      /* x, {min=, max=} becomes x, min, max */
-    if (opts != 2) fl_lua_fail(L, "clamp", "bounds come as numbers or as {min =, max =}, not both");
-    fl_check_options(L, opts, "clamp", "min max");
-    fl_option(L, opts, "min");
-    fl_option(L, opts, "max");
-    lua_remove(L, opts);
-  }
+  fl_place_options(L, 2, "clamp", "min max");
   fl_arg_count(L, 3, "clamp");
   a->x = fl_arg_tensor(L, 1, "clamp", "x");
   a->has_low = !lua_isnoneornil(L, 2);

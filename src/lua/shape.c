@@ -55,6 +55,7 @@ static int s_flatten(lua_State *L) {
 static int s_unflatten(lua_State *L) {
   fl_sizes s, r = { 0, { 0 } };
   fl_arg_count(L, 3, "unflatten");
+  fl_place_options(L, 2, "unflatten", "dim sizes");
   const fl_layout l = shape_at(L, 1, "unflatten");
   const int axis = fl_arg_axis(L, 2, l.rank, "unflatten");
   fl_arg_sizes(L, 3, 3, "unflatten", -1, &s);
@@ -77,6 +78,7 @@ static int s_unflatten(lua_State *L) {
 /* Of these axes, or of all, those of size 1 go. */
 static int s_squeeze(lua_State *L) {
   fl_arg_count(L, 2, "squeeze");
+  fl_place_options(L, 2, "squeeze", "dim");
   const fl_layout l = shape_at(L, 1, "squeeze");
   const int none = lua_type(L, 2) == LUA_TTABLE && lua_rawlen(L, 2) == 0;       /* {}: no axis, as in PyTorch */
   const uint32_t axes = none ? 0 : fl_arg_axes(L, 2, l.rank, "squeeze");
@@ -126,6 +128,7 @@ int fl_property_turned(lua_State *L, int all) {
 
 static int s_transpose(lua_State *L) {
   fl_arg_count(L, 3, "transpose");
+  fl_place_options(L, 2, "transpose", "dim0 dim1");
   const fl_layout l = shape_at(L, 1, "transpose");
   const int p = fl_arg_axis(L, 2, l.rank, "transpose"), q = fl_arg_axis(L, 3, l.rank,
       "transpose");
@@ -178,6 +181,7 @@ static int64_t position(lua_State *L, int64_t i, int64_t n, int axis, const char
 
 static int s_narrow(lua_State *L) {
   fl_arg_count(L, 4, "narrow");
+  fl_place_options(L, 2, "narrow", "dim start length");
   const fl_layout l = shape_at(L, 1, "narrow");
   const int axis = fl_arg_axis(L, 2, l.rank, "narrow");
   const int64_t size = l.rank > 0 ? l.size[axis] : 1, count = fl_arg_int(L, 4, "narrow", "n");
@@ -192,6 +196,7 @@ static int s_narrow(lua_State *L) {
 
 static int s_select(lua_State *L) {
   fl_arg_count(L, 3, "select");
+  fl_place_options(L, 2, "select", "dim index");
   const fl_layout l = shape_at(L, 1, "select");
   if (l.rank == 0) fl_lua_fail(L, "select", "a 0-d tensor has no axes");
   const int axis = fl_arg_axis(L, 2, l.rank, "select");
@@ -229,6 +234,7 @@ static int s_diagonal(lua_State *L) {
 
 static int s_unfold(lua_State *L) {
   fl_arg_count(L, 4, "unfold");
+  fl_place_options(L, 2, "unfold", "dimension size step");
   const fl_layout l = shape_at(L, 1, "unfold");
   const int axis = fl_arg_axis(L, 2, l.rank, "unfold");
   const int64_t size = fl_arg_int(L, 3, "unfold", "size"), step = fl_arg_int(L, 4, "unfold",
@@ -370,6 +376,7 @@ static int join(lua_State *L, const char *op, int stack) {
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
       "tensors must be a list of tensors, got %s", fl_arg_found(L, 1));
+  if (fl_is_options(L, 1)) fl_lua_fail(L, op, "the list of tensors has names in it: options come behind it");
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);
