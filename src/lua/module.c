@@ -116,6 +116,12 @@ static int box_eq(lua_State *L) {
 
 /* No such field: name the nearest one. The methods are at upvalue 3. */
 static int unknown_field(lua_State *L, const char *name, const char *what) {
+  static const char *const known[][2] = {                /* PyTorch's words that mean something else here */
+    { "data", "x:detach() is its value, and what flame.no_grad(f) runs may write to x" }, { "numpy",
+        "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
+    { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(name, known[i][0]) == 0) return fl_lua_fail(L, "", "%s '%s': %s", what, name, known[i][1]);
   int best = fl_word_limit(name);
   const char *nearest = NULL;
   lua_pushnil(L);
