@@ -82,9 +82,10 @@ end)
 --- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 unary("sinc", function(x)
   return smooth(x, function(v)
-    local near = v:abs():lt(0.1)
+    local near = v:abs():lt(0.5)
     local z = where(near, v * math.pi, 0):square()
-    local series = 1 + z * (-1 / 6 + z * (1 / 120 + z * (-1 / 5040 + z * (1 / 362880 + z * (-1 / 39916800 + z / 6227020800)))))
+    local series = 1
+    for k = 12, 1, -1 do series = 1 - z * (1 / (2 * k * (2 * k + 1))) * series end
     local far = where(near, 1, v) * math.pi
     return where(near, series, far:sin() / far)
   end)
