@@ -1,7 +1,7 @@
-"""Modules against PyTorch: spec/peer/nn.py [flame-lua]. Each module is made in PyTorch, its
+"""Modules against PyTorch: spec/peer/nn.py [flame-lua [seed [rounds]]]. Each module is made in PyTorch, its
 parameters are loaded here by their names, and results and gradients are compared in f64. Prints
 the largest relative difference and ends with 1 if one is beyond its bound."""
-import os, subprocess, sys, tempfile
+import os, random, subprocess, sys, tempfile
 import numpy as np
 import torch
 import torch.nn as T
@@ -72,6 +72,90 @@ CASES = [
     ("CosineSimilarity", "", {}, [r(4, 5), r(4, 5)]), ("PairwiseDistance", "", {}, [r(4, 5), r(4, 5)])]
 ]
 
+BOTH, PAIR = [True, False], [2, (2, 3)]
+
+
+def sized(n, *values):
+    """A number, or a list of as many as there are axes."""
+    return list(values) + [tuple(values[i % len(values)] for i in range(n))]
+
+
+def drawn_classes():
+    """[(class, required arguments, [(option, values)] in PyTorch's order, shape of the input)]"""
+    norm = [("eps", [1e-3]), ("momentum", [0.3]), ("affine", BOTH), ("track_running_stats", BOTH)]
+    shapes = {1: (3, 4, 9), 2: (3, 4, 7, 8), 3: (2, 4, 5, 6, 7)}
+    for n, x in shapes.items():
+        stride, dilation, pad = ("stride", sized(n, 1, 2)), ("dilation", sized(n, 1, 2)), ("padding", sized(n, 0, 1))
+        modes = ["zeros", "reflect", "replicate", "circular"][:4 if n < 3 else 2]
+        yield f"Conv{n}d", [4, 6, 3], [stride, ("padding", sized(n, 1, 2) + (["same"] if n < 3 else [])), dilation, ("groups", [1, 2]), ("bias", BOTH), ("padding_mode", modes)], x
+        yield f"ConvTranspose{n}d", [4, 6, 3], [("stride", [2]), pad, ("output_padding", [0, 1]), ("groups", [1, 2]), ("bias", BOTH), ("dilation", [1, 2])], x
+        yield f"MaxPool{n}d", [2], [stride, pad, dilation, ("return_indices", [False]), ("ceil_mode", BOTH)], x
+        yield f"AvgPool{n}d", [3], [stride, pad, ("ceil_mode", BOTH), ("count_include_pad", BOTH)] + ([("divisor_override", [5])] if n > 1 else []), x
+        yield f"AdaptiveAvgPool{n}d", [3], [], x
+        yield f"AdaptiveMaxPool{n}d", [2], [], x
+        yield f"BatchNorm{n}d", [4], norm, x
+        yield f"InstanceNorm{n}d", [4], norm, x
+        if n < 3:
+            yield f"LPPool{n}d", [2, 2], [("stride", [1, 2]), ("ceil_mode", BOTH)], x
+            yield f"ReflectionPad{n}d", [2], [], x
+            yield f"ConstantPad{n}d", [2, 0.5], [], x
+        yield f"Upsample", [], [("size", [None]), ("scale_factor", [2, 1.5]), ("mode", ["nearest", ["linear", "bilinear", "trilinear"][n - 1]])], x
+    yield "Unfold", [3], [("dilation", PAIR), ("padding", PAIR), ("stride", PAIR)], (2, 3, 8, 9)
+    yield "Fold", [(4, 5), 2], [], (2, 12, 12)
+    yield "LayerNorm", [(5, 6)], [("eps", [1e-3]), ("elementwise_affine", BOTH)], (3, 5, 6)
+    yield "GroupNorm", [2, 4], [("eps", [1e-3]), ("affine", BOTH)], (3, 4, 5)
+    yield "Linear", [5, 3], [("bias", BOTH)], (2, 4, 5)
+    yield "LocalResponseNorm", [2], [("alpha", [1e-2]), ("beta", [0.6]), ("k", [1.5])], (3, 4, 5)
+    yield "Flatten", [], [("start_dim", [0, 1]), ("end_dim", [2, -1])], (2, 3, 4)
+    yield "Unflatten", [1, (2, 3)], [], (2, 6)
+    yield "PReLU", [], [("num_parameters", [1, 4]), ("init", [0.3])], (3, 4, 5)
+    yield "RReLU", [], [("lower", [0.2]), ("upper", [0.2])], (3, 4)
+    yield "PixelShuffle", [2], [], (2, 8, 3, 4)
+    rnn = [("num_layers", [1, 2]), ("bias", BOTH), ("batch_first", BOTH), ("dropout", [0.0]), ("bidirectional", BOTH)]
+    yield "RNN", [5, 4], rnn[:1] + [("nonlinearity", ["tanh", "relu"])] + rnn[1:], (3, 2, 5)
+    yield "LSTM", [5, 4], rnn + [("proj_size", [0, 3])], (3, 2, 5)
+    yield "GRU", [5, 4], rnn, (3, 2, 5)
+    yield "LSTMCell", [5, 4], [("bias", BOTH)], (3, 5)
+    yield "GRUCell", [5, 4], [("bias", BOTH)], (3, 5)
+    yield "TransformerEncoderLayer", [8, 2], [("dim_feedforward", [12]), ("dropout", [0.0]), ("activation", ["relu", "gelu"]), ("layer_norm_eps", [1e-3]), ("batch_first", BOTH), ("norm_first", BOTH)], (3, 2, 8)
+    yield "MultiheadAttention", [8, 2], [("dropout", [0.0]), ("bias", BOTH), ("add_bias_kv", BOTH), ("add_zero_attn", BOTH)], "attention"
+
+
+def lua_of(v, axis=False):
+    if v is None:
+        return "nil"
+    if isinstance(v, bool):
+        return str(v).lower()
+    if isinstance(v, tuple):
+        return "{" + ", ".join(map(str, v)) + "}"
+    return f'"{v}"' if isinstance(v, str) else str(v + 1 if axis and v >= 0 else v)
+
+
+def drawn(seed, count):
+    """Modules with options by chance: the first few by position, the others by name."""
+    chance = random.Random(seed)
+    for _ in range(count):
+        for name, must, options, shape in drawn_classes():
+            have = {k: chance.choice(v) for k, v in options if chance.random() < 0.6 or k in ("dropout", "lower", "upper", "scale_factor")}
+            try:
+                module = getattr(T, name)(*must, **have).double()
+                x = [r(4, 2, 8), r(5, 2, 8), r(5, 2, 8)] if shape == "attention" else [r(*shape)]
+                module(*x)
+            except (ValueError, RuntimeError, NotImplementedError, AssertionError):
+                continue                                   # options that do not go together
+            split = chance.randint(0, len(options))
+            front = [k for k, _ in options[:split]]
+            while front and front[-1] not in have:
+                front.pop()
+            axis = name in ("Flatten", "Unflatten")
+            args = [lua_of(v, axis and i == 0) for i, v in enumerate(must)]
+            args += [lua_of(have.get(k), axis) for k in front]
+            rest = [f"{k} = {lua_of(v, axis)}" for k, v in have.items() if k not in front]
+            if rest:
+                args.append("{" + ", ".join(rest) + "}")
+            yield f"nn.{name}({', '.join(args)})", module, x, "", {}
+
+
 LUA = """
 local nn = require "flame.nn"
 local mask = flame.tensor({{false, false, false, true}, {false, true, false, false}})
@@ -107,13 +191,16 @@ end
 
 def main():
     program = sys.argv[1] if len(sys.argv) > 1 else "build/flame-lua"
+    seed, rounds = (int(v) for v in (sys.argv[2:] + ["1", "1"][len(sys.argv[2:]):]))
+    CASES.extend(drawn(seed, rounds))
     text, bad = LUA, 0
     with tempfile.TemporaryDirectory() as folder:
         for i, (lua, module, inputs, call, options) in enumerate(CASES):
             keep = {f"state.{k}": v.numpy().copy() for k, v in module.state_dict().items()}
             leaves = [x.clone().requires_grad_(k == 0 or "Loss" not in lua) for k, x in enumerate(inputs)]
             out = module(*leaves, **options)
-            out = [y for y in (out if isinstance(out, tuple) else (out,)) if y is not None]
+            out = [z for y in (out if isinstance(out, tuple) else (out,)) if y is not None
+                   for z in (y if isinstance(y, tuple) else (y,))]
             seeds = [torch.randn_like(y) for y in out]
             sum((y * s).sum() for y, s in zip(out, seeds)).backward()
             for k, x in enumerate(leaves, 1):
