@@ -58,30 +58,31 @@ local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q"
   matrix_power = "n", group_norm = "num_groups", scatter_reduce = "dim index src reduce",
   index_reduce = "dim index source reduce" }
 
---- The function with what a table at the end holds under these names in its place among the arguments; options
---- of its own are left in a table behind them.
-local function placed(op, in_order, most)
+--- The function with what a table at the end holds under these names (one text) in its place among the
+--- arguments; options of its own are left in a table behind them.
+local function placed(op, in_order, text, most)
   local names = {}
-  for name in REQUIRED[op]:gmatch("%S+") do names[#names + 1] = name end
+  for name in text:gmatch("%S+") do names[#names + 1] = name end
   return function(...)
     local n, a, rest = select("#", ...), { ... }, {}
     local o = a[n]
-    if n < 2 or n > #names + 1 or type(o) ~= "table" or type(next(o)) ~= "string" then return in_order(...) end
+    if n < 2 or n > #names + 1 or type(o) ~= "table" or getmetatable(o) or type(next(o)) ~= "string" then return in_order(...) end
     a[n] = nil
     for k, v in pairs(o) do rest[k] = v end
     for i, name in ipairs(names) do
       if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
     end
     if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
-    if most == #names + 1 then fail(op, "no option '%s', there is: %s", tostring(next(rest)), REQUIRED[op]) end
+    if most == #names + 1 then fail(op, "no option '%s', there is: %s", tostring(next(rest)), text) end
     a[#names + 2] = rest
     return in_order(table.unpack(a, 1, #names + 2))
   end
 end
+internal.placed = placed
 
 --- Add f as flame.name and x:name; 'most' arguments. Kind "e": elementwise, also name_.
 local function def(name, most, f, kind)
-  if REQUIRED[name] then f = placed(name, f, most) end
+  if REQUIRED[name] then f = placed(name, f, REQUIRED[name], most) end
   local checked = internal.checked(f, name, most)
   flame[name] = checked
   if kind ~= "module" then methods[name] = checked end

@@ -209,6 +209,7 @@ add("rrelu", 4, function(x, lower, upper, training)
   need_tensor("rrelu", "x", x)
   local o = defaults("rrelu", { "lower", "upper", "training" }, { lower = 1 / 8, upper = 1 / 3, training = false },
     lower, upper, training)
+  if o.lower > o.upper then fail("rrelu", "lower = %g is above upper = %g", o.lower, o.upper) end
   local slope = o.training and flame.uniform(x.shape, o.lower, o.upper, { dtype = x.dtype, device = x.device })
     or (o.lower + o.upper) / 2
   return where(x:le(0), x * slope, x)

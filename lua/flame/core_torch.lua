@@ -18,6 +18,11 @@ for name, dtype in pairs { float64 = "f64", double = "f64", float32 = "f32", flo
   bfloat16 = "bf16", int64 = "i64", long = "i64", int32 = "i32", int = "i32", int16 = "i16", short = "i16", int8 = "i8",
   uint8 = "u8", bool = "bool" } do flame[name] = dtype end
 flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
+--- A device as text: "cuda" and 1 give "cuda:1".
+---@param name string
+---@param ordinal? integer
+---@return string
+def("device", 2, function(name, ordinal) return ordinal and ("%s:%d"):format(name, ordinal) or name end, "module")
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 def("set_grad_enabled", 64, function(on, ...)

@@ -89,12 +89,33 @@ local function is_module(x)
   return type(x) == "table" and order[x] ~= nil
 end
 
+-- What constructors have no default for, by the names that PyTorch gives it.
+local REQUIRED = {
+  ["^Linear$"] = "in_features out_features", ["^Bilinear$"] = "in1_features in2_features out_features",
+  ["^Embedding"] = "num_embeddings embedding_dim", ["^Conv"] = "in_channels out_channels kernel_size",
+  ["^RNN"] = "input_size hidden_size", ["^LSTM"] = "input_size hidden_size", ["^GRU"] = "input_size hidden_size",
+  ["Norm[123]d$"] = "num_features",
+  ["^GroupNorm$"] = "num_groups num_channels", ["^LayerNorm$"] = "normalized_shape", ["^RMSNorm$"] = "normalized_shape",
+  ["^MultiheadAttention$"] = "embed_dim num_heads", ["^Transformer.+Layer$"] = "d_model nhead",
+  ["^MaxPool"] = "kernel_size", ["^AvgPool"] = "kernel_size", ["^Adaptive.+Pool"] = "output_size",
+  ["^PixelShuffle$"] = "upscale_factor", ["^PixelUnshuffle$"] = "downscale_factor",
+}
+--- The constructor of a class of this library, with those arguments by position or by name.
+local function by_name(class, init)
+  local name = class.__name
+  if nn[name] ~= class then return init end
+  for pattern, names in pairs(REQUIRED) do
+    if name:find(pattern) then return flame.internal.placed(name, init, names) end
+  end
+  return init
+end
+
 local function construct(class, ...)
   local self = setmetatable({}, class)
   order[self] = {}
   rawset(self, "training", true)
   local init = class.init
-  if init then init(self, ...) end
+  if init then by_name(class, init)(self, ...) end
   return self
 end
 
@@ -150,6 +171,40 @@ end
 --- f(module, arguments, result) runs after each forward; what it returns replaces the result.
 ---@return table  with remove()
 function Module:register_forward_hook(f) return add_hook(self, "after", f) end
+--- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with
+--- false where there is none; what it returns replaces the gradient of the last argument.
+---@return table  with remove()
+function Module:register_full_backward_hook(f)
+  local call                                             -- of the module: its gradients, and how many are still to come
+  local before = add_hook(self, "before", function(module, args)
+    local now = { inputs = {}, outputs = { false }, waiting = 0 }
+    call = now
+    for k = 1, args.n do
+      local x = args[k]
+      now.inputs[k] = false
+      if flame.is_tensor(x) and x.requires_grad and flame.is_grad_enabled() then
+        args[k], now.waiting = x:clone(), now.waiting + 1
+        args[k]:register_hook(function(g)
+          now.inputs[k], now.waiting = g, now.waiting - 1
+          local new = now.waiting == 0 and f(module, now.inputs, now.outputs)
+          return new and new[k] or nil
+        end)
+      end
+    end
+    return args
+  end)
+  local after = add_hook(self, "after", function(module, _, y)
+    local now = call
+    if not flame.is_tensor(y) or not y.requires_grad then return end
+    y = y:clone()
+    y:register_hook(function(g)
+      now.outputs[1] = g
+      if now.waiting == 0 then f(module, now.inputs, now.outputs) end
+    end)
+    return y
+  end)
+  return { remove = function() before:remove() after:remove() end }
+end
 --- f(module, arguments) runs before each forward; what it returns replaces the arguments.
 ---@return table  with remove()
 function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) end

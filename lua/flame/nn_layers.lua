@@ -51,15 +51,16 @@ return function(nn, shared)
     rawset(self, at, module)
   end
 
-  local function named_table(name, accept, what)
+  local function named_table(name, accept, what, make)
     local class = Module.extend(name)
     function class:init(t)
       local keys = {}
       for key in pairs(t or {}) do keys[#keys + 1] = key end
       table.sort(keys)
       for _, key in ipairs(keys) do
-        if not accept(t[key]) then fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what) end
-        self[key] = t[key]
+        local x = make and flame.is_tensor(t[key]) and not accept(t[key]) and make(t[key]) or t[key]
+        if not accept(x) then fail("%s: %s is a %s, need a %s", name, tostring(key), type(t[key]), what) end
+        self[key] = x
       end
     end
     nn[name] = class
@@ -68,7 +69,7 @@ return function(nn, shared)
   --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
   named_table("ModuleDict", is_module, "module")
   --- Parameters by name, and in a list.
-  named_table("ParameterDict", is_parameter, "Parameter")
+  named_table("ParameterDict", is_parameter, "Parameter", nn.Parameter)
   nn.ParameterList = Module.extend("ParameterList")
   function nn.ParameterList:init(list)
     for _, x in ipairs(list or {}) do self:append(x) end

@@ -100,7 +100,7 @@ end
 --- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
 function Optimizer:add_param_group(given)
   local what, defaults = self.what, self.defaults
-  if type(given) ~= "table" or given.params == nil then fail("%s: a group is a table with params", what) end
+  if type(given) ~= "table" or given.params == nil then fail("%s: a group is a table with params; of a module: net:parameters()", what) end
   local group = {}
   for key, value in pairs(defaults) do group[key] = value end
   for key, value in pairs(given) do

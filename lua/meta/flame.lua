@@ -161,6 +161,12 @@ function Module:register_forward_hook(f) end
 ---@return table  with remove()
 function Module:register_forward_pre_hook(f) end
 
+--- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with
+--- false where there is none; what it returns replaces the gradient of the last argument.
+---@param f function
+---@return table  with remove()
+function Module:register_full_backward_hook(f) end
+
 --- as self[name] = module
 ---@param name string
 ---@param module flame.Module
@@ -1330,6 +1336,13 @@ function Tensor:detach_() end
 ---@param on? boolean
 ---@return boolean
 function flame.deterministic(on) end
+
+--- A device as text: "cuda" and 1 give "cuda:1".
+---@param name string
+---@param ordinal? integer
+---@return string
+function flame.device(name, ordinal) end
+Tensor.device = flame.device
 
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
 ---@param x flame.Tensor

@@ -403,6 +403,8 @@ static int integers(lua_State *L, const char *name, const fl_sizes *s, fl_make_o
 static int make_randint(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
+  if (lua_type(L, 1) == LUA_TNUMBER && (lua_type(L, 2) == LUA_TTABLE || lua_type(L, 3) == LUA_TTABLE))
+    fl_lua_fail(L, "randint", "the shape comes first: randint(shape, lo, hi), hi among the numbers");
   fl_arg_count(L, 4, "randint");
   fl_arg_sizes(L, 1, 1, "randint", 0, &s);
   fl_arg_make_opts(L, 4, "randint", &o);
