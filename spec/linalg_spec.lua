@@ -470,4 +470,42 @@ describe("forms that tell instead of raising", function()
     check(function(a) return flame.geqrf(a) end, { randn(1, 4, 3) })
     check(function(v, w, c) return flame.ormqr(v, w, c) end, { randn(4, 2), randn(2), randn(4, 3) })
   end)
+  it("ldl_factor solves what is symmetric and not definite, with pivots of one row and of two", function()
+    local x = flame.tensor({ { 1, 2, 3 }, { 2, 0, 1 }, { 3, 1, 5 } }, { dtype = "f64" })
+    local ld, pivots = linalg.ldl_factor(x)
+    is_close(ld, flame.tensor({ { 5, 0, 0 }, { 0.2, -0.2, 0 }, { 0.6, 1.4, -0.8 } }, { dtype = "f64" }))
+    assert.same({ 3, -3, -3 }, pivots:totable())
+    for _, shape in ipairs { { 1, 1 }, { 2, 5, 5 }, { 2, 3, 30, 30 }, { 0, 3, 3 }, { 2, 0, 0 } } do
+      local a, right = randn(table.unpack(shape)), { table.unpack(shape) }
+      right[#right] = 2
+      a = a + t(a)
+      if #shape == 3 then a = a * (1 - eye(shape[3])) end              -- zeros on the diagonal: blocks of two
+      local b = randn(table.unpack(right))
+      local packed, order = linalg.ldl_factor(a:tril())                -- the upper half is not read
+      is_close(a:matmul(linalg.ldl_solve(packed, order, b)), b)
+    end
+    fails("ldl_factor: D is singular", linalg.ldl_factor, flame.zeros(2, 2))
+    local _, _, info = linalg.ldl_factor_ex(flame.zeros(2, 3, 3))
+    assert.same({ 1, 1 }, info:totable())
+    assert.equal(0, select(3, linalg.ldl_factor_ex(x, { check_errors = true })):item())
+    fails("ldl_factor: x has shape (2, 3)", linalg.ldl_factor, randn(2, 3))
+    fails("ldl_solve: LD has shape (3, 3), B (4, 1)", linalg.ldl_solve, ld, pivots, randn(4, 1))
+  end)
+  it("svd_lowrank and pca_lowrank find the largest singular values", function()
+    for _, s in ipairs { { 30, 12 }, { 12, 30 } } do
+      local x = randn(s[1], 4):matmul(randn(4, s[2]))
+      local u, values, v = flame.svd_lowrank(x, { q = 4 })
+      orthonormal(u)
+      orthonormal(v)
+      is_close((u * values):matmul(t(v)), x)
+      local m = randn(1, s[2])
+      local _, less = flame.svd_lowrank(x, 6, 2, m:expand(x.shape))
+      is_close(less, linalg.svdvals(x - m):narrow(1, 1, 6))
+      local _, centred, axes = flame.pca_lowrank(x, { q = 5, niter = 3 })
+      assert.same({ s[2], 5 }, axes.shape)
+      is_close(centred, linalg.svdvals(x - x:mean(1)):narrow(1, 1, 5))
+      is_close(select(2, flame.pca_lowrank(x, { center = false })):narrow(1, 1, 4), values)
+    end
+    fails("svd_lowrank: x has shape (3)", flame.svd_lowrank, randn(3))
+  end)
 end)

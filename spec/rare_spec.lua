@@ -38,6 +38,13 @@ describe("Bessel functions", function()
     eq({ math.huge, 0, 0 / 0 }, special.modified_bessel_k1(T { 0, math.huge, -1 }))
     eq({ math.huge, 1.1444631 }, special.scaled_modified_bessel_k0(T { 0, 1 }))
     eq({ math.huge, 1.6361535 }, special.scaled_modified_bessel_k1(T { 0, 1 }))
+    eq({ 0.355028053887817239, 1.3529241631288141e-1, 1.1047532552898687e-10, 1.0834442813607441e-4, 0.35076100902411431,
+      0.04024123848644319, 0, 0 / 0, 0 / 0 }, special.airy_ai(D { 0, 1, 10, 5, -5, -10, 200, math.huge, -math.huge }),
+      { rtol = 1e-12, atol = 0 })
+    local wide = flame.linspace(-14, 14, 113, { dtype = "f64" }):clone():requires_grad_()
+    local first = special.airy_ai(wide):sum():gradients({ wide }, { create_graph = true })[wide]
+    local bend = first:sum():gradients({ wide })[wide]
+    assert.close(0, (bend - wide * special.airy_ai(wide)):detach():abs():amax():item(), 1e-10)       -- Ai'' = x Ai
     eq({ 1, 0.8414710, 0 }, special.spherical_bessel_j0(T { 0, 1, math.huge }))
     for name, slope in pairs { bessel_j0 = "bessel_j1", bessel_y0 = "bessel_y1", modified_bessel_k0 = "modified_bessel_k1" } do
       local x = T({ 0.5, 3, 30 }, { dtype = "f64", requires_grad = true })
@@ -69,6 +76,18 @@ describe("fractional_max_pool", function()
 end)
 
 describe("histograms and segments", function()
+  it("histogramdd counts points", function()
+    local x = T { { 0, 1 }, { 1, 0 }, { 2, 0 }, { 2, 2 }, { 0 / 0, 1 }, { 3, 1 } }
+    local y, edges = flame.histogramdd(x, { 3, 2 }, { weight = T { 1, 2, 4, 8, 16, 32 }, range = { 0, 2, 0, 2 } })
+    assert.same({ { 0, 1 }, { 2, 0 }, { 4, 8 } }, y:totable())
+    eq({ 0, 1, 2 }, edges[2])
+    assert.equal(4, #edges[1])
+    local diagonal = T { { 0, 0 }, { 1, 1 }, { 2, 2 } }
+    eq({ { 2, 0 }, { 0, 2 } }, (flame.histogramdd(diagonal, 2, { range = { 0, 1, 0, 1 }, density = true })))
+    eq({ { 0, 1 }, { 2, 2 } }, (flame.histogramdd(x, { T { 0, 1, 3 }, T { 0, 1, 2 } })))
+    raises("histogramdd: x has shape (6, 2), need points", flame.histogramdd, x, { 3 })
+    raises("histogramdd: bins = 0, need at least 1", flame.histogramdd, x, 0)
+  end)
   it("count, weigh and share out", function()
     local x = T { 1, 2, 2, 4, 4.5, 0 / 0 }
     local y, edges = flame.histogram(x, 2, { range = { 1, 4 } })

@@ -293,3 +293,170 @@ under("cholesky_ex", 3, function(x, ...)
   l = flame.cholesky(flame.where(fine, x, flame.eye(n, { dtype = x.dtype, device = x.device })), { upper = o.upper })
   return flame.where(fine, l, 0 / 0), info
 end)
+
+-- ---- symmetric indefinite matrices ----------------------------------------------------------------------
+--- Rows and columns 'from' and 'to' of the lower half exchanged; of a block of two its column k as well.
+local function exchange(a, n, k, from, to)
+  for i = to + 1, n do a[i][from], a[i][to] = a[i][to], a[i][from] end
+  for j = from + 1, to - 1 do a[j][from], a[to][j] = a[to][j], a[j][from] end
+  a[from][from], a[to][to] = a[to][to], a[from][from]
+  if from > k then a[from][k], a[to][k] = a[to][k], a[from][k] end
+end
+--- The block of rows k to 'from', one or two, taken out of what is below it; where it was stand its multipliers.
+local function eliminate(a, n, k, from)
+  local two, update = from > k, {}
+  local d, off, e = a[k][k], two and a[from][k] or 0, two and a[from][from] or 1
+  local det = d * e - off * off
+  if det == 0 then return end
+  for j = from + 1, n do
+    local u, v = a[j][k], two and a[j][from] or 0
+    update[j] = { (u * e - v * off) / det, two and (v * d - u * off) / det or 0 }
+  end
+  for j = from + 1, n do
+    for i = j, n do a[i][j] = a[i][j] - a[i][k] * update[j][1] - (two and a[i][from] * update[j][2] or 0) end
+  end
+  for j = from + 1, n do
+    a[j][k] = update[j][1]
+    if two then a[j][from] = update[j][2] end
+  end
+end
+--- Bunch and Kaufman's factorisation of one matrix in place, a table of rows of which the lower half is read,
+--- as LAPACK's sytf2: gives the pivots, and the first position where D is singular (0: nowhere).
+local function bunch_kaufman(a, n)
+  local alpha <const>, pivots, info, k = (1 + math.sqrt(17)) / 8, {}, 0, 1
+  local function at(i, j) return math.abs(i >= j and a[i][j] or a[j][i]) end
+  --- The position of the largest in column j, from row 'first' on but row j, and its size.
+  local function largest(j, first)
+    local best, size = j, 0
+    for i = first, n do if i ~= j and at(i, j) > size then best, size = i, at(i, j) end end
+    return best, size
+  end
+  while k <= n do
+    local low, size = largest(k, k)
+    local to, two = k, false
+    if at(k, k) == 0 and size == 0 then
+      info = info == 0 and k or info
+    elseif at(k, k) < alpha * size then
+      local _, row = largest(low, k)
+      if at(k, k) < alpha * size * (size / row) then to, two = low, at(low, low) < alpha * row end
+    end
+    local from = two and k + 1 or k
+    if to ~= from then exchange(a, n, k, from, to) end
+    eliminate(a, n, k, from)
+    pivots[k] = two and -to or to
+    if two then pivots[from] = -to end
+    k = from + 1
+  end
+  return pivots, info
+end
+--- The factors in one matrix (L below the blocks of D), the pivots (i32, from 1; negative in pairs where a block of
+--- D has two rows), and the first position where D is singular. It looks at values, and has no gradient.
+local function ldl(op, x)
+  part.need_square(op, "x", x)
+  local n, lead = x.shape[x.ndim], x.shape
+  lead[#lead] = nil
+  local alone = table.move(lead, 1, #lead - 1, 1, {})
+  if x:numel() == 0 then
+    return x:clone(), flame.zeros(lead, { dtype = "i32", device = x.device }), flame.zeros(alone, { dtype = "i32", device = x.device })
+  end
+  local list, pivots, info = x:detach():double():reshape(-1, n, n):tril():totable(), {}, {}
+  for b, a in ipairs(list) do pivots[b], info[b] = bunch_kaufman(a, n) end
+  local function made(values, dtype, shape) return flame.tensor(values, { dtype = dtype, device = x.device }):reshape(shape) end
+  return made(list, "f64", x.shape):to(x.dtype), made(pivots, "i32", lead), made(info, "i32", alone)
+end
+--- x = L D L' for symmetric matrices, as LAPACK packs it.
+---@param x flame.Tensor  (…, n, n), of which the lower half is read
+---@param o? table  {hermitian = false}
+---@return flame.Tensor, flame.Tensor  LD, pivots (i32)
+under("ldl_factor", 2, function(x, o)
+  internal.options("ldl_factor", o, { hermitian = false })
+  local ld, pivots, info = ldl("ldl_factor", x)
+  if info:ne(0):any():item() then fail("ldl_factor", "D is singular: ldl_factor_ex says where") end
+  return ld, pivots
+end)
+--- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
+---@param x flame.Tensor
+---@param o? table  {hermitian = false, check_errors = false}
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+under("ldl_factor_ex", 2, function(x, o)
+  if internal.options("ldl_factor_ex", o, { hermitian = false, check_errors = false }).check_errors then
+    local ld, pivots = linalg.ldl_factor(x)
+    return ld, pivots, flame.zeros(table.move(x.shape, 1, x.ndim - 2, 1, {}), { dtype = "i32", device = x.device })
+  end
+  return ldl("ldl_factor_ex", x)
+end)
+--- D, L and the order of the rows from one packed matrix and its pivots.
+local function unpacked(a, p, n)
+  local d, unit, now, i = {}, {}, {}, 1
+  for j = 1, n do
+    d[j], unit[j], now[j] = {}, table.move(a[j], 1, n, 1, {}), j
+    for k = 1, n do d[j][k] = 0 end
+  end
+  while i <= n do                                        -- L's rows follow the later exchanges
+    local two = p[i] < 0
+    local from, to = two and i + 1 or i, math.abs(p[i])
+    d[i][i], d[from][from] = a[i][i], a[from][from]
+    if two then d[from][i], d[i][from], unit[from][i] = a[from][i], a[from][i], 0 end
+    now[from], now[to] = now[to], now[from]
+    for j = 1, i - 1 do unit[from][j], unit[to][j] = unit[to][j], unit[from][j] end
+    i = from + 1
+  end
+  return d, unit, now
+end
+--- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient.
+---@param ld flame.Tensor  (…, n, n)
+---@param pivots flame.Tensor
+---@param b flame.Tensor  (…, n, k)
+---@return flame.Tensor
+under("ldl_solve", 4, function(ld, pivots, b, o)
+  local op = "ldl_solve"
+  internal.options(op, o, { hermitian = false })
+  part.need_square(op, "LD", ld)
+  need_tensor(op, "pivots", pivots)
+  local n = ld.shape[ld.ndim]
+  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n or pivots.shape[pivots.ndim] ~= n then
+    fail(op, "LD has shape %s, B %s and pivots %s", shape_text(ld), shape_text(b), shape_text(pivots))
+  end
+  if b:numel() == 0 then return b:clone() end
+  local d, unit, order = {}, {}, {}
+  for k, a in ipairs(ld:detach():double():reshape(-1, n, n):totable()) do
+    d[k], unit[k], order[k] = unpacked(a, pivots:reshape(-1, n)[k]:totable(), n)
+  end
+  local function made(v, dtype, shape) return flame.tensor(v, { dtype = dtype or "f64", device = b.device }):reshape(shape or ld.shape) end
+  local l, rows = made(unit), made(order, "i64", pivots.shape):unsqueeze(-1)
+  local shape = flame.broadcast_shapes(table.move(ld.shape, 1, ld.ndim - 2, 1, {}), table.move(b.shape, 1, b.ndim - 2, 1, {}))
+  local full = table.move({ n, b.shape[b.ndim] }, 1, 2, #shape + 1, shape)
+  rows = rows:expand(full)
+  local y = linalg.solve_triangular(l, b:detach():double():expand(full):gather(-2, rows), { upper = false, unitriangular = true })
+  y = linalg.solve_triangular(l.mT, linalg.solve(made(d), y), { upper = true, unitriangular = true })
+  return flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype)
+end)
+
+-- ---- low rank ----------------------------------------------------------------------------------------------
+--- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp 2009): U (…, m, q),
+--- S and V (…, n, q). More iterations where the values fall slowly.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  q = 6, niter = 2, M = nil, or a table of them
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+internal.def("svd_lowrank", 4, function(x, ...)
+  part.need_matrix("svd_lowrank", "x", x)
+  local o = internal.arguments("svd_lowrank", { "q", "niter", "M" }, { q = 6, niter = 2, M = false }, ...)
+  local a = o.M and x - o.M or x
+  local shape = a.shape
+  local q = math.min(o.q, shape[#shape], shape[#shape - 1])
+  if math.type(q) ~= "integer" or q < 0 or o.niter < 0 then fail("svd_lowrank", "q = %s, niter = %s", tostring(o.q), tostring(o.niter)) end
+  shape[#shape - 1], shape[#shape] = shape[#shape], q
+  local basis = linalg.qr(a:matmul(flame.randn(shape, { dtype = a.dtype, device = a.device })))
+  for _ = 1, o.niter do basis = linalg.qr(a:matmul((linalg.qr(a.mT:matmul(basis))))) end
+  local u, s, vh = linalg.svd(basis.mT:matmul(a), { full_matrices = false })
+  return basis:matmul(u), s, vh.mT:clone()
+end)
+--- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  q = min(6, m, n), center = true, niter = 2, or a table of them
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+internal.def("pca_lowrank", 4, function(x, ...)
+  part.need_matrix("pca_lowrank", "x", x)
+  local o = internal.arguments("pca_lowrank", { "q", "center", "niter" }, { q = 6, center = true, niter = 2 }, ...)
+  return flame.svd_lowrank(o.center and x - x:mean(-2, { keepdim = true }) or x, o.q, o.niter)
+end)

@@ -428,3 +428,52 @@ for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr e
   log_softmax softmax logsumexp round sinc xlogy xlog1py]]):gmatch("%S+") do
   flame.special[name] = flame[name]
 end
+
+-- ---- Airy ----------------------------------------------------------------------------------------------
+-- Ai around the whole numbers from -10 to 10: by Ai'' = x Ai, from its asymptotic series at 10, where each step to the
+-- left is stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k - 1).
+local AIRY
+local function airy_rows()
+  local z, y, slope, u = 10 ^ 1.5 * 2 / 3, 0, 0, 1
+  for k = 0, 20 do
+    y, slope = y + u, slope + (6 * k + 1) / (1 - 6 * k) * u
+    u = -u * (6 * k + 1) * (6 * k + 3) * (6 * k + 5) / (216 * (k + 1) * (2 * k + 1)) / z
+  end
+  local scale = math.exp(-z) / (2 * math.sqrt(math.pi))
+  y, slope, AIRY = y * scale / 10 ^ 0.25, -slope * scale * 10 ^ 0.25, {}
+  for i = 10, -10, -1 do
+    local c = { y, slope, i * y / 2 }
+    for k = 4, 44 do c[k] = (i * c[k - 2] + c[k - 3]) / ((k - 1) * (k - 2)) end
+    y, slope = 0, 0
+    for k = 44, 1, -1 do y, slope = c[k] - y, k > 1 and (k - 1) * c[k] - slope or slope end
+    for k = 1, 24 do
+      AIRY[k] = AIRY[k] or {}
+      AIRY[k][i + 11] = c[k]
+    end
+  end
+end
+local function airy(x)
+  if not AIRY then airy_rows() end
+  local centre = where(x:isfinite(), x, 0):round():clamp(-10, 10)
+  local at, d, near = centre:long() + 11, x - centre, 0
+  for k = 24, 1, -1 do near = near * d + flame.tensor(AIRY[k], { dtype = "f64", device = x.device }):take(at) end
+  local size = x:abs():clamp { min = 10 }
+  local z, right, even, odd, u = size ^ 1.5 * (2 / 3), 0, 0, 0, 1
+  for k = 0, 20 do                                       -- in powers of 1 / z, whose signs differ from side to side
+    local term = z ^ -k * u
+    right = k % 2 == 0 and right + term or right - term
+    if k % 2 == 0 then even = k % 4 == 0 and even + term or even - term
+    else odd = k % 4 == 1 and odd + term or odd - term end
+    u = u * (6 * k + 1) * (6 * k + 3) * (6 * k + 5) / (216 * (k + 1) * (2 * k + 1))
+  end
+  local turn = z - math.pi / 4
+  local far = where(x:gt(0), right * (-z):exp() / 2, turn:cos() * even + turn:sin() * odd) / (math.sqrt(math.pi) * size ^ 0.25)
+  return where(x:abs():le(10), near, where(x:isinf(), 0 / 0, far))
+end
+--- Airy's function Ai.
+---@param x flame.Tensor
+---@return flame.Tensor
+flame.special.airy_ai = internal.checked(function(x)
+  need_tensor("airy_ai", "x", x)
+  return airy(x:double()):to(x:is_floating_point() and x.dtype or "f32")
+end, "airy_ai", 1)

@@ -317,6 +317,35 @@ fractional(2)
 fractional(3)
 
 -- ---- counts and segments -------------------------------------------------------------------------------------
+--- The edges of the bins for the values of 'flat': as given, or so many equal ones in the range.
+local function edges_for(op, flat, bins, range)
+  local edges = bins
+  if not flame.is_tensor(bins) then
+    if need_int(op, "bins", bins) < 1 then fail(op, "bins = %d, need at least 1", bins) end
+    local low, high = 0, 1
+    if range then low, high = range[1], range[2]
+    elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
+    if low == high then low, high = low - 0.5, high + 0.5 end
+    if not (low < high and high - low < math.huge) then
+      fail(op, "range %g to %g, need finite bounds, the first below the last", low, high)
+    end
+    edges = flame.linspace(low, high, bins + 1, { dtype = flat.dtype, device = flat.device })
+  end
+  if edges.ndim ~= 1 or edges:numel() < 2 then
+    fail(op, "the edges have shape (%s), need one axis and two of them", table.concat(edges.shape, ", "))
+  end
+  return edges
+end
+--- The bin of each value, 1 to n, and whether it lies in one.
+local function bins_of(flat, edges)
+  local n = edges:numel() - 1
+  local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
+  return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
+end
+local function need_histogram(op, x, o)
+  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
+  return options(op, o, { range = false, weight = false, density = false })
+end
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
 --- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
 ---@param x flame.Tensor
@@ -324,29 +353,39 @@ fractional(3)
 ---@param o? table  {range =, weight =, density = false}
 ---@return flame.Tensor, flame.Tensor
 def("histogram", 3, function(x, bins, o)
-  local op = "histogram"
-  if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  o = options(op, o, { range = false, weight = false, density = false })
-  local flat, edges = x:detach():reshape(-1), bins
-  if not flame.is_tensor(bins) then
-    if need_int(op, "bins", bins) < 1 then fail(op, "bins = %d, need at least 1", bins) end
-    local low, high = 0, 1
-    if o.range then low, high = o.range[1], o.range[2]
-    elseif flat:numel() > 0 then low, high = flat:amin():item(), flat:amax():item() end
-    if low == high then low, high = low - 0.5, high + 0.5 end
-    if not (low < high and high - low < math.huge) then
-      fail(op, "range %g to %g, need finite bounds, the first below the last", low, high)
-    end
-    edges = flame.linspace(low, high, bins + 1, { dtype = x.dtype, device = x.device })
-  end
-  local n = edges:numel() - 1
-  if edges.ndim ~= 1 or n < 1 then fail(op, "the edges have shape (%s), need one axis and two of them", table.concat(edges.shape, ", ")) end
-  local bin = flame.searchsorted(edges, flat, { right = true }) - 1                -- 1 to n inside
-  bin = where(flat:eq(edges[-1]), n, bin)
-  local inside = bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
+  o = need_histogram("histogram", x, o)
+  local flat = x:detach():reshape(-1)
+  local edges = edges_for("histogram", flat, bins, o.range)
+  local bin, inside = bins_of(flat, edges)
   local w = o.weight and o.weight:detach():reshape(-1) or flame.ones_like(flat)
-  local y = flame.zeros({ n }, { dtype = x.dtype, device = x.device }):index_add(1, bin:clamp(1, n), where(inside, w, 0))
+  local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1, bin, where(inside, w, 0))
   return o.density and y / y:sum() / edges:diff() or y, edges
+end)
+--- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of edges. bins: a
+--- number, or a list of numbers or edges; range: the bounds of each axis in turn.
+---@param x flame.Tensor  (…, n)
+---@param bins integer|integer[]|flame.Tensor[]
+---@param o? table  {range =, weight =, density = false}
+---@return flame.Tensor, flame.Tensor[]
+def("histogramdd", 3, function(x, bins, o)
+  local op = "histogramdd"
+  o = need_histogram(op, x, o)
+  local n = x.shape[x.ndim]
+  if x.ndim < 2 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
+    fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each", table.concat(x.shape, ", "))
+  end
+  local points, at, inside, shape, edges, volume = x:detach():reshape(-1, n), 1, nil, {}, {}, 1
+  for d = 1, n do
+    local flat = points:select(2, d)
+    edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins, o.range and { o.range[2 * d - 1], o.range[2 * d] })
+    shape[d] = edges[d]:numel() - 1
+    local bin, within = bins_of(flat, edges[d])
+    at, inside = (at - 1) * shape[d] + bin, inside and inside:logical_and(within) or within
+    volume = (flame.is_tensor(volume) and volume:unsqueeze(-1) or volume) * edges[d]:diff()
+  end
+  local w = o.weight and o.weight:detach():reshape(-1) or flame.ones({ #points }, { dtype = x.dtype, device = x.device })
+  local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at, where(inside, w, 0)):reshape(shape)
+  return o.density and y / y:sum() / volume or y:clone(), edges
 end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor

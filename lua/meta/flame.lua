@@ -2119,6 +2119,15 @@ Tensor.histc = flame.histc
 function flame.histogram(x, bins, o) end
 Tensor.histogram = flame.histogram
 
+--- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of edges. bins: a
+--- number, or a list of numbers or edges; range: the bounds of each axis in turn.
+---@param x flame.Tensor  (…, n)
+---@param bins integer|integer[]|flame.Tensor[]
+---@param o? table  {range =, weight =, density = false}
+---@return flame.Tensor, flame.Tensor[]
+function flame.histogramdd(x, bins, o) end
+Tensor.histogramdd = flame.histogramdd
+
 --- tensor_split along axis 2, or 1 of a vector
 ---@param x flame.Tensor
 ---@param n integer|integer[]
@@ -2756,6 +2765,26 @@ function flame.linalg.inverse(x) end
 ---@param y flame.Tensor
 ---@return flame.Tensor
 function flame.linalg.kron(x, y) end
+
+--- x = L D L' for symmetric matrices, as LAPACK packs it.
+---@param x flame.Tensor  (…, n, n), of which the lower half is read
+---@param o? table  {hermitian = false}
+---@return flame.Tensor, flame.Tensor  LD, pivots (i32)
+function flame.linalg.ldl_factor(x, o) end
+
+--- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
+---@param x flame.Tensor
+---@param o? table  {hermitian = false, check_errors = false}
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.linalg.ldl_factor_ex(x, o) end
+
+--- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient.
+---@param ld flame.Tensor  (…, n, n)
+---@param pivots flame.Tensor
+---@param b flame.Tensor  (…, n, k)
+---@param o table?
+---@return flame.Tensor
+function flame.linalg.ldl_solve(ld, pivots, b, o) end
 
 --- logarithm of the determinant
 ---@param x flame.Tensor
@@ -5040,6 +5069,13 @@ Tensor.pad = flame.pad
 function flame.pairwise_distance(x, y, p, eps, keepdim) end
 Tensor.pairwise_distance = flame.pairwise_distance
 
+--- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  q = min(6, m, n), center = true, niter = 2, or a table of them
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.pca_lowrank(x, ...) end
+Tensor.pca_lowrank = flame.pca_lowrank
+
 --- Distances of all pairs of rows, the first with the second, third, …
 ---@param x flame.Tensor
 ---@param p? number  2
@@ -5675,6 +5711,11 @@ Tensor.solve = flame.solve
 function flame.sort(x, ...) end
 Tensor.sort = flame.sort
 
+--- Airy's function Ai.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.special.airy_ai(x) end
+
 --- Bessel function of the first kind, order 0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6081,6 +6122,14 @@ Tensor.summary = flame.summary
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.svd(x, ...) end
 Tensor.svd = flame.svd
+
+--- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp 2009): U (…, m, q),
+--- S and V (…, n, q). More iterations where the values fall slowly.
+---@param x flame.Tensor  (…, m, n)
+---@param ... any  q = 6, niter = 2, M = nil, or a table of them
+---@return flame.Tensor, flame.Tensor, flame.Tensor
+function flame.svd_lowrank(x, ...) end
+Tensor.svd_lowrank = flame.svd_lowrank
 
 --- The same as transpose.
 ---@param x flame.Tensor
