@@ -204,19 +204,27 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
   return 1;
 }
 
-/* Order of y's axes: unchanged when the addressed ones are neighbours, else those first. */
+/* Order of y's axes: the addressed ones as neighbours, in place when there is no other axis between
+** them, else first. A 0-d index is one position and no axis of the result, so it counts as neither. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
-  int k = 0;
+  int first = -1, last = -1, apart = 0, k = 0;
   assert(a->n > 0);
-  a->moved = 0;
+  for (int i = 0; i < a->n; i++) used |= 1u << a->axis[i];
   for (int i = 0; i < a->n; i++) {
-    used |= 1u << a->axis[i];
-    if (i > 0 && a->axis[i] != a->axis[i - 1] + 1) a->moved = 1;
+    if (a->idx[i]->shape->rank == 0) continue;
+    for (int d = last + 1; last >= 0 && d < a->axis[i]; d++) if (!(used & 1u << d)) apart = 1;
+    last = a->axis[i];
+    if (first < 0) first = last;
   }
-  if (a->moved) for (int i = 0; i < a->n; i++) a->perm[k++] = a->axis[i];
-  for (int d = 0; d < rank; d++) if (!a->moved || !(used & 1u << d)) a->perm[k++] = d;
-  a->at = a->moved ? 0 : a->axis[0];
+  if (apart) first = 0;
+  else if (first < 0) first = a->axis[0];
+  for (int d = 0; d < first; d++) if (!(used & 1u << d)) a->perm[k++] = d;
+  a->at = k;
+  for (int i = 0; i < a->n; i++) a->perm[k++] = a->axis[i];
+  for (int d = first; d < rank; d++) if (!(used & 1u << d)) a->perm[k++] = d;
+  a->moved = 0;
+  for (int d = 0; d < rank; d++) a->moved |= a->perm[d] != d;
 }
 
 static int merge(fl_node *y, address *a) {
@@ -237,7 +245,8 @@ static int merge(fl_node *y, address *a) {
     fl_node *at = n_index(a->idx[i], a->before[a->at + i], FL_INDEX_NEGATIVE, op_name);
     if (at == NULL) return 0;
     at->attr->axis = (int8_t)(a->named[i] + 1);
-    sum = sum == NULL ? at : n_add(n_mul(sum, n_int(y->ctx, a->before[a->at + i])), at);
+    sum = i == 0 ? at : n_add(n_mul(sum, n_int(y->ctx, a->before[a->at + i])), at);
+    if (sum == NULL) return 0;
   }
   a->linear = a->n == 1 ? sum : n_index(n_add(sum, n_int(y->ctx, 1)), joined, 0, op_name);
   return a->merged != NULL && a->linear != NULL;
