@@ -357,7 +357,7 @@ def main():
     torch.set_num_threads(1)
     sample.R.seed(a.seed)
     for name in ("elementwise", "reduce", "shape", "index", "neural", "errors", "extra", "conv", "linalg", "fft", "special",
-                 "corners", "named"):
+                 "corners", "named", "keys"):
         module = importlib.import_module("ops_" + name)
         module.make(a.scale)
     only = set(filter(None, a.only.split(",")))
