@@ -55,6 +55,10 @@ print([[
 - Operands of different dtypes are promoted, also where PyTorch wants them alike: `matmul`, `dot`, `addmm`, `cross`, `meshgrid`,
   `isclose`, `sub` with bool. A float number beside integers gives f32, also as `alpha`, `beta` and `value`. Booleans are no
   operands: `x:eq(1)`.
+- `default_dtype` (PyTorch's `set_default_dtype`) is that of new tensors alone: `/` of integers and a float number beside
+  integers give f32 whatever it is.
+- `ldl_factor`, `ldl_solve`, `histogram`, `histogramdd`, `bincount`, `poisson` and `binomial` look at values, and so evaluate; the first
+  four have no gradient.
 - `hardswish` has the slope 0 at -3 and 1 at 3. With include_self = false, `scatter_reduce` shares the
   gradient of the largest and the smallest among the elements of src alone.
 - Where an input is NaN, the values are NaN as PyTorch's; the slopes of piecewise functions there are those of one of their pieces,
