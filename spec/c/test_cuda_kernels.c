@@ -283,8 +283,91 @@ static void real_nvrtc_takes_the_texts(void) {
   close_fake(&c, &d);
 }
 
+/* ---- registers that spill ---- */
+
+static fl_nvrtc told;                           /* a compiler whose log says that 6 and 4 blocks are too many */
+static int tried[8], ntried;
+
+static fl_rtc_result note_blocks(fl_rtc_program p, int n, const char *const *option) {
+  int blocks = 6;
+  for (int i = 0; i < n; i++) sscanf(option[i], "-DMIN_BLOCKS=%d", &blocks);
+  if (ntried < 8) tried[ntried++] = blocks;
+  const char *reason;
+  return fake_libraries.nvrtc(&reason)->nvrtcCompileProgram(p, n, option);
+}
+
+static const char *words_of_log(void) {
+  return ntried && tried[ntried - 1] > 2 ? "ptxas . 80 bytes stack frame, 76 bytes spill stores, 70 bytes spill loads\n"
+                                         : "ptxas . 8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads\n";
+}
+static fl_rtc_result log_size(fl_rtc_program p, size_t *n) { (void)p; *n = strlen(words_of_log()) + 1; return FL_RTC_OK; }
+static fl_rtc_result log_text(fl_rtc_program p, char *to) { (void)p; strcpy(to, words_of_log()); return FL_RTC_OK; }
+static const fl_nvrtc *get_told(const char **reason) { (void)reason; return &told; }
+
+static void spilled_registers_ask_for_fewer_blocks(void) {
+  static const fl_cuda_lib mixed = { fake_get_driver, get_told, fake_get_blaslt, fake_get_fft, fake_get_solver };
+  static const char *const text[] = { "#define MIN_BLOCKS 6\nkernel", "kernel without it", "#define MIN_BLOCKS 6\nof a user" };
+  static const int expected[][4] = { { 6, 4, 2 }, { 6 }, { 6 } };
+  static const int count[] = { 3, 1, 1 };
+  flame_context c = { 0 };
+  fl_device d = { 0 };
+  const char *reason = "";
+  fake_reset();
+  told = *fake_libraries.nvrtc(&reason);
+  told.nvrtcCompileProgram = note_blocks;
+  told.nvrtcGetProgramLogSize = log_size;
+  told.nvrtcGetProgramLog = log_text;
+  CHECK(fl_cuda_open_with(&c, &d, 0, &mixed) == FLAME_OK);
+  fl_cuda *s = d.state;
+  CHECK(fl_nvrtc_open(s) == FLAME_OK);
+  for (int k = 0; k < 3; k++) {
+    fl_compile job = { .text = text[k], .name = "spill.cu", .user = k == 2 };
+    ntried = 0;
+    CHECK(fl_nvrtc_compile(s, &job, 1) == FLAME_OK && job.result == FL_RTC_OK && job.done);
+    CHECK(ntried == count[k] && memcmp(tried, expected[k], sizeof(int) * (size_t)count[k]) == 0);
+    fl_nvrtc_drop(s, &job, 1);
+  }
+  close_fake(&c, &d);
+}
+
+/* The words that are looked for are those of the real compiler. */
+static void the_real_compiler_tells_what_it_spills(void) {
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver };
+  flame_context c = { 0 };
+  fl_device d = { 0 };
+  fl_text t;
+  const char *reason = "";
+#ifdef __SANITIZE_THREAD__
+  return;
+#endif
+  if (!real_nvrtc(&reason)) return;
+  fake_reset();
+  CHECK(fl_cuda_open_with(&c, &d, 0, &mixed) == FLAME_OK);
+  fl_cuda *s = d.state;
+  CHECK(fl_nvrtc_open(s) == FLAME_OK);
+  fl_text_init(&t, &c.mem);
+  fl_text_puts(&t, "#ifndef MIN_BLOCKS\n#define MIN_BLOCKS 6\n#endif\n"
+               "extern \"C\" __global__ void __launch_bounds__(256, MIN_BLOCKS) spill(float *x) {\n");
+  for (int i = 0; i < 96; i++) fl_text_printf(&t, "float v%d = x[%d * 256 + threadIdx.x];\n", i, i);
+  fl_text_puts(&t, "__syncthreads();\n");
+  for (int i = 0; i < 96; i++) fl_text_printf(&t, "x[%d * 256 + threadIdx.x] = v%d - v%d;\n", i, i, (7 * i + 3) % 96);
+  fl_text_puts(&t, "}\n");
+  fl_compile job = { .text = fl_text_str(&t), .name = "spill.cu" };
+  CHECK(fl_nvrtc_compile(s, &job, 1) == FLAME_OK && job.result == FL_RTC_OK);
+  char log[4096] = "";
+  size_t n = 0;
+  CHECK(s->modules.rtc->nvrtcGetProgramLogSize(job.program, &n) == FL_RTC_OK && n < sizeof log);
+  if (n < sizeof log) CHECK(s->modules.rtc->nvrtcGetProgramLog(job.program, log) == FL_RTC_OK);
+  CHECK(strstr(log, " 0 bytes spill stores") != NULL);        /* after at least one trial with fewer blocks */
+  fl_nvrtc_drop(s, &job, 1);
+  fl_text_free(&t);
+  close_fake(&c, &d);
+}
+
 int main(void) {
   setenv("FLAME_CACHE_DIR", "off", 1);
+  spilled_registers_ask_for_fewer_blocks();
+  the_real_compiler_tells_what_it_spills();
   a_structure_is_compiled_once();
   a_trace_hears_of_each_step();
   a_table_is_sent_when_an_address_changes();
