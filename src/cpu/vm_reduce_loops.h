@@ -73,6 +73,13 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     memcpy(out, lane, FL_VM_LANES * sizeof *lane); \
     return any; \
   }
+#define LONG_ROW(name) \
+  static inline int FN(long_##name)(T *v, const T *x, int64_t n) { \
+    T lane[FL_VM_LANES]; \
+    if (FN(quick_##name)(lane, x, n)) return 0; \
+    *v = FN(tree_##name)(lane); \
+    return 1; \
+  }
 /* A strip of QUICK columns of eight rows. */
 #define QUICK_COLS(name) \
   static __attribute__((noinline)) int FN(quick_cols_##name)(T *v, const T *x, int64_t n) { \
@@ -87,6 +94,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   }
 #else
 #define HAVE_QUICK 0
+#define LONG_ROW(name) static inline int FN(long_##name)(T *v, const T *x, int64_t n) { (void)v; (void)x; (void)n; return 0; }
 #define QUICK_COLS(name) \
   static inline int FN(quick_cols_##name)(T *v, const T *x, int64_t n) { \
     (void)v; (void)x; (void)n; \
@@ -174,20 +182,21 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #define IFR_POSITION(...) __VA_ARGS__
 #define IFR_TEST(...) IF_INT(__VA_ARGS__)
 #define BLOCK_SUMS(name, init) LANES_ORDERED(name, init) IF_INT(SOME(name)) BLOCK(name) SHORT_ROWS(name, init)
-#define BLOCK_SAME(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) SHORT_ROWS(name, init)
+#define BLOCK_SAME(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) LONG_ROW(name) SHORT_ROWS(name, init)
 #define BLOCK_TEST(name, init) LANES_ANY(name, init) SOME(name) BLOCK(name) SHORT_ROWS(name, init)
 #define BLOCK_POSITION(name, init) LANES_ANY(name, init) BLOCK(name)
-#define REDUCE_SUMS(name) ROWS_VALUE(name) EIGHT_PLAIN(name) COLS_VALUE(name)
-#define REDUCE_SAME(name) ROWS_VALUE(name) EIGHT_QUICK(name) COLS_VALUE(name)
-#define REDUCE_TEST(name) ROWS_VALUE(name) EIGHT_PLAIN(name) COLS_VALUE(name)
+#define REDUCE_SUMS(name) ROWS_VALUE(name, 0) EIGHT_PLAIN(name) COLS_VALUE(name)
+#define REDUCE_SAME(name) ROWS_VALUE(name, FN(long_##name)(v + r, x + r * n, n)) EIGHT_QUICK(name) COLS_VALUE(name)
+#define REDUCE_TEST(name) ROWS_VALUE(name, 0) EIGHT_PLAIN(name) COLS_VALUE(name)
 #define REDUCE_POSITION(name) ROWS_POSITION(name) COLS_POSITION(name)
 #define POS_SUMS 0
 #define POS_SAME 0
 #define POS_TEST 0
 #define POS_POSITION 1
 
-/* Blocks, 16 at a time, combined as a binary counter: equal sizes first, the rest from the last on. */
-#define ROWS_VALUE(name) \
+/* Blocks, 16 at a time, combined as a binary counter: equal sizes first, the rest from the last on.
+** 'whole': 1 when a long row could be done at once, as no order shows. */
+#define ROWS_VALUE(name, whole) \
   static T FN(row_##name)(const T *x, int64_t n) { \
     T part[48], some[16]; \
     int depth = 0; \
@@ -211,7 +220,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     else if (n <= FL_VM_BLOCK) \
       FN(blocks_##name)(v, x, rows, n); \
     else \
-      for (int64_t r = 0; r < rows; r++) v[r] = FN(row_##name)(x + r * n, n); \
+      for (int64_t r = 0; r < rows; r++) \
+        if (!(whole)) v[r] = FN(row_##name)(x + r * n, n); \
   }
 #define EIGHT_COLS(name) \
   static __attribute__((noinline)) void FN(eight_##name)(T *v, const T *x, int64_t n, int64_t cols) { \
@@ -335,6 +345,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 #undef LANES_ORDERED
 #undef LANES_ANY
 #undef QUICK_LANES
+#undef LONG_ROW
 #undef QUICK_COLS
 #undef EIGHT_COLS
 #undef EIGHT_PLAIN

@@ -8,6 +8,7 @@
 */
 #include "cpu/scan.h"
 #include "cpu/vm_bytes.h"
+#define TURN_SHORT
 #include "cpu/vm_turn.h"
 #include "tensor/math.h"
 #include <string.h>
@@ -24,7 +25,7 @@ static inline void lse_add(fl_scan_lse *a, double v) {
     a->m = v;
   } else a->s = v - v;                         /* NaN, and stays: m was not NaN */
 }
-static inline double lse_value(const fl_scan_lse *a) { return a->m + log(a->s); }
+static __attribute__((noinline)) double lse_value(const fl_scan_lse *a) { return a->m + log(a->s); }
 
 #define STEP(A, O, state, where, ADD, VALUE) { \
     const int64_t i = where; \

@@ -13,6 +13,16 @@ typedef uint64_t turn_8 __attribute__((vector_size(32), aligned(8), may_alias));
 typedef uint32_t turn_one_4 __attribute__((may_alias));
 typedef uint64_t turn_one_8 __attribute__((may_alias));
 
+#ifdef TURN_SHORT
+#define TURN_LOOP _Pragma("GCC unroll 1")
+#define TURN_ONE __asm__ volatile("" ::: "memory");
+#define TURN_KIND noinline, noclone
+#else
+#define TURN_LOOP
+#define TURN_ONE
+#define TURN_KIND noinline
+#endif
+
 /* Elements of a and b, numbered through. */
 #if defined(__clang__)
 #define PICK(V, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -33,25 +43,25 @@ typedef uint64_t turn_one_8 __attribute__((may_alias));
     *(turn_##size *)(d + 2 * ds) = PICK(turn_##size, t, u, 0, 1, 4, 5); \
     *(turn_##size *)(d + 3 * ds) = PICK(turn_##size, t, u, 2, 3, 6, 7); \
   } \
-  static __attribute__((noinline, noclone)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
+  static __attribute__((TURN_KIND)) void turn_##size##_bytes(void *to, int64_t ds, const void *from, int64_t ss, \
                                                             int64_t ni, int64_t nj, int along) { \
     turn_one_##size *d = to; \
     const turn_one_##size *s = from; \
     const int64_t wi = ni & ~(int64_t)3, wj = nj & ~(int64_t)3; \
     if (along) \
       for (int64_t j = 0; j < wj; j += 4) \
-        for (int64_t i = 0; i < wi; i += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+        TURN_LOOP for (int64_t i = 0; i < wi; i += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
     else \
       for (int64_t i = 0; i < wi; i += 4) \
-        for (int64_t j = 0; j < wj; j += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
+        TURN_LOOP for (int64_t j = 0; j < wj; j += 4) turn_block_##size(d + i * ds + j, ds, s + j * ss + i, ss); \
     for (int64_t j = 0; j < nj; j++) \
-      for (int64_t i = j < wj ? wi : 0; i < ni; i++) { \
-        d[i * ds + j] = s[j * ss + i]; \
-        __asm__ volatile("" ::: "memory");                     /* few: short code */ \
-      } \
+      for (int64_t i = j < wj ? wi : 0; i < ni; i++) { d[i * ds + j] = s[j * ss + i]; TURN_ONE } \
   }
 TURN(4)
 TURN(8)
 #undef TURN
 #undef PICK
+#undef TURN_LOOP
+#undef TURN_ONE
+#undef TURN_KIND
 #endif
