@@ -141,6 +141,22 @@ describe("operations of one trip", function()
     sums(odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone(), odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone())
   end)
 
+  it("find the largest of a long row whatever lies in it", function()
+    for _, dtype in ipairs { "f32", "f64", "bf16" } do
+      for _, odd in ipairs { {}, { 0 / 0 }, { 0.0 }, { -0.0 }, { -0.0, 0.0 }, { 1 / 0 }, { -1 / 0 } } do
+        for _, n in ipairs { 1025, 4096, 5003, 40000 } do
+          local x = flame.rand({ 2, n }, { dtype = dtype }) - 2
+          for k, v in ipairs(odd) do x[{ 1, n // 2 * k }] = v x[{ 2, k }] = v end
+          local turned = x:t():contiguous()
+          flame.eval(x, turned)
+          same_bits(turned:amax(1), x:amax(2))
+          same_bits((-turned):amin(1), (-x):amin(2))
+          same_bits(turned:amax(), x:amax())
+        end
+      end
+    end
+  end)
+
   it("give rows of a few thousand points in all, which workers share, what each gets alone", function()
     for _, dtype in ipairs { "f32", "f64", "bf16" } do
       for _, shape in ipairs { { 64, 128 }, { 333, 16 }, { 5, 3001 } } do
