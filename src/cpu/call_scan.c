@@ -216,8 +216,7 @@ static flame_status run(fl_device *d, const fl_call_run *r, int kind, int revers
     j.sums = r->scratch;
     run_cut(d, &j);
   } else if (j.inner == 1) {
-    const int64_t unit = c->numel <= UNIT && (kind == FL_SCAN_LSE || kind == FL_SCAN_MAX || kind == FL_SCAN_MIN) &&
-                         fl_threads_awake(cpu->pool) ? DEAR_UNIT : UNIT;
+    const int64_t unit = c->numel <= UNIT && kind == FL_SCAN_LSE && fl_threads_awake(cpu->pool) ? DEAR_UNIT : UNIT;
     j.group = (unit / j.n / ROWS + 1) * ROWS;
     fl_threads_run(cpu->pool, (j.outer + j.group - 1) / j.group, scan_rows, &j, cpu->stop);
   } else {

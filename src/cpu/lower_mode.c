@@ -70,9 +70,8 @@ static int has_line(const fl_kernel *k, const uint8_t *kind) {
   return 0;
 }
 
-/* Functions that take ten times as long as a sum, and look-ups of single elements. */
-static int is_dear(const uint8_t *kind, const fl_instr *x) {
-  if (x->code == FL_I_GATHER) return kind[x->a] == FL_KIND_FULL;
+/* Functions that take ten times as long as a sum. */
+static int is_dear(const fl_instr *x) {
   if (x->code != FL_I_OP) return 0;
   switch (x->op) {
     case FL_OP_sqrt: case FL_OP_rsqrt: case FL_OP_reciprocal: case FL_OP_frac: return 0;
@@ -197,7 +196,7 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   int full = 0;
   for (int s = 0; s < k->nstore; s++) full |= (kind[k->store[s].value] & FL_KIND_LINE) != 0;
   g->width = g->batch = g->row = g->columns = 1;
-  for (int i = 0; i < k->ninstr; i++) g->dear += kind[i] == FL_KIND_FULL && is_dear(kind, &k->instr[i]) && g->dear < 8;
+  for (int i = 0; i < k->ninstr; i++) g->dear += kind[i] == FL_KIND_FULL && is_dear(&k->instr[i]) && g->dear < 8;
   if (k->kind == FL_K_MAP) {
     choose_map(g, k, kind);
     return;
