@@ -62,17 +62,21 @@ static void *noise(int64_t n, int dtype) {
   return p;
 }
 
-/* One call with the setup; the result in malloced memory. */
+enum { BEHIND = 512 };
+/* One call with the setup; the result in malloced memory, behind which nothing may be written. */
 static void *run(setup *s, fl_call *k, const void *a, const void *b) {
   char fault[200] = "";
-  void *out = malloc((size_t)(k->numel + 1) * 8);
-  memset(out, 0xAB, (size_t)(k->numel + 1) * 8);
+  const size_t bytes = (size_t)k->numel * (size_t)fl_dtype_size(k->dtype);
+  unsigned char *out = malloc(bytes + BEHIND);
+  memset(out, 0xAB, bytes + BEHIND);
   fl_call_run r = { .call = k, .out = out, .in = { (void *)(uintptr_t)a, (void *)(uintptr_t)b }, .fault = fault };
   check(fl_calls[k->kind].fits(k), "fits", k->kind);
   k->numel++;
   check(!fl_calls[k->kind].fits(k), "another size does not fit", k->kind);
   k->numel--;
   check(fl_cpu_call(&s->d, &r) == FLAME_OK && !fault[0], "runs", k->kind);
+  for (size_t i = bytes; i < bytes + BEHIND; i++)
+    if (out[i] != 0xAB) { check(0, "writes behind its result", (double)(i - bytes)); break; }
   return out;
 }
 
@@ -210,6 +214,36 @@ static fl_conv many_channels(void) {
   return c;
 }
 
+/* Few outputs a group (cpu/conv_few.c): chunks of some rows of a plane, lines above and below the source. */
+static fl_conv few_outputs(void) {
+  fl_conv c = random_conv(0);
+  c.n = pick(1, 3);
+  c.groups = pick(1, 3);
+  c.c = c.groups * pick(3, 20);
+  c.o = c.groups * pick(3, 12);
+  for (int a = 0; a < 3; a++) {
+    const int deep = a == 0 && pick(0, 2) > 0;
+    c.k[a] = deep ? 1 : pick(1, 4), c.stride[a] = pick(1, 3), c.dil[a] = a == 2 ? 1 : pick(1, 2), c.pad[a] = deep ? 0 : pick(-1, 4);
+    c.in[a] = deep ? 1 : a == 0 ? pick(1, 5) : pick(2, 24);
+    c.out[a] = outputs(&c, a, pick(-1, 4));
+  }
+  return c;
+}
+
+/* One channel a group, and rows of results that whole blocks of vectors hardly exceed: written where they belong. */
+static fl_conv wide_rows(void) {
+  fl_conv c = random_conv(0);
+  c.n = pick(1, 2);
+  c.c = c.o = c.groups = pick(1, 4);
+  for (int a = 0; a < 3; a++) {
+    c.k[a] = a == 0 ? 1 : pick(1, 5), c.stride[a] = pick(1, 2), c.dil[a] = pick(1, 2), c.pad[a] = a == 0 ? 0 : pick(0, 2);
+    c.in[a] = a == 0 ? 1 : pick(3, 12);
+    if (a == 2) c.out[a] = pick(0, 1) ? pick(52, 64) : pick(103, 128), c.in[a] = c.out[a] * c.stride[a] + pick(0, 3);
+    else c.out[a] = outputs(&c, a, pick(0, 3));
+  }
+  return c;
+}
+
 static void named_convs(setup *one, setup *three) {
   const fl_conv list[] = {
     { 2, 64, 64, 1, { 1, 16, 16 }, { 1, 3, 3 }, { 1, 16, 16 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
@@ -228,6 +262,7 @@ static void named_convs(setup *one, setup *three) {
     { 1, 33, 65, 1, { 1, 40, 17 }, { 1, 5, 3 }, { 1, 40, 17 }, { 1, 1, 1 }, { 0, 2, 1 }, { 1, 1, 1 } },
     { 3, 130, 36, 1, { 1, 7, 7 }, { 1, 3, 3 }, { 1, 7, 7 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
     { 1, 32, 32, 1, { 1, 4, 9 }, { 1, 3, 3 }, { 1, 60, 13 }, { 1, 1, 1 }, { 0, 28, 3 }, { 1, 1, 1 } },
+    { 1, 2, 2, 2, { 1, 260, 60 }, { 1, 3, 3 }, { 1, 260, 60 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
     { 2, 8, 1, 1, { 1, 20, 20 }, { 1, 3, 3 }, { 1, 20, 20 }, { 1, 1, 1 }, { 0, 1, 1 }, { 1, 1, 1 } },
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -363,6 +398,11 @@ static void all_of(const fl_vm *vm, int rounds) {
     if (i % 6 == 0) {
       const fl_conv many = many_channels();
       conv_case(one, three, &many, i / 6 % 4);
+    }
+    if (i % 3 == 0) {
+      const fl_conv few = few_outputs(), wide = wide_rows();
+      conv_case(one, three, &few, i / 3 % 4);
+      conv_case(one, three, &wide, i / 3 % 2 ? FLAME_F32 : FLAME_F64);
     }
     const fl_pooling p = random_pool();
     pool_case(one, three, &p, p.divisor || !(i % 3) ? i % 4 : (int)pick(0, FLAME_I8));

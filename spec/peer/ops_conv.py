@@ -15,6 +15,28 @@ def numbers(n, lo, hi):
     return braces(v), v if n > 1 else v[0]
 
 
+def wide_convolutions(scale):
+    """Of channels enough to fill vectors, on either side or on both; their windows often reach outside."""
+    for _ in range(int(40 * scale)):
+        n, d = R.choice([1, 2, 2, 2, 3]), R.choice(["f32", "f32", "f64", "bf16", "f16"])
+        g = R.choice([1, 1, 1, 2, 4])
+        cg, og = R.choice([3, 8, 12, 32, 33, 48]), R.choice([1, 6, 8, 16, 32, 35, 48])
+        k = [R.randint(1, 3) for _ in range(n)]
+        (st, s), (dt, dil), (pt, p) = numbers(n, 1, 4), numbers(n, 1, 2), numbers(n, 0, 3)
+        size = [R.randint(m, m + {1: 60, 2: 9, 3: 3}[n]) for m in [(i - 1) * 2 + 1 for i in k]]
+        x, w = [R.choice([1, 2, 3]), cg * g] + size, [og * g, cg] + k
+        if d in ("f32", "f64") and R.random() < 0.35:              # torch refuses some of halves
+            f = getattr(F, "conv_transpose%dd" % n)
+            text = "flame.conv_transpose%dd(x, y, nil, {stride = %s, padding = 0, groups = %d, dilation = %s})" % (n, st, g, dt)
+            Sample("conv wide", text, lambda x, y, f=f, a=(s, 0, 0, g, dil): f(x, y, None, *a),
+                   T(x, d, -2, 2), T([cg * g, og] + k, d, -2, 2), tol=8, second=d[0] == "f")
+            continue
+        f = getattr(F, "conv%dd" % n)
+        text = "flame.conv%dd(x, y, nil, {stride = %s, padding = %s, dilation = %s, groups = %d})" % (n, st, pt, dt, g)
+        Sample("conv wide", text, lambda x, y, f=f, s=s, p=p, dil=dil, g=g: f(x, y, None, s, p, dil, g),
+               T(x, d, -2, 2), T(w, d, -2, 2), tol=8, second=d[0] == "f")
+
+
 def convolutions(scale):
     for _ in range(int(90 * scale)):
         n, d = R.randint(1, 3), R.choice(KINDS)
@@ -188,5 +210,6 @@ def recurrent(scale):
 def make(scale):
     recurrent(scale)
     convolutions(scale)
+    wide_convolutions(scale)
     pools(scale)
     resizing(scale)
