@@ -38,7 +38,7 @@ static int qualified_type(fl_front *p, int k) {
     if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) fl_scope_file(p, &inner, &n), among = 1;
     s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
-    if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE))
+    if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, k + 1)))
       return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
     if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;    /* "V<T>::type name" */
     k += 1;

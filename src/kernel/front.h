@@ -296,6 +296,7 @@ fl_value fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': 
 /* "V<…>" where V is an instance: itself, or another one. At '<'. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> at + k; 0: not closed */
+int fl_template_splits(fl_front *p, int k);                  /* the last is the first half of '>>' */
 /* "a::b::" at the tokens, taken. 1: 'inner' is what the last of them has. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);     /* the file's names, valid until one is added */
 int fl_scope_is_template(const fl_symbol *s);                /* or an instance, inside itself; NULL: no */

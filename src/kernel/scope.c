@@ -44,7 +44,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     if (t->kind != FL_TOK_NAME) break;
     const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n) : fl_front_find(p, t->text, t->n);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<') ? fl_template_angle(p, 1) : 0;
-    if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE)) break;
+    if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, 1))) break;
     p->at++;
     if (fl_ktok_is(t, "std")) { p->at++; continue; }
     if (fl_scope_is_space(p, t)) {

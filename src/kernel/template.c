@@ -8,7 +8,7 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------------- */
 
-int fl_template_angle(fl_front *p, int k) {
+static int angle_at(fl_front *p, int k, int *depth_out) {
   int depth = 0, round = 0;
   for (int i = k;; i++) {
     const fl_ktok *t = fl_front_ahead(p, i);
@@ -19,8 +19,18 @@ int fl_template_angle(fl_front *p, int k) {
     if (round < 0 || t->punct == ';' || t->punct == '{' || t->punct == '}') return 0;
     if (round) continue;
     depth += (t->punct == '<') - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
-    if (depth <= 0) return i - k + 1;
+    if (depth <= 0) return *depth_out = depth, i - k + 1;
   }
+}
+
+int fl_template_angle(fl_front *p, int k) {
+  int depth;
+  return angle_at(p, k, &depth);
+}
+
+int fl_template_splits(fl_front *p, int k) {
+  int depth = 0;
+  return angle_at(p, k, &depth) > 0 && depth < 0;
 }
 
 void fl_template_close(fl_front *p) {
