@@ -604,4 +604,37 @@ __global__ void pack(const float *x, unsigned *mask, float *y, float t, int n) {
       end
       return mask, y
     end },
+
+  { "a vector that counts its members, in an aligned template", [=[
+#include <cuda/std/limits>
+template <typename T, uint32_t N> struct alignas(sizeof(T) * 4) Block { T data[N]; };
+struct vec3 {
+  float x, y, z;
+  vec3() = default;
+  __device__ vec3(float a, float b, float c) : x(a), y(b), z(c) {}
+  __device__ vec3 &operator+=(const vec3 &o) { x += o.x; y += o.y; z += o.z; return *this; }
+  __device__ float &operator[](int i) { return (&x)[i]; }
+  __device__ const float &operator[](int i) const { return (&x)[i]; }
+};
+__device__ vec3 operator*(float s, const vec3 &v) { return vec3(s * v.x, s * v.y, s * v.z); }
+__global__ void k(const float *in, float *out, int *size, int n) {
+]=] .. head .. [=[
+  const Block<float, 3> b = {in[3 * i], in[3 * i + 1], in[3 * i + 2]};
+  vec3 v(b.data[0], b.data[1], b.data[2]);
+  v += 2.f * v;
+  float best = cuda::std::numeric_limits<float>::lowest();
+  for (int k = 0; k < 3; ++k) {
+    v[k] *= v[(k + 1) % 3];
+    best = fmaxf(best, v[k]);
+  }
+  out[i] = best + v[n % 3];
+  size[i] = sizeof(Block<float, 3>) / sizeof(float);
+}]=], shape = { 2 }, order = 1, args = function(t) return { t.tensor { { 0.5, 1.5, -1 }, { 2, 0.25, 1 } }, 2 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        local v = each(3, function(k) return 3 * x[3 * i + k] end)
+        for k = 0, 2 do v[k] = v[k] * v[(k + 1) % 3] end
+        return math.max(v[0], v[1], v[2]) + v[n % 3]
+      end), each(n, function() return 4 end)
+    end },
 }

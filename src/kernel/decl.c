@@ -286,7 +286,7 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
 
 /* ---- structs and enums ---------------------------------------------------------------------------- */
 
-static int64_t alignment(fl_front *p) {
+int64_t fl_decl_alignment(fl_front *p) {
   int64_t n = 0;
   while (fl_ktok_is(fl_front_tok(p), "__align__") ||
          fl_ktok_is(fl_front_tok(p), "alignas")) {
@@ -301,7 +301,7 @@ static int64_t alignment(fl_front *p) {
 }
 
 const fl_ctype *fl_decl_struct(fl_front *p) {
-  const int64_t align = alignment(p);
+  const int64_t align = fl_decl_alignment(p);
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : "struct";

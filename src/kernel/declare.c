@@ -33,19 +33,6 @@ fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32
   return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
 }
 
-/* Structs of numbers of one type as one array of these; 0: they are none. */
-static int as_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line) {
-  int64_t n;
-  const fl_ctype *of = t;
-  while (of->kind == FL_C_ARRAY) of = of->of;
-  const int element = fl_ctype_element(t, &n);
-  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID) return 0;
-  *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
-  out->linear = 1;
-  out->type = t;
-  return 1;
-}
-
 static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                            const char *name, int32_t line) {
   p->f->uses_shared = 1;
@@ -53,7 +40,7 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
     const int64_t align = fl_ctype_align(t),
                   at = (p->shared_at + align - 1) / align * align;
     fl_value v;
-    const int one = p->turning && as_numbers(p, t, FL_KV_SHARED, name, &v, line);      /* pointers to it may turn */
+    const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);      /* pointers to it may turn */
     if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
     for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
       p->f->vars[v.var + i].offset = at;
@@ -188,14 +175,14 @@ int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t bo
 
 fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line) {
   fl_value v;
-  return fl_decl_counted(p, t, name, body) && as_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
+  return fl_decl_counted(p, t, name, body) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 
 /* An object of a thread; its scalars are one array where they are counted. */
 static fl_value local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_value v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
-  return counted && as_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
+  return counted && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 
 /* "T v = e" or "T v(…)". */

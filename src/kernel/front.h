@@ -123,6 +123,7 @@ typedef struct fl_kpattern {     /* a partial specialisation */
 typedef struct fl_ktemplate {    /* of structs */
   int is_alias;                  /* another name of a type: 'at' is its token */
   int is_value;                  /* of constants: 'at' is the first token of the declaration */
+  int64_t align;                 /* token of alignas(…), 0: none */
   fl_kpattern *patterns;
   const char *name;
   fl_ktparam *tparams;
@@ -251,6 +252,7 @@ const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts
 void fl_decl_local(fl_front *p);                             /* a declaration statement */
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
+int64_t fl_decl_alignment(fl_front *p);                      /* takes __align__(…), alignas(…); 0: there are none */
 const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
@@ -260,6 +262,7 @@ fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_
 ** counted there. */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
 fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line);
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line);
 fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line);
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);     /* "a[] = {…}" counted */
 /* A constant from the list at the tokens, under its name. 0: not all of it is constant; 'try' takes nothing then. */

@@ -150,7 +150,19 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
   return ok;
 }
 
+/* "cuda::std::" is "std::" here. */
+static void drop_cuda(fl_ktoks *toks) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < toks->n; i++, n++) {
+    const fl_ktok *t = &toks->at[i];
+    if (i + 2 < toks->n && fl_ktok_is(t, "cuda") && is_punct(t + 1, FL_PU_SCOPE) && fl_ktok_is(t + 2, "std")) i += 2;
+    toks->at[n] = toks->at[i];
+  }
+  toks->n = n;
+}
+
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
+  drop_cuda(toks);
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;

@@ -53,7 +53,37 @@ fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkin
   return p->failed ? fl_val_none() : v;
 }
 
+/* Structs of numbers of one type as one array of these; 0: they are none. */
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line) {
+  int64_t n;
+  const fl_ctype *of = t;
+  while (of->kind == FL_C_ARRAY) of = of->of;
+  const int element = fl_ctype_element(t, &n);
+  if (of->kind != FL_C_STRUCT || element == FL_KT_VOID) return 0;
+  *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
+  out->linear = 1;
+  out->type = t;
+  return 1;
+}
+
+/* Does operator[] of the struct count from the address of a member: "(&x)[i]", "((float *)this)[i]"? */
+static int counts_itself(fl_front *p, const fl_ctype *t) {
+  while (t->kind == FL_C_ARRAY) t = t->of;
+  const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members ? fl_member_find(t, "operator[]", 10) : NULL;
+  for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
+    for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
+      const fl_ktok *k = &p->toks.at[i];
+      const int c = k->kind == FL_TOK_PUNCT ? k->punct : 0;
+      depth += (c == '{') - (c == '}');
+      if (!depth) break;
+      if ((c == '&' && k[1].kind == FL_TOK_NAME) || (fl_ktok_is(k, "this") && k[1].punct != FL_PU_ARROW)) return 1;
+    }
+  return 0;
+}
+
 fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_value v;
+  if (!p->failed && counts_itself(p, t) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)) return v;
   return fl_decl_make(p, t, name, FL_KV_LOCAL, line);
 }
 

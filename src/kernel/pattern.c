@@ -85,3 +85,11 @@ int fl_pattern_drops(fl_front *p, int64_t from) {
   }
   return 0;
 }
+
+int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  const fl_kplace back = fl_front_open(p, t->align, NULL);
+  fl_front_push(p, args, t->n_tparams);
+  const int64_t n = fl_decl_alignment(p);
+  fl_front_close(p, back);
+  return n;
+}

@@ -422,6 +422,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
+  const int64_t align = t->align && !known ? fl_template_alignment(p, t, args) : 0;
   const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
   const int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
@@ -433,7 +434,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
-    type = fl_member_struct(p, t->name, 0, t, args, t->n_tparams + n_env);
+    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env);
   }
   fl_front_close(p, back);
   p->nest--;
@@ -477,6 +478,10 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
 
 static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   const int32_t line = fl_front_tok(p)->line;
+  const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") || fl_ktok_is(fl_front_tok(p), "__align__");
+  const int64_t align = aligned ? p->at : 0;
+  p->at += aligned;
+  if (aligned) fl_front_skip(p);
   const char *name = fl_front_name(p);
   fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
   fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
@@ -488,7 +493,7 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   }
   if (!t) t = fl_karena_new(p->a, sizeof *t);
   if (!t) return;
-  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at };
+  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at, .align = align };
   if (!s) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TEMPLATE);
     if (sym) sym->structs = t;

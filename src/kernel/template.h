@@ -18,6 +18,8 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n);
 /* The pattern of t that fits the arguments, with the values of its own parameters in *env; NULL: none. */
 const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args, fl_symbol **env,
                                    int32_t line);
+/* Of "struct alignas(N * sizeof(T)) name" with these arguments. */
+int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: so it is. */
 int fl_pattern_drops(fl_front *p, int64_t from);
 #endif
