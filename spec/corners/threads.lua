@@ -382,8 +382,7 @@ return {
       s[t / 2] = a * x[i]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]] },
     { "stores under complementary guards at once, loops between", [[__shared__ double s[6]; if (t % 2 == 0) s[t / 2] = x[t / 2];
       __syncthreads(); double a = x[i]; for (int r = 0; r < 3; ++r) a = a * s[(t + r) % 6] + s[r]; __syncthreads(); if (t % 2 == 1)
-      s[t / 2] = x[t / 2]; if (t % 2 == 0) s[t / 2] = x[t / 2]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]],
-      refuses = "several threads may write and whose old value is needed" },
+      s[t / 2] = x[t / 2]; if (t % 2 == 0) s[t / 2] = x[t / 2]; __syncthreads(); y[i] = a * s[(t + 1) % 6];]] },
     { "rows by two loops of other bounds", [[if (i < 3) { for (int j = 0; j < 4; ++j) y[i * 4 + j] = y[i * 4 + j] * x[j]; for (int k =
       0; k < 4; ++k) y[i * 4 + k] = y[i * 4 + k] * y[i * 4 + k]; }]], sig = "const double *x, double *y, double *z, int n",
       inout = { "y" } },

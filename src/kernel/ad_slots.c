@@ -309,14 +309,16 @@ static void approach(fl_kloop *l, fl_kblock *b) {
 
 static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kad_state *d = l->d;
-  fl_kset inner = fl_kset_new(d), outer = d->carried;
+  fl_kset inner = fl_kset_new(d), outer = d->carried, taken = d->taken_back;
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
   d->carried = l->reads;
   for (int i = 0; i < l->n_undo; ++i) fl_kset_add(inner, l->undo[i].var);
+  d->taken_back = fl_kset_copy(d, inner);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
   d->carried = outer;
+  d->taken_back = taken;
   kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), kx_int(d, 1)));
   if (l->slots)
     kx_set(d, r, l->sp, fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, kx_var(d, l->trips),

@@ -72,6 +72,7 @@ typedef struct fl_kad_state {
   uint8_t returns;               /* threads may be gone at the end: no sums over the block there */
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
+  fl_kset taken_back;            /* arrays of the loop around that are restored round by round (ad_undo.c); NULL: none */
   fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */
   struct fl_kad_seen *seen;      /* values already in a variable, of the statement at work */
 } fl_kad_state;

@@ -8,7 +8,7 @@
 ** reverse code puts it back. Nothing else is saved. DECLs are dropped: saved state must live
 ** from the forward to the reverse code.
 */
-#include "kernel/ad_state.h"
+#include "kernel/ad_loop.h"
 
 void fl_kad_prepend(fl_kblock *b, fl_kblock first) {
   fl_kblock_append(&first, *b);
@@ -100,12 +100,14 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 }
 
 /* The old value of an element would be put back by each thread that wrote it, while others still read the new
-** one. Where threads keep what they read, only loops that are run again ask for it. */
+** one. Where threads keep what they read, only loops that are run again ask for it. In global memory, and where
+** rounds are taken back, two parts of an array are taken for what they seem. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
-  const int how = meets(d, s);
+  const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
+                                       || (d->taken_back && fl_kset_has(d->taken_back, s->var));
   if (!(how & FL_KAD_MEETS_AT_ONCE)) return 1;
   if (!d->in_thread || !d->in_thread[s->var]) d->again = s->var + 1;
-  else if (!(how & FL_KAD_MEETS_ALIKE)) return 1;
+  else if (parts && !(how & FL_KAD_MEETS_ALIKE)) return 1;
   else
     fl_kad_refuse(d, s->line, "an element of '%s' that several threads may write and whose old value is needed "
                   "(let one thread write it)", d->f->vars[s->var].source);
@@ -204,12 +206,57 @@ static void one(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kbl
   }
 }
 
+/* ---- shared arrays kept whole ------------------------------------------------------------ */
+
+typedef struct meeting { const fl_kad_state *d; int var, found; } meeting;
+
+static int see_meeting(void *arg, fl_kstmt *s) {
+  meeting *m = arg;
+  m->found |= s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD && meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
+  return 1;
+}
+
+/* Array v before s and back behind it, by the whole block. */
+static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
+  const fl_kvar x = d->f->vars[v];
+  const int kept = x.dynamic ? v : fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", v), x.count);
+  if (kept < 0) return;
+  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL), *zero = kx_int(d, 0);
+  fl_kad_copy_shared(d, f, kept, at, v, zero, fl_kad_shared_count(d, v));
+  fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
+}
+
+/* All threads come to s, in which several may write an element whose old value is needed. */
+static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
+  if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other)) return;
+  for (int v = 0; v < d->n0 && d->in_thread; ++v) {
+    const fl_kvar x = d->f->vars[v];
+    meeting m = {d, v, 0};
+    const fl_kvisitor see = {see_meeting, NULL, &m};
+    if (x.kind != FL_KV_SHARED || !d->in_thread[v] || !fl_kset_has(keep, v)) continue;
+    if (!x.dynamic && x.count * fl_kt_size(x.type) > FL_KLOOP_SHARED / 4) continue;
+    fl_kwalk_stmt(&see, s);
+    if (!m.found) continue;
+    keep_whole(d, v, f, back);
+    fl_kset_del(keep, v);
+  }
+}
+
+static int has_own_barrier(const fl_kblock *b) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) return 1;
+  return 0;
+}
+
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse) {
+  const int together = has_own_barrier(b);          /* so all threads are there */
   for (fl_kstmt *s = b->first; s && !fl_kad_dead(d); s = s->next) {
-    fl_kblock f = {NULL, NULL}, r = {NULL, NULL};
+    fl_kblock f = {NULL, NULL}, r = {NULL, NULL}, back = {NULL, NULL};
     if (!fl_kad_marks(s)) continue;
+    if (together) keep_around(d, s, keep, &f, &back);
     one(d, s, keep, &f, &r);
+    fl_kblock_append(&r, back);
     fl_kblock_append(forward, f);
     fl_kad_prepend(reverse, r);
   }
