@@ -97,8 +97,16 @@ local function def(name, most, f, kind)
 end
 internal.def = def
 
+local FLAGS = {}                              -- options that are true or false; those that are true by default are too
+for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate zero_infinity with_replacement upper transpose
+  unitriangular swap right log_target invert increasing include_last_offset hard get_infos full density check_errors adjoint
+  is_causal descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
+
 --- What stands for a number by default is one, or a list of them; padding has names too.
 local function fits_default(op, name, default, v)
+  if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
+    fail(op, "%s must be true or false, got %s", name, word(v))
+  end
   local wrong = type(v) == "boolean" or type(v) == "function" or type(v) == "string" and name ~= "padding"
   if wrong and type(default) == "number" then fail(op, "%s must be a number, got %s", name, type(v)) end
   return v
@@ -129,7 +137,10 @@ local function by_position(op, names, known, given, o)
     if i > #names and given[i] ~= nil then
       fail(op, "surplus argument: after the required ones come %s", table.concat(names, ", "))
     end
-    if given[i] ~= nil then o[names[i]] = fits_default(op, names[i], known[names[i]], given[i]) end
+    if given[i] ~= nil then
+      if o[names[i]] ~= known[names[i]] then fail(op, "%s is given by position and by name", names[i]) end
+      o[names[i]] = fits_default(op, names[i], known[names[i]], given[i])
+    end
   end
   return o
 end
@@ -242,11 +253,11 @@ function internal.round(x, o)
 end
 def("nan_to_num", 4, function(x, nan, posinf, neginf)
   need_tensor("nan_to_num", "x", x)
-  if not is_float(x) then return x:clone() end
   local largest = ({ f64 = 1.7976931348623157e308, f32 = 3.4028234663852886e38,
-    bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype]
+    bf16 = 3.3895313892515355e38, f16 = 65504.0 })[x.dtype] or 0
   local o = defaults("nan_to_num", { "nan", "posinf", "neginf" },
     { nan = 0.0, posinf = largest, neginf = -largest }, nan, posinf, neginf)
+  if not is_float(x) then return x:clone() end
   local y = where(x:isnan(), o.nan, x)
   y = where(x:eq(math.huge), o.posinf, y)
   return where(x:eq(-math.huge), o.neginf, y)

@@ -59,7 +59,9 @@ def("chain_matmul", 64, function(...) return flame.linalg.multi_dot({ ... }) end
 ---@param o? table  {dtype =, device =}
 ---@return flame.Tensor
 def("as_tensor", 2, function(values, o)
-  return flame.is_tensor(values) and values:to(o and o.dtype or values.dtype) or flame.tensor(values, o)
+  if not flame.is_tensor(values) then return flame.tensor(values, o) end
+  o = options("as_tensor", o, { dtype = values.dtype, device = values.device })
+  return values:to(o.dtype, o.device)
 end, "module")
 flame.asarray = flame.as_tensor
 for _, name in ipairs { "lu_solve", "orgqr" } do methods[name] = flame[name] end
