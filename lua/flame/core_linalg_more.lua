@@ -441,13 +441,13 @@ end)
 internal.def("svd_lowrank", 4, function(x, ...)
   part.need_matrix("svd_lowrank", "x", x)
   local o = internal.arguments("svd_lowrank", { "q", "niter", "M" }, { q = 6, niter = 2, M = false }, ...)
-  local a = o.M and x - o.M or x
-  local shape = a.shape
-  local q = math.min(o.q, shape[#shape], shape[#shape - 1])
-  if math.type(q) ~= "integer" or q < 0 or o.niter < 0 then fail("svd_lowrank", "q = %s, niter = %s", tostring(o.q), tostring(o.niter)) end
+  local a = o.M and x - internal.need_operand("svd_lowrank", "M", o.M) or x
+  local shape, niter = a.shape, internal.need_int("svd_lowrank", "niter", o.niter)
+  local q = math.min(internal.need_int("svd_lowrank", "q", o.q), shape[#shape], shape[#shape - 1])
+  if q < 0 or niter < 0 or niter > 100 then fail("svd_lowrank", "q = %d and niter = %d, need 0 or more, niter up to 100", q, niter) end
   shape[#shape - 1], shape[#shape] = shape[#shape], q
   local basis = linalg.qr(a:matmul(flame.randn(shape, { dtype = a.dtype, device = a.device })))
-  for _ = 1, o.niter do basis = linalg.qr(a:matmul((linalg.qr(a.mT:matmul(basis))))) end
+  for _ = 1, niter do basis = linalg.qr(a:matmul((linalg.qr(a.mT:matmul(basis))))) end
   local u, s, vh = linalg.svd(basis.mT:matmul(a), { full_matrices = false })
   return basis:matmul(u), s, vh.mT:clone()
 end)

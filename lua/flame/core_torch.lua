@@ -22,7 +22,10 @@ flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
 ---@param name string
 ---@param ordinal? integer
 ---@return string
-def("device", 2, function(name, ordinal) return ordinal and ("%s:%d"):format(name, ordinal) or name end, "module")
+def("device", 2, function(name, ordinal)
+  if type(name) ~= "string" then fail("device", "name must be a string, got %s", internal.word(name)) end
+  return ordinal and ("%s:%d"):format(name, need_int("device", "ordinal", ordinal)) or name
+end, "module")
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 def("set_grad_enabled", 64, function(on, ...)
@@ -373,6 +376,7 @@ def("histogramdd", 3, function(x, bins, o)
   local op = "histogramdd"
   o = need_histogram(op, x, o)
   local n = x.shape[x.ndim]
+  if o.range and type(o.range) ~= "table" then fail(op, "range must be a list of bounds, got %s", internal.word(o.range)) end
   if x.ndim < 2 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
     fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each", table.concat(x.shape, ", "))
   end
