@@ -86,6 +86,21 @@ disturbed(indexed, free, function(x, i) x[{ i }] = 1 end)
 disturbed(indexed, free, function(x) x[{ { 1, 2 } }] = 2 end)]]
   end)
 
+  it("leaves indexing safe where it turns index tensors into masks, and back", function()
+    survives [[
+local function indexed() return flame.ones(3, 3, 3, 3), flame.ones({ 1, 1, 1, 1 }, { dtype = "i64" }) end
+local function masked() return flame.ones(2, 2), flame.ones({ 2, 2 }, { dtype = "bool" }) end
+for _, to in ipairs { "bool", "i64", "f32" } do
+  local function turn(_, i) i:to_(to) end
+  for _, make in ipairs { indexed, masked } do
+    disturbed(make, turn, function(x, i) return x(i, i, i, i) end)
+    disturbed(make, turn, function(x, i) return x[i]:sum():item() end)
+    disturbed(make, turn, function(x, i) x[{ i, i, i, i }] = 1 end)
+    disturbed(make, turn, function(x, i) x[i] = flame.ones(1) end)
+  end
+end]]
+  end)
+
   it("leaves gradients and hooks safe", function()
     survives [[
 disturbed(with_gradient, function(x) x.grad = nil end, function(x) return x.grad end)

@@ -12,7 +12,7 @@
 
 static const char op_name[] = "x[…]";
 
-typedef struct item { int axis; fl_box *box; } item;         /* an index tensor or a mask */
+typedef struct item { int axis, mask; fl_box *box; } item;   /* an index tensor or a mask */
 typedef struct key {
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
   uint32_t drop;               /* axes that a number takes away */
@@ -97,6 +97,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name,
       "an index tensor must hold integers, got %s", fl_dtype_name(idx->dtype));
   k->items[k->nitem].axis = axis;
+  k->items[k->nitem].mask = idx->dtype == FLAME_BOOL;
   k->items[k->nitem++].box = x;
   if (idx->dtype != FLAME_BOOL) return axis + 1;
   if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis: use flame.where");
@@ -192,8 +193,10 @@ static int gather_items(fl_lua *b, const key *k, address *a) {
   for (int i = 0; i < k->nitem; i++) {
     fl_node *idx = fl_scope_hold(b->c, node_of(b, k->items[i].box));
     if (idx == NULL) return 0;
-    const int axes = idx->dtype == FLAME_BOOL ? idx->shape->rank : 1;
-    if (idx->dtype != FLAME_BOOL) a->idx[a->n] = idx;
+    const int mask = k->items[i].mask, axes = mask ? idx->shape->rank : 1;
+    if (mask != (idx->dtype == FLAME_BOOL))              /* a finaliser ran since the key was read */
+      return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, op_name, "the index tensor became %s meanwhile", fl_dtype_name(idx->dtype)), 0;
+    if (!mask) a->idx[a->n] = idx;
     else if (!host_nonzero(b, idx, axes, &a->idx[a->n])) return 0;
     for (int d = 0; d < axes; d++) {
       const int axis = k->items[i].axis + d;
