@@ -34,7 +34,8 @@ static int64_t count(fl_front *p, int64_t from, int64_t end) {
   for (int64_t i = from; i < end && !p->failed; i++) {
     const fl_symbol *s = pack_of(p, &p->toks.at[i]);
     if (!s) continue;
-    if (n >= 0 && s->n_inner != n) fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n, (int)s->n_inner);
+    if (n >= 0 && s->n_inner != n)
+      fl_refuse(p, p->toks.at[i].line, "packs of %d and %d elements beside each other", (int)n, (int)s->n_inner);
     n = s->n_inner;
   }
   return n;

@@ -408,7 +408,6 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
   if (!args) return NULL;
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  if (p->failed) return NULL;
   if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
   for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
   if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
@@ -440,9 +439,8 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   p->nest--;
   if (!type || !one || p->failed) return NULL;
   if (!t->is_alias) type->s->name = instance_name(p, t, args);
-  one->args = args;
-  one->type = type;
-  if (!known) one->next = t->instances, t->instances = one;
+  *one = (struct fl_kinstance){ .args = args, .type = type, .at = one->at, .next = known ? one->next : t->instances };
+  if (!known) t->instances = one;
   return type;
 }
 
@@ -543,6 +541,7 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
 
 fl_value fl_template_value(fl_front *p, const fl_ktemplate *t) {
   const int32_t line = fl_front_tok(p)->line;
+  if (!t->is_value || !fl_front_is(p, '<')) fl_refuse(p, line, "template '%s' without its arguments", t->name);
   fl_symbol args[FL_K_MAX_TPARAMS];
   memset(args, 0, sizeof args);
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
@@ -576,8 +575,10 @@ void fl_template_declare(fl_front *p) {
   }
   const int n = fl_template_params(p, &params);
   if (p->failed) return;
-  const int of_types = fl_ktok_is(fl_front_tok(p), "struct") || fl_ktok_is(fl_front_tok(p), "class") || fl_ktok_is(fl_front_tok(p), "using");
-  if (n && params[n - 1].is_pack && of_types) fl_refuse(p, line, "variadic templates of structs are outside the language; of functions they are not");
+  const fl_ktok *kind = fl_front_tok(p);
+  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") || fl_ktok_is(kind, "using");
+  if (n && params[n - 1].is_pack && of_types)
+    fl_refuse(p, line, "variadic templates of structs are outside the language; of functions they are not");
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) { declare_struct(p, params, n); return; }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
   if (declare_value(p, params, n)) return;

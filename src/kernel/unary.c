@@ -162,10 +162,7 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
       return s->v;
     }
     case FL_SYM_WRONG: fl_refuse(p, t->line, "'%s': %s", s->name, s->why); break;
-    case FL_SYM_TEMPLATE:
-      if (s->structs->is_value && fl_front_is(p, '<')) return fl_template_value(p, s->structs);
-      fl_refuse(p, t->line, "template '%s' without its arguments", s->name);
-      break;
+    case FL_SYM_TEMPLATE: return fl_template_value(p, s->structs);
     case FL_SYM_FUNCTION:
       fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
       break;

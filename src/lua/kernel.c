@@ -228,11 +228,9 @@ static int kernel_new(lua_State *L) {
   }
   set_roles(L, k, 4);
   find_unread(b, k);
-  if (!f->has_body && fl_cuda_check_source(b->c, k->k) != FLAME_OK) {
-    add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
-    return fl_kernel_raise(L, b, k->k);
-  }
-  return 1;
+  if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
+  add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
+  return fl_kernel_raise(L, b, k->k);
 }
 
 static void read_size3(lua_State *L, const char *name, int64_t out[3]) {
