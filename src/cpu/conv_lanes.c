@@ -224,11 +224,13 @@ static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, i
   const int64_t each = t->hi > t->lo ? fl_conv_parts(t->hi - t->lo, fl_conv_parts(t->hi - t->lo, mr)) : 0;
   for (int64_t i = 0; i < s->images; i++) {
     const char *a = source_at(q, source, i, part) + ((z - s->z) * q->lines * ax[2].size + t->off[2]) * q->pitch * size;
-    for (int64_t r = top; r < end; r++)
+    for (int64_t r = top; r < end; r++) {
+      const int64_t line = ((s->r0 + r) * ax[1].step + t->off[1] - s->y) * ax[2].size * q->pitch;
       for (int64_t x = t->lo; x < t->hi; x += each)
         fl_conv_tile(q->job, q->wide, fl_conv_least(each, t->hi - x), w == q->nr ? 2 : 1, k,
-                     a + (((s->r0 + r) * ax[1].step + t->off[1] - s->y) * ax[2].size * q->pitch + x * FL_CONV_LDA) * size, b + t->index * w * size, q->off.of[w == q->nr],
-                     q->nr / 2, sums + ((i * s->height + r) * cols + x) * w * size, w, 1);
+                     a + (line + x * FL_CONV_LDA) * size, b + t->index * w * size, q->off.of[w == q->nr], q->nr / 2,
+                     sums + ((i * s->height + r) * cols + x) * w * size, w, 1);
+    }
   }
 }
 
@@ -246,8 +248,8 @@ static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const
       const int64_t r = s->r0 + at / cols % s->height, n = s->n + at / cols / s->height;
       const int64_t line = (ax[0].first + s->t0 * ax[0].hop) * ax[1].osize + ax[1].first + r * ax[1].hop;
       const int64_t plane = (n * p->groups + s->g) * p->rows + panel * q->nr + o;
-      fl_conv_store(q->job->loops, p->dtype, p->dst + (plane * fl_conv_dest(p) + line * ax[2].osize + ax[2].first) * fl_dtype_size(p->dtype),
-                    ax[2].hop, turned + (o * ld + at) * size, run);
+      const int64_t to = plane * fl_conv_dest(p) + line * ax[2].osize + ax[2].first;
+      fl_conv_store(q->job->loops, p->dtype, p->dst + to * fl_dtype_size(p->dtype), ax[2].hop, turned + (o * ld + at) * size, run);
     }
 }
 

@@ -5,8 +5,8 @@
 ** Pixels are taken KC at a time. A unit has up to ROWS rows and COLS columns: it packs its rows
 ** (runs of neighbours, as they lie) and the output's gradient (turned, pixels outermost), and
 ** adds the product to sums in scratch. Of many channels the rows of a tap are taken for themselves, and have
-** only the pixels at which it lies in the source; else what lies outside is 0. Long sums are cut in 'splits' that follow from the shape;
-** their sums are added in order at the end.
+** only the pixels at which it lies in the source; else what lies outside is 0. Long sums are cut in 'splits'
+** that follow from the shape; their sums are added in order at the end.
 */
 #include "cpu/conv.h"
 #include <string.h>

@@ -108,9 +108,10 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
     return;
   }
   if (step == 1 && runs == 1 && first[vectors] == vectors) {
+    const piece *last = p + vectors - 1;
     for (int64_t k = 0; k < n; k++, b += ldb, x += (uintptr_t)plane * sizeof *b) {
       for (int v = 0; v < vectors - 1; v++) _mm512_storeu_ps(b + 16 * v, _mm512_maskz_loadu_ps(p[v].mask, element(x, p[v].off)));
-      _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail, _mm512_maskz_loadu_ps(p[vectors - 1].mask, element(x, p[vectors - 1].off)));
+      _mm512_mask_storeu_ps(b + 16 * (vectors - 1), tail, _mm512_maskz_loadu_ps(last->mask, element(x, last->off)));
     }
     return;
   }
