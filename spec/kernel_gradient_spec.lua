@@ -653,6 +653,19 @@ describe("looking inside:", function()
     assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)      -- by NVRTC, where there is no device
     assert.same({ "x" }, r.adjoint.keeps)
   end)
+  it("k:report names a line of sums that no mode orders: into shared memory, by several threads", function()
+    local q = flame.kernel { source = [=[
+      __global__ void q(const float *x, float *y, int n) {
+        __shared__ float s[32];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = s[threadIdx.x % n];
+      }]=], block = { 32 } }
+    local r = q:report().adjoint
+    assert.equal(5, r.unordered)
+    assert.matches("\n  line 5: summed in any order on a GPU, deterministic or not", tostring(q:report()))
+    assert.is_nil(k:report().adjoint.unordered)
+  end)
   it("k:report names the lines of what is added to memory", function()
     local here = debug.getinfo(1, "l").currentline
     local q = flame.kernel [=[

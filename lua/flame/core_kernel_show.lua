@@ -84,6 +84,7 @@ local function report_text(r)
     end
     list[#list + 1] = ("  line %d: gradient of %s: %s"):format(line.line, line.array, table.concat(counts, ", "))
   end
+  if a.unordered then list[#list + 1] = ("  line %d: summed in any order on a GPU, deterministic or not"):format(a.unordered) end
   if #a.keeps > 0 then list[#list + 1] = "  keeps " .. table.concat(a.keeps, ", ") end
   return table.concat(list, "\n")
 end
@@ -113,6 +114,7 @@ function Kernel:report()
   for _, part in ipairs(d.parts) do
     local a, use = internal.kernel_info(part.kernel), {}
     t.slot_bytes = t.slot_bytes + a.slot_bytes
+    t.unordered = t.unordered or a.unordered
     for _, kind in ipairs(KINDS) do t[kind] = t[kind] + a[kind] end
     for _, line in ipairs(internal.kernel_lines(part.kernel, self)) do t.lines[#t.lines + 1] = line end
     put_usage(use, part.kernel, a.name)

@@ -1332,7 +1332,7 @@ Tensor.detach = flame.detach
 ---@return flame.Tensor
 function Tensor:detach_() end
 
---- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order
+--- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory always do: k:report() names them
 ---@param on? boolean
 ---@return boolean
 function flame.deterministic(on) end

@@ -58,6 +58,7 @@ int fl_kernel_info(lua_State *L) {
     lua_pushinteger(L, k->k->ad->n_atomic); lua_setfield(L, -2, "atomics");
     lua_pushinteger(L, k->k->ad->n_gather); lua_setfield(L, -2, "gathers");
     lua_pushinteger(L, k->k->ad->n_slots); lua_setfield(L, -2, "slot_bytes");
+    if (k->k->ad->unordered_line) { lua_pushinteger(L, k->k->ad->unordered_line); lua_setfield(L, -2, "unordered"); }
   }
   lua_pushinteger(L, k->k->registers); lua_setfield(L, -2, "registers");
   lua_pushinteger(L, k->k->spilled); lua_setfield(L, -2, "spilled");
