@@ -22,7 +22,7 @@ static void check(int ok, const char *text, int line) {
 enum { N = 6 };
 
 static flame_context *open_with(int bug) {
-  flame_context *c = flame_open(NULL);
+  flame_context *c = flame_open(&(flame_options){ .device = "cpu" });
   if (c) {
     c->planted = (uint8_t)bug;
     c->budget = 1 << 20;

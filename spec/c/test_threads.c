@@ -367,6 +367,7 @@ int main(void) {
   handles_outlive_a_context();
   two_contexts_in_one_thread();
   if (!TSAN) {
+    setenv("FLAME_DEVICE", "cpu", 1);           /* a driver does not follow into a child */
     os_exit_closes_the_state();
     a_forked_child_computes();
   }

@@ -19,7 +19,7 @@ return {
   { "clamp", "y[i] = fmin(fmax(x[i], -1.), 1.) * 3;", { 0.5, 2, -2 }, { 3, 0, 0 }, { 0, 0, 0 } },
   { "clamp ties", "y[i] = fmin(fmax(x[i], -1.), 1.) * 3;", { 1, -1 }, { 1.5, 1.5 } },
   { "fmax tie of the same", "y[i] = fmax(x[i], x[i]);", { 1 }, { 1 } },
-  { "fmax of NaN", "y[i] = fmax(x[i], NAN) + fmin(NAN, x[i] * 2);", { 1, 2 }, { 3, 3 }, { 0, 0 } },
+  { "fmax of NaN", "y[i] = fmax(x[i], (double)NAN) + fmin((double)NAN, x[i] * 2);", { 1, 2 }, { 3, 3 }, { 0, 0 } },
   { "max of three equal", "y[i] = fmax(fmax(x[i], 2 * x[i] - 1), 1.);", { 1 }, { 0.75 } },
   { "pow at 0", "y[i] = pow(x[i], 2.);", { 0, -1, 3 }, { 0, -2, 6 }, { 2, 2, 2 } },
   { "pow(x, 0.5) at 0 guarded", "double p = pow(x[i], 0.5); y[i] = x[i] > 0 ? p : 0;", { 0, 4 }, { 0, 0.25 } },

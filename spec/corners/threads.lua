@@ -168,6 +168,8 @@ return {
       n = 32, order = 1 },
     { "shuffle index above 31", "double v = __shfl_sync(~0u, x[i], t + 40); y[i] = v * x[i];", n = 32, order = 1 },
     { "shuffle up with large delta", "double v = __shfl_up_sync(~0u, x[i] * x[i], 33); y[i] = v * x[i];", n = 32, order = 1 },
+    { "shuffle down with distances above 31, equal and not",
+      "double v = __shfl_down_sync(~0u, x[i] * x[i], n + 2) + __shfl_up_sync(~0u, x[i], 31 + t % 3); y[i] = v * x[i];", n = 32, order = 1 },
     { "shuffle down delta 0 and per lane", "double v = __shfl_down_sync(~0u, x[i] * x[i], t % 3); y[i] = v * x[i];", n = 32,
       order = 1 },
     { "shuffle up per lane by groups", "double v = __shfl_up_sync(~0u, x[i] * x[i], t % 5, 8); y[i] = v * x[i];", n = 32, order = 1 },

@@ -561,9 +561,20 @@ static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return res;
 }
 
-fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *first = settled(a, f, r);
   const fl_kfunc *g = first && first->refusal && !a->failed ? fl_kad_widen(a, f, r) : NULL;
   fl_kad *second = g ? settled(a, g, r) : NULL;
   return second && !second->refusal ? second : first;
+}
+
+fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *res = derived(a, f, r);
+  if (!res || !res->func || !r->deterministic || !res->taken_line) return res;
+  fl_kad_request free = *r;
+  free.deterministic = 0;
+  res = derived(a, f, &free);
+  if (res) res->unordered_line = res->taken_line;
+  if (res) res->any_order = 1;
+  return res;
 }

@@ -101,6 +101,9 @@ typedef struct fl_kad {
                              ** marked here are greater than 0; take the whole adjoint elsewhere */
   int32_t unordered_line;    /* deterministic was asked, yet sums in shared memory at this line
                              ** are atomic in any order; 0: none */
+  int32_t taken_line;        /* of an element whose cotangent goes to the threads that ask first; 0: none */
+  uint8_t any_order;         /* deterministic was asked, yet all sums are FL_KM_FREE: parts that are taken so
+                             ** have no bound that a first pass could find */
 } fl_kad;
 
 /* Both return NULL only when memory is out. The function given is not changed, and the result

@@ -89,6 +89,7 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   const int flows = fl_kad_flows(d->active, s->x[1]);
   if (clear && meets(d, s) & FL_KAD_MEETS) {
     const int type = d->f->vars[to].type, old = flows ? fl_ktemp(d->f, type) : -1;
+    if (!d->res->taken_line) d->res->taken_line = s->line ? s->line : 1;
     if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) || old < 0) return NULL;
     return fl_kexpr_cast(d->a, fl_kad_type(type), kx_var(d, old));
   }

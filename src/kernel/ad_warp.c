@@ -303,7 +303,9 @@ static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, 
   if (!seed) return NULL;
   w.zero = fl_kexpr_zero(d->a, seed->type);
   w.here = ballot(d, b, s);
-  w.by = fl_kad_atom(d, b, cast_i32(d, s->x[2]));
+  const int shift = s->op == FL_KSH_UP || s->op == FL_KSH_DOWN;
+  fl_kexpr *by = cast_i32(d, s->x[2]);
+  w.by = fl_kad_atom(d, b, shift ? kx_op(d, FL_KO_AND, by, i32(d, 31)) : by);
   w.self = fl_kad_atom(d, b, lane_of(d, 32));
   w.lane = w.width == 32 ? w.self : fl_kad_atom(d, b, lane_of(d, w.width));
   w.base = w.width == 32 ? i32(d, 0) : fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, w.self, w.lane));

@@ -52,14 +52,14 @@ int fl_lane_do_barrier(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* The lane within the warp that lane 'id' reads. */
+/* The lane within the warp that lane 'id' reads. Of a distance the device sees the low five bits (PTX, shfl). */
 static int64_t source(int op, int64_t id, uint32_t x, uint32_t width) {
   const int64_t w = width >= 1 && width <= 32 ? width : 32, begin = id / w * w, end = begin + w;
   int64_t from;
   switch (op) {
     case FL_KSH_IDX: return begin + (int64_t)(x % (uint32_t)w);
-    case FL_KSH_UP: from = id - (int64_t)x; return from < begin ? id : from;
-    case FL_KSH_DOWN: from = id + (int64_t)x; return from >= end ? id : from;
+    case FL_KSH_UP: from = id - (int64_t)(x & 31); return from < begin ? id : from;
+    case FL_KSH_DOWN: from = id + (int64_t)(x & 31); return from >= end ? id : from;
     default: from = id ^ (int64_t)(x & 31); return from >= end ? id : from;
   }
 }

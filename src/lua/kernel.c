@@ -385,6 +385,7 @@ static int kernel_derive(lua_State *L) {
   fl_karena *a = &k->k->unit->source->arena;
   fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
   if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) return push_refusal(L, k->k, ad);
+  if (ad && ad->any_order) r.deterministic = 0;
   fl_kad_parts parts = { NULL, NULL };
   if (ad && ad->func && lua_toboolean(L, 6) && *what == 'a') parts = fl_kad_gather(a, k->k->f, ad, &r);
   lua_createtable(L, 2, 0);

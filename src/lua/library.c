@@ -23,12 +23,12 @@ static void push_text(lua_State *L, const struct fl_embedded *e) {
     return;
   }
 #ifdef FL_HAVE_ZLIB
-  luaL_Buffer text;
-  uLongf n = (uLongf)e->inflated;
-  Bytef *p = (Bytef *)luaL_buffinitsize(L, &text, e->inflated);
+  uLongf n = (uLongf)e->inflated;         /* not in a luaL_Buffer: one that grows where memory is out spoils all later ones */
+  Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
   const int status = uncompress(p, &n, (const Bytef *)e->text, (uLong)e->size);
   if (status != Z_OK) luaL_error(L, "module '%s' can not be inflated: %s", e->name, zError(status));
-  luaL_pushresultsize(&text, n);
+  lua_pushlstring(L, (const char *)p, n);
+  lua_remove(L, -2);
 #endif
 }
 
