@@ -6,7 +6,8 @@
 --     inout =, inputs = tensors that are derived by, rest = arguments behind them, call = f(kernel, inputs),
 --     order =, eps =, rtol =, atol =, tol =, refuses = "text", drawn = places in the order of atomics: not on a GPU }
 --
--- A body is over double x[n] to y[n], n = 12; i is the thread of the grid, t of the block.
+-- A body is over double x[n] to y[n], n = 12; i is the thread of the grid, t of the block. CORNERS_PART=2/8: every
+-- eighth kernel, for machines that run it in several processes.
 local flame = require "flame"
 local proof = dofile("spec/kernel_proof.lua")
 local interpreter = dofile("spec/interpreter.lua")
@@ -42,6 +43,15 @@ local function refuses(c)
   assert(tostring(why):find(c.refuses, 1, true) and tostring(why):find("line %d+"), tostring(why))
 end
 
+local part, parts = (os.getenv("CORNERS_PART") or "1/1"):match("(%d+)/(%d+)")
+local number = 0
+
+--- it, for what is of this part.
+local function mine(test)
+  number = number + 1
+  return number % tonumber(parts) == tonumber(part) % tonumber(parts) and test or function() end
+end
+
 local on_gpu = flame.default_device():sub(1, 4) == "cuda"
 
 for _, file in ipairs { "threads", "memory" } do
@@ -50,7 +60,7 @@ for _, file in ipairs { "threads", "memory" } do
       after_each(function() flame.deterministic(true) end)
       for _, c in ipairs(group) do
         local test = c.drawn and on_gpu and pending or it         -- pending: the name alone counts
-        test(c[1], function()
+        mine(test)(c[1], function()
           if c.refuses then return refuses(c) end
           check(c)
           flame.deterministic(false)
@@ -62,7 +72,7 @@ for _, file in ipairs { "threads", "memory" } do
 end
 
 describe("the derived kernels", function()
-  it("have no races", function()
+  mine(it)("have no races", function()
     if os.getenv "FLAME_CORNERS_CHILD" or flame.default_device() ~= "cpu" then return end
     local p = assert(io.popen(("FLAME_CORNERS_CHILD=1 FLAME_CHECK=race,uninit %s tools/busted.lua spec/kernel_corners_spec.lua 2>&1")
       :format(interpreter)))
@@ -81,7 +91,7 @@ describe("a slope where a value has a kink or is not chosen:", function()
 
   for _, c in ipairs(dofile("spec/corners/kinks.lua")) do
     local name, body, at, slopes, second, before = table.unpack(c, 1, 6)
-    it(name, function()
+    mine(it)(name, function()
       local k = flame.kernel { source = (before or "") .. "\n__global__ void k(const double *x, double *y, int n) {\n" ..
         "  int i = threadIdx.x;\n  if (i >= n) return;\n" .. body .. "\n}", grid = { 1 }, block = { 32 }, shape = { #at } }
       local x = flame.tensor(at, { dtype = "f64" })
