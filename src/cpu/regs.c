@@ -141,9 +141,44 @@ static void place_fixed(fl_prog *g) {
   }
 }
 
+/* *to: the register that a section has instead of v, made at the first call. 0: memory is out. */
+static int parted(fl_prog *g, uint16_t *own, uint16_t v, uint16_t *to) {
+  const fl_vreg r = g->reg.at[v];
+  *to = v;
+  if (r.kind != FL_KIND_FULL || r.lives) return 1;
+  if (!own[v]) {
+    fl_vreg *x = g->reg.n < 65535 ? FL_PUSH(g->mem, &g->reg) : NULL;
+    if (!x) return 0;
+    *x = r;
+    own[v] = (uint16_t)(g->reg.n - 1);
+  }
+  *to = own[v];
+  return 1;
+}
+
+/* A register lies in one place, and the rounds of a row share no buffers: what a later round makes again has
+** registers of its own there. */
+static int part_rounds(fl_prog *g) {
+  const int64_t n = g->reg.n;
+  uint16_t *own = fl_alloc(g->mem, sizeof *own * ((size_t)n + 1));
+  int ok = own != NULL;
+  for (int r = 1; ok && r <= g->rounds; r++) {
+    fl_section *s = &g->sec[FL_SEC_FULL(r)];
+    memset(own, 0, sizeof *own * ((size_t)n + 1));
+    for (int64_t i = 0; ok && i < s->n; i++) {
+      fl_vop *x = &s->at[i];
+      ok = parted(g, own, x->v, &x->v) && parted(g, own, x->a, &x->a) && parted(g, own, x->b, &x->b) &&
+           parted(g, own, x->c, &x->c);
+    }
+  }
+  if (own) fl_free(g->mem, own, sizeof *own * ((size_t)n + 1));
+  return ok;
+}
+
 int fl_prog_place(fl_prog *g) {
-  const size_t n = (size_t)g->reg.n + 1, bytes = n * (sizeof(int32_t) + 2 * sizeof(int64_t));
   for (int s = 0; s < g->nsec; s++) tidy(&g->sec[s]);
+  if (g->mode > FL_MODE_WHOLE && !part_rounds(g)) return 0;
+  const size_t n = (size_t)g->reg.n + 1, bytes = n * (sizeof(int32_t) + 2 * sizeof(int64_t));
   char *work = fl_prog_fuse(g) ? fl_alloc(g->mem, bytes) : NULL;
   g->uni = fl_zalloc(g->mem, 8 * n);
   if (!work || !g->uni) {
