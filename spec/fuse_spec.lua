@@ -226,6 +226,7 @@ describe("long rows in several rounds", function()
     local q = e(u * w)
     local s = e(e(q * d):mean(axes, keep))
     local out = { e(e(u * h):sum(axes)), e(e(q - e(d * s)) * r), more and e(u:sum(axes)) or nil, more and y or nil }
+    y, u, q, h, s, d, r, m = nil, nil, nil, nil, nil, nil, nil, nil     -- only what is returned is stored
     flame.eval(table.unpack(out))
     return out
   end
