@@ -1,0 +1,64 @@
+--- Random programs over long rows and columns, which are made in several rounds and piece by piece: one evaluation of
+-- all against the same ops evaluated one by one. FLAME_FUZZ=n: so many programs; FLAME_FUZZ_SEED=s: from seed s.
+local flame = require "flame"
+local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300, tonumber(os.getenv "FLAME_FUZZ_SEED") or 1180
+if os.getenv "FLAME_SANITIZE" then count = 40 end
+
+local LENGTHS = { 5000, 9001, 20001, 33000, 66001 }
+
+--- What seed says: sizes, the reduced axis, {op, operand, operand} of each step, which values are results.
+local function draw(seed)
+  math.randomseed(seed)
+  local p = { rows = math.random(1, 4), length = LENGTHS[math.random(#LENGTHS)], axis = math.random(2), steps = {}, kept = {} }
+  flame.seed(seed)
+  local a, b, w = flame.randn(p.rows, p.length), flame.randn(p.rows, p.length), flame.randn(p.rows, 1)
+  if p.axis == 1 then a, b, w = a:t():clone(), b:t():clone(), w:t():clone() end
+  flame.eval(a, b, w)
+  p.full, p.lines = { a, b }, { w }
+  for i = 1, math.random(15, 50) do p.steps[i] = { math.random(9), math.random(), math.random() } end
+  for i = 1, 3 do p.kept[i] = math.random() end
+  return p
+end
+
+local function pick(list, r) return list[math.max(1, math.ceil(#list * (0.05 + 0.95 * r)))] end
+
+-- x, y: values of each point; r: one of each line; e evaluates, or leaves that for later
+local ops = {
+  function(e, x, y) return e(x + y) end,
+  function(e, x, y) return e(e(x * y) * 0.5) end,
+  function(e, x, _, r) return e(x - r) end,
+  function(e, x, _, r) return e(x * r) end,
+  function(e, x) return e(x:relu()) end,
+  function(e, x, y, r) return e(flame.where(e(x:gt(r)), y, 0)) end,
+  function(e, x) return e(x:tanh()) end,
+  function(e, x, _, _, axis) return nil, e(x:mean(axis, { keepdim = true })) end,
+  function(e, x, y, _, axis) return nil, e(e(e(x * y):mean(axis, { keepdim = true })):tanh()) end,
+}
+
+local function run(p, each)
+  local full, lines = { table.unpack(p.full) }, { table.unpack(p.lines) }
+  local function e(t) if each then flame.eval(t) end return t end
+  for _, s in ipairs(p.steps) do
+    local f, l = ops[s[1]](e, pick(full, s[2]), pick(full, s[3]), pick(lines, s[3]), p.axis)
+    full[#full + 1], lines[#lines + 1] = f, l
+  end
+  local out = { lines[#lines], lines[math.max(1, #lines - 1)] }
+  for i = 1, 2 do if p.kept[i] > 0.4 then out[#out + 1] = full[math.max(1, math.ceil(#full * p.kept[i]))] end end
+  full, lines = nil, nil
+  collectgarbage() collectgarbage()               -- only results are stored
+  flame.eval(table.unpack(out))
+  return out
+end
+
+describe("random programs over long rows", function()
+  it("give what their ops give one by one", function()
+    for seed = first, first + count - 1 do
+      local p = draw(seed)
+      local one, each = run(p, false), run(p, true)
+      for k = 1, #one do
+        local far, most = (one[k] - each[k]):abs():max():item(), each[k]:abs():max():item()
+        assert(far <= 1e-5 * math.max(most, 1), ("seed %d: result %d is off by %g of %g"):format(seed, k, far, most))
+      end
+    end
+  end)
+end)
