@@ -507,6 +507,11 @@ describe("cotangents of slices", function()
     ["parts that meet"] = { { {}, { 1, 7 } }, { {}, { 5, 12 } }, { { 2, 3 }, { 6, 6 } } },
     ["steps that meet"] = { { {}, { 1, -1, 2 } }, { {}, { 2, -1, 3 } }, { {}, { 12, 12 } } },
     quadrants = { { { 1, 3 }, { 1, 6 } }, { { 4, 6 }, { 1, 6 } }, { { 1, 3 }, { 7, 12 } }, { { 4, 6 }, { 7, 12 } } },
+    ["a flip and a part"] = { { {}, { -1, 1, -1 } }, { {}, { 2, 3 } } },
+    ["a part and a flip of others"] = { { {}, { 1, 4 } }, { {}, { 12, 5, -1 } } },
+    ["flips by two"] = { { {}, { 12, 2, -2 } }, { {}, { 11, 1, -2 } } },
+    ["backward and forward by two, which meet"] = { { {}, { 12, 2, -2 } }, { {}, { 2, 12, 2 } } },
+    ["flipped rows one by one"] = { { 1, { -1, 1, -1 } }, { 2, {} }, { 3, { -1, 1, -1 } }, { { 4, 6 }, {} } },
     ["the same part twice"] = { { {}, { 1, 6 } }, { {}, { 1, 6 } }, { {}, { 7, 12 } } },
   }
   for name, parts in pairs(cases) do

@@ -21,26 +21,43 @@ static int64_t region_numel(const fl_node *n) {
   return all;
 }
 
-/* Steps are positive: a flip is a view of its own. */
+/* Positions of a region along axis k, from the first to the last in memory: steps may be negative. */
+static void span(const fl_attr *a, int k, int64_t *low, int64_t *high) {
+  const int64_t last = a->start[k] + a->step[k] * (a->size[k] - 1);
+  *low = a->step[k] < 0 ? last : a->start[k];
+  *high = a->step[k] < 0 ? a->start[k] : last;
+}
+
+/* May they have an element in common? Yes where it would take more than this to tell. */
 static int meet(const fl_attr *a, const fl_attr *b, int rank) {
   for (int k = 0; k < rank; k++) {
+    int64_t al, ah, bl, bh;
     if (!a->size[k] || !b->size[k]) return 0;
-    if (a->start[k] > b->start[k] + b->step[k] * (b->size[k] - 1)) return 0;
-    if (b->start[k] > a->start[k] + a->step[k] * (a->size[k] - 1)) return 0;
-    if (a->step[k] == b->step[k] && (a->start[k] - b->start[k]) % a->step[k]) return 0;
+    span(a, k, &al, &ah);
+    span(b, k, &bl, &bh);
+    if (al > bh || bl > ah) return 0;
+    if ((a->step[k] == b->step[k] || a->step[k] == -b->step[k]) && (al - bl) % a->step[k]) return 0;
   }
   return 1;
 }
 
-/* Regions set into zeros, g's among them: their number if none meets g's, else 0. */
+/* Is v a sum with 0? */
+static int is_cleared(const fl_node *v) {
+  return v->state == FL_PENDING && v->op == FL_OP_add && v->nin == 2 && !v->in[1] && v->scal[1].i == 0;
+}
+
+/* Regions set into zeros, g's among them: their number if none meets g's, else 0. Several that are there are
+** those of a sum, with their 0 added. Each is looked at, once for each that comes: for the steps of a sequence
+** still far less than a sum of the whole. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
-  int n = 1;
+  int n = 1, bare = 0;
   *covered = region_numel(g);
   for (; is_region(sum); sum = sum->in[0], n++) {
     if (meet(sum->attr, g->attr, g->shape->rank)) return 0;
     *covered += region_numel(sum);
+    bare |= !is_cleared(sum->in[1]);
   }
-  return is_zeros(sum) ? n : 0;
+  return is_zeros(sum) && (n <= 2 || !bare) ? n : 0;
 }
 
 /* The axis that all n regions split, each whole along the others, or -1. */
@@ -53,8 +70,9 @@ static int split_axis(const fl_node *sum, const fl_node *g, int n) {
     if (x->in[1]->shape->rank != s->rank) return -1;
     for (int k = 0; k < s->rank; k++) {
       if (x->in[1]->shape->size[k] != x->attr->size[k]) return -1;      /* it is broadcast */
+      if (x->attr->step[k] != 1 && x->attr->size[k] > 1) return -1;
       if (x->attr->size[k] == s->size[k]) continue;
-      if (x->attr->step[k] != 1 || (axis >= 0 && axis != k)) return -1;
+      if (axis >= 0 && axis != k) return -1;
       axis = k;
     }
   }
@@ -72,10 +90,7 @@ static void insert(fl_node **list, int n, fl_node *x, int axis) {
   list[lo] = x;
 }
 
-/* The parts as they are in 'sum': those of a chain of several have their 0 added. */
-static fl_node *part(fl_node *region, int added) {
-  return added ? region->in[1] : n_add(region->in[1], n_num(region->ctx, 0));
-}
+static fl_node *cleared(fl_node *v) { return is_cleared(v) ? v : n_add(v, n_num(v->ctx, 0)); }
 
 static fl_node *join(fl_node *sum, fl_node *g, int n, int axis) {
   flame_context *c = g->ctx;
@@ -87,7 +102,7 @@ static fl_node *join(fl_node *sum, fl_node *g, int n, int axis) {
   insert(list, 0, g, axis);
   for (int i = 1; i < n; i++, x = x->in[0]) insert(list, i, x, axis);
   int ok = 1;
-  for (int i = 0; ok && i < n; i++) ok = (list[i] = part(list[i], list[i] != g && n > 2)) != NULL;
+  for (int i = 0; ok && i < n; i++) ok = (list[i] = cleared(list[i]->in[1])) != NULL;
   if (ok) y = n_cat(c, n, list, axis);
   fl_free(&c->mem, list, (size_t)n * sizeof *list);
   return y;
@@ -105,6 +120,6 @@ fl_node *fl_add_cotangents(fl_node *sum, fl_node *g) {
   if (n < 2) return n_add(sum, g);
   const int axis = covered == g->shape->numel ? split_axis(sum, g, n) : -1;
   if (axis >= 0) return join(sum, g, n, axis);
-  if (n == 2) sum = set(sum->in[0], sum, part(sum, 0));
-  return sum ? set(sum, g, part(g, 0)) : NULL;
+  if (n == 2) sum = set(sum->in[0], sum, cleared(sum->in[1]));
+  return sum ? set(sum, g, cleared(g->in[1])) : NULL;
 }
