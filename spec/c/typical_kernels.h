@@ -1,0 +1,162 @@
+/* Kernels as the planner makes them of layers, losses and optimisers; their texts are the golden ones. */
+#ifndef TYPICAL_KERNELS_H
+#define TYPICAL_KERNELS_H
+#include "make_kernel.h"
+
+static void chain(maker *m) {              /* (x * a + b):relu() on 64M */
+  const int64_t size[] = { 1 << 26 };
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  const int a = mk_scalar(m, FLAME_F32), b = mk_scalar(m, FLAME_F32);
+  const int x = mk_load(m, mk_operand(m, FLAME_F32, 1, NULL), 1);
+  const int y = mk_op(m, FL_OP_add, FLAME_F32, mk_op(m, FL_OP_mul, FLAME_F32, x, a, a), b, b);
+  mk_out(m, mk_op(m, FL_OP_relu, FLAME_F32, y, y, y), 1);
+}
+
+static void adamw(maker *m) {              /* three states in place, one gradient */
+  const int64_t size[] = { 1000003 };
+  int op[4], x[4], s[6];
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  for (int i = 0; i < 6; i++) s[i] = mk_scalar(m, FLAME_F32);
+  for (int i = 0; i < 4; i++) x[i] = mk_load(m, op[i] = mk_operand(m, FLAME_F32, 1, NULL), 1);
+  const int F = FLAME_F32, g = x[1];
+  const int m1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[2], s[0], 0), mk_op(m, FL_OP_mul, F, g, s[1], 0), 0);
+  const int g2 = mk_op(m, FL_OP_square, F, g, g, g);
+  const int v1 = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, x[3], s[2], 0), mk_op(m, FL_OP_mul, F, g2, s[3], 0), 0);
+  const int d = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_sqrt, F, v1, v1, v1), s[4], 0);
+  const int u = mk_op(m, FL_OP_mul, F, mk_op(m, FL_OP_div, F, m1, d, 0), s[5], 0);
+  mk_store(m, mk_op(m, FL_OP_sub, F, x[0], u, 0), op[0]);
+  mk_store(m, m1, op[2]);
+  mk_store(m, v1, op[3]);
+}
+
+static void bias(maker *m) {               /* (x + b):gelu-like, b over the last axis, halfs */
+  const int64_t size[] = { 512, 768 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int x = mk_load(m, mk_operand(m, FLAME_BF16, 3, NULL), 1);
+  const int b = mk_load(m, mk_operand(m, FLAME_BF16, 2, NULL), 1);
+  const int y = mk_op(m, FL_OP_add, FLAME_BF16, x, b, b);
+  mk_out(m, mk_op(m, FL_OP_mul, FLAME_BF16, y, mk_op(m, FL_OP_erf, FLAME_BF16, y, y, y), y), 3);
+}
+
+static void transposed(maker *m) {
+  const int64_t size[] = { 1024, 512 };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int x = mk_load(m, mk_operand(m, FLAME_F32, 3, order), 1);
+  const int y = mk_load(m, mk_operand(m, FLAME_F32, 3, NULL), 1);
+  mk_out(m, mk_op(m, FL_OP_add, FLAME_F32, x, y, y), 3);
+}
+
+static void embedding(maker *m) {          /* w[ids], rows of 768 */
+  const int64_t size[] = { 4096, 768 };
+  mk_begin(m, FL_K_MAP, 2, 0, size);
+  const int n = mk_scalar(m, FLAME_I64), at = mk_iota(m, 1);
+  const int ids = mk_load(m, mk_operand(m, FLAME_I64, 1, NULL), 1);
+  const int idx = mk_index(m, ids, n, at, 0), w = mk_operand(m, FLAME_F32, 2, NULL);
+  m->operand[w].gstride = 768;
+  m->elements[w] = 768 * 50;
+  mk_out(m, mk_gather(m, w, idx, 1), 3);
+}
+
+static void dropout(maker *m) {
+  const int64_t size[] = { 100000 };
+  mk_begin(m, FL_K_MAP, 1, 0, size);
+  const int F = FLAME_F32, zero = mk_scalar(m, F), one = mk_scalar(m, F), p = mk_scalar(m, F);
+  const int i = mk_iota(m, 1), x = mk_load(m, mk_operand(m, F, 1, NULL), 1);
+  const int u = mk_random(m, FL_OP_uniform, F, i, zero, one);
+  const int on = mk_op(m, FL_OP_ge, FLAME_BOOL, u, p, p);
+  mk_out(m, mk_op(m, FL_OP_where, F, on, x, zero), 1);
+  mk_out(m, on, 1);
+}
+
+static void softmax_of(maker *m, int64_t rows, int64_t n, int dtype) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32;
+  int x = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
+  if (dtype != F) x = mk_cast(m, F, x);
+  const int top = mk_reduce(m, FL_OP_amax, F, x);
+  const int e = mk_op(m, FL_OP_exp, F, mk_op(m, FL_OP_sub, F, x, top, top), 0, 0);
+  const int sum = mk_reduce(m, FL_OP_sum, F, e);
+  int y = mk_op(m, FL_OP_div, F, e, sum, sum);
+  if (dtype != F) y = mk_cast(m, dtype, y);
+  mk_out(m, y, 3);
+}
+
+static void softmax(maker *m) { softmax_of(m, 16384, 8192, FLAME_F32); }
+
+static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, inv = mk_scalar(m, F), eps = mk_scalar(m, F);
+  int x = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
+  const int w = mk_load(m, mk_operand(m, F, 2, NULL), 1), b = mk_load(m, mk_operand(m, F, 2, NULL), 1);
+  if (dtype != F) x = mk_cast(m, F, x);
+  const int mean = mk_op(m, FL_OP_mul, F, mk_reduce(m, FL_OP_sum, F, x), inv, inv);
+  const int d = mk_op(m, FL_OP_sub, F, x, mean, mean);
+  const int ss = mk_reduce(m, FL_OP_sum, F, mk_op(m, FL_OP_square, F, d, d, d));
+  const int var = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, ss, inv, inv), eps, eps);
+  const int r = mk_op(m, FL_OP_rsqrt, F, var, var, var);
+  int y = mk_op(m, FL_OP_mul, F, d, r, r);
+  y = mk_op(m, FL_OP_add, F, mk_op(m, FL_OP_mul, F, y, w, w), b, b);
+  if (dtype != F) y = mk_cast(m, dtype, y);
+  mk_out(m, y, 3);
+  mk_out(m, mean, 1);
+  mk_out(m, r, 1);
+}
+
+static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
+
+static void dropout_norm(maker *m) {       /* x + dropout(h), and that without its mean: draws in a row, read by two sweeps */
+  const int64_t size[] = { 16384, 384 };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, zero = mk_scalar(m, F), one = mk_scalar(m, F), p = mk_scalar(m, F), inv = mk_scalar(m, F);
+  const int x = mk_load(m, mk_operand(m, F, 3, NULL), 1), h = mk_load(m, mk_operand(m, F, 3, NULL), 1);
+  const int u = mk_random(m, FL_OP_uniform, F, mk_iota(m, 3), zero, one);
+  const int kept = mk_op(m, FL_OP_where, F, mk_op(m, FL_OP_ge, FLAME_BOOL, u, p, p), h, zero);
+  const int y = mk_op(m, FL_OP_add, F, x, kept, kept);
+  const int mean = mk_op(m, FL_OP_mul, F, mk_reduce(m, FL_OP_sum, F, y), inv, inv);
+  mk_out(m, y, 3);
+  mk_out(m, mk_op(m, FL_OP_sub, F, y, mean, mean), 3);
+}
+
+static void sum_all_of(maker *m, int64_t n, int dtype, int op, int result) {
+  mk_begin(m, FL_K_ROW, 0, 1, &n);
+  const int x = mk_load(m, mk_operand(m, dtype, 1, NULL), 1);
+  mk_out(m, mk_reduce(m, op, result, x), 0);
+}
+
+static void sum_all(maker *m) { sum_all_of(m, 100000000, FLAME_F32, FL_OP_sum, FLAME_F32); }
+
+static void columns_of(maker *m, int64_t n, int64_t cols, int dtype, int op, int result) {
+  const int64_t size[] = { cols, n };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_COL, 1, 1, size);
+  const int x = mk_load(m, mk_operand(m, dtype, 3, order), 1);
+  mk_out(m, mk_reduce(m, op, result, x), 1);
+}
+
+static void bias_grad(maker *m) { columns_of(m, 16384, 768, FLAME_F32, FL_OP_sum, FLAME_F32); }
+
+static void cross_entropy(maker *m) {      /* rows over a vocabulary; the target's logit gathered */
+  const int64_t size[] = { 1024, 50257 };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32, n = mk_scalar(m, FLAME_I64), o = mk_operand(m, F, 3, NULL);
+  const int x = mk_load(m, o, 1), t = mk_load(m, mk_operand(m, FLAME_I64, 1, NULL), 0);
+  const int pick = mk_operand(m, F, 3, NULL), idx = mk_index(m, t, n, t, FL_INDEX_IGNORE);
+  m->operand[pick].stride[1] = 0;
+  m->operand[pick].gstride = 1;
+  const int logit = mk_gather(m, pick, idx, 0), top = mk_reduce(m, FL_OP_amax, F, x);
+  const int e = mk_op(m, FL_OP_exp, F, mk_op(m, FL_OP_sub, F, x, top, top), 0, 0);
+  const int ls = mk_op(m, FL_OP_log, F, mk_reduce(m, FL_OP_sum, F, e), 0, 0);
+  mk_out(m, mk_op(m, FL_OP_sub, F, mk_op(m, FL_OP_add, F, ls, top, top), logit, 0), 1);
+}
+
+static const struct { const char *name; void (*make)(maker *); } typical[] = {
+  { "chain", chain }, { "adamw", adamw }, { "bias_half", bias }, { "transposed", transposed },
+  { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
+  { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
+  { "cross_entropy", cross_entropy }, { "dropout_norm", dropout_norm },
+};
+enum { TYPICAL = sizeof typical / sizeof *typical };
+#endif
