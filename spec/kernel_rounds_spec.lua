@@ -51,6 +51,9 @@ local right = {
   { "one thread downwards that looks ahead", "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = n - 2; t >= 0; " ..
     "--t) " ..
     "s[t] = s[t] * s[t] + 0.3 * s[t + 1] * s[t]; for (int t = 0; t < n; ++t) out[t] = s[t] * s[0]; }" },
+  { "two rounds that write one element, and a state", "if (t0 == 0) { T a = 0.3; for (int t = 0; t < n; ++t) s[t] = row[t]; " ..
+    "for (int t = 0; t < n; ++t) { T p = s[t], q = s[n - 1 - t]; a = sin(a + p * q); s[t] = p * a; s[n - 1 - t] = q + a * a; } " ..
+    "for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
   { "a neighbour's old element behind a barrier", "for (int t = t0; t < n; t += w) s[t] = row[t]; __syncthreads(); " ..
     "for (int t = t0; t < n; t += w) sum += s[(t + 1) % n] * s[t]; __syncthreads(); for (int t = t0; t < n; t += w) s[t] = exp(s[t] " ..
     "- 0.1 * sum); " ..

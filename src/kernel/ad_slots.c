@@ -264,17 +264,17 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
                            fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
 }
 
-/* Rounds p to k are taken back. */
+/* Rounds k to p are taken back, the last first: what it overwrote may be of a round before. */
 static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int q = fl_kad_local(d, FL_KT_I64, "back");
   if (q < 0) return;
-  kx_set(d, b, q, kx_var(d, l->p));
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LE, kx_var(d, q), kx_var(d, l->k)));
+  kx_set(d, b, q, kx_var(d, l->k));
+  fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_GE, kx_var(d, q), kx_var(d, l->p)));
   if (!s) return;
   set_counters(l, &s->body, q);
   fl_kloop_undo_round(l, &s->body);
-  kx_set(d, &s->other, q, kx_op(d, FL_KO_ADD, kx_var(d, q), kx_int(d, 1)));
+  kx_set(d, &s->other, q, kx_op(d, FL_KO_SUB, kx_var(d, q), kx_int(d, 1)));
 }
 
 /* Bring the state to the begin of iteration k, from the newest snapshot. */
