@@ -115,6 +115,11 @@ local function extent(geometry, which)
   return geometry[which - 5] * geometry[which - 2]
 end
 
+-- What parameter i held before the launch; an output that is no argument held zeros.
+local function contents(p, call, i)
+  return p.params[i].role == "out" and flame.zeros_like(call.results[i]:detach()) or call.values[i]
+end
+
 -- What parameter q of an adjoint is launched with: letter, value.
 local function adjoint_argument(q, p, call, seeds, shared)
   local i = q.param
@@ -126,7 +131,7 @@ local function adjoint_argument(q, p, call, seeds, shared)
   if q.role == "original" then
     if of.role == "struct" then return "s", v end
     if of.role == "scalar" then return "v", number_of(v) end
-    return "i", v:detach()
+    return "i", contents(p, call, i):detach()
   elseif q.role == "final" then return "i", call.results[i]:detach()
   elseif q.role == "cotangent" then
     if not seeds[i] then return "0", false end
@@ -137,6 +142,7 @@ local function adjoint_argument(q, p, call, seeds, shared)
   elseif q.role == "scratch" then
     if of.role == "inout" then return "c", v:detach() end
     return "o", sizes(count_of(call.results[i]))
+  elseif q.role == "kept" then return "o", sizes(count_of(of.role == "out" and call.results[i] or v))
   elseif q.role == "grad" then return "o", sizes(v:numel())
   elseif q.role == "grad_scalar" then return "o", sizes(math.max(q.count, 1)) end
   error("no such role: " .. q.role)
@@ -289,7 +295,7 @@ local function tangent_argument(q, p, call, tangents, shared)
   if q.role == "original" then
     if of.role == "struct" then return "struct", v, "s" end
     if of.role == "scalar" then return "scalar", v, "v" end
-    return "in", v, "i"
+    return "in", contents(p, call, i), "i"
   elseif q.role == "result" then
     if of.role == "inout" then return "inout", v, "c" end
     return "out", { count = count_of(call.results[i]) }, "o"

@@ -133,7 +133,41 @@ return {
     { "held element with break", "for (int j = 0; j < 9; ++j) { y[i] = y[i] * y[i] + x[j] * 0.3; if (y[i] > 0.8) break; }",
       inout = { "y" } },
     { "two held elements", [[if (i < 6) for (int j = 0; j < 3; ++j) { y[i] = y[i] * x[j] + 0.1; y[i + 6] = y[i + 6] * 0.5 + x[j] *
-      x[i]; }]], inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
+      x[i]; }]], inout = { "y" } },
+    { "two held elements, one under a condition", [[if (i < 6) for (int j = 0; j < 5; ++j) { if (y[2*i+1] < 0.9 + 0.1 * j) y[2*i+1] +=
+      0.3 * y[2*i]; y[2*i] = sin(y[2*i] + x[j] * y[2*i+1]); }]], inout = { "y" } },
+    { "a position and a velocity of three numbers each", [[if (i < 2) for (int s = 0; s < 40; ++s) { double r = 1 + y[6*i] * y[6*i] +
+      y[6*i+1] * y[6*i+1] + y[6*i+2] * y[6*i+2]; y[6*i+3] -= 0.05 * y[6*i] / r * x[i]; y[6*i+4] -= 0.05 * y[6*i+1] / r; y[6*i+5] -= 0.05
+      * y[6*i+2] / r; y[6*i] += 0.1 * y[6*i+3]; y[6*i+1] += 0.1 * y[6*i+4]; y[6*i+2] += 0.1 * y[6*i+5]; }]], inout = { "y" } },
+    { "steps of numbers that an inner loop counts", [[if (i < 2) for (int s = 0; s < 4; ++s) for (int k = 0; k < 3; ++k) y[6*i+k] -= 0.1 *
+      y[6*i+3+k] * y[6*i+k];]], inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
+    { "elements that may be one", "for (int j = 0; j < 3; ++j) { y[i] = y[i] * 0.5 + y[n - 1 - i] * x[j]; }", inout = { "y" },
+      refuses = "a loop in which 'y' is read and rewritten" },
+    { "halves of a row turned, by a block", [[int h = n / 2; for (int j = t; j < h; j += blockDim.x) { double a =
+      y[j], b = y[j + h], s = sin(x[j]), c = cos(x[j]); y[j] = a * c - b * s; y[j + h] = a * s + b * c; }]], inout = { "y" },
+      block = { 4 } },
+    { "halves of rows turned, a row a thread", [[int h = n / 2; if (i < 3) for (int j = 0; j < h; ++j) { double a = y[i * n + j], b =
+      y[i * n + j + h]; y[i * n + j] = a * x[j] - b * b; y[i * n + j + h] = a * b + sin(b) * x[j + h]; }]], inout = { "y" }, rest = { 4 } },
+    { "pairs of rows turned, a row a thread", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + 2 * j], b =
+      y[i * n + 2 * j + 1]; y[i * n + 2 * j] = a * cos(x[j]) - b * sin(x[j]); y[i * n + 2 * j + 1] = a * sin(x[j]) + b * cos(x[j]) * b; }]],
+      inout = { "y" }, rest = { 4 } },
+    { "halves of many rows turned", [[int h = n / 2; for (int r = blockIdx.x; r < 3; r += gridDim.x) for (int j = t; j < h; j += blockDim.x)
+      { double a = y[r * n + j], b = y[r * n + j + h]; y[r * n + j] = a * x[j] - b * b; y[r * n + j + h] = a * b + sin(b) * x[j + h]; }]],
+      inout = { "y" }, rest = { 4 }, block = { 2 }, grid = { 2 }, refuses = "a loop in which 'y' is read and rewritten" },
+    { "parts of a row that overlap", [[if (i == 0) for (int j = 0; j < 6; ++j) { double a = y[j], b = y[j + 3]; y[j] = a * x[j] - b * b;
+      y[j + 3] = a * b + sin(b) * x[j + 3]; }]], inout = { "y" } },
+    { "a row turned round", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + j]; y[i * n + j] = y[i * n + n - 1 - j] *
+      x[j]; y[i * n + n - 1 - j] = a * a; }]], inout = { "y" }, rest = { 4 } },
+    { "a solver downwards and upwards in place", [[if (i < 3) { double *p = y + i * n; for (int j = 1; j < n; ++j) p[j] -= x[0] * p[j-1] *
+      p[j-1]; for (int j = n - 2; j >= 0; --j) p[j] = (p[j] - x[1] * p[j+1]) / (2 + p[j] * p[j]); }]], inout = { "y" }, rest = { 4 } },
+    { "three sweeps of a row in place", [[if (i < 3) { double *p = y + i * n, a = 0.2; for (int j = 1; j < n; ++j) p[j] = sin(p[j] *
+      p[j-1]) + x[j]; for (int j = n - 1; j > 0; --j) { a = sin(a + p[j]); p[j-1] += a * p[j]; } for (int j = 0; j + 1 < n; ++j) p[j] *= p[j+1] +
+      a; }]], inout = { "y" }, rest = { 4 } },
+    { "a result from before the rows are changed", [[if (i < 3) { double a = 0.3; for (int j = 0; j < 4; ++j) a = sin(a + y[i * 4 + j]);
+      for (int j = 0; j < 4; j += 2) y[i * 4 + j] -= x[i * 4 + j]; z[i] = a; }]], sig = "const double *x, double *y, double *z, int n",
+      inout = { "y" }, shape = { 3 } },
+    { "a row shifted by what is counted twice", [[if (i == 0) for (int j = 0; j < 4; ++j) y[6 + 2 * j - 5 * (j / 2)] = sin(y[6 + 2 * j - 5 *
+      (j / 2) - 2]) * y[6 + 2 * j - 5 * (j / 2) - 2];]], inout = { "y" }, refuses = "a loop in which 'y' is read and rewritten" },
     { "two arrays in place in one loop", [[for (int j = 0; j < 3; ++j) { double a = y[i]; y[i] = z[i] * x[j]; z[i] = a + y[i] * y[i];
       }]], sig = "const double *x, double *y, double *z, int n", inputs = { f64(12), f64(12, 0.4), f64(12, -0.3) },
       inout = { "y", "z" } },

@@ -494,7 +494,7 @@ __global__ void apply_rope(float2 *__restrict__ q, float2 *__restrict__ k, const
   }
 }]=], block = { 8 }, grid = { 3 }, inout = { "q", "k" }, args = function(t)
       return { t.f { 3, 4, 2, 2 }, t.f { 3, 2, 2, 2 }, t.f { 5, 2, 2 }, t.i { 4, 0, 2 }, 4, 2, 2 }
-    end, refuses = "a loop in which 'k' is read and rewritten",
+    end,
     want = function(q, k, cs, pos, heads, kv, half)
       local function turn(x, n)
         return each(3 * n * half * 2, function(e)

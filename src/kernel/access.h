@@ -76,6 +76,9 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 /* In the loop with label 'loop', directly around both: does a thread never read with 'read' what it writes with
 ** 'write' in the same round (unless before) or a later one? */
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop);
+/* In the loop with label 'loop', directly around both: has no round an element at p that another round has at q? If p
+** and q are one, or always have one index: where fl_kindex_rounds says that its rounds differ. */
+int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q, int32_t loop);
 /* What all answers of k may use from now on, and where that is noted. Without: any launch. */
 void fl_kindices_launch(fl_kindices *k, const fl_klaunched *l, fl_klimits *used);
 /* Is the expression the same in all threads of the launch? Of a block? */

@@ -178,6 +178,7 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
     fl_kindices_launch(k, d->r->launched, &d->res->limits);
     classify_block(&c, &f->body);
     fl_kad_meets(d, f, k);
+    fl_kad_rounds(d, f, k);
     fl_kad_behind(d, f, k);
   } else d->a->failed = 1;
   fl_kindices_free(k);
@@ -207,7 +208,7 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
 
 int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   fl_karena *a = d->a;
-  d->n_cap = f->n_params + f->n_vars + 1;
+  d->n_cap = f->n_params + f->n_vars + FL_KAD_KEPT_MOST + 1;
   d->res = fl_karena_new(a, sizeof *d->res);
   d->f = fl_kfunc_clone(a, f);
   if (!d->res || !d->f) return 0;
@@ -216,6 +217,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_index = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_rounds = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_rounds);
+  d->var_rounds = fl_karena_new(a, ((size_t)f->n_vars + 1) * sizeof *d->var_rounds);
   d->site_behind = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_behind);
   d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
@@ -223,7 +225,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->shared_offset = -1;
   d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
-      || !d->site_rounds || !d->site_behind || !d->site_residue) return 0;
+      || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
     return 0;

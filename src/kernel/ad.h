@@ -49,6 +49,7 @@ typedef enum {
   FL_KAD_RESULT,        /* tangent: array as in the original launch: written as there */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
+  FL_KAD_KEPT,          /* adjoint: writable array as the original one, of any contents; garbage afterwards */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);

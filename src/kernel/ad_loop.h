@@ -23,7 +23,7 @@ typedef struct fl_kloop {
   int n_counters;
   uint8_t *final;                /* by variable: an array that needs no snapshot, but its values after the loop;
                                  ** 2: its stores are taken back */
-  struct fl_kloop_undo { int32_t var, original, region; fl_kexpr *at, *guard; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
+  struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard; } undo[FL_KLOOP_UNDO];   /* original -1: zeros */
   int n_undo;
   int32_t *pre;                  /* by variable: its value before the loop, -1 */
   int32_t *snap;                 /* by variable: array of snapshots, -1 */
@@ -62,7 +62,7 @@ int fl_kloop_shared_array(fl_kad_state *d, int type, const char *name, int64_t c
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_undo.c: can the stores to v be taken back round by round? Then they are in 'undo'. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
-void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);          /* what the round is about to overwrite in shared memory */
+void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);          /* what the round is about to overwrite and no argument has */
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);          /* of the counters as they are */
 /* ad_pass.c */
 int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal);  /* is it somewhere in b? */

@@ -52,9 +52,9 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop: at m * e + b with one e, one m and all b within |m|, where e tells the
-** rounds of the loop apart. */
-typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok; } same_index;
+/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b with one e, one m
+** and all b within |m|, where e tells the rounds of the loop apart. */
+typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close; } same_index;
 
 static void check_index(same_index *c, const fl_kexpr *x, int site) {
   const fl_kad_state *d = c->l->d;
@@ -66,8 +66,8 @@ static void check_index(same_index *c, const fl_kexpr *x, int site) {
   c->any = 1;
   if (!known || (d->site_index[site] != FL_KI_INJECTIVE
                  && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
-  else if (!a.core || !c->first.core || a.mul != c->first.mul || !fl_kexpr_same(a.core, c->first.core)) c->ok = 0;
-  else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->ok = 0;
+  else if (!a.core || !c->first.core || a.mul != c->first.mul || !fl_kexpr_same(a.core, c->first.core)) c->close = 0;
+  else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->close = 0;
 }
 
 static int see_index_stmt(void *arg, fl_kstmt *s) {
@@ -84,10 +84,11 @@ static int see_index_expr(void *arg, fl_kexpr *x) {
 }
 
 static int own_elements(fl_kloop *l, int v) {
-  same_index c = {.l = l, .var = v, .ok = 1};
+  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
+  const int loop = l->s->label, apart = loop >= 0 && loop < 64 && l->d->var_rounds[v] >> loop & 1;
   fl_kwalk_stmt(&see, l->s);
-  return c.ok;
+  return c.ok && (c.close || apart);
 }
 
 /* Does the adjoint of variable v pass from one iteration to another only as a sum? */

@@ -137,14 +137,15 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
   for (int v = 0; v < d->n0; ++v) {
     const fl_kvar x = d->f->vars[v];
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
-    if (x.kind == FL_KV_SHARED && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
+    if (memory && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
     if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
     else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
-    else if (x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER)
+    else if (memory)
       fl_kad_refuse(d, l->s->line, "a loop in which '%s' is read and rewritten (write to a second "
                     "array or to a local)", x.source);
     else *bytes += x.count * fl_kt_size(x.type);

@@ -14,6 +14,7 @@
 typedef uint64_t *fl_kset;       /* bits by variable of the source */
 
 enum { FL_KAD_SUM_SHARED = 512 };    /* bytes that sums over a block take in CUDA text */
+enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
 
 /* Marks on a statement of the source (fl_kad_note). */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
@@ -54,6 +55,8 @@ typedef struct fl_kad_state {
   uint8_t *site_index;           /* n_sites0: fl_kindex of the access in the source */
   uint8_t *site_own;             /* n_sites0: no other thread has the same index */
   uint64_t *site_rounds;         /* n_sites0: fl_kindex_rounds */
+  uint64_t *var_rounds;          /* of the source's variables: loops (as there) whose rounds have elements of their own of
+                                 ** this array, if site_rounds says so of each access */
   fl_kresidue *site_residue;     /* n_sites0 */
   uint64_t *site_behind;         /* n_sites0: loops (as there) in which a load sees final values: fl_kindex_is_behind
                                  ** of all stores to its array */
@@ -119,6 +122,8 @@ int fl_kad_chooses(const fl_kexpr *x);        /* min, max and alike: of the othe
 /* ad_meet.c: site_meets and own_pairs of f, the source as written */
 void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other);
+/* ad_rounds.c: var_rounds */
+void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* ad_behind.c: site_behind */
 void fl_kad_behind(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k);
 /* f with barriers of the block for those of warps in loops that all its threads go through together (ad_barrier.c);

@@ -2,10 +2,11 @@
 ** Loops whose stores to an array are taken back: going back, each round does so first, and the array is what it
 ** was before the round. The place of a store must be known from the loop's counters alone, and each round has
 ** its own. Where the old elements come from:
-** - global memory: the loop is the first writer and writes each element once, so they are those of the launch's
-**   argument (zeros of a fresh output);
-** - shared memory: a second array of its size keeps them as the rounds come by, one for each store whose places
-**   may be another's. It needs no barrier: between two barriers an element that a thread writes is its own.
+** - global memory of which the loop is the first writer, each element once: the launch's argument (zeros of a
+**   fresh output);
+** - else a second array of its size, which keeps them as the rounds come by, one for each store whose places
+**   may be another's. In shared memory it needs no barrier: between two barriers an element that a thread writes
+**   is its own.
 */
 #include "kernel/ad_loop.h"
 
@@ -108,7 +109,7 @@ static int see_store(void *arg, fl_kstmt *s) {
     at = by_counters(l, s->x[0], use, 0);
   if (!at || !(l->d->site_rounds[s->site] >> l->s->label & 1) || l->d->site_meets[s->site] & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
-  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, at, guard};
+  else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};
   if (u->ok && (a.mul != u->first.mul || !fl_kexpr_same(a.core, u->first.core)
                 || u->most - u->least >= (a.mul < 0 ? -a.mul : a.mul))) u->apart = 0;
   return 1;
@@ -123,13 +124,15 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* Shared arrays, filled by fl_kloop_keep_round. */
+/* Arrays filled by fl_kloop_keep_round. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; ++i) {
     struct fl_kloop_undo *to = &l->undo[i];
     const fl_kvar x = d->f->vars[u->var];
+    to->copied = 1;
     if (i > first && u->apart) to->original = to[-1].original, to->region = to[-1].region;
+    else if (x.kind == FL_KV_POINTER) to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
     else if (x.dynamic) to->original = u->var, to->region = d->regions++;
     else to->original = fl_kloop_shared_array(d, x.type, fl_kad_name(d, "kept_", u->var), x.count);
     if (to->original < 0) return 0;
@@ -137,17 +140,25 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
+/* An array whose elements no other thread has where the proof says so, with a parameter of its own. */
+static int is_array(const fl_kad_state *d, const fl_kvar *x) {
+  if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
+  return x->kind == FL_KV_POINTER && x->param >= 0
+      && (!d->f->params[x->param].is_struct || d->f->params[x->param].is_pointer);
+}
+
 int fl_kloop_can_undo(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   const fl_kvar x = d->f->vars[v];
-  const int first = l->n_undo, shared = x.kind == FL_KV_SHARED && fl_kt_is_float(x.type);
+  const int first = l->n_undo;
   undo u = {.l = l, .var = v, .ok = !l->barrier, .apart = 1, .meets = FL_KAD_MEETS_ALIKE};
   const fl_kvisitor see = {see_store, NULL, &u};
-  if (!shared && (x.kind != FL_KV_POINTER || x.param < 0
-                  || (d->f->params[x.param].is_struct && !d->f->params[x.param].is_pointer)
-                  || !is_first_writer(&d->body, l->s, v))) return 0;
+  if (!is_array(d, &x)) return 0;
   if (u.ok) fl_kwalk_stmt(&see, l->s);
-  if (u.ok && (shared || u.apart)) return shared ? from_copies(l, &u, first) : from_argument(l, &u, first);
+  if (u.ok) {
+    const int given = x.kind == FL_KV_POINTER && u.apart && is_first_writer(&d->body, l->s, v);
+    if (given ? from_argument(l, &u, first) : from_copies(l, &u, first)) return 1;
+  }
   l->n_undo = first;
   return 0;
 }
@@ -168,7 +179,7 @@ void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n_undo; ++i) {
     const struct fl_kloop_undo *u = &l->undo[i];
-    if (d->f->vars[u->var].kind == FL_KV_SHARED)
+    if (u->copied)
       fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
   }
 }

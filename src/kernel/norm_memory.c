@@ -1,11 +1,14 @@
 /*
-** An element of global memory that a loop reads and writes at one place is held in a register
-** there: r = y[e] at the first access, y[e] = r behind the loop. Going back through the loop then
-** finds it among the locals, which can be saved; elements of memory at varying places cannot.
-** 'held' says that r has the element, 'changed' that it must be written: an access that is not
-** reached in the source is not made here either.
+** Elements of global memory that a loop reads and writes at places that do not move are held in
+** registers there: r = y[e] at the first access, y[e] = r behind the loop. Going back through the
+** loop then finds them among the locals, which can be saved; elements of memory at varying places
+** cannot. 'held' says that r has the element, 'changed' that it must be written: an access that is
+** not reached in the source is not made here either. Several places of one array ("v[3 * i + 1]")
+** are seen to be different ones.
 */
 #include "kernel/ad_state.h"
+
+enum { MOST_PLACES = 8 };
 
 typedef struct place {
   fl_kad_state *d;
@@ -14,15 +17,42 @@ typedef struct place {
   int32_t reg, held, changed;
   int32_t site, line;            /* of the first store */
   uint8_t meets;                 /* site_meets of all */
-  int writes, bad, guarded;      /* guarded: inside an operand that is not always evaluated */
-  const uint8_t *assigned;
+  int writes;
 } place;
 
-static void look_expr(place *p, const fl_kexpr *x) {
+/* The places of one array in one loop. */
+typedef struct places {
+  fl_kad_state *d;
+  place at[MOST_PLACES];
+  int var, n, writes, bad, guarded;      /* guarded: inside an operand that is not always evaluated */
+} places;
+
+/* Are the two indices of one moment never equal? */
+static int are_apart(const fl_kexpr *x, const fl_kexpr *y) {
+  const fl_kad_affine a = fl_kad_split(x), b = fl_kad_split(y);
+  if (!a.core || !b.core) return !a.core && !b.core && a.add != b.add;
+  return a.mul == b.mul && a.add != b.add && fl_kexpr_same(a.core, b.core);
+}
+
+/* NULL: its place cannot be told from others. */
+static place *place_of(places *p, const fl_kexpr *index) {
+  for (int i = 0; i < p->n; ++i)
+    if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
+  int ok = p->n < MOST_PLACES;
+  for (int i = 0; ok && i < p->n; ++i) ok = are_apart(p->at[i].index, index);
+  if (!ok) {
+    p->bad = 1;
+    return NULL;
+  }
+  p->at[p->n] = (place){.d = p->d, .var = p->var, .index = index};
+  return &p->at[p->n++];
+}
+
+static void look_expr(places *p, const fl_kexpr *x) {
   if (!x) return;
   if (x->kind == FL_KX_LOAD && x->var == p->var) {
-    if (p->guarded || (p->index && !fl_kexpr_same(p->index, x->x[0]))) p->bad = 1;
-    p->index = x->x[0];
+    p->bad |= p->guarded;
+    (void)place_of(p, x->x[0]);
   }
   const int lazy = x->kind == FL_KX_SELECT
                 || (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
@@ -33,16 +63,17 @@ static void look_expr(place *p, const fl_kexpr *x) {
   }
 }
 
+static void look_store(place *p, const fl_kstmt *s) {
+  p->meets |= p->writes ? FL_KAD_MEETS_JOINED : 0;
+  if (!p->writes) p->site = s->site, p->line = s->line;
+  if (s->site >= 0 && s->site < p->d->n_sites0) p->meets |= p->d->site_meets[s->site];
+  p->writes = 1;
+}
+
 static int look_stmt(void *arg, fl_kstmt *s) {
-  place *p = arg;
-  if (s->kind == FL_KS_STORE && s->var == p->var) {
-    if (p->index && !fl_kexpr_same(p->index, s->x[0])) p->bad = 1;
-    p->index = s->x[0];
-    p->meets |= p->writes ? FL_KAD_MEETS_JOINED : 0;
-    if (!p->writes) p->site = s->site, p->line = s->line;
-    if (s->site >= 0 && s->site < p->d->n_sites0) p->meets |= p->d->site_meets[s->site];
-    p->writes = 1;
-  }
+  places *p = arg;
+  place *to = s->kind == FL_KS_STORE && s->var == p->var ? place_of(p, s->x[0]) : NULL;
+  if (to) look_store(to, s), p->writes = 1;
   if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
   if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may look at memory */
   for (int i = 0; i < 4; ++i) look_expr(p, s->x[i]);
@@ -56,10 +87,21 @@ static int fixed(const fl_kexpr *x, const uint8_t *assigned) {
   return 1;
 }
 
+static int is_load(const place *p, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD && x->var == p->var && fl_kexpr_same(x->x[0], p->index);
+}
+
+static int loads(const place *p, const fl_kexpr *x) {
+  if (!x) return 0;
+  int any = is_load(p, x);
+  for (int i = 0; i < x->n && !any; ++i) any = loads(p, x->x[i]);
+  return any;
+}
+
 /* x with the register for the element. */
 static fl_kexpr *replaced(place *p, fl_kexpr *x) {
-  if (!x || !fl_kad_uses(x, p->var)) return x;
-  if (x->kind == FL_KX_LOAD && x->var == p->var) return kx_var(p->d, p->reg);
+  if (!loads(p, x)) return x;
+  if (is_load(p, x)) return kx_var(p->d, p->reg);
   fl_kexpr *e = fl_karena_new(p->d->a, sizeof *e);
   if (!e) return x;
   *e = *x;
@@ -69,11 +111,14 @@ static fl_kexpr *replaced(place *p, fl_kexpr *x) {
 
 static fl_kexpr *truth(place *p, int v) { return fl_kexpr_int(p->d->a, FL_KT_BOOL, v); }
 
+static int is_store(const place *p, const fl_kstmt *s) {
+  return s->kind == FL_KS_STORE && s->var == p->var && fl_kexpr_same(s->x[0], p->index);
+}
+
 static int reads_element(const place *p, const fl_kstmt *s) {
-  if (s->kind == FL_KS_STORE && s->var == p->var && s->accumulate) return 1;
-  for (int i = 0; i < 4; ++i)
-    if (fl_kad_uses(s->x[i], p->var)) return 1;
-  return 0;
+  int any = is_store(p, s) && s->accumulate;
+  for (int i = 0; i < 4 && !any; ++i) any = loads(p, s->x[i]);
+  return any;
 }
 
 static fl_kblock rewritten(place *p, fl_kblock b);
@@ -106,7 +151,7 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
     s->body = rewritten(p, s->body);
     s->other = rewritten(p, s->other);
     const fl_kblock one = {s, s};
-    if (s->kind == FL_KS_STORE && s->var == p->var) store_in_register(p, &out, s);
+    if (is_store(p, s)) store_in_register(p, &out, s);
     else fl_kblock_append(&out, one);
   }
   return out;
@@ -126,29 +171,36 @@ static int see_any_load(void *arg, fl_kexpr *x) {
 }
 
 /* Code around the loop s, which is in no list: *before it and *after it. */
-static void try_place(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assigned,
+static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *after) {
+  fl_kad_state *d = p->d;
+  p->reg = fl_kad_local(d, d->f->vars[p->var].type, fl_kad_name(d, "held_", p->var));
+  p->held = fl_kad_local(d, FL_KT_BOOL, "held");
+  p->changed = fl_kad_local(d, FL_KT_BOOL, "changed");
+  if (p->changed < 0 || p->held < 0 || p->reg < 0) return;
+  kx_set(d, before, p->reg, fl_kexpr_zero(d->a, d->f->vars[p->var].type));
+  kx_set(d, before, p->held, truth(p, 0));
+  kx_set(d, before, p->changed, truth(p, 0));
+  if (reads_element(p, s)) hold(p, before);
+  s->x[0] = replaced(p, s->x[0]);
+  s->body = rewritten(p, s->body);
+  s->other = rewritten(p, s->other);
+  if (!p->writes) return;
+  fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p->changed));
+  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index, kx_var(d, p->reg)) : NULL;
+  if (back) back->line = p->line;
+  if (!back || p->site < 0 || p->site >= d->n_sites0) return;
+  back->site = p->site;
+  d->site_meets[p->site] |= p->meets;
+}
+
+static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assigned,
                       fl_kblock *before, fl_kblock *after) {
-  place p = {.d = d, .var = v, .assigned = assigned};
+  places p = {.d = d, .var = v};
   const fl_kvisitor see = {look_stmt, NULL, &p};
   fl_kwalk_stmt(&see, s);
-  if (p.bad || !p.writes || !p.index || !fixed(p.index, assigned)) return;
-  p.reg = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "held_", v));
-  p.held = fl_kad_local(d, FL_KT_BOOL, "held");
-  p.changed = fl_kad_local(d, FL_KT_BOOL, "changed");
-  if (p.changed < 0 || p.held < 0 || p.reg < 0) return;
-  kx_set(d, before, p.reg, fl_kexpr_zero(d->a, d->f->vars[v].type));
-  kx_set(d, before, p.held, truth(&p, 0));
-  kx_set(d, before, p.changed, truth(&p, 0));
-  if (reads_element(&p, s)) hold(&p, before);
-  s->x[0] = replaced(&p, s->x[0]);
-  s->body = rewritten(&p, s->body);
-  s->other = rewritten(&p, s->other);
-  fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p.changed));
-  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, v, (fl_kexpr *)(uintptr_t)p.index, kx_var(d, p.reg)) : NULL;
-  if (back) back->line = p.line;
-  if (!back || p.site < 0 || p.site >= d->n_sites0) return;
-  back->site = p.site;
-  d->site_meets[p.site] |= p.meets;
+  int ok = !p.bad && p.writes;
+  for (int i = 0; ok && i < p.n; ++i) ok = fixed(p.at[i].index, assigned);
+  for (int i = 0; ok && i < p.n; ++i) hold_place(&p.at[i], s, before, after);
 }
 
 /* loaded: of the first n_vars variables, which are read anywhere. */
@@ -166,7 +218,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
     }
     for (int v = 0; assigned && v < n_vars; ++v)
       if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
-        try_place(d, s, v, assigned, &out, &after);
+        try_array(d, s, v, assigned, &out, &after);
     s->body = walk(d, s->body, loaded, n_vars);
     s->other = walk(d, s->other, loaded, n_vars);
     const fl_kblock one = {s, s};

@@ -6,6 +6,7 @@
 ** and the place in it in common they are one.
 */
 #include "kernel/own.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SUMS = FL_KOWN_SUMS, MAX_KNOWN = FL_KOWN_KNOWN, MAX_RESTS = FL_KOWN_RESTS };
@@ -451,6 +452,7 @@ static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);
   for (int s = FL_KP_TID_X; s <= FL_KP_BID_Z; s++) add_known(w, s);
+  for (int axis = 0; axis < 3; axis++) add_known(w, FL_KSYM_GLOBAL + axis);
   for (int v = 0; v < w->r.k->f->n_vars; v++)
     for (int i = 0; i < first; i++)
       if (w->r.at.loops[i] >= 0 && loop_of(w, FL_KSYM_VAR + v) == w->r.at.loops[i]) add_known(w, FL_KSYM_VAR + v);
@@ -486,22 +488,43 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
   return 0;
 }
 
-/* The term of p with the counter of the loop that stands directly around r's place; *move: what one round
-** adds to the index. 0: there is no such term, or the loop is not that one. */
-static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
+/* Is symbol s another number in another round of the loop? */
+static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
+  if (s < FL_KSYM_QUOTIENT)
+    return s >= FL_KSYM_VAR && fl_kpoly_is_counter(k, s - FL_KSYM_VAR) && k->var[s - FL_KSYM_VAR].step_loop == loop;
+  const fl_kquotient *q = &k->quotients->at[s - FL_KSYM_QUOTIENT];
+  int any = 0;
+  for (int i = 0; i < q->a.n; i++)
+    for (int j = 0; j < q->a.t[i].n; j++) any |= changes(k, q->a.t[i].s[j], loop);
+  for (int j = 0; j < q->m.n; j++) any |= changes(k, q->m.s[j], loop);
+  return any;
+}
+
+/* An index that a loop moves: rest + times * counter, where a round adds 'step' to the counter. */
+typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
+
+/* Is p such in the loop, which stands directly around r's place? */
+static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
   int n = 0;
-  const int around = w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
   for (int i = 0; i < p->n; i++)
     for (int j = 0; j < p->t[i].n; j++) {
       const int32_t s = p->t[i].s[j];
-      if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(w->r.k, s - FL_KSYM_VAR)) continue;
-      if (w->r.k->var[s - FL_KSYM_VAR].step_loop != loop) continue;
+      if (!changes(w->r.k, s, loop)) continue;
+      if (s >= FL_KSYM_QUOTIENT || n++) return 0;
       const fl_kpoly step = fl_kown_step(w, s - FL_KSYM_VAR);
-      *move = p->t[i];
-      fl_kterm_drop(move, s);
-      n += step.bad || step.n != 1 || step.t[0].n || __builtin_mul_overflow(move->c, step.t[0].c, &move->c) ? 2 : 1;
+      if (step.bad || step.n != 1) return 0;
+      *m = (moving){ s, p->t[i], step.t[0] };
+      fl_kterm_drop(&m->times, s);
     }
-  return around && n == 1;
+  return n && w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
+}
+
+/* *move: what one round adds to the index. */
+static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
+  moving m;
+  if (!is_moving(w, p, loop, &m) || m.step.n) return 0;
+  *move = m.times;
+  return !__builtin_mul_overflow(move->c, m.step.c, &move->c);
 }
 
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write, int32_t loop) {
@@ -515,4 +538,30 @@ int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const f
   if (!p.n) return write->s != read->s && b.r.at.order < a.r.at.order && is_positive(&b.r, move);
   if (!fl_kterm_same(&p.t[0], &move) || !is_positive(&b.r, move)) return 0;
   return p.t[0].c % move.c != 0 || (p.t[0].c < 0) != (move.c < 0);
+}
+
+/* ---- elements of one round -------------------------------------------------------------- */
+
+/* rest + times * a and rest + times * b + e are not one for any counters a, b of the loop: e is less than a round
+** moves, or the counter stays below e / times. */
+static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
+  int ok;
+  int64_t move;
+  const fl_kterm bound = fl_kterm_ratio(e, &m->times, &ok);
+  if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) && fl_kroute_stays_below(&other->r, m->counter, &bound)) return 1;
+  if (e->n || m->times.n || !is_nonzero(&m->step) || __builtin_mul_overflow(m->times.c, m->step.c, &move)) return 0;
+  return move != INT64_MIN && llabs(e->c) < llabs(move);
+}
+
+int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q, int32_t loop) {
+  search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
+  moving m, other;
+  if (p->s->kind == FL_KS_LOOP || q->s->kind == FL_KS_LOOP || !fl_kroute_find(&a.r) || !fl_kroute_find(&b.r)) return 0;
+  const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
+  fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
+  if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;
+  if (m.counter != other.counter || !same_term(&m.times, &other.times)) return 0;
+  fl_kpoly_subtract(&y, &x);
+  if (y.bad || y.n > 1) return 0;
+  return !y.n || keeps_off(&a, &b, &m, &y.t[0]);
 }

@@ -125,8 +125,8 @@ static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m
   return 1;
 }
 
-/* Does condition c say: symbol s < bound monomial m? */
-int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
+/* Condition i as low < high, in that order; 0: it is no such. */
+static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   const fl_kexpr *c = r->cond[i];
   if (c->kind != FL_KX_BINARY) return 0;
   int op = c->op, swap = 0;
@@ -141,15 +141,39 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   if (op != FL_KO_LT && op != FL_KO_LE) return 0;
   fl_kplace then = r->at;
   then.order = r->order[i];
-  fl_kpoly low = fl_kpoly_of(r->k, &then, c->x[swap]),
-       high = fl_kpoly_of(r->k, &then, c->x[!swap]);
-  if (low.bad || high.bad) return 0;
-  if (op == FL_KO_LE) fl_kpoly_add(&high, (fl_kterm){ 1, 0, { 0 } });
+  *low = fl_kpoly_of(r->k, &then, c->x[swap]);
+  *high = fl_kpoly_of(r->k, &then, c->x[!swap]);
+  if (low->bad || high->bad) return 0;
+  if (op == FL_KO_LE) fl_kpoly_add(high, (fl_kterm){ 1, 0, { 0 } });
+  return 1;
+}
+
+/* The dividend of bound p, a quotient by a number: what is not negative and below p is below it, too. */
+static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
+  if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
+  const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
+  return q->m.n ? p : &q->a;
+}
+
+int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
+  const fl_kexpr *c = r->cond[i];
+  fl_kpoly low, high;
+  if (!compared(r, i, &low, &high)) return 0;
   if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
   if (!fl_kpoly_is(&low, s)) return 0;
-  if (high.n != 1) return 0;
-  if (fl_kterm_same(&high.t[0], m)) return high.t[0].c <= m->c && high.t[0].c > 0 && is_no_less(r->k, c, m);
+  const fl_kpoly *most = dividend(r->k, &high);
+  if (most->n != 1) return 0;
+  if (fl_kterm_same(&most->t[0], m)) return most->t[0].c <= m->c && most->t[0].c > 0 && is_no_less(r->k, c, m);
   return 0;
+}
+
+/* Does condition i say: s is not negative? In signed numbers. */
+static int says_natural(const route *r, int i, int32_t s) {
+  fl_kpoly low, high;
+  if (!compared(r, i, &low, &high) || !fl_ktypes[r->cond[i]->x[0]->type].is_signed) return 0;
+  fl_kpoly_subtract(&high, &low);
+  fl_kpoly_add(&high, (fl_kterm){ -1, 1, { s } });
+  return !high.bad && (!high.n || (high.n == 1 && !high.t[0].n && high.t[0].c <= 1));
 }
 
 int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m) {
@@ -167,21 +191,42 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
   return 0;
 }
 
-/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step upwards. */
-int fl_kroute_not_negative(const route *r, int32_t s) {
-  if (s < FL_KSYM_VAR) return 1;
-  if (s >= FL_KSYM_QUOTIENT) return 0;
+/* A counter's first value, and what a round adds; 0: s is none. */
+static int counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step) {
+  if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT || !fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
   const fl_kvarinfo *v = &r->k->var[s - FL_KSYM_VAR];
-  if (!fl_kpoly_is_counter(r->k, s - FL_KSYM_VAR)) return 0;
   fl_kplace then = r->at;
   then.order = v->order;
-  fl_kpoly p = fl_kpoly_of(r->k, &then, v->def), step = fl_kpoly_of(r->k, &r->at, v->step), a;
+  *first = fl_kpoly_of(r->k, &then, v->def);
+  *step = fl_kpoly_of(r->k, &r->at, v->step);
+  fl_kpoly_add(step, (fl_kterm){ -1, 1, { s } });
+  return !first->bad && !step->bad;
+}
+
+/* Counters start at a constant >= 0, at an index of the thread or a remainder of it, and step upwards; or a
+** condition says it. */
+int fl_kroute_not_negative(const route *r, int32_t s) {
+  fl_kpoly p, step, a;
   fl_kterm m;
-  fl_kpoly_add(&step, (fl_kterm){ -1, 1, { s } });
+  if (s < FL_KSYM_VAR) return 1;
+  if (s >= FL_KSYM_QUOTIENT || !counts(r, s, &p, &step)) return 0;
+  for (int i = 0; i < r->n; i++)
+    if (says_natural(r, i, s)) return 1;
   if (!fl_kpoly_is_natural(&step)) return 0;
-  if (p.bad || p.n > 1) return !p.bad && fl_kroute_is_remainder(r, &p, &a, &m);
+  if (p.n > 1) return fl_kroute_is_remainder(r, &p, &a, &m);
   return p.n == 0 || (p.t[0].c >= 0 &&
                       (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
+}
+
+/* A counter that steps downwards from below m. */
+static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
+  fl_kpoly first, step, down = { 0 };
+  if (!counts(r, s, &first, &step)) return 0;
+  fl_kpoly_subtract(&down, &step);
+  fl_kterm bound = *m;
+  bound.c = -bound.c;
+  fl_kpoly_add(&first, bound);
+  return fl_kpoly_is_natural(&down) && !first.bad && first.n == 1 && !first.t[0].n && first.t[0].c < 0;
 }
 
 /* The number s of a thread stays below m in this launch. */
@@ -207,7 +252,7 @@ int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   }
   for (int i = 0; i < r->n; i++)
     if (fl_kroute_says_below(r, i, s, m)) return 1;
-  return is_launched_below(r, s, m);
+  return begins_below(r, s, m) || is_launched_below(r, s, m);
 }
 
 /* |a| <= |b| wherever it matters: a remainder stays under its divisor whatever sign that has. */

@@ -274,8 +274,8 @@ static int kernel_with(lua_State *L) {
 /* ---- derived kernels ---- */
 
 static void push_roles(lua_State *L, const fl_kad *ad) {
-  static const char *const names[] = { "original", "unused", "result", "scratch", "final", "cotangent", "work",
-    "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared", "launch", "size" };
+  static const char *const names[] = { "original", "unused", "result", "scratch", "kept", "final", "cotangent",
+    "work", "grad", "grad_scalar", "tangent", "tangent_scalar", "tangent_array", "tangent_result", "shared", "launch", "size" };
   lua_createtable(L, ad->n_params, 0);
   for (int i = 0; i < ad->n_params; i++) {
     const fl_kad_param *q = &ad->params[i];
