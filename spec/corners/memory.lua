@@ -161,8 +161,8 @@ return {
     { "a solver downwards and upwards in place", [[if (i < 3) { double *p = y + i * n; for (int j = 1; j < n; ++j) p[j] -= x[0] * p[j-1] *
       p[j-1]; for (int j = n - 2; j >= 0; --j) p[j] = (p[j] - x[1] * p[j+1]) / (2 + p[j] * p[j]); }]], inout = { "y" }, rest = { 4 } },
     { "three sweeps of a row in place", [[if (i < 3) { double *p = y + i * n, a = 0.2; for (int j = 1; j < n; ++j) p[j] = sin(p[j] *
-      p[j-1]) + x[j]; for (int j = n - 1; j > 0; --j) { a = sin(a + p[j]); p[j-1] += a * p[j]; } for (int j = 0; j + 1 < n; ++j) p[j] *= p[j+1] +
-      a; }]], inout = { "y" }, rest = { 4 } },
+      p[j-1]) + x[j]; for (int j = n - 1; j > 0; --j) { a = sin(a + p[j]); p[j-1] += a * p[j]; } for (int j = 0; j + 1 < n; ++j) p[j] *=
+      p[j+1] + a; }]], inout = { "y" }, rest = { 4 } },
     { "a result from before the rows are changed", [[if (i < 3) { double a = 0.3; for (int j = 0; j < 4; ++j) a = sin(a + y[i * 4 + j]);
       for (int j = 0; j < 4; j += 2) y[i * 4 + j] -= x[i * 4 + j]; z[i] = a; }]], sig = "const double *x, double *y, double *z, int n",
       inout = { "y" }, shape = { 3 } },
