@@ -122,19 +122,21 @@ static void bounded(gen *g) {
 
 static void block(gen *g, int depth, int breaks);
 
+static void counted(gen *g, int id) {
+  say(g, "for (int j%d = 0; j%d < ", id, id);
+  if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
+  say(g, "; ++j%d) {", id);
+  ++g->indent;
+  line(g);
+  say(g, "c%d = j%d;", pick(g, 3), id);
+  --g->indent;
+}
+
 static void loop(gen *g, int depth) {
   const int id = g->loop_id++;
   ++g->loops;
   switch (pick(g, 5)) {
-  case 0:
-    say(g, "for (int j%d = 0; j%d < ", id, id);
-    if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
-    say(g, "; ++j%d) {", id);
-    ++g->indent;
-    line(g);
-    say(g, "c%d = j%d;", pick(g, 3), id);
-    --g->indent;
-    break;
+  case 0: counted(g, id); break;
   case 1:
     say(g, "for (int j%d = %d; j%d > 0; j%d -= %d) {", id, 2 + pick(g, 8), id, id, 1 + pick(g, 2));
     break;
@@ -180,60 +182,56 @@ static void switches(gen *g, int depth) {
   say(g, "}");
 }
 
+/* One line; 0: what 'way' asks for does not stand here. */
+static int simple(gen *g, int way, int breaks) {
+  switch (way) {
+  case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
+  case 4: case 5: say(g, "v%d += 0.5 * ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
+  case 6: { const int v = pick(g, 4); say(g, "v%d = 0.9 * v%d * ", v, v); bounded(g); say(g, ";"); return 1; }
+  case 7: say(g, "l["); integer(g); say(g, " & 3] = "); bounded(g); say(g, ";"); return 1;
+  case 8: say(g, "l["); integer(g); say(g, " & 3] += "); bounded(g); say(g, ";"); return 1;
+  case 9: say(g, "c%d = ", pick(g, 3)); integer(g); say(g, ";"); return 1;
+  case 10: say(g, "c%d = (int)fabs(4 * v%d) & 7;", pick(g, 3), pick(g, 4)); return 1;
+  case 16:
+    if (!breaks) return 0;
+    say(g, "if (");
+    condition(g, 1);
+    say(g, pick(g, 2) ? ") break;" : ") continue;");
+    return 1;
+  case 17:
+    if (!g->returns || !pick(g, 2)) return 0;
+    say(g, "if (");
+    condition(g, 1);
+    say(g, ") { y[i] = v%d; return; }", pick(g, 4));
+    return 1;
+  case 18:
+    if (!g->atomics) return 0;
+    say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
+    return 1;
+  default: {                                      /* all threads write the same, each reads its own */
+    if (pick(g, 3)) return 0;
+    const int e = pick(g, 2);
+    say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
+    return 1;
+  }
+  }
+}
+
 static void statement(gen *g, int depth, int breaks) {
   --g->budget;
   line(g);
-  switch (pick(g, 20)) {
-  case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return;
-  case 4: case 5: say(g, "v%d += 0.5 * ", pick(g, 4)); bounded(g); say(g, ";"); return;
-  case 6: { const int v = pick(g, 4); say(g, "v%d = 0.9 * v%d * ", v, v); bounded(g); say(g, ";"); return; }
-  case 7: say(g, "l["); integer(g); say(g, " & 3] = "); bounded(g); say(g, ";"); return;
-  case 8: say(g, "l["); integer(g); say(g, " & 3] += "); bounded(g); say(g, ";"); return;
-  case 9: say(g, "c%d = ", pick(g, 3)); integer(g); say(g, ";"); return;
-  case 10: say(g, "c%d = (int)fabs(4 * v%d) & 7;", pick(g, 3), pick(g, 4)); return;
-  case 11: case 12:
-    if (depth <= 0) break;
+  const int way = pick(g, 20), nests = way >= 11 && way <= 15;
+  if (nests && depth > 0) {
+    if (way == 15) { switches(g, depth - 1); return; }
+    if (way > 12) { loop(g, depth - 1); return; }
     say(g, "if (");
     condition(g, 2);
     say(g, ") {");
     block(g, depth - 1, breaks);
     if (pick(g, 2)) { say(g, " else {"); block(g, depth - 1, breaks); }
     return;
-  case 13: case 14: if (depth <= 0) break; loop(g, depth - 1); return;
-  case 15: if (depth <= 0) break; switches(g, depth - 1); return;
-  case 16:
-    if (breaks) {
-      say(g, "if (");
-      condition(g, 1);
-      say(g, pick(g, 2) ? ") break;" : ") continue;");
-      return;
-    }
-    break;
-  case 17:
-    if (g->returns && pick(g, 2)) {
-      say(g, "if (");
-      condition(g, 1);
-      say(g, ") { y[i] = v%d; return; }", pick(g, 4));
-      return;
-    }
-    break;
-  case 18:
-    if (g->atomics) { say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");"); return; }
-    break;
-  case 19:                                        /* all threads write the same, each reads its own */
-    if (pick(g, 3) == 0) {
-      const int e = pick(g, 2);
-      say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
-      return;
-    }
-    break;
-  default:
-    if (g->loops) { say(g, "z[i] += "); bounded(g); say(g, ";"); return; }
-    say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
-    bounded(g);
-    say(g, ";");
-    return;
   }
+  if (!nests && simple(g, way, breaks)) return;
   say(g, "y[i] %s= ", pick(g, 3) ? "" : "+");
   bounded(g);
   say(g, ";");
@@ -304,59 +302,60 @@ static void lanes(gen *g, const char *value) {
   }
 }
 
-/* A phase in which the threads of a block exchange values. */
-static void exchange(gen *g) {
-  line(g);
-  if (g->shared == 2) {
-    char value[32], text[96];
-    snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
-    const int way = pick(g, 8);
-    const int by = 1 + pick(g, 9);
-    if (way >= 4) { lanes(g, value); return; }
-    switch (way) {
-    case 0: snprintf(text, sizeof text, "__shfl_down_sync(~0u, %s, %d)", value, by); break;
-    case 1: snprintf(text, sizeof text, "__shfl_up_sync(~0u, %s, %d)", value, by); break;
-    case 2: snprintf(text, sizeof text, "__shfl_xor_sync(~0u, %s, %d)", value, by); break;
-    default: snprintf(text, sizeof text, "__shfl_sync(~0u, %s, i / %d)", value, by);
-    }
-    say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
-    return;
+/* A value from another lane of the warp. */
+static void shuffle(gen *g) {
+  char value[32], text[96];
+  snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
+  const int way = pick(g, 8);
+  const int by = 1 + pick(g, 9);
+  if (way >= 4) { lanes(g, value); return; }
+  switch (way) {
+  case 0: snprintf(text, sizeof text, "__shfl_down_sync(~0u, %s, %d)", value, by); break;
+  case 1: snprintf(text, sizeof text, "__shfl_up_sync(~0u, %s, %d)", value, by); break;
+  case 2: snprintf(text, sizeof text, "__shfl_xor_sync(~0u, %s, %d)", value, by); break;
+  default: snprintf(text, sizeof text, "__shfl_sync(~0u, %s, i / %d)", value, by);
   }
-  say(g, "s[threadIdx.x] = ");
-  bounded(g);
-  say(g, ";");
-  line(g);
-  say(g, "__syncthreads();");
-  line(g);
-  if (pick(g, 2)) {
-    together(g);
-    line(g);
-    say(g, "__syncthreads();");
-    return;
-  }
+  say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
+}
+
+/* What all threads have stored in shared memory: read, summed, rewritten in rounds. */
+static void rounds_of(gen *g) {
   switch (pick(g, 6)) {
   case 3:
     say(g, "for (int e = 2; e > 0; e /= 2) { if (threadIdx.x < e) s[threadIdx.x] = fmax(s[threadIdx.x], "
            "s[threadIdx.x + e]); __syncthreads(); }");
     line(g);
     say(g, "v%d = s[0] * s[1];", pick(g, 4));
-    break;
+    return;
   case 4:
     say(g, "for (int e = 0; e < n; ++e) { double o = s[(threadIdx.x + e) & 3]; __syncthreads(); "
            "s[threadIdx.x] = sin(o * v%d + w[e & 7]); __syncthreads(); v%d += 0.2 * o; }", pick(g, 4), pick(g, 4));
-    break;
+    return;
   case 5:
     say(g, "for (int e = 0; e < 5; ++e) { __syncthreads(); s[threadIdx.x ^ 1] = cos(v%d * e); __syncthreads(); "
            "if (e %% 2) continue; v%d = s[(threadIdx.x + e) & 3] * s[threadIdx.x]; }", pick(g, 4), pick(g, 4));
-    break;
-  case 0: say(g, "v%d = s[threadIdx.x ^ 1] * s[(threadIdx.x + 1) & 3];", pick(g, 4)); break;
-  case 1: say(g, "for (int e = 0; e < 4; ++e) v%d += s[e] * w[e];", pick(g, 4)); break;
+    return;
+  case 0: say(g, "v%d = s[threadIdx.x ^ 1] * s[(threadIdx.x + 1) & 3];", pick(g, 4)); return;
+  case 1: say(g, "for (int e = 0; e < 4; ++e) v%d += s[e] * w[e];", pick(g, 4)); return;
   default:
     say(g, "for (int e = 2; e > 0; e /= 2) { if (threadIdx.x < e) s[threadIdx.x] += s[threadIdx.x + e]; "
            "__syncthreads(); }");
     line(g);
     say(g, "v%d = sin(s[0]);", pick(g, 4));
   }
+}
+
+/* A phase in which the threads of a block exchange values. */
+static void exchange(gen *g) {
+  line(g);
+  if (g->shared == 2) { shuffle(g); return; }
+  say(g, "s[threadIdx.x] = ");
+  bounded(g);
+  say(g, ";");
+  line(g);
+  say(g, "__syncthreads();");
+  line(g);
+  if (pick(g, 2)) together(g); else rounds_of(g);
   line(g);
   say(g, "__syncthreads();");
 }
@@ -439,44 +438,53 @@ static void count(tally *t, int result, const problem *p, const gen *g, uint64_t
   }
 }
 
+static void generate(gen *g, uint64_t seed) {
+  g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
+  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  program(g);
+}
+
+/* The derivatives of a derived kernel. */
+static void check_second(problem *p, const gen *g, uint64_t seed, tally *t) {
+  problem q;
+  const int reverse = (int)(seed % 3 == 0);
+  if (!derive_problem(p, reverse, seed, &q)) {
+    printf("kernel_fuzz: seed %llu: %s\n", (unsigned long long)seed, p->why);
+    t->bad++;
+    return;
+  }
+  const int ok = check_derivatives(&q, 1, seed + 2);
+  t->second += ok == 1;
+  t->second_refused += ok == -1;
+  if (!ok) count(t, ok, &q, g, seed, reverse ? " (adjoint derived)" : " (tangent derived)");
+  free_args(q.arg, q.n);
+}
+
+static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
+  static const int slots[] = {0, 16, 64};
+  const int64_t n = g->shared == 2 ? 32 : g->shared ? 8 : 5;
+  problem p = {.f = s->kernels[0], .grid = {g->shared == 2 ? 1 : 2, 1, 1}, .mem = m,
+               .block = {g->shared == 2 ? 32 : 4, 1, 1}, .arena = &s->arena, .races = 1,
+               .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
+               .loose = g->single ? 1e-3 : 0};
+  arguments(&p, n, &g->r);
+  const int result = check_derivatives(&p, 1, seed + 1);
+  count(t, result, &p, g, seed, "");
+  if (result == 1 && second && !g->single) check_second(&p, g, seed, t);
+  free_args(p.arg, p.n);
+}
+
 static void one_program(uint64_t seed, tally *t, int second) {
   fl_mem m = {0};
   fl_error e = {0};
   gen *g = calloc(1, sizeof *g);
-  g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
-  for (int k = 0; k < 5; ++k) next_random(&g->r);
-  program(g);
+  generate(g, seed);
   fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
   if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
     t->bad++;
     printf("kernel_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
            s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
-  } else {
-    static const int slots[] = {0, 16, 64};
-    const int64_t n = g->shared == 2 ? 32 : g->shared ? 8 : 5;
-    problem p = {.f = s->kernels[0], .grid = {g->shared == 2 ? 1 : 2, 1, 1}, .mem = &m,
-                 .block = {g->shared == 2 ? 32 : 4, 1, 1}, .arena = &s->arena, .races = 1,
-                 .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
-                 .loose = g->single ? 1e-3 : 0};
-    arguments(&p, n, &g->r);
-    const int result = check_derivatives(&p, 1, seed + 1);
-    count(t, result, &p, g, seed, "");
-    if (result == 1 && second && !g->single) {
-      problem q;
-      const int reverse = (int)(seed % 3 == 0);
-      if (derive_problem(&p, reverse, seed, &q)) {
-        const int ok = check_derivatives(&q, 1, seed + 2);
-        t->second += ok == 1;
-        t->second_refused += ok == -1;
-        if (!ok) count(t, ok, &q, g, seed, reverse ? " (adjoint derived)" : " (tangent derived)");
-        free_args(q.arg, q.n);
-      } else {
-        printf("kernel_fuzz: seed %llu: %s\n", (unsigned long long)seed, p.why);
-        t->bad++;
-      }
-    }
-    free_args(p.arg, p.n);
-  }
+  } else check_kernel(s, &m, g, seed, t, second);
   fl_ksource_free(s);
   if (m.live_bytes) {
     printf("kernel_fuzz: seed %llu: %lld bytes are left\n", (unsigned long long)seed,
@@ -493,9 +501,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < n; ++i) {
     if (argc > 3 && n == 1) {
       gen *g = calloc(1, sizeof *g);
-      g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
-      for (int k = 0; k < 5; ++k) next_random(&g->r);
-      program(g);
+      generate(g, seed);
       puts(g->text);
       free(g);
     }
