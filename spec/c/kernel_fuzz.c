@@ -182,6 +182,13 @@ static void switches(gen *g, int depth) {
   say(g, "}");
 }
 
+/* An element that the caller gave, rewritten. */
+static void in_place(gen *g) {
+  if (g->loops) say(g, "z[i] += "); else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
+  bounded(g);
+  say(g, ";");
+}
+
 /* One line; 0: what 'way' asks for does not stand here. */
 static int simple(gen *g, int way, int breaks) {
   switch (way) {
@@ -209,7 +216,7 @@ static int simple(gen *g, int way, int breaks) {
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
   default: {                                      /* all threads write the same, each reads its own */
-    if (pick(g, 3)) return 0;
+    if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
     say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
     return 1;
