@@ -1,7 +1,8 @@
 --- Proof that the derivatives of a function of tensors are right: central differences of the
 -- value (flame.gradcheck, to second order), and <J v, u> = <v, J' u> between forward and reverse
--- mode. For specs of user kernels.
+-- mode; that derived kernels have no races. For specs of user kernels.
 local flame = require "flame"
+local interpreter = dofile("spec/interpreter.lua")
 
 local proof = {}
 
@@ -48,6 +49,15 @@ function proof.check(f, inputs, o)
   local forward, reverse = proof.both_modes(f, inputs)
   local tol = (o.tol or 1e-9) * math.max(1, math.abs(forward))
   assert(math.abs(forward - reverse) <= tol, ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
+end
+
+--- The spec that asks runs once more in a child interpreter on the CPU, each launch checked as 'words' (of FLAME_CHECK) say.
+function proof.checked(spec, words)
+  if os.getenv "FLAME_PROOF_CHILD" then return end
+  local p = assert(io.popen(("FLAME_PROOF_CHILD=1 FLAME_DEVICE=cpu FLAME_CHECK=%s '%s' tools/busted.lua spec/%s.lua 2>&1")
+    :format(words, interpreter, spec)))
+  local said = p:read "a"
+  assert(p:close(), said)
 end
 
 return proof
