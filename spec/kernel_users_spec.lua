@@ -88,6 +88,8 @@ describe("a user is told the line and the reason of", function()
     { "a variadic template of a struct", "S<float> s;\ny[i] = x[i];", 4, "variadic templates of structs",
       "template <typename... T> struct S { };\n" },
     { "a pointer in a struct", "V v = {x};\ny[i] = v.p[i];", 4, "pointers stored in memory", "struct V { const float *p; };\n" },
+    { "what lies behind a member of mixed structs", "S s[2] = {{x[i], 2}, {1.f, 3}};\ny[i] = (&s[0].a)[1];", 5,
+      "a pointer to one variable is moved off it", "struct S { float a; int b; };\n" },
     { "a reference to one or another", "float a = x[i], b = 2.f;\nfloat &r = a > b ? a : b;\ny[i] = r;", 5, "needs a variable" },
     { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
     { "memcpy", "memcpy(&y[i], &x[i], 4);", 4, "memcpy" },

@@ -82,7 +82,8 @@ static fl_value pointers(fl_front *p, int op, fl_value x, fl_value y, int32_t li
     same = fl_kexpr_binary(p->a, FL_KO_LAND, same, at);
     return fl_val_expr(fl_front_check(p, op == FL_KO_EQ ? same : fl_kexpr_unary(p->a, FL_KO_NOT, same)));
   }
-  if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type)) {
+  if (x.var != y.var || x.linear != y.linear || !fl_ctype_same(x.type, y.type) || (op == FL_KO_SUB && x.member)) {
+    if (x.member || y.member) p->turn_wanted = 2;
     fl_refuse(p, line, "pointers into different arrays are compared");
     return fl_val_none();
   }

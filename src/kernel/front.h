@@ -29,6 +29,7 @@ typedef enum {
 typedef struct fl_value {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null;              /* the null pointer */
+  uint8_t member;            /* not LINEAR: a member of an element, what lies behind it is in another variable */
   int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
   const fl_ctype *type;
   fl_kexpr *e;
@@ -196,7 +197,7 @@ typedef struct fl_front {
   int spaces;                /* there are namespaces: a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix, VOID: f64 */
   struct fl_kturn *turns;    /* pointers to one or another array (turn.c) */
-  int turning, turn_wanted;  /* the body is read with them; should be */
+  int turning, turn_wanted;  /* the body is read with them; should be. 2: all structs of numbers are arrays of these */
   const fl_ctype *vectors[64];
   int n_vectors;
 } fl_front;

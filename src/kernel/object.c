@@ -83,7 +83,7 @@ static int counts_itself(fl_front *p, const fl_ctype *t) {
 
 fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_value v;
-  if (!p->failed && counts_itself(p, t) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)) return v;
+  if (!p->failed && (p->turning > 1 || counts_itself(p, t)) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)) return v;
   return fl_decl_make(p, t, name, FL_KV_LOCAL, line);
 }
 

@@ -506,18 +506,19 @@ static void read_once(fl_front *p, pending *k) {
   p->globals = p->frame = 0;
 }
 
-/* Again with pointers to one or another array, where it fails for want of them. */
+/* Again with pointers to one or another array, and to structs of numbers, where it fails for want of them. */
 static void read_body(fl_front *p, pending *k) {
   const fl_kfunc before = *k->f;
   p->turning = p->turn_wanted = 0;
   read_once(p, k);
-  if (!p->turn_wanted || k->f->has_body || p->a->failed) return;
-  for (int64_t i = 0; i < p->syms.n; i++)
-    if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
-  *k->f = before;
-  for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
-  p->turning = 1;
-  read_once(p, k);
+  while (p->turn_wanted > p->turning && !k->f->has_body && !p->a->failed) {
+    for (int64_t i = 0; i < p->syms.n; i++)
+      if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
+    *k->f = before;
+    for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
+    p->turning = p->turn_wanted;
+    read_once(p, k);
+  }
   p->turning = 0;
 }
 

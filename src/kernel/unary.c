@@ -44,7 +44,8 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
     v.kind = FL_V_POINTER;
   }
   const int views = want != FL_KT_VOID && fl_val_views(want, var->type) && !fl_turn_of(p, v.var);
-  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views)
+  v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
+  if (!v.linear && v.idx && v.type->kind == FL_C_SCALAR && views && !v.member)
     v.linear = 1;                                           /* elements of one array, counted alike */
   if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID)
     v = view_shared(p, v, want);

@@ -183,6 +183,7 @@ fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
               fl_field_meant(p, v.type, name, n));
     return fl_val_none();
   }
+  v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
   v.type = f->type;
   if (v.kind == FL_V_PARTS) {
     v.parts += f->leaf;
@@ -229,9 +230,10 @@ fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative,
   if (negative) by = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, by));
   if (v.linear) {
     v.idx = add64(p, v.idx, mul64(p, by, scalars_of(p, v.type, line)));
-  } else if (v.idx) {
+  } else if (v.idx && !v.member) {
     v.idx = add64(p, v.idx, by);
   } else if (by && (by->kind != FL_KX_CONST || by->value.i)) {
+    p->turn_wanted = 2;
     fl_refuse(p, line, "a pointer to one variable is moved off it");
   }
   return v;
@@ -258,6 +260,7 @@ fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line) {
   i = fl_val_convert(p, i, FL_KT_I64);
   const int64_t count = v.type->count;
   v.type = v.type->of;
+  v.member = 0;
   if (v.linear) v.idx = add64(p, v.idx, mul64(p, i, scalars_of(p, v.type, line)));
   else v.idx = v.idx ? add64(p, mul64(p, v.idx, count), i) : i;
   return v;
