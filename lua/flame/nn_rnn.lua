@@ -201,7 +201,7 @@ return function(nn, shared)
     --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
     function class:forward(x, h0, c0)
       if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
-    if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0: y, h, c = lstm(x, h, c)", name) end
+      if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0: y, h, c = lstm(x, h, c)", name) end
       local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
       return y, table.unpack(last)
     end
