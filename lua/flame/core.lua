@@ -26,6 +26,17 @@ local function need_int(op, name, v)
 end
 internal.need_int = need_int
 
+--- A shape: a list of integers from 0 on and nothing else.
+function internal.need_shape(op, shape)
+  for k in pairs(shape) do
+    if math.type(k) ~= "integer" then fail(op, "need numbers or a list of them, got a table with names") end
+  end
+  for k = 1, #shape do
+    if need_int(op, "size", shape[k]) < 0 then fail(op, "size %d is negative", shape[k]) end
+  end
+  return shape
+end
+
 local function need_number(op, name, v)
   if type(v) ~= "number" then fail(op, "%s must be a number, got %s", name, word(v)) end
   return v

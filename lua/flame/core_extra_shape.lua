@@ -127,24 +127,19 @@ add("combinations", 3, function(x, r, with_replacement)
   if #at == 0 then return flame.zeros(0, o.r, { dtype = x.dtype, device = x.device }) end
   return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
 end)
-local function triangle_indices(name, keep)
-  add(name, 4, function(rows, columns, offset, o)
-    for what, n in pairs { rows = rows, columns = columns } do
+local function triangle_indices(name, half)
+  add(name, 4, function(rows, columns, ...)
+    for k, what in ipairs { "rows", "columns" } do
+      local n = k == 1 and rows or columns
       if need_int(name, what, n) < 0 then fail(name, "%s = %d is negative", what, n) end
     end
-    if type(offset) == "table" then offset, o = 0, offset end
-    o = internal.options(name, o, { device = flame.default_device(), dtype = "i64" })
-    local at = { {}, {} }
-    for i = 1, rows do
-      for j = 1, columns do
-        if keep(j - i, offset or 0) then at[1][#at[1] + 1], at[2][#at[2] + 1] = i, j end
-      end
-    end
-    return flame.tensor(at, o)
+    local o = defaults(name, { "offset" }, { offset = 0, device = flame.default_device(), dtype = "i64" }, ...)
+    local all = flame.ones({ rows, columns }, { dtype = "bool", device = o.device })
+    return all[half](all, need_int(name, "offset", o.offset)):nonzero():t():contiguous():to(o.dtype)
   end, "module")
 end
-triangle_indices("tril_indices", function(k, offset) return k <= offset end)
-triangle_indices("triu_indices", function(k, offset) return k >= offset end)
+triangle_indices("tril_indices", "tril")
+triangle_indices("triu_indices", "triu")
 local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v end
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param base? number  10

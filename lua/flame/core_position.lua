@@ -254,14 +254,13 @@ end, "fill_diagonal_", 3)
 -- ---- by shape -------------------------------------------------------------------------------------------
 --- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
 internal.def("sum_to_size", 9, function(x, ...)
-  local op, to = "sum_to_size", (...)
+  local op, list, only = "sum_to_size", ...
   need_tensor(op, "x", x)
-  to = type(to) == "table" and to or { ... }
+  local to = internal.need_shape(op, type(list) == "table" and only == nil and list or { ... })
   local shape, lead, axes = x.shape, x.ndim - #to, {}
-  for k = 1, #to do need_int(op, "size", to[k]) end
   for d = 1, #shape do
     local want = to[d - lead]
-    if d > lead and need_int(op, "size", want) ~= 1 and want ~= shape[d] or lead < 0 then
+    if d > lead and want ~= 1 and want ~= shape[d] or lead < 0 then
       fail(op, "shape %s can not become (%s)", shape_text(x), table.concat(to, ", "))
     end
     if d <= lead or want == 1 and shape[d] ~= 1 then axes[#axes + 1] = d end
