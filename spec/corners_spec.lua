@@ -60,6 +60,17 @@ describe("gradients", function()
     local function by(o) return gradient(function(x) return linalg.pinv(x, o) * D { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } } end, v) end
     eq(by(), by({ hermitian = true }), { rtol = 1e-9 })
   end)
+  it("of var and std are infinite or NaN, as the values are, where the correction leaves no element", function()
+    local function var(n) return function(x) return x:var(1, { correction = n }) end end
+    for _, n in ipairs { 3, 4 } do
+      assert.equal(huge, var(n)(D { 1, 2, 4 }):item())
+      eq({ -huge, -huge, huge }, gradient(var(n), { 1, 2, 4 }))
+      eq({ 0 / 0, 0 / 0, 0 / 0 }, gradient(var(n), { 3, 3, 3 }), { equal_nan = true })
+      eq({ 0 / 0, 0 / 0, 0 / 0 }, gradient(function(x) return x:std(1, { correction = n }) end, { 1, 2, 4 }), { equal_nan = true })
+    end
+    eq({ -8 / 3, -2 / 3, 10 / 3 }, gradient(var(2), { 1, 2, 4 }), { rtol = 1e-12 })
+    eq({ 0 / 0 }, gradient(var(1), { 5 }), { equal_nan = true })
+  end)
   it("of quantile and nanquantile flow to q", function()
     for _, name in ipairs { "quantile", "nanquantile" } do
       eq({ 8, 16 }, gradient(function(q) return flame[name](D { 1, 3, 7, 4, 11 }, q) end, { 0.3, 0.9 })

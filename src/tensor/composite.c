@@ -64,10 +64,13 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   if (!x || !need_float(x, "var")) return NULL;
   const int dtype = x->dtype;
   fl_node *w = fl_widen(x);
-  fl_node *d = n_sub(w, n_mean(w, axes, 1));
   const double n = (double)reduced_count(x, axes) - correction;
-  return back_to(n_div(n_sum(n_square(d), axes, keepdim), n_num(x->ctx, n > 0 ? n : 0)),
-                 dtype);
+  const uint8_t mode = x->ctx->grad_mode;
+  if (!(n > 0)) x->ctx->grad_mode = 0;          /* the mean's share, 0, would be inf - inf */
+  fl_node *m = n_mean(w, axes, 1);
+  x->ctx->grad_mode = mode;
+  fl_node *squares = n_sum(n_square(n_sub(w, m)), axes, keepdim);
+  return back_to(n_div(squares, n_num(x->ctx, n > 0 ? n : 0)), dtype);
 }
 
 /* The same values as sqrt; the other form is recorded where a gradient may be asked for. */
