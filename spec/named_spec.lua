@@ -180,6 +180,52 @@ describe("a module's state", function()
     same(v.grad, plain)
     assert.equal(2, #seen)
   end)
+  it("hands a backward hook the gradients of all arguments at once, and takes each back", function()
+    local layer, seen, give = nn.Bilinear(2, 3, 1), {}, nil
+    layer:register_full_backward_hook(function(_, gi)
+      seen[#seen + 1] = { gi[1]:totable(), gi[2]:totable() }
+      return give and give(gi)
+    end)
+    local function gradients()
+      local a, b = flame.tensor({ { 1, 2 } }, { requires_grad = true }), flame.tensor({ { 3, 4, 5 } }, { requires_grad = true })
+      layer(a, b):sum():backward()
+      return a.grad, b.grad
+    end
+    local a, b = gradients()
+    assert.same({ { a:totable(), b:totable() } }, seen)
+    give = function(gi) return { gi[1] * 10, gi[2] * 100 } end
+    local a10, b100 = gradients()
+    same(a * 10, a10)
+    same(b * 100, b100)
+    give = function(gi) return { nil, gi[2] * 0 } end
+    local a1, b0 = gradients()
+    same(a, a1)
+    same(b * 0, b0)
+    assert.equal(3, #seen)
+    give = function() return { flame.ones(2) } end
+    raises("Bilinear: gradient 1 of a backward hook has shape (2), its argument (1, 2)", gradients)
+    give = function() return { 1 } end
+    raises("Bilinear: gradient 1 of a backward hook must be a tensor, got number", gradients)
+    give = function(gi) return gi[1] end
+    raises("Bilinear: a backward hook returns a list with a gradient for each argument, or nothing; got a tensor", gradients)
+    raises("Bilinear: a hook is a function, got nil", layer.register_full_backward_hook, layer)
+  end)
+  it("calls a backward hook once where an argument has no part in the result", function()
+    local First, calls = nn.Module.extend("First"), 0
+    function First:forward(a, b, word) return word == "both" and a * b or a * 2 end
+    local m = First()
+    m:register_full_backward_hook(function(_, gi, go)
+      calls = calls + 1
+      assert.same({ 3, { 2, 2 }, { 0, 0 }, false }, { #gi, gi[1]:totable(), gi[2]:totable(), gi[3] })
+      assert.same({ 1, 1 }, go[1]:totable())
+      assert.equal("f64", gi[2].dtype)
+    end)
+    local a, b = flame.ones(2, { requires_grad = true }), flame.ones(2, { dtype = "f64", requires_grad = true })
+    m(a, b, "one"):sum():backward()
+    assert.equal(1, calls)
+    assert.same({ 2, 2 }, a.grad:totable())
+    assert.equal("f64", m(a, b, "both").dtype)
+  end)
   it("of an LSTM is two tensors", function()
     local lstm, cell, v = nn.LSTM(2, 3), nn.LSTMCell(2, 3), flame.ones(4, 1, 2)
     local y, h, c = lstm(v)

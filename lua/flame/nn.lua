@@ -171,40 +171,6 @@ end
 --- f(module, arguments, result) runs after each forward; what it returns replaces the result.
 ---@return table  with remove()
 function Module:register_forward_hook(f) return add_hook(self, "after", f) end
---- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with
---- false where there is none; what it returns replaces the gradient of the last argument.
----@return table  with remove()
-function Module:register_full_backward_hook(f)
-  local call                                             -- of the module: its gradients, and how many are still to come
-  local before = add_hook(self, "before", function(module, args)
-    local now = { inputs = {}, outputs = { false }, waiting = 0 }
-    call = now
-    for k = 1, args.n do
-      local x = args[k]
-      now.inputs[k] = false
-      if flame.is_tensor(x) and x.requires_grad and flame.is_grad_enabled() then
-        args[k], now.waiting = x:clone(), now.waiting + 1
-        args[k]:register_hook(function(g)
-          now.inputs[k], now.waiting = g, now.waiting - 1
-          local new = now.waiting == 0 and f(module, now.inputs, now.outputs)
-          return new and new[k] or nil
-        end)
-      end
-    end
-    return args
-  end)
-  local after = add_hook(self, "after", function(module, _, y)
-    local now = call
-    if not flame.is_tensor(y) or not y.requires_grad then return end
-    y = y:clone()
-    y:register_hook(function(g)
-      now.outputs[1] = g
-      if now.waiting == 0 then f(module, now.inputs, now.outputs) end
-    end)
-    return y
-  end)
-  return { remove = function() before:remove() after:remove() end }
-end
 --- f(module, arguments) runs before each forward; what it returns replaces the arguments.
 ---@return table  with remove()
 function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) end
@@ -545,6 +511,7 @@ local function make_options(o) return { dtype = o.dtype, device = o.device } end
 local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
   is_module = is_module, kinds = kinds }
 local _ = flame.outer                                  -- loads what flame.internal gets from Lua
+require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)
 require "flame.nn_more"(nn, positive, options_of, shared)

@@ -161,8 +161,8 @@ function Module:register_forward_hook(f) end
 ---@return table  with remove()
 function Module:register_forward_pre_hook(f) end
 
---- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with
---- false where there is none; what it returns replaces the gradient of the last argument.
+--- f(module, gradients of the arguments, gradients of the result) runs in each backward, on two lists with false
+--- where there is none. A list that it returns replaces the first; of several results the second has the first's.
 ---@param f function
 ---@return table  with remove()
 function Module:register_full_backward_hook(f) end
