@@ -490,6 +490,10 @@ describe("forms that tell instead of raising", function()
     assert.equal(0, select(3, linalg.ldl_factor_ex(x, { check_errors = true })):item())
     fails("ldl_factor: x has shape (2, 3)", linalg.ldl_factor, randn(2, 3))
     fails("ldl_solve: LD has shape (3, 3), B (4, 1)", linalg.ldl_solve, ld, pivots, randn(4, 1))
+    fails("and pivots (2, 3): need", linalg.ldl_solve, ld, pivots:expand(2, 3), randn(3, 1))
+    fails("ldl_solve: pivot 7 at position 1: need the pivots of ldl_factor", linalg.ldl_solve, ld, pivots * 0 + 7, randn(3, 1))
+    fails("ldl_factor_ex: D is singular: without check_errors the third result says where", linalg.ldl_factor_ex, flame.zeros(2, 2),
+      { check_errors = true })
   end)
   it("svd_lowrank and pca_lowrank find the largest singular values", function()
     for _, s in ipairs { { 30, 12 }, { 12, 30 } } do
@@ -506,6 +510,11 @@ describe("forms that tell instead of raising", function()
       is_close(centred, linalg.svdvals(x - x:mean(1)):narrow(1, 1, 5))
       is_close(select(2, flame.pca_lowrank(x, { center = false })):narrow(1, 1, 4), values)
     end
+    local low = randn(6, 2):matmul(randn(2, 5)):requires_grad_(true)             -- all of it is in two values
+    select(2, flame.svd_lowrank(low, 2)):square():sum():backward()
+    is_close(low.grad, 2 * low:detach())
+    fails("svd_lowrank: q = -1 and niter = 2, need 0 or more", flame.svd_lowrank, randn(3, 2), -1)
+    fails("pca_lowrank: no option 'k', there is: center niter q", flame.pca_lowrank, randn(3, 2), { k = 1 })
     fails("svd_lowrank: x has shape (3)", flame.svd_lowrank, randn(3))
   end)
 end)

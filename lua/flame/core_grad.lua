@@ -89,6 +89,34 @@ methods.gradients = function(y, xs, o, ...)
   return make_map(xs, list, opts.allow_unused)
 end
 
+--- The tensors in v, one or a list.
+local function tensors_of(op, name, v)
+  if is_tensor(v) then return { v } end
+  if type(v) ~= "table" or #v == 0 then fail(op, "%s must be a tensor or a list of tensors, got %s", name, internal.word(v)) end
+  for i = 1, #v do need_tensor(op, ("%s[%d]"):format(name, i), v[i]) end
+  return v
+end
+--- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
+---@param outputs flame.Tensor|flame.Tensor[]
+---@param inputs flame.Tensor|flame.Tensor[]
+---@param ... any  {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}, or by position
+---@return flame.Tensor[]
+flame.autograd.grad = internal.checked(function(outputs, inputs, ...)
+  local op = "autograd.grad"
+  local o = internal.arguments(op, { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
+    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true, allow_unused = false }, ...)
+  local ys, xs, seeds = tensors_of(op, "outputs", outputs), tensors_of(op, "inputs", inputs), nil
+  if o.grad_outputs then
+    seeds = tensors_of(op, "grad_outputs", o.grad_outputs)
+    if #seeds ~= #ys then fail(op, "%d grad_outputs for %d outputs", #seeds, #ys) end
+  end
+  local map = make_map(xs, internal.gradients(ys, seeds, xs,
+    { create_graph = o.create_graph, retain_graph = o.retain_graph or o.create_graph }), o.allow_unused)
+  local list = {}
+  for i, x in ipairs(xs) do list[i] = map[x] end
+  return list
+end, "autograd.grad", 7)
+
 -- ---- functions of functions ---------------------------------------------------------------------
 --- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
 local function sorted_keys(t)

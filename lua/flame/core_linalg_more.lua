@@ -379,11 +379,12 @@ end)
 ---@param o? table  {hermitian = false, check_errors = false}
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 under("ldl_factor_ex", 2, function(x, o)
-  if internal.options("ldl_factor_ex", o, { hermitian = false, check_errors = false }).check_errors then
-    local ld, pivots = linalg.ldl_factor(x)
-    return ld, pivots, flame.zeros(table.move(x.shape, 1, x.ndim - 2, 1, {}), { dtype = "i32", device = x.device })
+  o = internal.options("ldl_factor_ex", o, { hermitian = false, check_errors = false })
+  local ld, pivots, info = ldl("ldl_factor_ex", x)
+  if o.check_errors and info:ne(0):any():item() then
+    fail("ldl_factor_ex", "D is singular: without check_errors the third result says where")
   end
-  return ldl("ldl_factor_ex", x)
+  return ld, pivots, info
 end)
 --- D, L and the order of the rows from one packed matrix and its pivots.
 local function unpacked(a, p, n)
@@ -395,6 +396,9 @@ local function unpacked(a, p, n)
   while i <= n do                                        -- L's rows follow the later exchanges
     local two = p[i] < 0
     local from, to = two and i + 1 or i, math.abs(p[i])
+    if from > n or to < from or to > n or two and p[from] ~= p[i] then
+      fail("ldl_solve", "pivot %d at position %d: need the pivots of ldl_factor", p[i], i)
+    end
     d[i][i], d[from][from] = a[i][i], a[from][from]
     if two then d[from][i], d[i][from], unit[from][i] = a[from][i], a[from][i], 0 end
     now[from], now[to] = now[to], now[from]
@@ -414,8 +418,10 @@ under("ldl_solve", 4, function(ld, pivots, b, o)
   part.need_square(op, "LD", ld)
   need_tensor(op, "pivots", pivots)
   local n = ld.shape[ld.ndim]
-  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n or pivots.shape[pivots.ndim] ~= n then
-    fail(op, "LD has shape %s, B %s and pivots %s", shape_text(ld), shape_text(b), shape_text(pivots))
+  if need_tensor(op, "B", b).ndim < 2 or b.shape[b.ndim - 1] ~= n or pivots.shape[pivots.ndim] ~= n or
+    pivots:numel() * n ~= ld:numel() then
+    fail(op, "LD has shape %s, B %s and pivots %s: need (…, n, n), (…, n, k) and (…, n)", shape_text(ld), shape_text(b),
+      shape_text(pivots))
   end
   if b:numel() == 0 then return b:clone() end
   local d, unit, order = {}, {}, {}

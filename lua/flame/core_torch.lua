@@ -24,35 +24,17 @@ flame.pi, flame.e, flame.inf, flame.nan = math.pi, math.exp(1), math.huge, 0 / 0
 ---@return string
 def("device", 2, function(name, ordinal)
   if type(name) ~= "string" then fail("device", "name must be a string, got %s", internal.word(name)) end
-  return ordinal and ("%s:%d"):format(name, need_int("device", "ordinal", ordinal)) or name
+  local text = ordinal and ("%s:%d"):format(name, need_int("device", "ordinal", ordinal)) or name
+  if text ~= "cpu" and text ~= "cuda" and not text:find("^cuda:%d+$") then
+    fail("device", '"%s" is no device; there are "cpu", "cuda" and "cuda:0" to "cuda:15"', text)
+  end
+  return text
 end, "module")
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 def("set_grad_enabled", 64, function(on, ...)
   return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad or flame.no_grad)(...)
 end, "module")
---- The gradients of outputs (a tensor or a list) by inputs, a list in their order.
----@param outputs flame.Tensor|flame.Tensor[]
----@param inputs flame.Tensor|flame.Tensor[]
----@param ... any  {grad_outputs =, retain_graph =, create_graph =, allow_unused = false}, or by position
----@return flame.Tensor[]
-flame.autograd.grad = internal.checked(function(outputs, inputs, ...)
-  local op = "autograd.grad"
-  local o = internal.arguments(op, { "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused" },
-    { grad_outputs = false, retain_graph = false, create_graph = false, only_inputs = true, allow_unused = false }, ...)
-  local ys, seeds = flame.is_tensor(outputs) and { outputs } or outputs, o.grad_outputs or {}
-  if flame.is_tensor(seeds) then seeds = { seeds } end
-  if flame.is_tensor(inputs) then inputs = { inputs } end
-  local y, seed = need_tensor(op, "outputs[1]", ys[1]), seeds[1]
-  if #ys > 1 then                                        -- several: by the sum of their products with the seeds
-    y, seed = 0, nil
-    for i, part in ipairs(ys) do y = y + (seeds[i] and part * seeds[i] or part):sum() end
-  end
-  local map, list = y:gradients(inputs, { seed = seed, retain_graph = o.retain_graph, create_graph = o.create_graph,
-    allow_unused = o.allow_unused }), {}
-  for i, x in ipairs(inputs) do list[i] = map[x] end
-  return list
-end, "autograd.grad", 7)
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -347,9 +329,19 @@ local function bins_of(flat, edges)
   local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
   return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
 end
-local function need_histogram(op, x, o)
+--- The options, and a weight for each of the values, which are x's but for its last 'axes'.
+local function need_histogram(op, x, o, axes)
   if not need_tensor(op, "x", x):is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
-  return options(op, o, { range = false, weight = false, density = false })
+  o = options(op, o, { range = false, weight = false, density = false })
+  if o.range and type(o.range) ~= "table" then fail(op, "range must be a list of bounds, got %s", internal.word(o.range)) end
+  for k, bound in ipairs(o.range or {}) do
+    if type(bound) ~= "number" then fail(op, "bound %d of range must be a number, got %s", k, internal.word(bound)) end
+  end
+  local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
+  if not o.weight then return o, flame.ones(lead, { dtype = x.dtype, device = x.device }):reshape(-1) end
+  local own = table.concat(need_tensor(op, "weight", o.weight).shape, ", ")
+  if own ~= table.concat(lead, ", ") then fail(op, "weight has shape (%s), need (%s)", own, table.concat(lead, ", ")) end
+  return o, o.weight:detach():reshape(-1)
 end
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
 --- extremes of x or range = {low, high}, or those between the edges in a tensor. The last bin has both its edges.
@@ -358,11 +350,12 @@ end
 ---@param o? table  {range =, weight =, density = false}
 ---@return flame.Tensor, flame.Tensor
 def("histogram", 3, function(x, bins, o)
-  o = need_histogram("histogram", x, o)
+  local w
+  o, w = need_histogram("histogram", x, o, 0)
+  if o.range and #o.range ~= 2 then fail("histogram", "range has %d bounds, need 2", #o.range) end
   local flat = x:detach():reshape(-1)
   local edges = edges_for("histogram", flat, bins, o.range)
   local bin, inside = bins_of(flat, edges)
-  local w = o.weight and o.weight:detach():reshape(-1) or flame.ones_like(flat)
   local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1, bin, where(inside, w, 0))
   return o.density and y / y:sum() / edges:diff() or y, edges
 end)
@@ -373,10 +366,9 @@ end)
 ---@param o? table  {range =, weight =, density = false}
 ---@return flame.Tensor, flame.Tensor[]
 def("histogramdd", 3, function(x, bins, o)
-  local op = "histogramdd"
-  o = need_histogram(op, x, o)
+  local op, w = "histogramdd"
+  o, w = need_histogram(op, x, o, 1)
   local n = x.shape[x.ndim]
-  if o.range and type(o.range) ~= "table" then fail(op, "range must be a list of bounds, got %s", internal.word(o.range)) end
   if x.ndim < 2 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
     fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each", table.concat(x.shape, ", "))
   end
@@ -389,7 +381,6 @@ def("histogramdd", 3, function(x, bins, o)
     at, inside = (at - 1) * shape[d] + bin, inside and inside:logical_and(within) or within
     volume = (flame.is_tensor(volume) and volume:unsqueeze(-1) or volume) * edges[d]:diff()
   end
-  local w = o.weight and o.weight:detach():reshape(-1) or flame.ones({ #points }, { dtype = x.dtype, device = x.device })
   local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at, where(inside, w, 0)):reshape(shape)
   return o.density and y / y:sum() / volume or y:clone(), edges
 end)
