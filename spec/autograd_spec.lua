@@ -247,6 +247,13 @@ describe("functions of functions", function()
     y:sum():backward()
     assert.same({ 60 }, x.grad:totable())
     assert.is_false(square(flame.ones(1)).requires_grad)
+    local named = flame.func({
+      forward = function(ctx, v) ctx:save_for_backward(v) return v * v end,
+      backward = function(ctx, g) return g * ctx:saved_tensors() * 2 end,
+    })
+    x.grad = nil
+    named(x):sum():backward()
+    assert.same({ 6 }, x.grad:totable())
   end)
   it("func passes several results, and the original error of its backward", function()
     local both = flame.func({

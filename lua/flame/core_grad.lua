@@ -434,6 +434,9 @@ function Context:saved()
   return table.unpack(out, 1, s.n)
 end
 
+-- PyTorch's words.
+Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
+
 --- A backward ends, by an error too: what it had for saved() goes.
 function Context:__close() self._again, self._kept = nil, nil end
 
