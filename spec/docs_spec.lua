@@ -260,6 +260,19 @@ describe("the page", function()
   end)
 end)
 
+describe("docs/internals.md", function()
+  it("quotes a line of src/tensor/ops.def", function()
+    local quoted = 0
+    for _, block in ipairs(blocks_of(read("docs/internals.md"))) do
+      for _, line in ipairs(block.kind == "c" and block.lines or {}) do
+        assert(("\n" .. read("src/tensor/ops.def")):find("\n" .. line .. "\n", 1, true), "not in ops.def: " .. line)
+        quoted = quoted + 1
+      end
+    end
+    assert.is_true(quoted > 0)
+  end)
+end)
+
 describe("docs/embedding.md", function()
   local blocks = {}
   for _, block in ipairs(blocks_of(read("docs/embedding.md"))) do

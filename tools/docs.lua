@@ -61,6 +61,8 @@ print([[
   four have no gradient.
 - `hardswish` has the slope 0 at -3 and 1 at 3. With include_self = false, `scatter_reduce` shares the
   gradient of the largest and the smallest among the elements of src alone.
+- Where the correction leaves no element, the gradient of `var` is infinite or NaN, whatever the correction; PyTorch's is that
+  of the formula for a correction above the number of elements, and without an axis positive.
 - Where an input is NaN, the values are NaN as PyTorch's; the slopes of piecewise functions there are those of one of their pieces,
   not always the same one: `relu` 0 (PyTorch 1), `hardsigmoid` 1/6 (0), `elu` NaN (1).
 - `ctc_loss` of a target that cannot be reached has the gradient 0, where PyTorch's is NaN.

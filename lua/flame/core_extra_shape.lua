@@ -127,19 +127,30 @@ add("combinations", 3, function(x, r, with_replacement)
   if #at == 0 then return flame.zeros(0, o.r, { dtype = x.dtype, device = x.device }) end
   return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
 end)
-local function triangle_indices(name, half)
+-- A loop over the rows; what is as large as the result is recorded.
+local function triangle_indices(name, upper)
   add(name, 4, function(rows, columns, ...)
     for k, what in ipairs { "rows", "columns" } do
       local n = k == 1 and rows or columns
       if need_int(name, what, n) < 0 then fail(name, "%s = %d is negative", what, n) end
     end
     local o = defaults(name, { "offset" }, { offset = 0, device = flame.default_device(), dtype = "i64" }, ...)
-    local all = flame.ones({ rows, columns }, { dtype = "bool", device = o.device })
-    return all[half](all, need_int(name, "offset", o.offset)):nonzero():t():contiguous():to(o.dtype)
+    local offset, ends, shift, total = need_int(name, "offset", o.offset), {}, {}, 0
+    for i = 1, rows do
+      local first = upper and math.max(i + offset, 1) or 1
+      shift[i] = first - 1 - total
+      total = total + math.max((upper and columns or math.min(i + offset, columns)) - first + 1, 0)
+      ends[i] = total
+    end
+    if total == 0 then return flame.zeros({ 2, 0 }, { dtype = o.dtype, device = o.device }) end
+    local integers = { dtype = "i64", device = o.device }
+    local k = flame.arange(1, total, integers)
+    local row = flame.searchsorted(flame.tensor(ends, integers), k)
+    return flame.stack({ row, k + flame.tensor(shift, integers):take(row) }):to(o.dtype)
   end, "module")
 end
-triangle_indices("tril_indices", "tril")
-triangle_indices("triu_indices", "triu")
+triangle_indices("tril_indices", false)
+triangle_indices("triu_indices", true)
 local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) or math.floor(v)) or v end
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param base? number  10
