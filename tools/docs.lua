@@ -68,4 +68,5 @@ print([[
 - `ctc_loss` of a target that cannot be reached has the gradient 0, where PyTorch's is NaN.
 - `copy_` casts to the dtype of what is written, as PyTorch's; the other writes refuse a result that does not fit.
 - `repeat` is a word of Lua: `tile`.
+- `torch.fft.rfft` is `flame.rfft`, and so with its kin: `flame.fft` is the transform. A complex number is a last axis of two.
 - `lu` always pivots; `linalg.eig` and other functions with complex results are not there.]])
