@@ -168,7 +168,7 @@ static void test_errors(void) {
   CHECK(says(c, n_permute(a, (int[]){ 0, 0 }), "permute: axis 1 appears twice"));
   CHECK(says(c, n_transpose(a, 0, 2), "transpose: axis 3 is out of range for shape (4, 3)"));
   CHECK(says(c, n_slice(a, 0, 2, 3, 1),
-             "slice: 3 positions from 3 by 1 leave axis 1 of shape (4, 3)"));
+             "slice: 3 positions from 2 by 1 leave axis 0 of shape (4, 3)"));
   CHECK(says(c, n_select(a, 1, 3), "select: position 4 is outside axis 2 of shape (4, 3)"));
   CHECK(says(c, n_expand(a, 2, (int64_t[]){ 4, 4 }), "expand: shape (4, 3) can not become (4, 4)"));
   CHECK(says(c, n_index(f, 3, 0, "gather"),
@@ -185,7 +185,7 @@ static void test_errors(void) {
   CHECK(says(c, n_setslice(i, &zero, &one, &three, n_num(c, 1.5)),
              "a float can not be written into dtype i64"));
   CHECK(says(c, n_setslice(f, &one, &one, &three, f),
-             "x[…] = v: 3 positions from 2 by 1 leave axis 1 of shape (3)"));
+             "x[…] = v: 3 positions from 1 by 1 leave axis 0 of shape (3)"));
   CHECK(says(c, n_setslice(f, &zero, &one, &three, a),
              "x[…] = v: a value of shape (4, 3) does not fit a region of shape (3)"));
   CHECK(says(c, n_linear(f, b, &fl_none), "linear: x has shape (3) and w (5, 2)"));

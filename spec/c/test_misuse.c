@@ -63,6 +63,19 @@ static void positions_from_the_ends_of_their_type(flame_context *c, flame_tensor
   }
 }
 
+static void messages_count_from_0(flame_context *c, flame_tensor *x) {
+  const int64_t none[2] = { 0, 3 };
+  flame_tensor *empty = flame_full(c, FLAME_F32, 2, none, 1);
+  REFUSED(flame_slice(x, 1, 2, 2, 1), "slice: 2 positions from 2 by 1 leave axis 1 of shape (2, 3)");
+  REFUSED(flame_slice(x, 2, 0, 1, 1), "slice: axis 2 is out of range for shape (2, 3)");
+  REFUSED(flame_softmax(x, 2), "softmax: axis 2 is out of range for shape (2, 3)");
+  REFUSED(flame_reduce("sum", x, 1, (int[]){ -3 }, 0), "sum: axis -3 is out of range for shape (2, 3)");
+  REFUSED(flame_permute(x, (int[]){ 1, -1 }), "permute: axis -1 is named twice");
+  REFUSED(flame_reduce("amax", empty, 1, (int[]){ 0 }, 0), "amax: axis 0 of shape (0, 3) is empty and has no amax");
+  REFUSED(flame_from_data(c, FLAME_F32, 2, (int64_t[]){ 2, -3 }, none), "tensor: size -3 of axis 1 is negative");
+  flame_free(empty);
+}
+
 static void room_that_is_not_there(flame_context *c, flame_tensor *x) {
   flame_tensor *s = flame_sum_all(x);
   CHECK(flame_read(x, NULL, 24) == FLAME_BAD_ARGUMENT);
@@ -109,6 +122,7 @@ int main(void) {
   lists_that_are_not_there(c, x);
   names_that_are_not_there(c, x);
   positions_from_the_ends_of_their_type(c, x);
+  messages_count_from_0(c, x);
   room_that_is_not_there(c, x);
   numbers_are_no_tensors_but_have_a_value(c);
   operands_of_a_closed_context(c, x);

@@ -16,7 +16,7 @@ static int64_t checked_bytes(flame_context *c, const char *op, flame_dtype t, in
   if (!fl_given(c, shape, ndim, op, "sizes")) return -1;
   for (int i = 0; i < ndim; i++)
     if (shape[i] < 0) {
-      FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative", (long long)shape[i], i + 1);
+      FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "size %lld of axis %d is negative", (long long)shape[i], i);
       return -1;
     }
   const int64_t n = fl_numel(ndim, shape);

@@ -430,6 +430,14 @@ static fl_node *reduce_operand(const fl_op_info *o, fl_node *x, int *result) {
   return x;
 }
 
+int fl_empty_axis(int op, const fl_node *x, uint32_t axes) {
+  const int kind = fl_ops[op].kind;
+  if (kind != FL_KIND_SAME && kind != FL_KIND_POSITION) return -1;
+  for (int a = 0; a < x->shape->rank; a++)
+    if (axes >> a & 1 && x->shape->size[a] == 0) return a;
+  return -1;
+}
+
 /* The mask of axes meant, checked; 0 with *ok = 0 on error. */
 static uint32_t reduce_mask(int op, fl_node *x, uint32_t axes, int *ok) {
   const char *name = fl_ops[op].name;
@@ -442,11 +450,8 @@ static uint32_t reduce_mask(int op, fl_node *x, uint32_t axes, int *ok) {
             FL_SHAPE(s, x->shape));
     return 0;
   }
-  const int kind = fl_ops[op].kind;
-  for (int a = 0; a < rank; a++) {
-    if (!(axes >> a & 1) || x->shape->size[a] ||
-        (kind != FL_KIND_SAME && kind != FL_KIND_POSITION))
-      continue;
+  const int a = fl_empty_axis(op, x, axes);
+  if (a >= 0) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, name,
             "axis %d of shape %s is empty and has no %s", a + 1, FL_SHAPE(s, x->shape),
             name);

@@ -25,6 +25,8 @@ fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
 /* axes: bit set over x's axes. keepdim 0 drops them by a reshape view. Empty set: all axes
 ** when 'axes' is ~0u; a set of 0 axes gives x itself (sum) or its like. */
 fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
+/* The first of the axes whose length 0 leaves the reduction 'op' without a result; -1: none. */
+int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
 
 #define UNARY(name, kind, value, grad, domain, doc) \
   static inline fl_node *n_##name(fl_node *x) { return fl_build_unary(FL_OP_##name, x); }

@@ -112,6 +112,7 @@ fl_node *n_transpose(fl_node *x, int a, int b) {
   return n_permute(x, perm);
 }
 
+/* The Lua functions have checked their positions before: this message counts from 0, as flame.h. */
 int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
                 const int64_t *count, uint32_t drop, const char *op) {
   char s[FL_SHAPE_TEXT];
@@ -125,7 +126,7 @@ int fl_box_fits(fl_node *x, const int64_t *start, const int64_t *step,
     if (ok) continue;
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
             "%lld positions from %lld by %lld leave axis %d of shape %s", (long long)k,
-            (long long)start[a] + (start[a] < INT64_MAX), (long long)step[a], a + 1, FL_SHAPE(s, x->shape));
+            (long long)start[a], (long long)step[a], a, FL_SHAPE(s, x->shape));
     return 0;
   }
   return 1;

@@ -48,6 +48,17 @@ static int axis_of(flame_tensor *x, int axis, const char *op) {
   return -1;
 }
 
+/* Has the reduction a result? The builders count axes from 1 in what they say. */
+static int reducible(flame_tensor *x, int op, uint32_t axes) {
+  const fl_layout *shape = x->node->shape;
+  const int k = fl_empty_axis(op, x->node, axes);
+  char buf[192];
+  if (k < 0) return 1;
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, fl_ops[op].name, "axis %d of shape %s is empty and has no %s", k,
+          fl_shape_text(buf, shape->rank, shape->size), fl_ops[op].name);
+  return 0;
+}
+
 static int op_of_form(flame_context *c, const char *name, fl_form form, const char *of) {
   const int op = fl_op_of_name(name);
   if (op >= 0 && fl_ops[op].form == (int)form) return op;
@@ -162,6 +173,7 @@ flame_tensor *flame_reduce(const char *name, flame_tensor *x, int naxes, const i
     if (k < 0) return NULL;
     set |= 1u << k;
   }
+  if (!mean && !reducible(x, op, set)) return NULL;
   FL_ENTER(x->ctx);
   fl_node *n = mean ? n_mean(x->node, set, keepdim)
                     : fl_build_reduce(op, x->node, set, keepdim);
