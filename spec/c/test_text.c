@@ -309,6 +309,10 @@ static int same_text(const fl_kernel *a, const fl_kernel *b) {
   return same;
 }
 
+static void shift_draws(maker *m, int64_t n) {
+  for (int v = 0; v < m->k.ninstr; v++) if (m->instr[v].code == FL_I_IOTA) m->operand[m->instr[v].arg].offset += n;
+}
+
 static void test_keys(void) {
   static maker a, b;
   layer_norm_of(&a, 100, 768, FLAME_F32), layer_norm_of(&b, 37, 768, FLAME_F32);
@@ -327,6 +331,12 @@ static void test_keys(void) {
   embedding(&a), embedding(&b);
   for (int v = 0; v < b.k.ninstr; v++) if (b.instr[v].code == FL_I_INDEX) b.instr[v].arg = 9;
   check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "fault sites are data");
+  dropout_norm(&a), dropout_norm(&b), shift_draws(&b, 4);
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "the block that a row's draws begin at is data");
+  dropout_norm(&b), shift_draws(&b, 1);
+  check(!same_key(&a.k, &b.k) && !same_text(&a.k, &b.k), "draws within a block are in the key of a row");
+  dropout(&a), dropout(&b), shift_draws(&b, 1);
+  check(same_key(&a.k, &b.k) && same_text(&a.k, &b.k), "and data of a map");
 }
 
 static void test_geometry(void) {
