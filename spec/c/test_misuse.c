@@ -76,6 +76,11 @@ static void messages_count_from_0(flame_context *c, flame_tensor *x) {
   flame_free(empty);
 }
 
+static void ranges_that_hold_nothing(flame_context *c) {
+  REFUSED(flame_uniform(c, FLAME_F32, 2, two_three, 2, 1), "uniform: the range from 2 to 1 is empty");
+  REFUSED(flame_normal(c, FLAME_F32, 2, two_three, 0, -1), "normal: std = -1 is negative");
+}
+
 static void room_that_is_not_there(flame_context *c, flame_tensor *x) {
   flame_tensor *s = flame_sum_all(x);
   CHECK(flame_read(x, NULL, 24) == FLAME_BAD_ARGUMENT);
@@ -123,6 +128,7 @@ int main(void) {
   names_that_are_not_there(c, x);
   positions_from_the_ends_of_their_type(c, x);
   messages_count_from_0(c, x);
+  ranges_that_hold_nothing(c);
   room_that_is_not_there(c, x);
   numbers_are_no_tensors_but_have_a_value(c);
   operands_of_a_closed_context(c, x);

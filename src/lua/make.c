@@ -374,7 +374,6 @@ static int random_shape(lua_State *L, const char *name, int op, double x, double
   fl_arg_sizes(L, 1, 1, name, 0, &s);
   x = fl_arg_num_or(L, 2, name, "the first parameter", x);
   y = fl_arg_num_or(L, 3, name, "the second parameter", y);
-  if (op == FL_OP_normal && y < 0) fl_lua_fail(L, name, "std = %.14g is negative", y);
   fl_arg_make_opts(L, 4, name, &o);
   return random(L, name, op, &s, x, y, &o);
 }
@@ -442,7 +441,6 @@ static int refill(lua_State *L, const char *name, int op) {
       3, name, "the second parameter", 1);
   if (!fl_is_float(x->t->node->dtype)) fl_lua_fail(L, name,
       "x must be a float tensor, got %s", fl_dtype_name(x->t->node->dtype));
-  if (op == FL_OP_normal && q < 0) fl_lua_fail(L, name, "std = %.14g is negative", q);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *n = node_of(b, x);
   fl_node *v = n ? n_random(b->c, op, n->dtype, n->device, n->shape->rank, n->shape->size,

@@ -73,6 +73,10 @@ fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank,
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "uniform", "the range from %g to %g is empty", a, b);
     return NULL;
   }
+  if (op == FL_OP_normal && b < 0) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "normal", "std = %.14g is negative", b);
+    return NULL;
+  }
   return draws(c, op, dtype, device, rank, size, (fl_scalar){ .d = a }, (fl_scalar){ .d = b });
 }
 
