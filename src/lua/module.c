@@ -391,6 +391,7 @@ void flame_lua_push(lua_State *L, flame_tensor *x) {
   fl_lua *b = state_of(L);
   luaL_checkstack(L, 6, "flame");
   if (b == NULL || b->c == NULL || x == NULL) lua_pushnil(L);
+  else if (flame_context_of(x) != b->c) fl_lua_fail_in(L, b, "flame_lua_push", "the tensor is of another context");
   else fl_box_push(L, b, x);
 }
 
