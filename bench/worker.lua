@@ -147,7 +147,10 @@ for line in io.lines() do
   local name, reps = line:match("^(%S+)%s+(%d+)")
   local make = cases[name]
   if not make then
-    print("error no benchmark " .. tostring(name))
+    local names = {}
+    for known in pairs(cases) do names[#names + 1] = known end
+    table.sort(names)
+    print(("error no benchmark %s: there are %s"):format(name, table.concat(names, " ")))
   else
     if current.name ~= name then
       current.name, current.body = nil, nil   -- lets the collector have the last one's tensors
