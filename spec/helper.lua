@@ -99,4 +99,30 @@ local function raises(text, f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 
-return { raises = raises }
+--- Runs f again and again, each time stopped by an error at the next of its lines, until it comes to its
+--- end; 'after' is called after each. Returns the lines there were.
+local function stopped_everywhere(f, after)
+  local hook, raise = debug.sethook, error
+  local line, seen = 0, 0
+  local function strike()
+    seen = seen + 1
+    if seen ~= line then return end
+    hook()
+    raise("stop", 0)
+  end
+  local function run()
+    hook(strike, "l")
+    f()
+    hook()
+  end
+  repeat
+    line, seen = line + 1, 0
+    local done, why = pcall(run)
+    hook()
+    assert(done or why == "stop", why)
+    after()
+  until done
+  return line
+end
+
+return { raises = raises, stopped_everywhere = stopped_everywhere }

@@ -4,6 +4,7 @@
 local flame = require "flame"
 
 local interpreter = dofile("spec/interpreter.lua")
+local stopped_everywhere = require("spec.helper").stopped_everywhere
 
 local function refused(pattern, f, ...)
   local ok, message = pcall(f, ...)
@@ -74,28 +75,12 @@ describe("a profile", function()
     refused("one is on already", flame.profile, work)
     p:close()
     refused("boom", flame.profile, function() error("boom", 0) end)
-    local hook, profile, raise = debug.sethook, flame.profile, error
+    local profile = flame.profile
     for _, make in ipairs { function() profile(work) end, function() profile():close() end } do
-      local lines, seen = 0, 0
-      local function strike()
-        seen = seen + 1
-        if seen ~= lines then return end
-        hook()
-        raise("interrupted", 0)
-      end
-      local function interrupted()
-        hook(strike, "l")
-        make()
-        hook()
-      end
-      repeat                                             -- at each of its lines
-        lines, seen = lines + 1, 0
-        local done, why = pcall(interrupted)
-        hook()
-        assert.is_true(done or why == "interrupted", why)
+      local lines = stopped_everywhere(make, function()
         collectgarbage()
         collectgarbage()
-      until done
+      end)
       assert.is_true(lines > 10)
       assert.is_true(#flame.profile(work) > 0)
     end

@@ -6,10 +6,41 @@ local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
 local LIMIT = sanitized and 8 or 1            -- seconds; 0.2 is the aim, the machine may be busy
 
 local program = dofile("spec/interpreter.lua")
+local helper = require("spec.helper")
 
 local function seconds()
   local f <close> = assert(io.open("/proc/uptime"))
   return f:read("n")
+end
+
+local function there(path)
+  local file = io.open(path)
+  if file then file:close() end
+  return file ~= nil
+end
+
+local function all_of(path)
+  local file <close> = assert(io.open(path))
+  return file:read("a")
+end
+
+-- Asks again every few milliseconds; false when the seconds are over.
+local function wait(limit, pause, question, ...)
+  local till = seconds() + limit
+  repeat
+    if question(...) then return true end
+    os.execute("sleep " .. pause)
+  until seconds() > till
+  return false
+end
+
+-- A child at its prompt, in the background, with these lines to read. Its id is its own: exec keeps it.
+local function start(base, lines, environment)
+  local f <close> = assert(io.open(base, "w"))
+  f:write(table.concat(lines, "\n"), "\n")
+  f:flush()
+  os.execute(("sh -c 'echo $$ >%s.pid; exec env %s %s -i <%s >%s.out 2>&1' &"):format(base, environment or "",
+    program, base, base))
 end
 
 -- Feeds lines to a child's prompt through a pipe; the child says when the long one starts, by
@@ -18,48 +49,24 @@ end
 local function session(before, long, after, environment)
   local base = os.tmpname()
   local started, back, out = base .. ".started", base .. ".back", base .. ".out"
-  local lines = {
+  start(base, {
     ("function touch(f) io.open(f, 'w'):close() end started, back = %q, %q"):format(started, back),
     before,
     ("touch(started) " .. long),
     "touch(back)",
     after,
     "print('the end')",
-  }
-  local f = assert(io.open(base, "w"))
-  f:write(table.concat(lines, "\n"), "\n")
-  f:close()
-  -- the child's id is its own: exec keeps it
-  local command = ("sh -c 'echo $$ >%s.pid; exec env %s %s -i <%s >%s 2>&1' &"):format(base, environment or "",
-    program, base, out)
-  os.execute(command)
-  local function wait(path, limit)
-    local till = seconds() + limit
-    repeat
-      local file = io.open(path)
-      if file then file:close() return true end
-      os.execute("sleep 0.01")
-    until seconds() > till
-    return false
-  end
-  local began = wait(started, 60)
+  }, environment)
+  local began = wait(60, 0.01, there, started)
   os.execute("sleep 0.3")                     -- well inside the long one
   local at = seconds()
   os.execute(("kill -INT $(cat %s.pid)"):format(base))
-  local returned = wait(back, 60)
+  local returned = wait(60, 0.01, there, back)
   local took = seconds() - at
   os.execute("sleep 0.1")
-  for _ = 1, 300 do
-    local file = assert(io.open(out))
-    local text = file:read("a")
-    file:close()
-    if text:find("the end", 1, true) then break end
-    os.execute("sleep 0.02")
-  end
+  wait(6, 0.02, function() return all_of(out):find("the end", 1, true) end)
   os.execute(("kill -9 $(cat %s.pid) 2>/dev/null"):format(base))
-  local file = assert(io.open(out))
-  local text = file:read("a")
-  file:close()
+  local text = all_of(out)
   for _, suffix in ipairs({ "", ".started", ".back", ".out", ".pid" }) do os.remove(base .. suffix) end
   assert(began, "the child did not start: " .. text)
   assert(returned, "the child did not come back: " .. text)
@@ -140,7 +147,6 @@ describe("an interrupt", function()
 end)
 
 describe("an interrupt between two lines of the library", function()
-  local hook, raise = debug.sethook, error
   local optim = require "flame.optim"
 
   local function modes()
@@ -148,28 +154,9 @@ describe("an interrupt between two lines of the library", function()
     return ("%s %s %s"):format(flame.is_grad_enabled(), tostring(flame.autocast()), e)
   end
 
-  --- Runs f again and again, each time stopped at the next of its lines, until it comes to its end.
   local function stopped_everywhere(f)
-    local before, line, seen = modes(), 0, 0
-    local function strike()
-      seen = seen + 1
-      if seen ~= line then return end
-      hook()
-      raise("stop", 0)
-    end
-    local function run()
-      hook(strike, "l")
-      f()
-      hook()
-    end
-    repeat
-      line, seen = line + 1, 0
-      local done, why = pcall(run)
-      hook()
-      assert.is_true(done or why == "stop", why)
-      assert.equal(before, modes())
-    until done
-    assert.is_true(line > 3)
+    local before = modes()
+    assert.is_true(helper.stopped_everywhere(f, function() assert.equal(before, modes()) end) > 3)
   end
 
   local x = flame.tensor({ 1, 2 }, { requires_grad = true })
