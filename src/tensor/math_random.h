@@ -65,21 +65,21 @@ FL_FN double fl_below_f64(double x) {
   return x == 0.0 ? fl_as_f64(0x8000000000000001u) : fl_as_f64(r);
 }
 
-/* The largest half value below hi, given by the encodings next to hi's own. */
+/* The encoding below that of h, which is b; f16 and bf16 order them alike. */
+FL_FN uint16_t fl_half_below(float h, uint16_t b) {
+  const uint16_t z = h > 0.0f ? (uint16_t)(b - 1) : (uint16_t)(b + 1);
+  return h == 0.0f ? (uint16_t)0x8001u : z;
+}
+
+/* The largest half value below hi: the rounded one, or the one below that. */
 FL_FN float fl_below_f16(float hi) {
   const float h = fl_round_f16(hi);
-  const uint16_t b = fl_f16_bits(hi);
-  const uint16_t z = h > 0.0f ? (uint16_t)(b - 1) : (uint16_t)(b + 1);
-  const float below = h == 0.0f ? -0x1p-24f : fl_f16_value(z);
-  return h < hi ? h : below;
+  return h < hi ? h : fl_f16_value(fl_half_below(h, fl_f16_bits(hi)));
 }
 
 FL_FN float fl_below_bf16(float hi) {
   const float h = fl_round_bf16(hi);
-  const uint16_t b = fl_bf16_bits(hi);
-  const uint16_t z = h > 0.0f ? (uint16_t)(b - 1) : (uint16_t)(b + 1);
-  const float below = h == 0.0f ? -0x1p-133f : fl_bf16_value(z);
-  return h < hi ? h : below;
+  return h < hi ? h : fl_bf16_value(fl_half_below(h, fl_bf16_bits(hi)));
 }
 
 /* Uniform in [lo, hi), for lo < hi; lo for lo == hi. */
