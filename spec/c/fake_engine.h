@@ -136,6 +136,28 @@ static inline flame_tensor *parameter(flame_context *c) {
 typedef struct test { const char *name; void (*run)(flame_context *c); } test;
 #define TEST(name) {#name, name}
 
+/* 'program' in contexts of its own, with every allocation failing once, and all from it on. */
+static inline void survive_failing_allocations(void (*program)(flame_context *c)) {
+  for (int forever = 0; forever < 2; forever++) {
+    int clean = 0;
+    for (int k = 1; !clean && k < 500; k++) {
+      flame_context c;
+      CHECK(open_into(&c));
+      const int64_t start = c.mem.calls;
+      c.mem.fail_at = start + k;
+      c.mem.fail_forever = forever;
+      program(&c);
+      clean = c.mem.calls < start + k;
+      CHECK(c.err.code == FLAME_OK || c.err.code == FLAME_NO_MEMORY);
+      CHECK(clean ? c.err.code == FLAME_OK : c.err.code == FLAME_NO_MEMORY || !forever);
+      CHECK(c.nodes.live == 0 && c.tensors.live == 0 && c.entries.live == 0);
+      CHECK(c.attrs.live == 0 && c.buffers.live == 0 && c.layouts.n == 1 && c.borrowed.n == 0);
+      close_and_count(&c);
+    }
+    CHECK(clean);
+  }
+}
+
 /* The program's status. */
 static inline int run_tests(const char *what, const test *tests, int n) {
   for (int i = 0; i < n; i++) {
@@ -143,6 +165,7 @@ static inline int run_tests(const char *what, const test *tests, int n) {
     now = tests[i].name;
     CHECK(open_into(&c));
     tests[i].run(&c);
+    CHECK(c.err.code == FLAME_OK && c.nodes.live == 0);
     close_and_count(&c);
   }
   printf("%s: %d passed, %d failed\n", what, passed, failed);

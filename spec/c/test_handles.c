@@ -193,23 +193,7 @@ static void family(flame_context *c) {
 
 static void every_failing_allocation_is_survived(flame_context *unused) {
   (void)unused;
-  for (int forever = 0; forever < 2; forever++) {
-    int clean = 0;
-    for (int k = 1; !clean && k < 500; k++) {
-      flame_context c;
-      CHECK(open_into(&c));
-      const int64_t start = c.mem.calls;
-      c.mem.fail_at = start + k;
-      c.mem.fail_forever = forever;
-      family(&c);
-      clean = c.mem.calls < start + k;
-      CHECK(clean ? c.err.code == FLAME_OK : c.err.code == FLAME_NO_MEMORY || !forever);
-      CHECK(c.nodes.live == 0 && c.tensors.live == 0 && c.entries.live == 0);
-      CHECK(c.attrs.live == 0 && c.buffers.live == 0 && c.layouts.n == 1);
-      close_and_count(&c);
-    }
-    CHECK(clean);
-  }
+  survive_failing_allocations(family);
 }
 
 static void opening_survives_a_failing_allocation(flame_context *unused) {

@@ -3,39 +3,7 @@
 ** The engine is a fake that gives memory and computes nothing; values are tested with the
 ** real one.
 */
-#include "tensor/build.h"
-#include "tensor/tensor.h"
-#include <stdio.h>
-#include <string.h>
-
-static int passed, failed;
-static const char *now;
-
-#define CHECK(x) check((x) != 0, #x, __LINE__)
-static void check(int ok, const char *text, int line) {
-  if (ok) passed++; else failed++;
-  if (!ok) printf("test_public.c:%d: %s: %s\n", line, now, text);
-}
-
-static void *device_alloc(flame_context *c, int device, int64_t bytes) {
-  (void)device;
-  return fl_alloc(&c->mem, (size_t)bytes);
-}
-
-static void device_free(flame_context *c, int device, void *p, int64_t bytes) {
-  (void)device;
-  fl_free(&c->mem, p, (size_t)bytes);
-}
-
-static const fl_upcalls up = {.device_alloc = device_alloc, .device_free = device_free};
-
-static int open_into(flame_context *c) {
-  memset(c, 0, sizeof *c);
-  c->up = &up;
-  c->budget = INT64_MAX;
-  c->grad_mode = 1;
-  return fl_tensor_init(c);
-}
+#include "fake_engine.h"
 
 static flame_tensor *ones(flame_context *c, flame_dtype t, int64_t rows, int64_t cols) {
   return flame_full(c, t, 2, (int64_t[]){rows, cols}, 1);
@@ -44,9 +12,7 @@ static flame_tensor *ones(flame_context *c, flame_dtype t, int64_t rows, int64_t
 /* A STORED tensor, as flame_from_data makes it. */
 static flame_tensor *stored(flame_context *c, int64_t rows, int64_t cols) {
   FL_ENTER(c);
-  fl_layout *l = fl_layout_of(&c->layouts, 2, (int64_t[]){rows, cols}, NULL);
-  fl_node *n = fl_node_stored(c, FLAME_F32, fl_buffer_new(c, 0, rows * cols * 4), l, 0);
-  flame_tensor *t = fl_tensor_new(c, n);
+  flame_tensor *t = fl_tensor_new(c, data(c, rows, cols));
   FL_LEAVE(c);
   return t;
 }
@@ -167,7 +133,7 @@ static void operands_of_two_contexts_do_not_mix(flame_context *c) {
   says(c, flame_add(x, y), "add: operands of different contexts");
   flame_free(x);
   flame_free(y);
-  CHECK(fl_tensor_close(&other) && other.mem.live_blocks == 0);
+  close_and_count(&other);
 }
 
 static void program(flame_context *c) {
@@ -185,46 +151,20 @@ static void program(flame_context *c) {
 
 static void every_failing_allocation_is_survived(flame_context *unused) {
   (void)unused;
-  for (int forever = 0; forever < 2; forever++) {
-    int clean = 0;
-    for (int k = 1; !clean && k < 500; k++) {
-      flame_context c;
-      CHECK(open_into(&c));
-      const int64_t start = c.mem.calls;
-      c.mem.fail_at = start + k;
-      c.mem.fail_forever = forever;
-      program(&c);
-      clean = c.mem.calls < start + k;
-      CHECK(c.err.code == FLAME_OK || c.err.code == FLAME_NO_MEMORY);
-      CHECK(c.nodes.live == 0 && c.tensors.live == 0 && c.borrowed.n == 0);
-      CHECK(fl_tensor_close(&c) && c.mem.live_blocks == 0 && c.mem.live_bytes == 0);
-    }
-    CHECK(clean);
-  }
+  survive_failing_allocations(program);
 }
 
-#define TEST(name) {#name, name}
-static const struct { const char *name; void (*run)(flame_context *c); } tests[] = {
-  TEST(ops_go_by_their_name),
-  TEST(reductions_take_negative_axes),
-  TEST(numbers_take_the_other_operands_dtype),
-  TEST(views_refuse_writes),
-  TEST(results_are_handles_of_their_own),
-  TEST(writes_cast_but_not_floats_to_integers),
-  TEST(operands_of_two_contexts_do_not_mix),
-  TEST(every_failing_allocation_is_survived),
-};
-
 int main(void) {
-  for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
-    flame_context c;
-    now = tests[i].name;
-    CHECK(open_into(&c));
-    tests[i].run(&c);
-    CHECK(flame_error_code(&c) == FLAME_OK && c.nodes.live == 0);
-    CHECK(fl_tensor_close(&c) && c.mem.live_blocks == 0 && c.mem.live_bytes == 0);
-  }
+  static const test tests[] = {
+    TEST(ops_go_by_their_name),
+    TEST(reductions_take_negative_axes),
+    TEST(numbers_take_the_other_operands_dtype),
+    TEST(views_refuse_writes),
+    TEST(results_are_handles_of_their_own),
+    TEST(writes_cast_but_not_floats_to_integers),
+    TEST(operands_of_two_contexts_do_not_mix),
+    TEST(every_failing_allocation_is_survived),
+  };
   no_context_gives_no_tensor();
-  printf("public: %d passed, %d failed\n", passed, failed);
-  return failed != 0;
+  return run_tests("public", tests, (int)(sizeof tests / sizeof *tests));
 }
