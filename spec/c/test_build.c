@@ -150,7 +150,7 @@ static void test_reductions(void) {
   close_context(c);
 }
 
-static void test_errors(void) {
+static void test_errors_of_shapes(void) {
   flame_context *c = open_context();
   FL_ENTER(c);
   fl_node *a = zeros(c, FLAME_F32, 2, 4, 3, 0), *b = zeros(c, FLAME_F32, 2, 5, 2, 0),
@@ -178,6 +178,14 @@ static void test_errors(void) {
   CHECK(says(c, n_stack(c, 2, (fl_node *[]){ a, b }, 0), "stack: shapes (4, 3) and (5, 2) differ"));
   CHECK(says(c, n_strided(a, 1, (int64_t[]){ 5 }, (int64_t[]){ 3 }, 0),
              "strided: the layout leaves the 12 elements"));
+  FL_LEAVE(c);
+  close_context(c);
+}
+
+static void test_errors_of_writes(void) {
+  flame_context *c = open_context();
+  FL_ENTER(c);
+  fl_node *a = zeros(c, FLAME_F32, 2, 4, 3, 0), *f = vec(c, FLAME_F32);
   fl_node *i = vec(c, FLAME_I64);
   const int64_t zero = 0, one = 1, three = 3;
   CHECK(says(c, n_setslice(i, &zero, &one, &three, f),
@@ -188,6 +196,16 @@ static void test_errors(void) {
              "x[…] = v: 3 positions from 1 by 1 leave axis 0 of shape (3)"));
   CHECK(says(c, n_setslice(f, &zero, &one, &three, a),
              "x[…] = v: a value of shape (4, 3) does not fit a region of shape (3)"));
+  FL_LEAVE(c);
+  close_context(c);
+}
+
+static void test_errors_of_composites(void) {
+  flame_context *c = open_context();
+  FL_ENTER(c);
+  const int64_t three = 3;
+  fl_node *a = zeros(c, FLAME_F32, 2, 4, 3, 0), *b = zeros(c, FLAME_F32, 2, 5, 2, 0),
+          *f = vec(c, FLAME_F32);
   CHECK(says(c, n_linear(f, b, &fl_none), "linear: x has shape (3) and w (5, 2)"));
   CHECK(says(c, n_layer_norm(a, 1, zeros(c, FLAME_F32, 1, 4, 0, 0), &fl_none, 1e-5),
              "layer_norm: weight has shape (4), need (3)"));
@@ -282,91 +300,104 @@ static int64_t below(int64_t n) {
   return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* y takes from x: element at coordinates k of y is x at start + k * step on axis
-** from[a]. */
-static void model_map(const model *x, model *y, const int64_t *start, const int64_t *step,
-                      const int *from) {
+/* What a view takes: the element at coordinates k is the model's at start + k * step on axis from[a]; a new
+** axis comes from -1. */
+typedef struct { int64_t start[8], step[8]; int from[8]; } view;
+
+static void model_map(const model *x, model *y, const view *v) {
   int64_t stride[8], at[8] = { 0 };
   fl_row_major(x->rank, x->size, stride);
   y->numel = 1;
   for (int a = 0; a < y->rank; a++) y->numel *= y->size[a];
   int64_t base = 0;
-  for (int a = 0; a < x->rank; a++) base += start[a] * stride[a];
+  for (int a = 0; a < x->rank; a++) base += v->start[a] * stride[a];
   for (int64_t i = 0; i < y->numel; i++) {
     int64_t p = base;
     for (int a = 0; a < y->rank; a++)
-      if (from[a] >= 0) p += at[a] * step[from[a]] * stride[from[a]];
+      if (v->from[a] >= 0) p += at[a] * v->step[v->from[a]] * stride[v->from[a]];
     y->v[i] = x->v[p];
     for (int a = y->rank - 1; a >= 0 && ++at[a] == y->size[a]; a--) at[a] = 0;
   }
 }
 
-/* A random view of n, and the same done to the model by copying. */
-static fl_node *random_view(fl_node *n, const model *x, model *y) {
-  int64_t start[8] = { 0 }, step[8], count[8];
-  int from[8], perm[8];
-  for (int a = 0; a < x->rank; a++) { step[a] = 1; count[a] = x->size[a]; from[a] = perm[a] = a; }
-  y->rank = x->rank;
-  memcpy(y->size, x->size, sizeof y->size);
-  const int kind = (int)below(6), a = x->rank ? (int)below(x->rank) : 0;
-  if (kind == 0 && x->rank) {                                              /* slice, either way */
-    count[a] = 1 + below(x->size[a]);
-    const int64_t most = count[a] > 1 ? (x->size[a] - 1) / (count[a] - 1) : 1;
-    step[a] = 1 + below(most);
-    start[a] = below(x->size[a] - (count[a] - 1) * step[a]);
-    if (below(2)) { start[a] += (count[a] - 1) * step[a]; step[a] = -step[a]; }
-    y->size[a] = count[a];
-    model_map(x, y, start, step, from);
-    return n_slice(n, a, start[a], count[a], step[a]);
+static fl_node *random_slice(fl_node *n, const model *x, model *y, view *v, int a) {       /* either way */
+  const int64_t count = 1 + below(x->size[a]);
+  const int64_t most = count > 1 ? (x->size[a] - 1) / (count - 1) : 1;
+  v->step[a] = 1 + below(most);
+  v->start[a] = below(x->size[a] - (count - 1) * v->step[a]);
+  if (below(2)) { v->start[a] += (count - 1) * v->step[a]; v->step[a] = -v->step[a]; }
+  y->size[a] = count;
+  model_map(x, y, v);
+  return n_slice(n, a, v->start[a], count, v->step[a]);
+}
+
+static fl_node *random_permutation(fl_node *n, const model *x, model *y, view *v) {
+  for (int k = x->rank - 1; k > 0; k--) {
+    const int j = (int)below(k + 1), t = v->from[k];
+    v->from[k] = v->from[j];
+    v->from[j] = t;
   }
-  if (kind == 1 && x->rank) {                                              /* permute */
-    for (int k = x->rank - 1; k > 0; k--) {
-      const int j = (int)below(k + 1), t = perm[k];
-      perm[k] = perm[j];
-      perm[j] = t;
-    }
-    for (int k = 0; k < x->rank; k++) { y->size[k] = x->size[perm[k]]; from[k] = perm[k]; }
-    model_map(x, y, start, step, from);
-    return n_permute(n, perm);
-  }
-  if (kind == 2 && x->rank > 1) {                                          /* select */
-    start[a] = below(x->size[a]);
+  for (int k = 0; k < x->rank; k++) y->size[k] = x->size[v->from[k]];
+  model_map(x, y, v);
+  return n_permute(n, v->from);
+}
+
+static fl_node *random_select(fl_node *n, const model *x, model *y, view *v, int a) {
+  v->start[a] = below(x->size[a]);
+  y->rank--;
+  for (int k = a; k < y->rank; k++) { y->size[k] = x->size[k + 1]; v->from[k] = k + 1; }
+  model_map(x, y, v);
+  return n_select(n, a, v->start[a]);
+}
+
+static fl_node *new_leading_axis(fl_node *n, const model *x, model *y, view *v) {
+  y->rank++;
+  y->size[0] = 2;
+  v->from[0] = -1;
+  for (int k = 0; k < x->rank; k++) { y->size[k + 1] = x->size[k]; v->from[k + 1] = k; }
+  model_map(x, y, v);
+  return n_expand(n, y->rank, y->size);
+}
+
+static fl_node *random_reshape(fl_node *n, const model *x, model *y, int a) {   /* merge two, or split one */
+  if (x->rank > 1 && below(2)) {
+    const int k = a ? a - 1 : 0;
+    y->size[k] *= y->size[k + 1];
+    for (int j = k + 1; j + 1 < x->rank; j++) y->size[j] = x->size[j + 1];
     y->rank--;
-    for (int k = a; k < y->rank; k++) { y->size[k] = x->size[k + 1]; from[k] = k + 1; }
-    model_map(x, y, start, step, from);
-    return n_select(n, a, start[a]);
-  }
-  if (kind == 3 && x->rank < 5 && x->numel < 1000) {                       /* new leading axis */
+  } else if (x->rank && x->rank < 5 && x->size[a] % 2 == 0) {
     y->rank++;
-    y->size[0] = 2;
-    from[0] = -1;
-    for (int k = 0; k < x->rank; k++) { y->size[k + 1] = x->size[k]; from[k + 1] = k; }
-    model_map(x, y, start, step, from);
-    return n_expand(n, y->rank, y->size);
+    for (int j = x->rank; j > a; j--) y->size[j] = x->size[j - 1];
+    y->size[a] = 2;
+    y->size[a + 1] = x->size[a] / 2;
   }
-  memcpy(y, x, sizeof *y);
-  if (kind == 4) { /* reshape: merge two, or split one */
-    if (x->rank > 1 && below(2)) {
-      const int k = a ? a - 1 : 0;
-      y->size[k] *= y->size[k + 1];
-      for (int j = k + 1; j + 1 < x->rank; j++) y->size[j] = x->size[j + 1];
-      y->rank--;
-    } else if (x->rank && x->rank < 5 && x->size[a] % 2 == 0) {
-      y->rank++;
-      for (int j = x->rank; j > a; j--) y->size[j] = x->size[j - 1];
-      y->size[a] = 2;
-      y->size[a + 1] = x->size[a] / 2;
-    }
-    return n_reshape(n, y->rank, y->size);
-  }
-  if (x->numel < 4) return n_alias(n);
-  y->rank = 2;                                                             /* overlapping windows */
+  return n_reshape(n, y->rank, y->size);
+}
+
+static fl_node *overlapping_windows(fl_node *n, const model *x, model *y) {
+  y->rank = 2;
   y->size[0] = y->numel = x->numel - 2;
   y->size[1] = 3;
   y->numel *= 3;
   if (y->numel > 4096) { memcpy(y, x, sizeof *y); return n_detach(n); }
   for (int64_t i = 0; i < y->numel; i++) y->v[i] = x->v[i / 3 + i % 3];
   return n_strided(n, 2, y->size, (int64_t[]){ 1, 1 }, 0);
+}
+
+/* A random view of n, and the same done to the model by copying. */
+static fl_node *random_view(fl_node *n, const model *x, model *y) {
+  view v = { .start = { 0 } };
+  for (int a = 0; a < x->rank; a++) { v.step[a] = 1; v.from[a] = a; }
+  y->rank = x->rank;
+  memcpy(y->size, x->size, sizeof y->size);
+  const int kind = (int)below(6), a = x->rank ? (int)below(x->rank) : 0;
+  if (kind == 0 && x->rank) return random_slice(n, x, y, &v, a);
+  if (kind == 1 && x->rank) return random_permutation(n, x, y, &v);
+  if (kind == 2 && x->rank > 1) return random_select(n, x, y, &v, a);
+  if (kind == 3 && x->rank < 5 && x->numel < 1000) return new_leading_axis(n, x, y, &v);
+  memcpy(y, x, sizeof *y);
+  if (kind == 4) return random_reshape(n, x, y, a);
+  return x->numel < 4 ? n_alias(n) : overlapping_windows(n, x, y);
 }
 
 static void test_views(void) {
@@ -410,7 +441,9 @@ int main(void) {
   test_numbers();
   test_broadcasting();
   test_reductions();
-  test_errors();
+  test_errors_of_shapes();
+  test_errors_of_writes();
+  test_errors_of_composites();
   test_products();
   test_joins();
   test_random();
