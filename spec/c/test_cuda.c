@@ -252,7 +252,7 @@ static void copies_any_size_there_and_back(void) {
   close_fake(&c, &d);
 }
 
-static void an_interrupt_ends_a_wait_and_nothing_else(void) {
+static void an_interrupt_ends_a_wait(void) {
   flame_context c;
   fl_device d;
   int v = 7, w = 0;
@@ -270,19 +270,15 @@ static void an_interrupt_ends_a_wait_and_nothing_else(void) {
   fake.busy = 500;                                            /* slow, then done */
   fl_error_clear(&c.err);
   CHECK(d.table->download(&d, &w, x, 4) == FLAME_OK && w == 7);
-  static sample p;
-  int32_t done;
-  fl_fault fault;
-  void *at[4] = { x, x, x, x };
-  make_sample(&p, &c, FL_OP_sub);
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  atomic_store(&c.interrupted, 1);
-  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2,
-                                                 .scalar = (fl_scalar[2]){ { 0 } } },
-                     &fault, &done) == FLAME_INTERRUPTED && done == 0);
-  drop_sample(&p);
   d.table->free(&d, x, 4);
   close_fake(&c, &d);
+}
+
+static void an_interrupt_ends_a_run_before_its_first_step(void) {
+  rig *r = open_rig(0, STEPS);
+  atomic_store(&r->c.interrupted, 1);
+  CHECK(run_rig(r) == FLAME_INTERRUPTED && r->done == 0);
+  close_rig(r);
 }
 
 /* A kernel that the user gave up and that never ends: closing must not wait for it, so it gives
@@ -309,41 +305,28 @@ static void closing_leaves_an_endless_kernel_behind(void) {
 }
 
 static void a_run_with_index_checks_tells_its_fault(void) {
-  static sample p;
-  flame_context c;
-  fl_device d;
-  fl_fault fault;
-  int32_t done;
-  fake_reset();
-  CHECK(open_fake(&c, &d) == FLAME_OK);
-  void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
-  make_sample(&p, &c, FL_OP_sub);
-  p.plan.nstep = 2;
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
+  rig *r = open_rig(0, 2);
   for (int i = 0; i < 2; i++) {         /* only now: the steps are known to check indices */
-    p.instr[i][1].code = FL_I_INDEX;
-    p.instr[i][1].arg = (uint16_t)(2 + i);
+    r->p.instr[i][1].code = FL_I_INDEX;
+    r->p.instr[i][1].arg = (uint16_t)(2 + i);
   }
-  const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1 && done == 2);
+  CHECK(run_rig(r) == FLAME_OK && r->fault.site == -1 && r->done == 2);
   fl_text_fault record;
-  fake.launch_writes = ((fl_cuda *)d.state)->fault;
+  fake.launch_writes = ((fl_cuda *)r->d.state)->fault;
   fake.launch_bytes = &record;
   fake.launch_size = sizeof record;
   for (int i = 0; i < 2; i++) {
     const int64_t value = -7 - i;
     for (int b = 0; b < 8; b++)         /* as a kernel would */
       record.word[b] = (uint64_t)(2 + i) << 48 | 5 << 8 | ((uint64_t)value >> 8 * b & 255);
-    CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK);
-    CHECK(fault.site == 2 + i && fault.value == value && fault.position == 5);
-    CHECK(done == i);                                             /* what ran before it is right */
+    CHECK(run_rig(r) == FLAME_OK);
+    CHECK(r->fault.site == 2 + i && r->fault.value == value && r->fault.position == 5);
+    CHECK(r->done == i);                                          /* what ran before it is right */
   }
   fake.launch_size = 0;
-  CHECK(d.table->sync(&d, &fault) == FLAME_OK && fault.site == -1);         /* told once */
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fault.site == -1);
-  drop_sample(&p);
-  d.table->free(&d, x, 4 * N);
-  close_fake(&c, &d);
+  CHECK(r->d.table->sync(&r->d, &r->fault) == FLAME_OK && r->fault.site == -1);         /* told once */
+  CHECK(run_rig(r) == FLAME_OK && r->fault.site == -1);
+  close_rig(r);
 }
 
 /* ---- errors ---- */
@@ -456,7 +439,8 @@ int main(void) {
   gives_cached_memory_back_before_it_fails();
   works_without_the_pool();
   copies_any_size_there_and_back();
-  an_interrupt_ends_a_wait_and_nothing_else();
+  an_interrupt_ends_a_wait();
+  an_interrupt_ends_a_run_before_its_first_step();
   closing_leaves_an_endless_kernel_behind();
   a_run_with_index_checks_tells_its_fault();
   a_late_report_is_told_by_the_next_read();

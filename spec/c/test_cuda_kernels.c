@@ -12,32 +12,20 @@
 /* ---- kernels ---- */
 
 static void a_structure_is_compiled_once(void) {
-  static sample p, q;
-  flame_context c;
-  fl_device d;
-  fl_fault fault;
-  int32_t done;
-  fake_reset();
-  CHECK(open_fake(&c, &d) == FLAME_OK);
-  void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
-  make_sample(&p, &c, FL_OP_sub);
-  p.plan.nstep = 3;
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  CHECK(c.stats.compiles == 3 && c.stats.texts == 3 && fake.compiles == 3 && fake.loads == 3);
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  make_sample(&q, &c, FL_OP_sub);
+  static sample q;
+  rig *r = open_rig(0, 3);
+  CHECK(r->c.stats.compiles == 3 && r->c.stats.texts == 3 && fake.compiles == 3 && fake.loads == 3);
+  CHECK(r->d.table->prepare(&r->d, &r->p.plan) == FLAME_OK);
+  make_sample(&q, &r->c, FL_OP_sub);
   q.plan.nstep = 3;
   for (int i = 0; i < 5; i++) q.kernel[i].size[0] = q.kernel[i].points = q.kernel[i].rows = 333;   /* another batch size */
-  CHECK(d.table->prepare(&d, &q.plan) == FLAME_OK);
-  CHECK(c.stats.compiles == 3 && c.stats.texts == 3);
-  const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && done == 3);
+  CHECK(r->d.table->prepare(&r->d, &q.plan) == FLAME_OK);
+  CHECK(r->c.stats.compiles == 3 && r->c.stats.texts == 3);
+  CHECK(run_rig(r) == FLAME_OK && r->done == 3);
   CHECK(fake.nlaunch == 3);                                   /* the step of three is one */
   CHECK(strcmp(fake.launch[0].name, "fl_kernel") == 0 && fake.launch[0].grid > 0);
-  drop_sample(&p);
   drop_sample(&q);
-  d.table->free(&d, x, 4 * N);
-  close_fake(&c, &d);
+  close_rig(r);
 }
 
 typedef struct teller { fl_trace trace; int32_t steps; double ms; } teller;
@@ -51,78 +39,44 @@ static void note_time(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
 
 /* With or without events to measure with, the run is the same. */
 static void a_trace_hears_of_each_step(void) {
-  static sample p;
-  flame_context c;
-  fl_device d;
-  fl_fault fault;
-  int32_t done;
   for (int64_t k = 0; k < 8; k++) {
     teller t = { .trace = { note_time } };
-    fake_reset();
-    CHECK(open_fake(&c, &d) == FLAME_OK);
-    void *x = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
-    make_sample(&p, &c, FL_OP_sub);
-    p.plan.nstep = 3;
-    CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-    const fl_binding b = { .ext = at, .out = at + 2, .scalar = (fl_scalar[2]){ { 0 } } };
-    d.trace = &t.trace;
+    rig *r = open_rig(0, 3);
+    r->d.trace = &t.trace;
     fake.only = "EventCreate";
     fake.code = FL_CU_OUT_OF_MEMORY;
     fake.calls = 0;
     fake.fail_at = k;
-    CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && done == 3);
+    CHECK(run_rig(r) == FLAME_OK && r->done == 3);
     CHECK(fake.nlaunch == 3);
     CHECK(k > 0 && k < 7 ? t.steps == 0 : t.steps == 3 && t.ms == 1.5);
-    d.trace = NULL;
+    r->d.trace = NULL;
     fake.only = NULL;
     fake.fail_at = 0;
-    drop_sample(&p);
-    d.table->free(&d, x, 4 * N);
-    close_fake(&c, &d);
+    close_rig(r);
   }
 }
 
 /* A group's table is sent again only when an address in it is another. */
 static void a_table_is_sent_when_an_address_changes(void) {
-  static sample p;
-  flame_context c;
-  fl_device d;
-  fl_fault fault;
-  int32_t done;
-  fake_reset();
-  CHECK(open_fake(&c, &d) == FLAME_OK);
-  void *x = d.table->alloc(&d, 4 * N), *y = d.table->alloc(&d, 4 * N), *at[4] = { x, x, x, x };
-  make_sample(&p, &c, FL_OP_sub);
-  p.plan.step = p.step + 2;
-  p.plan.nstep = 1;
-  p.plan.nscalar = 0;
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  const fl_binding b = { .ext = at, .out = at + 2, .scalar = NULL };
+  rig *r = open_rig(2, 1);
+  void *y = r->d.table->alloc(&r->d, 4 * N);
+  r->p.plan.nscalar = 0;                                      /* nothing else is sent */
   fake.only = "CopyIn";
   fake.calls = 0;
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 1);
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 1);
-  at[1] = y;
-  CHECK(d.table->run(&d, &p.plan, &b, &fault, &done) == FLAME_OK && fake.calls == 2);
-  drop_sample(&p);
-  d.table->free(&d, x, 4 * N);
-  d.table->free(&d, y, 4 * N);
-  close_fake(&c, &d);
+  CHECK(run_rig(r) == FLAME_OK && fake.calls == 1);
+  CHECK(run_rig(r) == FLAME_OK && fake.calls == 1);
+  r->at[1] = y;
+  CHECK(run_rig(r) == FLAME_OK && fake.calls == 2);
+  r->d.table->free(&r->d, y, 4 * N);
+  close_rig(r);
 }
 
 /* Prepare the sample in a context of its own; how many compiles that took. */
 static int64_t compiles_of_a_new_context(void) {
-  static sample p;
-  flame_context c;
-  fl_device d;
-  fake_reset();
-  CHECK(open_fake(&c, &d) == FLAME_OK);
-  make_sample(&p, &c, FL_OP_sub);
-  p.plan.nstep = 3;
-  CHECK(d.table->prepare(&d, &p.plan) == FLAME_OK);
-  const int64_t n = c.stats.compiles;
-  drop_sample(&p);
-  close_fake(&c, &d);
+  rig *r = open_rig(0, 3);
+  const int64_t n = r->c.stats.compiles;
+  close_rig(r);
   return n;
 }
 
@@ -252,9 +206,6 @@ static void make_scatter(sample *p) {
 
 static void real_nvrtc_takes_the_texts(void) {
   static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver };
-  static sample p;
-  flame_context c = { 0 };
-  fl_device d = { 0 };
   const char *reason = "";
 #ifdef __SANITIZE_THREAD__
   printf("skipped: compiling with NVRTC (it is not built for the thread sanitizer)\n");
@@ -264,23 +215,14 @@ static void real_nvrtc_takes_the_texts(void) {
     printf("skipped: compiling with NVRTC (%s)\n", reason);
     return;
   }
-  fake_reset();
-  CHECK(fl_cuda_open_with(&c, &d, 0, &mixed) == FLAME_OK);
-  make_sample(&p, &c, FL_OP_sub);
-  p.matmul.dtype = FLAME_I32;                                 /* by our own kernel */
-  make_scatter(&p);
-  const flame_status e = d.table->prepare(&d, &p.plan);
-  if (e != FLAME_OK) printf("%s\n", c.err.message);
-  CHECK(e == FLAME_OK && c.stats.compiles == 5);
-  void *x = d.table->alloc(&d, 8 * N), *at[4] = { x, x, x, x };
-  fl_fault fault;
-  int32_t done;
-  CHECK(d.table->run(&d, &p.plan, &(fl_binding){ .ext = at, .out = at + 2,
-                                                 .scalar = (fl_scalar[2]){ { 0 } } },
-                     &fault, &done) == FLAME_OK && done == STEPS && fake.nlaunch > 5);
-  d.table->free(&d, x, 8 * N);
-  drop_sample(&p);
-  close_fake(&c, &d);
+  rig *r = open_rig_on(&mixed);
+  r->p.matmul.dtype = FLAME_I32;                              /* by our own kernel */
+  make_scatter(&r->p);
+  const flame_status e = r->d.table->prepare(&r->d, &r->p.plan);
+  if (e != FLAME_OK) printf("%s\n", r->c.err.message);
+  CHECK(e == FLAME_OK && r->c.stats.compiles == 5);
+  CHECK(run_rig(r) == FLAME_OK && r->done == STEPS && fake.nlaunch > 5);
+  close_rig(r);
 }
 
 /* ---- registers that spill ---- */
