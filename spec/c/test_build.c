@@ -40,7 +40,7 @@ static void test_promotion(void) {
       CHECK(s && s->dtype == t && s->in[0]->dtype == t && s->in[1]->dtype == t);
       CHECK(q && q->dtype == FLAME_BOOL && q->in[0]->dtype == t);
       CHECK(d && d->dtype == (fl_is_float(t) ? t : FLAME_F32));
-      CHECK((s->in[0] == x) == (a == t));
+      CHECK(s && (s->in[0] == x) == (a == t));
     }
   CHECK(n_add(vec(c, FLAME_F16), vec(c, FLAME_BF16))->dtype == FLAME_F32);
   CHECK(n_add(vec(c, FLAME_U8), vec(c, FLAME_I8))->dtype == FLAME_I16);

@@ -208,7 +208,7 @@ static void test_scan(int dtype, int64_t outer, int64_t n, int64_t inner, int op
   const int64_t numel = outer * n * inner;
   const int out = fl_is_float(dtype) ? dtype : FLAME_I64;
   void *x = malloc((size_t)(numel * fl_dtype_size(dtype)) + 8);
-  double *want = malloc((size_t)numel * 8 + 8);
+  double *want = calloc((size_t)numel + 1, sizeof *want);
   char fault[200];
   fill(x, dtype, numel, op == 1 ? FEW : n > 100 ? FEW : MIXED);
   snprintf(label, sizeof label, "scan %s (%lld, %lld, %lld) op %d reverse %d", fl_dtype_name(dtype),

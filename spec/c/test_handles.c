@@ -124,7 +124,7 @@ static void a_chain_of_gradient_handles_is_freed_in_a_loop(flame_context *c) {
     first = t;
   }
   flame_tensor *g = flame_grad_of(first);
-  CHECK(g == first->grad && g->refs == 2);
+  CHECK(first && g && g == first->grad && g->refs == 2);
   flame_free(g);
   flame_free(first);
   CHECK(c->tensors.live == 0);

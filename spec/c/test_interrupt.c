@@ -72,7 +72,7 @@ static fl_node *rows(flame_context *c, fl_node *x) {
 }
 
 static fl_node *columns(flame_context *c, fl_node *x) {
-  fl_node *s = n_div(n_sum(x, 1u, 1), n_num(c, ROWS / 2));          /* 2 in each column */
+  fl_node *s = n_div(n_sum(x, 1u, 1), n_num(c, ROWS / 2.0));        /* 2 in each column */
   return n_expand(s, 2, (int64_t[]){ ROWS, COLS });
 }
 

@@ -409,8 +409,9 @@ static void test_golden(const char *dir) {
     FILE *f = fopen(path, "rb");
     char *old = calloc(t.n + 2, 1);
     const size_t n = f && old ? fread(old, 1, t.n + 1, f) : 0;
-    if (!f || n != t.n || memcmp(old, t.at, n)) printf("%s differs: test_text --golden %s\n", path, dir);
-    check(f && n == t.n && memcmp(old, t.at, n) == 0, "golden text");
+    const int same = old && f && n == t.n && memcmp(old, t.at, n) == 0;
+    if (!same) printf("%s differs: test_text --golden %s\n", path, dir);
+    check(same, "golden text");
     if (f) fclose(f);
     free(old);
     fl_text_free(&t);

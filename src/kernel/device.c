@@ -201,7 +201,7 @@ static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   if (!s || s->kind != FL_SYM_PACK) fl_refuse(p, name->line, "parameters of a pack outside a variadic template");
   else if (!fl_front_is_at(p, dots + 1 + named, ')'))
     fl_refuse(p, name->line, "a pack that is not the last parameter is outside the language");
-  const int64_t n = p->failed ? 0 : s->n_inner;
+  const int64_t n = s && !p->failed ? s->n_inner : 0;
   if (n > MAX_FORMALS - d->n_params) fl_refuse(p, name->line, "a function of more than %d parameters", MAX_FORMALS);
   d->pack = named ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
   d->n_pack = (int)n;

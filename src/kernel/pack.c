@@ -121,7 +121,7 @@ int fl_pack_fold(fl_front *p, fl_value *out) {
   const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
   const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1), n_right = right < 0 ? -1 : count(p, right, end);
-  fl_value v[2 * MOST];
+  fl_value v[2 * MOST] = { { .kind = FL_V_NONE } };
   if ((n_left < 0) == (n_right < 0) || n_left > MOST || n_right > MOST) {
     fl_refuse(p, line, "a fold that is not understood");
     return 1;

@@ -226,6 +226,7 @@ static void order_axes(address *a, int rank) {
   a->at = k;
   for (int i = 0; i < a->n; i++) a->perm[k++] = a->axis[i];
   for (int d = first; d < rank; d++) if (!(used & 1u << d)) a->perm[k++] = d;
+  assert(k == rank);
   a->moved = 0;
   for (int d = 0; d < rank; d++) a->moved |= a->perm[d] != d;
 }
