@@ -307,7 +307,7 @@ static fl_node *lone_mask(fl_lua *b, const key *k, const fl_node *x) {
 }
 
 static fl_node *put(fl_lua *b, fl_node *x, const key *k, fl_node *v) {
-  address a;
+  address a = { .n = 0 };
   fl_node *y = k->whole ? x : n_box(x, k->start, k->step, k->count, k->drop);
   if (y == NULL || !gather_items(b, k, &a) || !merge(y, &a)) return NULL;
   fl_node *r = n_put_axis(a.merged, a.at, a.linear, v, 0);
