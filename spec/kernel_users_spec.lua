@@ -9,7 +9,7 @@ local part, parts = (os.getenv("USERS_PART") or "1/1"):match("(%d+)/(%d+)")
 local number = 0
 
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science", "objects", "fields", "fusion",
-    "models", "motion", "groups", "pictures", "chance", "layers", "sums", "grids", "words" } do
+    "models", "motion", "groups", "pictures", "chance", "layers", "sums", "grids", "words", "programs" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/users/" .. file .. ".lua")) do
       number = number + 1
