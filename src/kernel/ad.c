@@ -293,7 +293,7 @@ static void refuse_dynamic(fl_kad_state *d) {
     if (d->f->vars[i].dynamic && d->active[i]) v = i;
   if (v < 0) return;
   const int line = d->f->vars[v].line;
-  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with arrays of several types");
+  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with arrays of several types (give all but one a size)");
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 

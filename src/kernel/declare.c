@@ -21,7 +21,7 @@ fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32
   const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
   const int element = fl_ctype_element(of, &n);
   if (element == FL_KT_VOID) {
-    fl_refuse(p, line, "dynamic shared memory of a struct with mixed members");
+    fl_refuse(p, line, "dynamic shared memory of a struct with mixed members (give the array a size)");
     return fl_val_none();
   }
   const int var = fl_kvar_add(p->f, FL_KV_SHARED, element, name, 0);
