@@ -321,6 +321,13 @@ describe("a mistake in a function of the script", function()
     assert.equal(("%s:%d: register_hook: a hook returns a tensor or nothing, got number"):format(here,
       debug.getinfo(1, "l").currentline - 3), e)
   end)
+  it("is named where the derivative is asked for what is no function", function()
+    for _, name in ipairs { "grad", "value_and_grad" } do
+      local ok, e = pcall(flame[name], 3)
+      assert.is_false(ok)
+      assert.matches(name .. ": f must be a function, got number", e, 1, true)
+    end
+  end)
   it("no_grad takes a module too", function()
     local y = flame.no_grad(require "flame.nn".Linear(2, 3), flame.ones(2))
     assert.is_false(y.requires_grad)

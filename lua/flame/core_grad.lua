@@ -175,6 +175,7 @@ end
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 def("value_and_grad", 1, function(f)
+  need_callable("value_and_grad", f)
   return function(params, ...)
     local create, xs = nested(), {}
     local inputs = rebuild(params, function(x)
@@ -193,6 +194,7 @@ def("value_and_grad", 1, function(f)
 end, "module")
 
 def("grad", 9, function(f, ...)
+  need_callable("grad", f)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
   return function(...)

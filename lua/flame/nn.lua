@@ -18,10 +18,12 @@ local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys 
 local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
 local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
 
+local function word(v) return flame.internal.word(v) end
+
 --- The options t, all of whose names are among 'known'.
 local function options_of(what, t, known)
   if t == nil then return {} end
-  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, type(t)) end
+  if type(t) ~= "table" then fail("%s: options are a table, got %s", what, word(t)) end
   for key in pairs(t) do
     if not known[key] then
       local names = {}
@@ -73,7 +75,9 @@ end
 local Module = {}
 Module.__index = Module
 Module.__name = "Module"
-nn.Module = Module
+nn.Module = setmetatable(Module, { __call = function()
+  fail('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
+end })
 
 local function note(self, key, value)
   local keys = order[self]
@@ -159,7 +163,7 @@ function Module:forward()
 end
 
 local function add_hook(self, place, f)
-  if type(f) ~= "function" then fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f)) end
+  if type(f) ~= "function" then fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f)) end
   hooks[self] = hooks[self] or { before = {}, after = {} }
   local list = hooks[self][place]
   list[#list + 1] = f
@@ -381,7 +385,7 @@ end
 function Module:load_state_dict(state, options)
   if type(options) == "boolean" then options = { strict = options } end
   options = options_of("load_state_dict", options, { strict = true, zero_based = true })
-  if type(state) ~= "table" then fail("load_state_dict: need a table of tensors by name, got %s", type(state)) end
+  if type(state) ~= "table" then fail("load_state_dict: need a table of tensors by name, got %s", word(state)) end
   local given = {}
   for name, value in pairs(state) do given[options.zero_based and one_based(tostring(name)) or name] = value end
   local found, missing, surplus, wrong = match(self, given)
@@ -480,7 +484,7 @@ end
 
 local function positive(what, name, value)
   if math.type(value) ~= "integer" or value < 1 then
-    fail("%s: %s is %s, need a positive integer", what, name, tostring(value))
+    fail("%s: %s is %s, need a positive integer", what, name, flame.is_tensor(value) and "a tensor" or tostring(value))
   end
 end
 

@@ -258,7 +258,8 @@ static void reduce_read(lua_State *L, const char *op, const char *names, reduce_
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;
   a->axes = top >= 2 ? fl_arg_axes(L, 2, rank, op) : FL_ALL_AXES;
   a->axis = top >= 2 && lua_type(L, 2) == LUA_TNUMBER ? fl_arg_axis(L, 2, rank, op) : -1;
-  if (top >= 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, op, "keepdim must be true or false");
+  if (top >= 3 && !lua_isboolean(L, 3)) fl_lua_fail(L, op, "keepdim must be true or false, got %s",
+      fl_arg_found(L, 3));
   a->keepdim = top >= 3 && lua_toboolean(L, 3);
   fl_check_options(L, a->opts ? a->opts : lua_gettop(L) + 1, op, names);
   if (a->opts && fl_option(L, a->opts, "dim") != LUA_TNIL) {
