@@ -159,12 +159,13 @@ methods.element_size = function(x) return flame.zeros({ 1 }, { dtype = x.dtype, 
 ---@param ... integer[]|integer
 ---@return integer[]
 def("broadcast_shapes", 64, function(...)
-  local out = {}
-  for _, shape in ipairs { ... } do
-    shape = internal.need_shape("broadcast_shapes", type(shape) == "table" and shape or { shape })
+  local op, out, shapes = "broadcast_shapes", {}, table.pack(...)
+  for i = 1, shapes.n do
+    local shape = shapes[i]
+    shape = internal.need_shape(op, type(shape) == "table" and shape or { need_int(op, "size", shape) })
     for k = 1, math.max(#out, #shape) do                       -- from the last axis backwards
       local a, b = out[k] or 1, shape[#shape - k + 1] or 1
-      if a ~= b and a ~= 1 and b ~= 1 then fail("broadcast_shapes", "sizes %d and %d do not broadcast", a, b) end
+      if a ~= b and a ~= 1 and b ~= 1 then fail(op, "sizes %d and %d do not broadcast", a, b) end
       out[k] = a == 1 and b or a
     end
   end
