@@ -162,7 +162,10 @@ add("clamp_max", 2, function(x, high) return need_tensor("clamp_max", "x", x):cl
 add("fill", 2, function(x, v) return flame.full_like(need_tensor("fill", "x", x), v) end)
 
 --- 'value' where x is not above the threshold.
-add("threshold", 3, function(x, threshold, value) return where(need_tensor("threshold", "x", x):le(threshold), value, x) end, "e")
+add("threshold", 3, function(x, threshold, value)
+  need_tensor("threshold", "x", x)
+  return where(x:le(internal.need_operand("threshold", "threshold", threshold)), internal.need_operand("threshold", "value", value), x)
+end, "e")
 --- 0 where |x| <= lambd.
 ---@param lambd? number  0.5
 add("hardshrink", 2, function(x, lambd)

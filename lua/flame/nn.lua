@@ -36,7 +36,15 @@ local function options_of(what, t, known)
 end
 
 local function need_tensor(what, x)
-  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, type(x)) end
+  if not flame.is_tensor(x) then fail("%s: need a tensor, got %s", what, word(x)) end
+end
+
+--- Of a tensor that is to be marked: its option, by position or in a table; nil where it is left out.
+local function mark_flag(what, x, name, value)
+  need_tensor(what, x)
+  if type(value) == "table" then value = options_of(what, value, { [name] = true })[name] end
+  if value ~= nil then flame.internal.need_flag(what, name, value) end
+  return value
 end
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
@@ -45,10 +53,7 @@ end
 ---@param requires_grad boolean|table|nil  true, also as {requires_grad = true}
 ---@return flame.Tensor
 function nn.Parameter(x, requires_grad)
-  need_tensor("Parameter", x)
-  if type(requires_grad) == "table" then
-    requires_grad = options_of("Parameter", requires_grad, { requires_grad = true }).requires_grad
-  end
+  requires_grad = mark_flag("Parameter", x, "requires_grad", requires_grad)
   if not x.is_leaf then x = x:detach() end
   if flame.internal.is_view(x) then x = x:detach():clone() end
   if requires_grad ~= false then x:requires_grad_(true) end
@@ -61,8 +66,7 @@ end
 ---@param persistent boolean|table|nil  false, or {persistent = false}: not in state_dict
 ---@return flame.Tensor
 function nn.Buffer(x, persistent)
-  need_tensor("Buffer", x)
-  if type(persistent) == "table" then persistent = options_of("Buffer", persistent, { persistent = true }).persistent end
+  persistent = mark_flag("Buffer", x, "persistent", persistent)
   if flame.internal.is_view(x) then x = x:detach():clone() end
   kinds[x] = persistent == false and "passing" or "buffer"
   return flame.internal.hold(x)
