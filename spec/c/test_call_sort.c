@@ -387,49 +387,64 @@ static void test_misfits(void) {
   check(!fl_calls[c.kind].fits(&c), "log of a sum of integers");
 }
 
-int main(void) {
+static void sorts(int dtype) {
   static const int64_t lengths[] = { 0, 1, 2, 7, 33, 40, 41, 300, 2999, 3001, 5000 };
+  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+    for (int pattern = 0; pattern < PATTERNS; pattern++)
+      test_sort(dtype, lengths[k] > 1000 ? 2 : 5, lengths[k], pattern);
+  for (int pattern = 0; pattern < PATTERNS; pattern++) test_sort(dtype, 1, 70001, pattern);
+  test_sort(dtype, 20000, 3, MIXED);
+}
+
+static void scans(int dtype) {
+  for (int op = 0; op < (fl_is_float(dtype) ? 3 : 2); op++)
+    for (int reverse = 0; reverse < 2; reverse++) {
+      test_scan(dtype, 1, 1, 1, op, reverse);
+      test_scan(dtype, 9, 17, 1, op, reverse);
+      test_scan(dtype, 3, 5, 70, op, reverse);
+      test_scan(dtype, 2, 300, 3, op, reverse);
+      test_scan(dtype, 0, 5, 1, op, reverse);
+      test_scan(dtype, 2, 0, 3, op, reverse);
+      if (op == 0 && fl_dtype_size(dtype) >= 4) test_scan(dtype, 2, 70000, 1, op, reverse);
+    }
+  for (int reverse = 0; fl_is_float(dtype) && reverse < 2; reverse++) {
+    test_recurrence(dtype, 9, 17, 1, reverse);
+    test_recurrence(dtype, 3, 5, 70, reverse);
+    test_recurrence(dtype, 1, 300, 2, reverse);
+  }
+}
+
+static void extremes(int dtype) {
+  static const int64_t shapes[][3] = { { 9, 17, 1 }, { 3, 5, 70 }, { 2, 1, 3 }, { 2, 3000, 1 }, { 1, 1, 1 }, { 70, 16, 1 },
+                                       { 33, 32, 1 }, { 65, 33, 1 }, { 37, 301, 1 }, { 2, 9, 147 }, { 1, 40, 16 } };
+  for (int least = 0; least < 2; least++)
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+      for (int pattern = 0; pattern < PATTERNS; pattern++)
+        test_extreme(dtype, shapes[k][0], shapes[k][1], shapes[k][2], least, pattern);
+}
+
+static void searches(int dtype) {
+  for (int q = 0; q < 4; q++) {
+    test_search(dtype, 3, 20, 11, q & 1, q >> 1);
+    test_search(dtype, 2, 0, 3, q & 1, q >> 1);
+    test_search(dtype, 1, 80, 40000, q & 1, q >> 1);
+  }
+}
+
+static void positions(int dtype) {
+  test_nonzero(dtype, 0, NULL);
+  test_nonzero(dtype, 1, (int64_t[]){ 50000 });
+  test_nonzero(dtype, 3, (int64_t[]){ 7, 1, 9 });
+  test_nonzero(dtype, 2, (int64_t[]){ 0, 9 });
+  test_nonzero(dtype, 4, (int64_t[]){ 3, 50, 11, 20 });
+}
+
+int main(void) {
+  static void (*const of_dtype[])(int dtype) = { sorts, scans, extremes, searches, positions };
   flame_context *a = flame_open(NULL);
   if (fl_cpu_open(a, &one, 1) || fl_cpu_open(a, &three, 3)) return 1;
-  for (int dtype = 0; dtype < FLAME_DTYPE_COUNT; dtype++) {
-    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
-      for (int pattern = 0; pattern < PATTERNS; pattern++)
-        test_sort(dtype, lengths[k] > 1000 ? 2 : 5, lengths[k], pattern);
-    for (int pattern = 0; pattern < PATTERNS; pattern++) test_sort(dtype, 1, 70001, pattern);
-    test_sort(dtype, 20000, 3, MIXED);
-    for (int op = 0; op < (fl_is_float(dtype) ? 3 : 2); op++)
-      for (int reverse = 0; reverse < 2; reverse++) {
-        test_scan(dtype, 1, 1, 1, op, reverse);
-        test_scan(dtype, 9, 17, 1, op, reverse);
-        test_scan(dtype, 3, 5, 70, op, reverse);
-        test_scan(dtype, 2, 300, 3, op, reverse);
-        test_scan(dtype, 0, 5, 1, op, reverse);
-        test_scan(dtype, 2, 0, 3, op, reverse);
-        if (op == 0 && fl_dtype_size(dtype) >= 4) test_scan(dtype, 2, 70000, 1, op, reverse);
-      }
-    for (int least = 0; least < 2; least++) {
-      static const int64_t shapes[][3] = { { 9, 17, 1 }, { 3, 5, 70 }, { 2, 1, 3 }, { 2, 3000, 1 }, { 1, 1, 1 }, { 70, 16, 1 },
-                                           { 33, 32, 1 }, { 65, 33, 1 }, { 37, 301, 1 }, { 2, 9, 147 }, { 1, 40, 16 } };
-      for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
-        for (int pattern = 0; pattern < PATTERNS; pattern++)
-          test_extreme(dtype, shapes[k][0], shapes[k][1], shapes[k][2], least, pattern);
-    }
-    for (int reverse = 0; fl_is_float(dtype) && reverse < 2; reverse++) {
-      test_recurrence(dtype, 9, 17, 1, reverse);
-      test_recurrence(dtype, 3, 5, 70, reverse);
-      test_recurrence(dtype, 1, 300, 2, reverse);
-    }
-    for (int q = 0; q < 4; q++) {
-      test_search(dtype, 3, 20, 11, q & 1, q >> 1);
-      test_search(dtype, 2, 0, 3, q & 1, q >> 1);
-      test_search(dtype, 1, 80, 40000, q & 1, q >> 1);
-    }
-    test_nonzero(dtype, 0, NULL);
-    test_nonzero(dtype, 1, (int64_t[]){ 50000 });
-    test_nonzero(dtype, 3, (int64_t[]){ 7, 1, 9 });
-    test_nonzero(dtype, 2, (int64_t[]){ 0, 9 });
-    test_nonzero(dtype, 4, (int64_t[]){ 3, 50, 11, 20 });
-  }
+  for (int dtype = 0; dtype < FLAME_DTYPE_COUNT; dtype++)
+    for (size_t k = 0; k < sizeof of_dtype / sizeof *of_dtype; k++) of_dtype[k](dtype);
   test_histogram(1, 1, 0);
   test_histogram(1000, 7, -1);
   test_histogram(300000, 11, 12);
