@@ -4,10 +4,10 @@
 ** A context holds everything; it is entered by one thread at a time, by any thread, and
 ** contexts share nothing. Tensors are owned by the caller and freed with flame_free; a
 ** context may be closed before its tensors are (they then answer with errors), but not used.
-** Functions that make a tensor return NULL on failure; NULL in gives NULL out, so calls can
-** be chained and checked once (a NULL context counts): flame_error(c) gives the first message since the last
-** flame_clear_error(c). Axes and positions are 0-based here, also in messages; negative axes count
-** from the end. The values inside index tensors count from 1, as in Lua.
+** Functions that make a tensor return NULL on failure; NULL in (a context, too) gives NULL out, so
+** calls can be chained and checked once: flame_error(c) gives the first message since the last
+** flame_clear_error(c). Axes and positions are 0-based here, also in messages; negative axes
+** count from the end. The values inside index tensors count from 1, as in Lua.
 */
 #ifndef FLAME_H
 #define FLAME_H
