@@ -217,20 +217,24 @@ static void FN(dot_blocks)(T *v, const T *x, const T *y, int64_t rows, int64_t n
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
 
-static T FN(dot_row)(const T *x, const T *y, int64_t n) {
-  T part[48] = { 0 }, some[16];
-  int depth = 0;
-  for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) {
-    const int64_t left = (n - i) / FL_VM_BLOCK;
-    if (k % 16 == 0) FN(dot_blocks)(some, x + i, y + i, left < 16 ? left : 16, FL_VM_BLOCK);
-    if (!left) FN(dot_blocks)(some + k % 16, x + i, y + i, 1, n - i);
-    T w = some[k % 16];
-    for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w;
-    part[depth++] = w;
+/* A row of many blocks, y too if there is one: the sums of 16 at a time, on a counter. */
+#define LONG_ROW(name, S, blocks) \
+  static T FN(name)(const S *x, const S *y, int64_t n) { \
+    T part[48] = { 0 }, some[16]; \
+    int depth = 0; \
+    for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) { \
+      const int64_t left = (n - i) / FL_VM_BLOCK; \
+      const S *z = y ? y + i : NULL; \
+      if (k % 16 == 0) FN(blocks)(some, x + i, z, left < 16 ? left : 16, FL_VM_BLOCK); \
+      if (!left) FN(blocks)(some + k % 16, x + i, z, 1, n - i); \
+      T w = some[k % 16]; \
+      for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w; \
+      part[depth++] = w; \
+    } \
+    for (; depth > 1; depth--) part[depth - 2] += part[depth - 1]; \
+    return part[0]; \
   }
-  for (; depth > 1; depth--) part[depth - 2] += part[depth - 1];
-  return part[0];
-}
+LONG_ROW(dot_row, T, dot_blocks)
 
 static void FN(dot_rows)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
   T *v = val;
@@ -302,21 +306,7 @@ static void FN(half_blocks)(T *v, const uint16_t *x, const uint16_t *y, int64_t 
   memcpy(v, lane, (size_t)rows * sizeof *v);
 }
 
-static T FN(half_row)(const uint16_t *x, const uint16_t *y, int64_t n) {
-  T part[48] = { 0 }, some[16];
-  int depth = 0;
-  for (int64_t i = 0, k = 0; i < n; i += FL_VM_BLOCK, k++) {
-    const int64_t left = (n - i) / FL_VM_BLOCK;
-    const uint16_t *z = y ? y + i : NULL;
-    if (k % 16 == 0) FN(half_blocks)(some, x + i, z, left < 16 ? left : 16, FL_VM_BLOCK);
-    if (!left) FN(half_blocks)(some + k % 16, x + i, z, 1, n - i);
-    T w = some[k % 16];
-    for (int64_t t = k; t & 1; t >>= 1) w = part[--depth] + w;
-    part[depth++] = w;
-  }
-  for (; depth > 1; depth--) part[depth - 2] += part[depth - 1];
-  return part[0];
-}
+LONG_ROW(half_row, uint16_t, half_blocks)
 
 static void FN(half_rows)(void *val, const void *x_, const void *y_, int64_t rows, int64_t n) {
   T *v = val;
@@ -369,6 +359,7 @@ static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t row
   }
 SOME(sum, 0, +=) SOME(prod, 1, *=)
 #undef SOME
+#undef LONG_ROW
 #undef V
 #undef BITS
 #undef INT
