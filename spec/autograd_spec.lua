@@ -564,6 +564,14 @@ describe("cotangents of slices", function()
     end
   end)
 
+  it("of an empty tensor have its shape", function()
+    local x = flame.zeros(0, 6, 9):requires_grad_(true)
+    local columns = x:unbind(3)
+    local total = x[{ {}, {}, { 8, 9 } }]:sum() + columns[1]:sum() + columns[4]:sin():sum()
+    total:backward()
+    assert.same({ 0, 6, 9 }, x.grad.shape)
+  end)
+
   it("of a sequence's steps move each its own elements", function()
     local T, N = 200, 64
     local x = flame.randn(T, N):requires_grad_(true)

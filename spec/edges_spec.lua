@@ -156,6 +156,34 @@ describe("arguments by position", function()
 end)
 
 describe("second derivatives", function()
+  it("at kinks are PyTorch's", function()
+    local function second(f, at)
+      local x = flame.tensor(at, { dtype = "f64" }):requires_grad_(true)
+      local g = f(x):sum():gradients({ x }, { create_graph = true })[x]
+      return g:totable(), g:sum():gradients({ x })[x]:totable()
+    end
+    local function far(name, o)
+      return function(x) return flame[name](x, flame.zeros_like(x), o) end
+    end
+    local edge = { 0, 1, -1, 2 }
+    local cases = {
+      { far("huber_loss", { reduction = "sum" }), { 0, 1, -1, 1 }, { 1, 0, 0, 0 } },
+      { far("huber_loss", { reduction = "sum", delta = 2 }), { 0, 1, -1, 2 }, { 1, 1, 1, 0 } },
+      { far("smooth_l1_loss", { reduction = "sum" }), { 0, 1, -1, 1 }, { 1, 0, 0, 0 } },
+      { far("smooth_l1_loss", { reduction = "sum", beta = 2 }), { 0, 0.5, -0.5, 1 }, { 0.5, 0.5, 0.5, 0 } },
+      { function(x) return x:elu() end, { 1, 1, math.exp(-1), 1 }, { 0, 0, math.exp(-1), 0 } },
+      { function(x) return x:elu(2) end, { 2, 1, 2 * math.exp(-1), 1 }, { 0, 0, 2 * math.exp(-1), 0 } },
+      { function(x) return x:celu(2) end, { 1, 1, math.exp(-0.5), 1 }, { 0, 0, 0.5 * math.exp(-0.5), 0 } },
+    }
+    for k, c in ipairs(cases) do
+      local one, two = second(c[1], edge)
+      for e = 1, #edge do
+        local off = math.max(math.abs(one[e] - c[2][e]), math.abs(two[e] - c[3][e]))
+        assert(off < 1e-15, ("case %d at %g: %g, %g"):format(k, edge[e], one[e], two[e]))
+      end
+    end
+  end)
+
   it("of igamma, igammac and ndtri are those of their slopes", function()
     local a = flame.tensor({ { 0.7 }, { 3 }, { 40 } }, { dtype = "f64" })
     local x = flame.tensor({ 0.6, 2.5, 39 }, { dtype = "f64", requires_grad = true })

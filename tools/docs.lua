@@ -47,7 +47,7 @@ print([[
   `cummax` and `cummin`.
 - `amax`, `amin`, `maximum` and `minimum` share the gradient among equal elements, as PyTorch's do; `max(d)` sends it to the one
   whose position it returns.
-- The gradient of `xlogy` and `entr` at 0 is 0 where PyTorch's is NaN or infinite. That of `det` of a singular matrix is
+- The gradient of `xlogy` at 0 and of `entr` at 0 and below is 0 where PyTorch's is NaN or infinite. That of `det` of a singular matrix is
   the cofactors, where PyTorch's is 0.
 - Gradients go to what the result depends on: of `cholesky_solve` and `cholesky_inverse` to one triangle, of `max_unpool`
   to the write that stays, of `ctc_loss` by the log-probabilities as they are (behind `log_softmax` both are the same).

@@ -209,11 +209,12 @@ local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name
 local function inside(x, low, high)
   return where(x:le(low):logical_or(x:ge(high)), x:detach():clamp(low, high), x)
 end
---- alpha * (exp(x / scale) - 1) up to 0, x above; at 0 the gradient is that of the first.
+--- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the second one 0, as in PyTorch.
 local function bent(x, alpha, scale)
-  local above = x:gt(0)
-  local below = where(above, 0, x)
-  return where(above, x, (scale == 1 and below or below / scale):expm1() * alpha)
+  local below = x:lt(0)
+  local part = where(below, x, 0)
+  local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
+  return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
 end
 
 local function number_type(op, x)

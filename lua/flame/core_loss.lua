@@ -59,14 +59,16 @@ loss("mse_loss", {}, function(x, y) return (x - y):square() end)
 loss("l1_loss", {}, function(x, y) return (x - y):abs() end)
 loss("huber_loss", { delta = 1.0 }, function(x, y, o)
   if not (o.delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", o.delta) end
-  local d = (x - y):abs()
-  return flame.where(d:le(o.delta), d * d * 0.5, (d - 0.5 * o.delta) * o.delta)
+  local e = x - y                         -- squared as it is: abs has no second slope at 0
+  local d = e:abs()
+  return flame.where(d:lt(o.delta), e * e * 0.5, (d - 0.5 * o.delta) * o.delta)
 end, { "reduction", "delta" })
 loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
   if not (o.beta >= 0) then fail("smooth_l1_loss", "beta = %g is negative", o.beta) end
-  local d = (x - y):abs()
+  local e = x - y
+  local d = e:abs()
   if o.beta == 0 then return d end
-  return flame.where(d:lt(o.beta), d * d * (0.5 / o.beta), d - 0.5 * o.beta)
+  return flame.where(d:lt(o.beta), e * e * (0.5 / o.beta), d - 0.5 * o.beta)
 end)
 loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)

@@ -115,7 +115,8 @@ static fl_node *set(fl_node *base, fl_node *region, fl_node *value) {
 
 fl_node *fl_add_cotangents(fl_node *sum, fl_node *g) {
   int64_t covered;
-  if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype) return n_add(sum, g);
+  if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype || !g->shape->numel)
+    return n_add(sum, g);
   const int n = count_apart(sum, g, &covered);
   if (n < 2) return n_add(sum, g);
   const int axis = covered == g->shape->numel ? split_axis(sum, g, n) : -1;
