@@ -360,29 +360,35 @@ local function regular_parts(x, lead, count, n)
 end
 
 local cofactor_grad
---- d (<g, y> y - y g' y): with d = det(x) and y = x^-T what cofactor_grad computes, for regular x.
+--- d (<g, y> y - y g' y), of d = det(x) and y = x^-T: the second derivative along g, for regular x.
 local function gradient_form(d, y, g)
   return d * ((y * g):sum({ -2, -1 }, { keepdim = true }) * y - matmul(matmul(y, turned(g)), y))
 end
-local function regular_form(x, g)
-  return gradient_form(flame.det(x):unsqueeze(-1):unsqueeze(-1), turned(inverse(x, "det", true)), g)
+
+--- The third derivative along a and b, for regular x: d times the transpose of
+--- ((tr(p) tr(q) - tr(p q)) I - tr(p) q - tr(q) p + p q + q p) x^-1, where p = x^-1 a and q = x^-1 b.
+local function third_form(x, a, b)
+  local function trace(m) return m:diagonal(0, -2, -1):sum(-1):unsqueeze(-1):unsqueeze(-1) end
+  local n = inverse(x, "det", true)
+  local p, q = matmul(n, a), matmul(n, b)
+  local pn, qn = matmul(p, n), matmul(q, n)
+  local t = (trace(p) * trace(q) - trace(matmul(p, q))) * n - trace(p) * qn - trace(q) * pn + matmul(p, qn) + matmul(q, pn)
+  return flame.det(x):unsqueeze(-1):unsqueeze(-1) * turned(t)
 end
+
 cofactor_grad = flame.func {
   name = "det",
   forward = function(ctx, x, g)
     local lead, count, n = need_square("det", "x", x)
-    save(ctx, x)
+    save(ctx, x, g)
     local d, y
     if internal.on_device(x) then d, y = regular_parts(x, lead, count, n) end
     if d then return gradient_form(d, y, g:double()):to(x.dtype) end
     return call("cofactor_grad", "det", { x, g }, count, lead, x.shape, n)
   end,
   backward = function(ctx, e)
-    local x = ctx:saved()
-    local _ <close> = flame.enable_grad()
-    local y, g = x:detach():requires_grad_(true), e:detach()
-    local gx = internal.gradients({ regular_form(y, g) }, { e }, { y }, {})[1]
-    return gx, cofactor_grad(x, e)
+    local x, g = ctx:saved()
+    return third_form(x, g, e), cofactor_grad(x, e)
   end,
 }
 local cofactor = flame.func {

@@ -171,7 +171,7 @@ def("multi_margin_loss", 6, function(x, y, ...)
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
-  local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):clamp({ min = 0 })
+  local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):relu()
   if o.p ~= 1 then e = e ^ o.p end
   if o.weight then e = e * o.weight:take(ids):unsqueeze(-1) end
   local own = flame.one_hot(ids, n):bool()

@@ -25,7 +25,7 @@ def("multilabel_margin_loss", 3, function(x, y, o)
   local ids = internal.classes(where(there, y:long(), 1), n)
   local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids, there:long()):gt(0)
   local at = x:gather(2, ids):unsqueeze(3)
-  local e = (1 - at + x:unsqueeze(2)):clamp({ min = 0 })
+  local e = (1 - at + x:unsqueeze(2)):relu()
   e = where(there:unsqueeze(3):logical_and(own:logical_not():unsqueeze(2)), e, 0):sum({ 2, 3 }) / n
   return reduce(op, single and e:reshape({}) or e, o.reduction)
 end)
