@@ -92,7 +92,7 @@ static void pack_short(void *b_, int64_t ldb, int64_t width, int64_t n, const vo
   const int vectors = (int)((width + 15) / 16), left = (int)(width - 16 * (vectors - 1)), whole = runs == 1 && step == 1 && run[0].len == width;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   float *b = b_;
-  if (width == 0) return;
+  if (vectors < 1) return;
   const __mmask16 tail = (__mmask16)(0xffffu >> (16 - left));
   if (step > 2 || runs == 0 || vectors > VECTORS || whole) {
     pack_f32(b_, ldb, width, n, src, plane, step, runs, run);
