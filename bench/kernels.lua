@@ -1,7 +1,8 @@
 --- Gradients of user kernels against backward kernels written by hand, interleaved: an elementwise
--- chain, a 5-point stencil and bilinear grid sampling; flame.map against built-in fusion; what a
--- checked call costs to record. Prints medians in microseconds and ratios. A sample is many calls in
--- a row, so that the device is always busy: what is compared is its time, not the wait for it.
+-- chain, a 5-point stencil and bilinear grid sampling; kernels with loops: their gradients against
+-- their own forward; flame.map against built-in fusion; what a checked call costs to record. Prints
+-- medians in microseconds and ratios to the first. A sample is many calls in a row, so that the
+-- device is always busy: what is compared is its time, not the wait for it.
 --
 --   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
 local flame = require "flame"
@@ -166,6 +167,34 @@ local function sampling()
   end, forward(image, at, w, h, n), { image, at }, g, function() return forward(im, pos, w, h, n) end)
 end
 
+-- Kernels with loops: title, body of a thread i < n, elements of x a thread.
+local LOOPS = {
+  { "sum of 64", "float s = 0; for (int k = 0; k < 64; k++) s += sinf(x[64 * i + k]) * x[64 * i + k]; y[i] = s;", 64 },
+  { "series of 32", "float s = 1, t = 1; for (int k = 1; k < 32; k++) { t *= x[i] / k; s += t; } y[i] = s * s;", 1 },
+  { "Newton",
+    "float r = 1; while (fabsf(r * r * r - x[i] * x[i] - 1) > 1e-4f) r -= (r * r * r - x[i] * x[i] - 1) / (3 * r * r); y[i] = r;", 1 },
+  { "row in place 64",
+    "y[64 * i] = x[64 * i]; for (int j = 1; j < 64; j++) y[64 * i + j] = tanhf(y[64 * i + j - 1] + x[64 * i + j]);", 64 },
+  { "spring 1,000", "float p = x[i], v = 0; for (int k = 0; k < 1000; k++) { v -= 0.01f * sinf(p); p += 0.01f * v; } y[i] = p;", 1 },
+}
+
+local function loops()
+  local n = N // 64
+  for _, c in ipairs(LOOPS) do
+    local rows = c[1]:find("place") and 64 or 1
+    local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int n) {\n" ..
+      "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) { " .. c[2] .. " }\n}",
+      block = { 256 }, grid = { (n + 255) // 256 }, shape = { n * rows } }
+    local x, g = flame.randn({ n * c[3] }, { requires_grad = true }), flame.randn(n * rows)
+    local plain, y = x:detach(), k(x, n)
+    flame.eval(y)
+    compare(c[1], {
+      { name = "forward", f = function() return k(plain, n) end },
+      { name = "derived", f = function() return y:gradients({ x }, { seed = g, retain_graph = true })[x] end },
+    })
+  end
+end
+
 local function map()
   local f = flame.map("x, y -> sqrtf(x * x + y * y) * 0.5f")
   local x, y = flame.randn(N), flame.randn(N)
@@ -195,5 +224,6 @@ print(("%d elements on %s"):format(N, flame.default_device()))
 elementwise()
 stencil()
 sampling()
+loops()
 map()
 recording()
