@@ -190,8 +190,11 @@ for name, f in pairs(flame) do
   if known and not (plain[f] and plain[f] < name) then plain[f] = name end
 end
 
+--- Modules that have not the name of their function.
+local function_of = { Unfold = "im2col" }
 --- nn.ReLU and the like without a comment are modules of the function of that name.
 local function text_of_class(name)
+  if function_of[name] then return "The module of flame." .. function_of[name] .. "." end
   local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU", "Glu"):gsub("ReLU", "Relu")
   words = words:gsub("BCE", "BinaryCrossEntropy"):gsub("MSE", "Mse"):gsub("NLL", "Nll"):gsub("KL", "Kl")
   words = words:gsub("(%l)(%u)", "%1_%2"):gsub("(%d)(%u)", "%1_%2"):lower()

@@ -4449,7 +4449,7 @@ function nn.TripletMarginWithDistanceLoss(...) end
 ---@return flame.Module
 function nn.Unflatten(d, sizes) end
 
---- The module of flame.unfold.
+--- The module of flame.im2col.
 ---@param ... any
 function nn.Unfold(...) end
 
