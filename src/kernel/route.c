@@ -148,7 +148,7 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   return 1;
 }
 
-/* The dividend of bound p, a quotient by a number: what is not negative and below p is below it, too. */
+/* The dividend of bound p, a quotient by a number, else p: what is not negative and below p is below that. */
 static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
   if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
   const fl_kquotient *q = &k->quotients->at[p->t[0].s[0] - FL_KSYM_QUOTIENT];
@@ -161,9 +161,10 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   if (!compared(r, i, &low, &high)) return 0;
   if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
   if (!fl_kpoly_is(&low, s)) return 0;
-  const fl_kpoly *most = dividend(r->k, &high);
-  if (most->n != 1) return 0;
-  if (fl_kterm_same(&most->t[0], m)) return most->t[0].c <= m->c && most->t[0].c > 0 && is_no_less(r->k, c, m);
+  const fl_kpoly *const bound[2] = { &high, dividend(r->k, &high) };
+  for (int j = 0; j < 2; j++)
+    if (bound[j]->n == 1 && fl_kterm_same(&bound[j]->t[0], m))
+      return bound[j]->t[0].c <= m->c && bound[j]->t[0].c > 0 && is_no_less(r->k, c, m);
   return 0;
 }
 
