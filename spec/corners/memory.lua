@@ -149,7 +149,8 @@ return {
     { "halves of rows turned, a row a thread", [[int h = n / 2; if (i < 3) for (int j = 0; j < h; ++j) { double a = y[i * n + j], b =
       y[i * n + j + h]; y[i * n + j] = a * x[j] - b * b; y[i * n + j + h] = a * b + sin(b) * x[j + h]; }]], inout = { "y" }, rest = { 4 } },
     { "halves of rows turned, unsigned counts", [[unsigned m = n, h = m / 2; if (i < 3) for (unsigned j = 0; j < h; ++j) {
-      double a = y[i * m + j], b = y[i * m + j + h]; y[i * m + j] = a * x[j] - b * b; y[i * m + j + h] = a * b + sin(b) * x[j + h]; }]], inout = { "y" }, rest = { 4 } },
+      double a = y[i * m + j], b = y[i * m + j + h]; y[i * m + j] = a * x[j] - b * b; y[i * m + j + h] = a * b + sin(b) * x[j + h]; }]],
+      inout = { "y" }, rest = { 4 } },
     { "pairs of rows turned, a row a thread", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + 2 * j], b =
       y[i * n + 2 * j + 1]; y[i * n + 2 * j] = a * cos(x[j]) - b * sin(x[j]); y[i * n + 2 * j + 1] = a * sin(x[j]) + b * cos(x[j]) * b; }]],
       inout = { "y" }, rest = { 4 } },
