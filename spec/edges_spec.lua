@@ -176,7 +176,7 @@ describe("second derivatives", function()
     local function far(name, o)
       return function(x) return flame[name](x, flame.zeros_like(x), o) end
     end
-    local edge = { 0, 1, -1, 2 }
+    local edge, ALPHA, SCALE = { 0, 1, -1, 2 }, 1.6732632423543772, 1.0507009873554805
     local cases = {
       { far("huber_loss", { reduction = "sum" }), { 0, 1, -1, 1 }, { 1, 0, 0, 0 } },
       { far("huber_loss", { reduction = "sum", delta = 2 }), { 0, 1, -1, 2 }, { 1, 1, 1, 0 } },
@@ -184,6 +184,8 @@ describe("second derivatives", function()
       { far("smooth_l1_loss", { reduction = "sum", beta = 2 }), { 0, 0.5, -0.5, 1 }, { 0.5, 0.5, 0.5, 0 } },
       { function(x) return x:elu() end, { 1, 1, math.exp(-1), 1 }, { 0, 0, math.exp(-1), 0 } },
       { function(x) return x:elu(2) end, { 2, 1, 2 * math.exp(-1), 1 }, { 0, 0, 2 * math.exp(-1), 0 } },
+      { function(x) return x:selu() end, { SCALE * ALPHA, SCALE, SCALE * ALPHA * math.exp(-1), SCALE },
+        { 0, 0, SCALE * ALPHA * math.exp(-1), 0 } },
       { function(x) return x:celu(2) end, { 1, 1, math.exp(-0.5), 1 }, { 0, 0, 0.5 * math.exp(-0.5), 0 } },
     }
     for k, c in ipairs(cases) do

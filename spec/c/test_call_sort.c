@@ -136,6 +136,21 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   free(seen);
 }
 
+/* The k-th of each row is the first position of the value that stands k-th in the sorted row 'at'. */
+static void verify_kth(void *x, int dtype, int64_t rows, int64_t n, int64_t k, const int64_t *at) {
+  char fault[200];
+  const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4, (int64_t[]){ rows, n, k, 0 });
+  int64_t *kth = run(&h, x, NULL, fault);
+  for (int64_t r = 0; r < rows; r++) {
+    const char *row = (char *)x + r * n * fl_dtype_size(dtype);
+    const double v = value(row, dtype, at[r * n + k - 1] - 1);
+    int64_t first = 0;
+    while (below(v, value(row, dtype, first)) || below(value(row, dtype, first), v)) first++;
+    check(kth[r] == first + 1, "kth is the first position of that value");
+  }
+  free(kth);
+}
+
 static void test_sort(int dtype, int64_t rows, int64_t n, int pattern) {
   const int64_t size = fl_dtype_size(dtype);
   void *x = malloc((size_t)(rows * n * size) + 8);
@@ -159,18 +174,7 @@ static void test_sort(int dtype, int64_t rows, int64_t n, int pattern) {
       for (int64_t r = 0; r < rows; r++)
         same = same && !memcmp(top + r * k, at + r * n, (size_t)k * 8);
       check(same, "topk is the head of the sort");
-      if (k > 0 && !descending) {
-        const fl_call h = call_of(FL_CALL_kth, dtype, rows * n, FLAME_I64, rows, 4, (int64_t[]){ rows, n, k, 0 });
-        int64_t *kth = run(&h, x, NULL, fault);
-        for (int64_t r = 0; r < rows; r++) {
-          const char *row = (char *)x + r * n * size;
-          const double v = value(row, dtype, at[r * n + k - 1] - 1);
-          int64_t first = 0;
-          while (below(v, value(row, dtype, first)) || below(value(row, dtype, first), v)) first++;
-          check(kth[r] == first + 1, "kth is the first position of that value");
-        }
-        free(kth);
-      }
+      if (k > 0 && !descending) verify_kth(x, dtype, rows, n, k, at);
       free(top);
     }
     free(at);

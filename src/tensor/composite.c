@@ -65,10 +65,8 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   const int dtype = x->dtype;
   fl_node *w = fl_widen(x);
   const double n = (double)reduced_count(x, axes) - correction;
-  const uint8_t mode = x->ctx->grad_mode;
-  if (!(n > 0)) x->ctx->grad_mode = 0;          /* the mean's share, 0, would be inf - inf */
   fl_node *m = n_mean(w, axes, 1);
-  x->ctx->grad_mode = mode;
+  if (!(n > 0)) m = n_detach(m);                /* its share, 0, would be inf - inf */
   fl_node *squares = n_sum(n_square(n_sub(w, m)), axes, keepdim);
   return back_to(n_div(squares, n_num(x->ctx, n > 0 ? n : 0)), dtype);
 }
