@@ -163,3 +163,48 @@ describe("diagonals and parts", function()
     raises("float_power_: the result is f64, x is f32 and keeps its dtype", T({ 2 }).float_power_, T { 2 }, 2)
   end)
 end)
+
+describe("places of the smallest and largest", function()
+  local LENGTHS = { 1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 255, 256, 257, 300, 1023, 1025, 3000 }
+  --- Many ties, zeros of both signs, now and then a NaN.
+  local function element(dtype)
+    local k = math.random(100)
+    if dtype == "i32" then return math.random(0, 3) end
+    return k == 1 and nan or k < 20 and 0.0 or k < 40 and -0.0 or math.random(-2, 2) + 0.0
+  end
+  local function place(row, better)
+    local at = 1
+    for j = 2, #row do
+      local b, a = row[j], row[at]
+      if a == a and (b ~= b or better(b, a)) then at = j end
+    end
+    return at
+  end
+  local function same(a, b) return a == b and (a ~= 0 or 1 / a == 1 / b) or a ~= a and b ~= b end
+  --- min and amin agree to the sign of zero: -0 is below 0 wherever it stands.
+  local function check(v, x, least)
+    local better = least and function(b, a) return b < a end or function(b, a) return b > a end
+    local value, at = x[least and "min" or "max"](x, 2)
+    local alone, arg = x[least and "amin" or "amax"](x, 2):totable(), x[least and "argmin" or "argmax"](x, 2):totable()
+    value, at = value:totable(), at:totable()
+    for i, row in ipairs(v) do
+      local p = place(row, better)
+      assert.same({ p, p }, { at[i], arg[i] })
+      assert.is_true((value[i] == row[p] or row[p] ~= row[p]) and same(value[i], alone[i]))
+    end
+  end
+  it("in rows of every length are those of a loop", function()
+    for _, dtype in ipairs { "f32", "f64", "bf16", "i32" } do
+      for _, n in ipairs(LENGTHS) do
+        local v = {}
+        for i = 1, n < 300 and 37 or 3 do
+          v[i] = {}
+          for j = 1, n do v[i][j] = element(dtype) end
+        end
+        local x = T(v, { dtype = dtype })
+        check(v, x, true)
+        check(v, x:t():contiguous():t(), false)
+      end
+    end
+  end)
+end)

@@ -66,7 +66,7 @@ typedef struct fl_vop {
                                          operand whose map gives the positions c, + 1; 0: c has them */
   uint16_t v, a, b, c, arg;           /* arg: FL_OP_* of OP and ROWS */
   uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference, FL_BY_HALVES;
-                                         REDUCE: 1 a times b, FL_BY_HALVES */
+                                         REDUCE: 1 a times b, FL_BY_HALVES, FL_BY_PLACE */
   uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
   union {
     fl_vm_fn op;
@@ -84,8 +84,9 @@ typedef struct fl_chain {
   uint8_t n, reg, by_row;
   struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
 } fl_chain;
-enum { FL_NO_REG = 65535, FL_BY_HALVES = 2 };       /* a LOAD of bf16 by reference, read by chains and by sums
+enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read by chains and by sums
                                                        with this flag alone */
+       FL_BY_PLACE = 4 };                           /* WHOLE rows: the extreme whose place the operation before found */
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
 /* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE

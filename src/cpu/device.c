@@ -172,6 +172,7 @@ static void run_kernels(fl_device *d, const fl_cpu_step *t, const fl_binding *b)
   const int alone = t->work <= PARALLEL_WORK || (t->work <= LITTLE_WORK && !fl_threads_awake(cpu->pool));
   if (!alone) fl_threads_run(cpu->pool, units, kernel_unit, &l, cpu->stop);
   else for (int64_t u = 0; u < units; u++) kernel_unit(&l, u, 0);
+  if (alone && t->work > PARALLEL_WORK) fl_threads_alone(cpu->pool);
   for (int32_t i = 0; i < t->count && !fl_stopped(d); i++)
     if (t->prog[i] && fl_prog_split(t->prog[i])) fl_prog_run_split(cpu, t->prog[i], cpu->stop);
 }

@@ -142,7 +142,9 @@ static void reduce_whole(fl_tile *t, const fl_vop *x) {
   const fl_red *r = &g->red.at[x->arg];
   const int size = fl_reg_size(r->reg);
   char *val = fl_ops[r->op].kind == FL_KIND_POSITION ? t->state : t->reg[x->v];
-  if (g->k->kind == FL_K_ROW) {
+  if (x->flags & FL_BY_PLACE) {
+    val = t->state;
+  } else if (g->k->kind == FL_K_ROW) {
     reduce_tile(t, x, val, t->pos, 0, t->rows, t->cols, 0);
   } else {
     r->fn->start(val, t->pos, t->n0);

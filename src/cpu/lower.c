@@ -236,6 +236,15 @@ static void find_late(lower *b) {
   for (int s = 0; s < k->nstore; s++) b->late[k->store[s].value] = 0;
 }
 
+/* Is the extreme of a what the operation before met on its way to the place? */
+static int is_placed(const lower *b, int sec, int op, uint16_t a) {
+  const fl_section *s = &b->g->sec[sec];
+  const fl_vop *x = s->n ? &s->at[s->n - 1] : NULL;
+  const int by = op == FL_OP_amax ? FL_OP_argmax : op == FL_OP_amin ? FL_OP_argmin : -1;
+  return b->g->mode == FL_MODE_WHOLE && b->k->kind == FL_K_ROW && x && x->code == FL_V_REDUCE && x->a == a &&
+         b->g->red.at[x->arg].op == by;
+}
+
 /* The input in the state's register type: sums of integers in i64, tests as 0 or 1. */
 static void emit_reduce(lower *b, int sec, int i) {
   const fl_instr *x = &b->k->instr[i];
@@ -256,8 +265,8 @@ static void emit_reduce(lower *b, int sec, int i) {
   *r = (fl_red){ x->op, (uint16_t)i, (uint16_t)(b->pass[i] - 1), (uint8_t)reg, x->dtype,
                  &b->g->vm->reduce[x->op][reg] };
   if (!r->fn->rows) b->bad = 1;
-  push(b, sec, (fl_vop){ .code = FL_V_REDUCE, .level = 1, .v = (uint16_t)i, .a = a,
-                         .arg = (uint16_t)(b->g->red.n - 1) });
+  push(b, sec, (fl_vop){ .code = FL_V_REDUCE, .level = 1, .v = (uint16_t)i, .a = a, .arg = (uint16_t)(b->g->red.n - 1),
+                         .flags = is_placed(b, sec, x->op, a) ? FL_BY_PLACE : 0 });
 }
 
 static void emit(lower *b, int sec, int i) {

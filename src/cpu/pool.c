@@ -26,7 +26,7 @@ typedef struct share { atomic_llong next; int64_t end; char apart[48]; } share; 
 struct fl_threads {
   fl_mem *mem;
   size_t bytes;
-  int64_t asked;                    /* when fl_threads_awake was called last */
+  int64_t little;                   /* when the last little work began, or ended */
   int threads, most, started;       /* most: threads asked for; fewer if they do not start */
   pid_t pid;
   pthread_mutex_t lock;             /* of those who sleep */
@@ -173,10 +173,12 @@ void fl_threads_close(fl_threads *p) {
 int fl_threads_width(const fl_threads *p) { return p->threads; }
 
 int fl_threads_awake(fl_threads *p) {
-  const int64_t now = now_ns(), before = p->asked;
-  p->asked = now;
+  const int64_t now = now_ns(), before = p->little;
+  p->little = now;
   return (p->started && !atomic_load_explicit(&p->sleepers, memory_order_relaxed)) || now - before < SPIN_NS;
 }
+
+void fl_threads_alone(fl_threads *p) { p->little = now_ns(); }
 
 /* All helpers are out: first awake, then asleep. */
 static void wait_for_helpers(fl_threads *p) {

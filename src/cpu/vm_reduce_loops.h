@@ -19,6 +19,14 @@ SIDE(sum) SIDE(prod)
 static inline T FN(start_value_argmax)(void) { return M(lowest)(); }
 static inline T FN(start_value_argmin)(void) { return M(highest)(); }
 
+/* lane[l][r] = element l of row r: the w first of m rows that are n apart. */
+static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], const T *x, int64_t n, int64_t w, int m) {
+  const int64_t turned = m == 16 ? w & ~(int64_t)3 : 0;
+  if (turned) (sizeof(T) == 8 ? turn_8_bytes : turn_4_bytes)(lane, 16, x, n, turned, 16, 0);
+  for (int64_t l = turned; l < w; l++)
+    for (int r = 0; r < m; r++) lane[l][r] = x[r * n + l];
+}
+
 /* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
 #define LANES_ORDERED(name, init) IF_INT( \
   static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
@@ -144,8 +152,9 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     if (n == FL_VM_LANES) for (; r0 + 16 <= rows; r0 += 16, x += 16 * FL_VM_LANES) FN(halve_##name)(v + r0, x); \
     for (; r0 < rows; r0 += 16, x += 16 * n) { \
       const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
+      FN(side_by_side)(lane, x, n, n, m); \
       for (int l = 0; l < n; l++) \
-        for (int r = 0; r < m; r++) lane[l][r] = FN(f_##name)((T)(init), x[r * n + l]); \
+        for (int r = 0; r < 16; r++) lane[l][r] = FN(f_##name)((T)(init), lane[l][r]); \
       for (int s = FL_VM_LANES / 2; s > 0; s /= 2) \
         for (int l = 0; l < s && l + s < n; l++) { \
           _Pragma("GCC ivdep") _Pragma("GCC unroll 1") \
@@ -257,7 +266,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     EACH a[i] = FN(f_##name)(a[i], b[i]); \
   }
 
-/* The value by the usual order (it is exact), then its first place. 'later wins' when the
+/* Short rows: 16 of them side by side. Others: the value by the usual order (it is exact), then its first place. 'later wins' when the
 ** combination changes the value; a NaN never gives way. */
 #define ROWS_POSITION(name) \
   static inline int FN(later_##name)(T a, T b) { \
@@ -266,9 +275,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   static inline void FN(step_short_##name)(T *best, const T *x, int32_t *at, int32_t l) { \
     _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int r = 0; r < 16; r++) { \
       const T a = best[r], b = x[r]; \
-      const int take = FN(later_##name)(a, b); \
-      best[r] = take ? b : a; \
-      at[r] = take ? l : at[r]; \
+      at[r] = FN(later_##name)(a, b) ? l : at[r]; \
+      best[r] = FN(f_##name)(a, b); \
     } \
   } \
   static void FN(short_##name)(T *v, int64_t *pos, const T *x, int64_t rows, int64_t n, int64_t first) { \
@@ -276,10 +284,12 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
     for (int64_t r0 = 0; r0 < rows; r0 += 16, x += 16 * n) { \
       const int m = rows - r0 < 16 ? (int)(rows - r0) : 16; \
       int32_t at[16] = { 0 }; \
-      for (int l = 0; l < n; l++) \
-        for (int r = 0; r < m; r++) lane[l][r] = x[r * n + l]; \
-      memcpy(best, lane[0], sizeof best); \
-      for (int l = 1; l < n; l++) FN(step_short_##name)(best, lane[l], at, l); \
+      for (int64_t l0 = 0; l0 < n; l0 += FL_VM_LANES) { \
+        const int w = n - l0 < FL_VM_LANES ? (int)(n - l0) : FL_VM_LANES; \
+        FN(side_by_side)(lane, x + l0, n, w, m); \
+        if (l0 == 0) memcpy(best, lane[0], sizeof best); \
+        for (int l = l0 == 0; l < w; l++) FN(step_short_##name)(best, lane[l], at, (int32_t)l0 + l); \
+      } \
       for (int r = 0; r < m; r++) v[r0 + r] = best[r]; \
       for (int r = 0; r < m; r++) pos[r0 + r] = first + at[r]; \
     } \
@@ -298,7 +308,7 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
   static void FN(rows_##name)(void *val, int64_t *pos, const void *x_, int64_t rows, \
                               int64_t n, int64_t first) { \
     T *v = val; const T *x = x_; \
-    if (n > 0 && n <= FL_VM_LANES) { \
+    if (n > 0 && n <= SIDE_BY_SIDE) { \
       FN(short_##name)(v, pos, x, rows, n, first); \
       return; \
     } \
@@ -308,9 +318,8 @@ static inline T FN(start_value_argmin)(void) { return M(highest)(); }
       for (int64_t i = 0; i < n; i += FL_VM_BLOCK) { \
         const int64_t m = n - i < FL_VM_BLOCK ? n - i : FL_VM_BLOCK; \
         const T w = FN(block_##name)(x + i, m); \
-        if (i > 0 && !FN(later_##name)(best, w)) continue; \
-        best = w; \
-        at = i + FN(place_##name)(x + i, m, w); \
+        if (i == 0 || FN(later_##name)(best, w)) at = i + FN(place_##name)(x + i, m, w); \
+        best = FN(f_##name)(best, w); \
       } \
       v[r] = best; \
       pos[r] = first + at; \

@@ -30,6 +30,8 @@
 
 /* Largest or smallest of QUICK lanes at a time (vm_loops.h). */
 enum { QUICK = 64 };
+/* Rows that are met 16 side by side for the place of the largest or smallest. */
+enum { SIDE_BY_SIDE = 256 };
 #define BEATS_amax >
 #define BEATS_argmax >
 #define BEATS_amin <
