@@ -23,6 +23,11 @@ static fl_node *mean_of(const norm *s, fl_node *x) {
   return n_div(n_sum(x, s->axes, 1), n_num(s->c, s->count));
 }
 
+/* As mean_of, of what is summed along 'done' of the axes. */
+static fl_node *mean_of_sums(const norm *s, fl_node *x, uint32_t done) {
+  return done == s->axes ? n_div(x, n_num(s->c, s->count)) : mean_of(s, x);
+}
+
 /* x - mean; *inverse: one over the deviation. */
 static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inverse) {
   *mean = mean_of(s, x);
@@ -31,8 +36,8 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* Those of the axes along which w is one value, where it has several along the others (a group's
-** places, not its channels) and much is read; else 0. */
+/* Those of the axes along which w is one value: all of them (batch norm: the sums are there anyway), or
+** where it has several values along the others (a group's places, not its channels) and much is read; else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;
@@ -43,7 +48,7 @@ static uint32_t shared_axes(const norm *s) {
     same |= 1u << a;
     places *= x->size[a];
   }
-  return same != s->axes && places >= MANY_PLACES && x->numel >= MANY_VALUES ? same : 0;
+  return same == s->axes || (places >= MANY_PLACES && x->numel >= MANY_VALUES) ? same : 0;
 }
 
 /* With y = d r w + b, d = x - mean, r the inverse deviation and u = g w: by x it is
@@ -58,8 +63,8 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
   fl_node *u = w ? n_mul(g, w) : g, *level, *slope;
   if (places) {
     fl_node *sg = n_sum(g, places, 1), *sgd = n_sum(n_mul(g, d), places, 1);
-    level = mean_of(s, n_mul(sg, w));
-    slope = mean_of(s, n_mul(sgd, w));
+    level = mean_of_sums(s, n_mul(sg, w), places);
+    slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
   } else {                                    /* with a product shared by both, a row no longer fits the registers */
