@@ -10,7 +10,7 @@
 ** they fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
-       COL_BLOCK = 1024, WIDE_BLOCK = 8192, EIGHT = 8, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
+       COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8, LINE_UNIT = 65536, ROW_GROUP = 64 * FL_VM_BLOCK,
        COL_GROUP = 4 * FL_VM_CHUNK, UNIT_POINTS = 16384, DEAR_POINTS = 4096, STREAM_POINTS = 262144, BOX = 64, JUMP = 8 };
 
 /* ---- modes --------------------- */
@@ -120,11 +120,15 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block of plain rows: all, which lie in one piece, if each worker then has work. */
-static int64_t col_width(const fl_kernel *k, int64_t columns, int workers) {
+/* Columns of a block. Of plain rows: all, which lie in one piece, if each worker then has work; fewer
+** of other rows if they are few, but no less than pays for another worker. */
+static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers, int plain) {
   const int64_t parts_of_block = parts(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
-  int64_t width = WIDE_BLOCK;
-  while (width > COL_BLOCK && (width >= 2 * columns || parts(columns, width) * parts_of_block < 4 * workers))
+  int64_t width = plain ? WIDE_BLOCK : COL_BLOCK;
+  while (plain && width > COL_BLOCK && (width >= 2 * columns || parts(columns, width) * parts_of_block < 4 * workers))
+    width /= 2;
+  while (!plain && width > NARROW_BLOCK && width * k->n >= 2 * work_points(g, k, NARROW_POINTS) &&
+         (width >= 2 * columns || parts(columns, width) * parts_of_block < workers))
     width /= 2;
   return width;
 }
@@ -144,7 +148,7 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   }
   g->mode = FL_MODE_COL;
   const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
-  g->width = least(g->columns, plain ? col_width(k, g->columns, workers) : COL_BLOCK);
+  g->width = least(g->columns, col_width(g, k, g->columns, workers, plain));
   if (g->width < 1) g->width = 1;
   g->col_blocks = parts(g->columns, g->width);
   const int tile = plain ? PLAIN_TILE : light ? LIGHT_TILE : FL_VM_BLOCK, rows = plain ? EIGHT : 1;
