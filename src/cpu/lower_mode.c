@@ -158,7 +158,7 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->unit = g->few = 1;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
   g->group = COL_GROUP;
-  if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 8 * UNIT_POINTS)
+  if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 4 * UNIT_POINTS)
     g->group = FL_VM_CHUNK;
   g->slots = 6;
 }

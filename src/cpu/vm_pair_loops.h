@@ -146,36 +146,38 @@ static inline void FN(splat_block)(T *y, T x) {
   for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
 }
 
-/* What is less than a block, made one. */
-static __attribute__((noinline)) void FN(chain_rest)(T *y, FN(link) *link, T (*room)[BLOCK], int count, int64_t n, int half) {
-  T out[BLOCK];
+/* The operands of the last n elements of a row of 'all': less than a block is made one, of zeros. */
+static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK], int count, int64_t n, int64_t all) {
+  const int64_t first = all < BLOCK ? 0 : all - BLOCK;
   for (int k = 0; k < count; k++) {
-    if (!link[k].moves) continue;
+    const int halves = link[k].op == FL_LINK_load_half;
+    last[k] = link[k];
+    last[k].p = FN(ahead)(link[k].p, first & link[k].moves, halves);
+    if (all >= BLOCK || !link[k].moves) continue;
     memset(room[k], 0, sizeof room[k]);
-    memcpy(room[k], link[k].p, (size_t)n * (link[k].op == FL_LINK_load_half ? 2 : sizeof(T)));
-    link[k].p = room[k];
-    link[k].moves = 0;
+    memcpy(room[k], last[k].p, (size_t)n * (halves ? 2 : sizeof(T)));
+    last[k].p = room[k];
+    last[k].moves = 0;
   }
-  FN(chain_blocks)(out, link, count, BLOCK, half);
-  memcpy(y, out, (size_t)n * (half ? 2 : sizeof(T)));
 }
 
+/* What is left of a row after its whole blocks: as the block at its end, done before they are (y may be an operand). */
 static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n, int half) {
-  T *y = y_, room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
+  T *y = y_, out[BLOCK], room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
   FN(link) link[FL_CHAIN], last[FL_CHAIN];
-  const int64_t whole = n - n % BLOCK;
+  const int64_t rest = n % BLOCK, whole = n - rest;
   for (int k = 0; k < count; k++) {
     const fl_vm_link *f = &from[k];
     link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0, f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
     if (f->p && !f->moves) FN(splat_block)(room[k], *(const T *)f->p);
   }
   for (int64_t r = 0; r < rows; r++, y = FN(ahead)(y, n, half)) {
-    FN(chain_blocks)(y, link, count, whole, half);
-    for (int k = 0; k < count && whole < n; k++) {
-      last[k] = link[k];
-      last[k].p = FN(ahead)(link[k].p, whole & link[k].moves, link[k].op == FL_LINK_load_half);
+    if (rest) {
+      FN(last_links)(last, link, room, count, rest, n);
+      FN(chain_blocks)(out, last, count, BLOCK, half);
     }
-    if (whole < n) FN(chain_rest)(FN(ahead)(y, whole, half), last, room, count, n - whole, half);
+    FN(chain_blocks)(y, link, count, whole, half);
+    if (rest) memcpy(FN(ahead)(y, whole, half), FN(ahead)(out, whole ? BLOCK - rest : 0, half), (size_t)rest * (half ? 2 : sizeof(T)));
     for (int k = 0; k < count && r + 1 < rows; k++)
       if (link[k].moves) link[k].p = FN(ahead)(link[k].p, from[k].row, link[k].op == FL_LINK_load_half);
       else if (from[k].row) FN(splat_block)(room[k], ((const T *)from[k].p)[r + 1]);
