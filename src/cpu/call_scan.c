@@ -21,7 +21,7 @@ typedef struct job {
   const char *x, *x2;
   char *y;
   int64_t outer, n, inner;
-  int dtype, in_size, out_size, kind, reverse;
+  int dtype, in_size, in2_size, out_size, kind, reverse;
   const fl_scan_loops *loops;
   fl_scan_fn fn;
   int64_t blocks, group;          /* cut rows: blocks of a row; else rows or column blocks a unit */
@@ -54,7 +54,7 @@ static void start(const job *j, void *acc, int64_t lanes) {
 
 /* The walk from element 'first' on, forwards or backwards. */
 static fl_scan_walk walk_from(const job *j, int64_t first, int64_t n, int64_t lanes, int64_t lane, void *acc) {
-  return (fl_scan_walk){ .x = j->x + first * j->in_size, .x2 = j->x2 ? j->x2 + first * j->in_size : NULL,
+  return (fl_scan_walk){ .x = j->x + first * j->in_size, .x2 = j->x2 ? j->x2 + first * j->in2_size : NULL,
                          .y = j->y + first * j->out_size, .n = n,
                          .step = j->reverse ? -j->inner : j->inner, .lanes = lanes, .lane = lane, .acc = acc };
 }
@@ -200,7 +200,7 @@ int64_t fl_cpu_scratch_scan(const fl_call *call, int workers) {
   (void)workers;
   return is_cut(call) ? 8 * call->p[0] * ((call->p[1] + BLOCK - 1) / BLOCK) : 0;
 }
-int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) { (void)workers; return call->p[4] ? 8 * call->numel : 0; }
+int64_t fl_cpu_scratch_extreme(const fl_call *call, int workers) { (void)workers; return call->p[4] && call->nin == 1 ? 8 * call->numel : 0; }
 int64_t fl_cpu_scratch_recurrence(const fl_call *call, int workers) { (void)call; (void)workers; return 0; }
 
 static flame_status run(fl_device *d, const fl_call_run *r, int kind, int reverse) {
@@ -208,7 +208,7 @@ static flame_status run(fl_device *d, const fl_call_run *r, int kind, int revers
   const fl_call *c = r->call;
   job j = { .x = r->in[0], .x2 = c->nin > 1 ? r->in[1] : NULL, .y = r->out, .outer = c->p[0],
             .n = c->p[1], .inner = c->p[2], .dtype = c->in_dtype[0], .kind = kind,
-            .in_size = fl_dtype_size(c->in_dtype[0]), .out_size = fl_dtype_size(c->dtype),
+            .in_size = fl_dtype_size(c->in_dtype[0]), .in2_size = c->nin > 1 ? fl_dtype_size(c->in_dtype[1]) : 0, .out_size = fl_dtype_size(c->dtype),
             .reverse = reverse, .loops = cpu->scan, .fn = cpu->scan->walk[c->in_dtype[0]][kind], .stop = cpu->stop };
   if (c->numel == 0) return FLAME_OK;
   if (is_cut(c)) {
@@ -231,26 +231,20 @@ flame_status fl_cpu_call_scan(fl_device *d, const fl_call_run *r) {
   return run(d, r, kinds[r->call->p[3]], (int)r->call->p[4]);
 }
 
-/* The elements at the positions of the running extremes. */
-static void take_values(const fl_call *c, const char *x, const int64_t *at, char *y) {
-  const int64_t plane = c->p[1] * c->p[2], inner = c->p[2], size = fl_dtype_size(c->in_dtype[0]);
-  for (int64_t i = 0; i < c->numel; i++) {
-    const int64_t from = i / plane * plane + (at[i] - 1) * inner + i % inner;
-    memcpy(y + i * size, x + from * size, (size_t)size);
-  }
-}
-
+/* Values: the positions first, unless they are given; then the elements there. */
 flame_status fl_cpu_call_extreme(fl_device *d, const fl_call_run *r) {
-  const int kind = r->call->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX;
-  if (!r->call->p[4]) return run(d, r, kind, 0);
-  fl_call c = *r->call;
-  fl_call_run places = *r;
-  c.dtype = FLAME_I64;
-  places.call = &c;
-  places.out = r->scratch;
-  const flame_status e = run(d, &places, kind, 0);
-  if (e == FLAME_OK && !fl_stopped(d)) take_values(r->call, r->in[0], r->scratch, r->out);
-  return e;
+  const fl_call *c = r->call;
+  const int kind = c->p[3] ? FL_SCAN_MIN : FL_SCAN_MAX;
+  if (!c->p[4]) return run(d, r, kind, 0);
+  fl_call_run places = *r, values = *r;
+  fl_call at = *c, take = *c;
+  at.dtype = take.in_dtype[1] = FLAME_I64;
+  take.nin = 2;
+  places.call = &at;
+  values.call = &take;
+  if (c->nin == 1) values.in[1] = places.out = r->scratch;
+  const flame_status e = c->nin == 1 ? run(d, &places, kind, 0) : FLAME_OK;
+  return e == FLAME_OK && !fl_stopped(d) ? run(d, &values, FL_SCAN_TAKE, 0) : e;
 }
 
 flame_status fl_cpu_call_recurrence(fl_device *d, const fl_call_run *r) {

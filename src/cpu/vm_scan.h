@@ -246,14 +246,41 @@ OF(f64, f64, 8, NULL) OF(f32, f32, 4, NULL) OF(f16, f32, 2, widen_f16) OF(bf16, 
 OF(i64, i64, 8, NULL) OF(i32, i32, 4, NULL) OF(i16, i32, 2, widen_i16) OF(i8, i32, 1, widen_i8)
 OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
+/* Places never fall: where a column's is not this step's its value is the last one, and equal ones at
+** the ends of a run are equal in it. */
+#define TAKE(bytes, T) \
+  static void take_##bytes(const fl_scan_walk *w) { \
+    const T *x = w->x; \
+    const int64_t *at = w->x2, step = w->step, lanes = w->lanes; \
+    T *y = w->y; \
+    if (w->across) { \
+      memcpy(y, x, sizeof *x * (size_t)lanes); \
+      for (int64_t k = 1; k < w->n; k++) { \
+        x += step; at += step; y += step; \
+        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) y[c] = at[c] == k + 1 ? x[c] : y[c - step]; \
+      } \
+      return; \
+    } \
+    for (int64_t l = 0; l < lanes; l++, x += w->lane, at += w->lane, y += w->lane) { \
+      int64_t i = 0; \
+      for (; i + STEP_LANES <= w->n; i += STEP_LANES) { \
+        const int64_t first = at[i]; \
+        if (first == at[i + STEP_LANES - 1]) for (int j = 0; j < STEP_LANES; j++) y[i + j] = x[first - 1]; \
+        else _Pragma("GCC ivdep") for (int j = 0; j < STEP_LANES; j++) y[i + j] = x[at[i + j] - 1]; \
+      } \
+      for (; i < w->n; i++) { y[i] = x[at[i] - 1]; ALONE } \
+    } \
+  }
+TAKE(1, uint8_t) TAKE(2, uint16_t) TAKE(4, uint32_t) TAKE(8, uint64_t)
+
 const fl_scan_loops SCAN_TABLE = {
-#define REAL(t) { sum_##t, product_##t, lse_##t, max_##t, min_##t, line_##t }
-#define WHOLE(t) { sum_##t, product_##t, NULL, max_##t, min_##t, NULL }
+#define REAL(t, bytes) { sum_##t, product_##t, lse_##t, max_##t, min_##t, line_##t, take_##bytes }
+#define WHOLE(t, bytes) { sum_##t, product_##t, NULL, max_##t, min_##t, NULL, take_##bytes }
   .walk = {
-    [FLAME_F64] = REAL(f64), [FLAME_F32] = REAL(f32), [FLAME_F16] = REAL(f16),
-    [FLAME_BF16] = REAL(bf16), [FLAME_I64] = WHOLE(i64), [FLAME_I32] = WHOLE(i32),
-    [FLAME_I16] = WHOLE(i16), [FLAME_I8] = WHOLE(i8), [FLAME_U8] = WHOLE(u8),
-    [FLAME_BOOL] = WHOLE(bool) },
+    [FLAME_F64] = REAL(f64, 8), [FLAME_F32] = REAL(f32, 4), [FLAME_F16] = REAL(f16, 2),
+    [FLAME_BF16] = REAL(bf16, 2), [FLAME_I64] = WHOLE(i64, 8), [FLAME_I32] = WHOLE(i32, 4),
+    [FLAME_I16] = WHOLE(i16, 2), [FLAME_I8] = WHOLE(i8, 1), [FLAME_U8] = WHOLE(u8, 1),
+    [FLAME_BOOL] = WHOLE(bool, 1) },
   .block = {
     [FLAME_F64] = block_f64, [FLAME_F32] = block_f32, [FLAME_F16] = block_f16,
     [FLAME_BF16] = block_bf16, [FLAME_I64] = block_i64, [FLAME_I32] = block_i32,

@@ -2,6 +2,10 @@
 ** internal.call(kind, what, inputs, params, sizes, dtype): records a call (tensor/call.h) for
 ** the composites written in Lua, which have checked what a user can get wrong. The result is
 ** untracked. Without inputs the device is the default one.
+**
+** internal.along(kind, what, x, d, dtype, y, ...): one over x, and y if it is there, along axis d of x,
+** which is checked here. Its parameters: the elements before, on and behind the axis, then the integers
+** that follow. The result has x's shape, and its dtype where none is given.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"
@@ -39,4 +43,24 @@ int fl_lua_call_op(lua_State *L) {
   const int device = nin > 0 && ok ? in[0]->device : b->c->default_device;
   return fl_lua_leave(L, b, m, out,
                       ok ? n_call(b->c, kind, what, nin, in, device, dtype, rank, size, np, p, NULL, 0, NULL) : NULL);
+}
+
+int fl_lua_call_along(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *what = luaL_checkstring(L, 2);
+  const int kind = fl_call_of_name(luaL_checkstring(L, 1)), top = lua_gettop(L);
+  fl_box *x = fl_arg_tensor(L, 3, what, "x"), *y = fl_arg_tensor_or_nil(L, 6, what, "y");
+  const fl_layout *l = x->t->node->shape;
+  const int axis = fl_arg_axis(L, 4, l->rank, what);
+  int64_t p[FL_CALL_PARAMS] = { 1, l->rank > 0 ? l->size[axis] : 1, 1 };
+  int np = 3;
+  for (int a = 0; a < l->rank; a++) if (a != axis) p[a < axis ? 0 : 2] *= l->size[a];
+  for (int i = 7; i <= top && np < FL_CALL_PARAMS; i++) p[np++] = luaL_checkinteger(L, i);
+  const int dtype = lua_isnoneornil(L, 5) ? x->t->node->dtype : fl_arg_dtype(L, 5, what);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *in[] = { node_of(b, x), y ? node_of(b, y) : NULL };
+  const int ok = in[0] && (!y || in[1]);
+  return fl_lua_leave(L, b, m, out, ok ? n_call(b->c, kind, what, y ? 2 : 1, in, in[0]->device, dtype, in[0]->shape->rank,
+                                                in[0]->shape->size, np, p, NULL, 0, NULL) : NULL);
 }

@@ -20,9 +20,10 @@ int fl_call_fits_scan(const fl_call *call) {
          call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
 }
 
-/* [outer n inner least values] */
+/* [outer n inner least values]; what wants the values may have the positions already */
 int fl_call_fits_extreme(const fl_call *call) {
-  return sizes_fit(call, 1) && flag(call->p[3]) && flag(call->p[4]) &&
+  const int placed = call->nin == 2 && call->p[4] == 1 && call->in_dtype[1] == FLAME_I64;
+  return sizes_fit(call, placed ? 2 : 1) && flag(call->p[3]) && flag(call->p[4]) &&
          call->dtype == (call->p[4] ? call->in_dtype[0] : FLAME_I64);
 }
 
