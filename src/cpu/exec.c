@@ -104,7 +104,7 @@ void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *va
   if (g->vm->round[r->dtype]) g->vm->round[r->dtype](out, out, n);
 }
 
-enum { SHORT = 64 };
+enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 
 /* A register that was pointed at memory of another type holds that. */
 static int is_half(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
@@ -225,7 +225,8 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];
   const uintptr_t next = (uintptr_t)t->reg[x->a] + (uintptr_t)n * 8;
-  for (int64_t i = 0; i < n && t->reg[x->a] != fl_tile_own(t, x->a); i += 8)
+  const int far = t->g->k->points >= FAR_POINTS && t->reg[x->a] != fl_tile_own(t, x->a);
+  for (int64_t i = 0; far && i < n; i += 8)
     __builtin_prefetch((const void *)(next + (uintptr_t)i * 8));
   if (vm->index(t->reg[x->v], t->reg[x->a], size, n, x->flags)) return;
   if (x->reg) iota(t, x->reg - 1, x->level, t->reg[x->c], n);

@@ -134,24 +134,24 @@ static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, 
 }
 
 static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int workers, int trips) {
+  const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
+  const int tile = plain ? PLAIN_TILE : light ? LIGHT_TILE : FL_VM_BLOCK;
   g->columns = k->nkept ? k->size[k->nkept - 1] : 1;
-  if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK &&
-      k->n * g->columns <= FL_VM_BLOCK) {
+  const int64_t block = k->n * g->columns;
+  if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK && block <= FL_VM_BLOCK) {
     g->mode = FL_MODE_WHOLE;
-    g->batch = FL_VM_BLOCK / (g->columns * (k->n ? k->n : 1));
-    g->batch = least(g->batch, k->rows / g->columns);
-    g->full = g->batch * k->n * g->columns;
+    g->batch = least(tile / most(block, g->columns), k->rows / g->columns);
+    g->full = g->batch * block;
     g->row = g->batch * g->columns;
-    g->unit = g->batch * (work_points(g, k, UNIT_POINTS) / FL_VM_BLOCK);
+    g->unit = most(work_points(g, k, UNIT_POINTS) / most(g->full, 1), 1) * g->batch;
     g->units = parts(k->rows / g->columns, g->unit);
     return;
   }
   g->mode = FL_MODE_COL;
-  const int light = is_light(g, k, kind, trips), plain = light && is_plain(g, k, kind);
   g->width = least(g->columns, col_width(g, k, g->columns, workers, plain));
   if (g->width < 1) g->width = 1;
   g->col_blocks = parts(g->columns, g->width);
-  const int tile = plain ? PLAIN_TILE : light ? LIGHT_TILE : FL_VM_BLOCK, rows = plain ? EIGHT : 1;
+  const int rows = plain ? EIGHT : 1;
   g->batch = g->col_blocks > 1 ? 1 : most(least(tile / g->width, FL_VM_CHUNK), rows);
   g->full = g->batch * g->width;
   g->row = g->width;
