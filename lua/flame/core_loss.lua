@@ -245,21 +245,8 @@ def("rms_norm", 4, function(x, shape, w, o)
   return half[x.dtype] and y:to(x.dtype) or y
 end)
 def("group_norm", 5, function(x, groups, w, b, o)
-  need_tensor("group_norm", "x", x)
   if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
-  o = defaults("group_norm", { "eps" }, { eps = 1e-5 }, o)
-  local shape, dtype, plane = x.shape, x.dtype, 1
-  groups = internal.need_int("group_norm", "groups", groups)
-  if x.ndim < 2 or groups < 1 or shape[2] % groups ~= 0 then
-    fail("group_norm", "shape (%s) has no channels that divide into %d groups", table.concat(shape, ", "), groups)
-  end
-  for d = 3, #shape do plane = plane * shape[d] end
-  local per_channel = { 1, groups, shape[2] // groups, 1 }
-  local v = x:reshape(shape[1], groups, shape[2] // groups, plane)
-  w, b = internal.need_optional("group_norm", "weight", w), internal.need_optional("group_norm", "bias", b)
-  local y = internal.normalise("group_norm", v, { 3, 4 }, o.eps, w and w:reshape(per_channel), b and b:reshape(per_channel))
-  y = y:reshape(shape)
-  return half[dtype] and y:to(dtype) or y
+  return internal.grouped_norm(x, groups, o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
 end)
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.

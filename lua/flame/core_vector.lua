@@ -24,9 +24,9 @@ local vector_norm_of
 function vector_norm_of(x, p, d, o)
   need_float("norm", x)
   if x.dtype == "f16" or x.dtype == "bf16" then return vector_norm_of(x:float(), p, d, o):to(x.dtype) end
-  local k = { keepdim = o ~= nil and o.keepdim }
+  local k = o and o.keepdim and { keepdim = true } or nil
   internal.need_number("norm", "p", p)
-  local function reduce(y, name) if d == nil then return y[name](y, k) end return y[name](y, d, k) end
+  local function reduce(y, name) return y[name](y, d, k) end
   if p == 2 then return root(reduce(x * x, "sum")) end
   if p == 1 then return reduce(x:abs(), "sum") end
   if p == math.huge then return reduce(x:abs(), "amax") end
@@ -139,6 +139,10 @@ end)
 ---@return flame.Tensor
 def("norm", 5, function(x, ...)
   need_float("norm", x)
+  local given, by = ...
+  if select("#", ...) <= 2 and type(given or 2) == "number" and type(by or 1) == "number" then    -- no options
+    return vector_norm_of(x, given or 2, by)
+  end
   local o = arguments("norm", { "p", "dim", "keepdim" }, { p = false, dim = false, keepdim = false, dtype = false }, ...)
   local p, d = o.p or 2, o.dim or nil
   if o.dtype then x = x:to(o.dtype) end

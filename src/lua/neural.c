@@ -278,6 +278,20 @@ static int l_normalise(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_normalise(n, axes, eps, wn, bn));
 }
 
+/* core.grouped_norm(x, groups, eps[, w, b]) */
+static int l_group_norm(lua_State *L) {
+  static const char op[] = "group_norm";
+  fl_lua *b = self_of(L);
+  fl_box *x = fl_arg_tensor(L, 1, op, "x");
+  const int64_t groups = fl_arg_int(L, 2, op, "groups");
+  const double eps = fl_arg_num(L, 3, op, "eps");
+  fl_box *w = fl_arg_tensor_or_nil(L, 4, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 5, op, "bias");
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  fl_node *n = node_of(b, x), *wn = node_or_none(b, w), *bn = node_or_none(b, bias);
+  return fl_lua_leave(L, b, m, out, n && wn && bn ? n_group_norm(n, groups, wn, bn, eps) : NULL);
+}
+
 /* (p, g, m, v, largest v or nil, lr, beta1, beta2, eps, decay, decoupled, step). For optim.lua. */
 static int l_adam(lua_State *L) {
   static const char op[] = "adam";
@@ -305,6 +319,6 @@ const fl_lua_reg fl_reg_neural[] = {
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
-  { "normalise", l_normalise, 0 },
+  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 },
   { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };

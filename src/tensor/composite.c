@@ -196,6 +196,32 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
   return back_to(n_normalise(x, axes, eps, w, b), dtype);
 }
 
+/* w or b of n_group_norm, a value a channel, along axes 2 and 3 of (n, groups, channels of one, places). */
+static fl_node *by_group(fl_node *x, int64_t groups, fl_node *w, const char *which) {
+  char a[FL_SHAPE_TEXT];
+  const int64_t channels = x->shape->size[1];
+  if (!w || fl_is_none(w)) return w;
+  if (w->shape->numel == channels) return n_reshape(w, 4, (int64_t[]){ 1, groups, channels / groups, 1 });
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm", "%s has shape %s, need (%lld): one for each channel", which,
+          FL_SHAPE(a, w->shape), (long long)channels);
+  return NULL;
+}
+
+fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double eps) {
+  char a[FL_SHAPE_TEXT];
+  if (!x || !w || !b || !need_float(x, "group_norm")) return NULL;
+  const fl_layout *l = x->shape;
+  if (l->rank < 2 || groups < 1 || l->size[1] % groups) {
+    FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "group_norm", "shape %s has no channels that divide into %lld groups",
+            FL_SHAPE(a, l), (long long)groups);
+    return NULL;
+  }
+  int64_t size[4] = { l->size[0], groups, l->size[1] / groups, 1 };
+  for (int d = 2; d < l->rank; d++) size[3] *= l->size[d];
+  fl_node *y = n_normalise(n_reshape(x, 4, size), 12, eps, by_group(x, groups, w, "weight"), by_group(x, groups, b, "bias"));
+  return y ? back_to(n_reshape(y, l->rank, l->size), x->dtype) : NULL;
+}
+
 fl_node *n_gelu(fl_node *x, int tanh_form) {
   if (!x || !need_float(x, "gelu")) return NULL;
   flame_context *c = x->ctx;
