@@ -233,7 +233,7 @@ fl_node *n_gelu(fl_node *x, int tanh_form) {
   } else {
     t = n_erf(n_mul(f, n_num(c, 0.70710678118654752440)));
   }
-  return back_to(n_mul(n_mul(f, n_num(c, 0.5)), n_add(t, n_num(c, 1))), x->dtype);
+  return back_to(n_mul(n_mul(n_add(t, n_num(c, 1)), n_num(c, 0.5)), f), x->dtype);
 }
 
 fl_node *n_silu(fl_node *x) {
