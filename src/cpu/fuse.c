@@ -38,8 +38,37 @@ static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
     case FL_OP_neg: return FL_LINK_neg;
     case FL_OP_relu: return FL_LINK_relu;
     case FL_OP_sqrt: return FL_LINK_sqrt;
+    case FL_OP_maximum: return FL_LINK_max;
+    case FL_OP_minimum: return FL_LINK_min;
     default: return 0;
   }
+}
+
+/* The test of an operation that compares points, and of the same with operands exchanged; 0: none. */
+static int test_of(const fuse *f, const fl_vop *x, int exchanged) {
+  if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
+      f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
+  switch (x->arg) {
+    case FL_OP_gt: return exchanged ? FL_LINK_lt : FL_LINK_gt;
+    case FL_OP_ge: return exchanged ? FL_LINK_le : FL_LINK_ge;
+    case FL_OP_lt: return exchanged ? FL_LINK_gt : FL_LINK_lt;
+    case FL_OP_le: return exchanged ? FL_LINK_ge : FL_LINK_le;
+    case FL_OP_eq: return FL_LINK_eq;
+    case FL_OP_ne: return FL_LINK_ne;
+    default: return 0;
+  }
+}
+
+/* An operation of three operands on points. */
+static int is_ternary(const fuse *f, const fl_vop *x, int op) {
+  return x->code <= FL_V_ROWS && x->arg == op && x->level == 1 && f->g->reg.at[x->v].kind == FL_KIND_FULL &&
+         f->g->reg.at[x->b].reg <= FL_REG_F32;
+}
+
+/* The test that x, if it is a 'where', chooses by; NULL: none that a chain could do. */
+static fl_vop *tested(const fuse *f, const fl_vop *x) {
+  fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0 ? &f->sec->at[f->maker[x->a]] : NULL;
+  return t && test_of(f, t, 0) && f->g->reg.at[t->a].reg == f->g->reg.at[x->b].reg ? t : NULL;
 }
 
 static int is_alone(int link) { return link >= FL_LINK_square; }      /* without an operand */
@@ -86,12 +115,19 @@ static void count(fuse *f) {
       f->maker[x->v] = x->code == FL_V_NONE ? -2 : x->code == FL_V_LOAD && is_half(f, x) ? (int32_t)i : f->maker[x->v];
       continue;
     }
+    const int linked = link_of(f, x, 0) || is_ternary(f, x, FL_OP_clamp) || tested(f, x) || sums_halves(f, x);
     for (int k = 0, n = fl_vop_reads(f->g, x, v); k < n; k++) {
       f->uses[v[k]]++;
-      f->other[v[k]] += !link_of(f, x, 0) && !sums_halves(f, x);
+      f->other[v[k]] += !linked;
     }
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
+  }
+  for (int64_t i = 0; i < f->sec->n; i++) {          /* what a test for one 'where' alone reads */
+    const fl_vop *x = &f->sec->at[i], *t = tested(f, x);
+    if (!t || f->uses[t->v] != 1) continue;
+    f->other[t->a]--;
+    if (t->b != t->a) f->other[t->b]--;
   }
 }
 
@@ -209,6 +245,85 @@ static void join(fuse *f, fl_vop *x) {
   if (take & 2) drop(f, q);
 }
 
+static void join_clamp(fuse *f, fl_vop *x) {
+  fl_chain a, c;
+  fl_vop *p = part_for(f, x->a);
+  int take = links_of(f, p, &a) && a.n + 2 <= FL_CHAIN;
+  c = (fl_chain){ .reg = f->g->reg.at[x->a].reg };
+  if (take) append(&c, &a);
+  else add_link(&c, FL_LINK_load, x->a, x->uni);
+  add_link(&c, FL_LINK_max, x->b, x->uni >> 1);
+  add_link(&c, FL_LINK_min, x->c, x->uni >> 2);
+  if (make_chain(f, x, &c) && take) drop(f, p);
+}
+
+/* ---- choices --------------------- */
+
+typedef struct choice {                        /* where(u test v, a, b): the parts' links; n 0: a register */
+  const fl_vop *x, *test;
+  fl_chain u, v, a, b;
+} choice;
+
+static int has_test(const fl_chain *c) {
+  for (int i = 0; i < c->n; i++) if (c->link[i].op >= FL_LINK_gt && c->link[i].op <= FL_LINK_ne) return 1;
+  return 0;
+}
+
+static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int uni) {
+  if (part->n) append(c, part);
+  else add_link(c, FL_LINK_load, v, uni);
+}
+
+/* A test is of use until the next: a value that tests, or the second of two, comes first and is kept. 0: too long. */
+static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
+  const fl_vop *x = w->x, *t = w->test;
+  const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;
+  *c = (fl_chain){ .reg = f->g->reg.at[x->b].reg };
+  if (has_test(&w->a) && has_test(&w->b)) return 0;
+  if (early) append(c, early == 1 ? &w->a : &w->b);
+  const int saved = c->n;
+  if (early) add_link(c, FL_LINK_save, FL_NO_REG, 0);
+  if (w->v.n) {
+    append(c, &w->v);
+    add_link(c, test_of(f, t, 1), t->a, t->uni);
+  } else {
+    append_or_load(c, &w->u, t->a, t->uni);
+    add_link(c, test_of(f, t, 0), t->b, t->uni >> 1);
+  }
+  const int then = early == 1 || (!early && w->b.n);             /* b first, a where the test holds */
+  if (then) append_or_load(c, &w->b, x->c, x->uni >> 2);
+  else append_or_load(c, &w->a, x->b, x->uni >> 1);
+  add_link(c, then ? FL_LINK_pick : FL_LINK_keep, early ? FL_NO_REG : then ? x->b : x->c, x->uni >> (then ? 1 : 2));
+  if (c->n > FL_CHAIN) return 0;
+  if (early) c->link[c->n - 1].saved = (uint8_t)saved, c->link[c->n - 1].uni = 0;
+  return 1;
+}
+
+/* As many of the parts as there is room for; a test that others read too is done anew, from registers. */
+static void join_where(fuse *f, fl_vop *x) {
+  fl_vop *t = tested(f, x);
+  if (!t) return;
+  const int own = f->uses[t->v] == 1 && !f->g->reg.at[t->v].lives;
+  fl_vop *part[] = { own ? part_for(f, t->a) : NULL, own && t->b != t->a ? part_for(f, t->b) : NULL,
+                     part_for(f, x->b), x->b != x->c ? part_for(f, x->c) : NULL };
+  for (int take = 15; take >= 0; take--) {
+    fl_chain c;
+    choice w = { .x = x, .test = t };
+    fl_chain *links[] = { &w.u, &w.v, &w.a, &w.b };
+    int have = 0;
+    for (int k = 0; k < 4; k++) if (take >> k & 1) have |= (links_of(f, part[k], links[k]) > 0) << k;
+    if (have != take || (take & 3) == 3 || !build_choice(f, &w, &c)) continue;
+    if (!make_chain(f, x, &c)) return;
+    for (int k = 0; k < 4; k++) if (take >> k & 1) drop(f, part[k]);
+    if (!own) {
+      f->uses[t->a]++;
+      if (t->b != t->a) f->uses[t->b]++;
+    }
+    drop(f, t);
+    return;
+  }
+}
+
 /* A rounding takes what it rounds along. */
 static void join_rounding(fuse *f, fl_vop *x) {
   const int32_t at = f->maker[x->v];
@@ -249,6 +364,8 @@ static void fuse_section(fuse *f) {
   for (int64_t i = 0; i < f->sec->n; i++) {
     fl_vop *x = &f->sec->at[i];
     if (is_rounding(f, x)) join_rounding(f, x);
+    else if (is_ternary(f, x, FL_OP_clamp)) join_clamp(f, x);
+    else if (is_ternary(f, x, FL_OP_where)) join_where(f, x);
     else join(f, x);
   }
   for (int64_t i = 0; i < f->sec->n; i++) if (sums_halves(f, &f->sec->at[i])) f->sec->at[i].flags |= FL_BY_HALVES;

@@ -10,6 +10,23 @@
 #include <immintrin.h>
 #endif
 
+/* For COMPARE: ordered but 'ne', as C's. */
+#if defined(__AVX512F__)
+#define AS_gt _CMP_GT_OQ
+#define AS_ge _CMP_GE_OQ
+#define AS_lt _CMP_LT_OQ
+#define AS_le _CMP_LE_OQ
+#define AS_eq _CMP_EQ_OQ
+#define AS_ne _CMP_NEQ_UQ
+#else
+#define AS_gt >
+#define AS_ge >=
+#define AS_lt <
+#define AS_le <=
+#define AS_eq ==
+#define AS_ne !=
+#endif
+
 #define T double
 #define SUFFIX f64
 #define INT int64_t

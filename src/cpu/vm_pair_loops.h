@@ -30,6 +30,32 @@ static inline V FN(roots)(V x) {
   return u.v;
 }
 
+/* How vectors compare, element by element; and a where k holds, b elsewhere. */
+#if defined(__AVX512F__)
+#if IS_F32
+#define MASK __mmask16
+#define COMPARE(a, op, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), AS_##op)
+static inline V FN(pick)(MASK k, V a, V b) { return (V)_mm512_mask_blend_ps(k, (__m512)b, (__m512)a); }
+#else
+#define MASK __mmask8
+#define COMPARE(a, op, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), AS_##op)
+static inline V FN(pick)(MASK k, V a, V b) { return (V)_mm512_mask_blend_pd(k, (__m512d)b, (__m512d)a); }
+#endif
+#else
+#define MASK BITS
+#define COMPARE(a, op, b) (BITS)((a) AS_##op (b))
+static inline V FN(pick)(MASK k, V a, V b) { return (V)(((BITS)a & k) | ((BITS)b & ~k)); }
+#endif
+/* As fl_max and fl_min: NaN wins, and of equal ones, zeros, the signs are joined. */
+static inline V FN(larger)(V a, V b) {
+  const V m = FN(pick)(COMPARE(a, gt, b), a, b), n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a & (BITS)b), m);
+  return FN(pick)(COMPARE(a, ne, a), a, n);
+}
+static inline V FN(smaller)(V a, V b) {
+  const V m = FN(pick)(COMPARE(a, lt, b), a, b), n = FN(pick)(COMPARE(a, eq, b), (V)((BITS)a | (BITS)b), m);
+  return FN(pick)(COMPARE(a, ne, a), a, n);
+}
+
 /* bf16, of f32 alone: 'from' memory, 'to' it as fl_bf16_bits does, and what is left when it comes back. */
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(VM_BYTES / 2), aligned(2), may_alias));
@@ -94,8 +120,15 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
 #define NEG(s, v) (-s)
 #define RELU(s, v) ((V)((BITS)s & ~(BITS)(s <= (V){ 0 })))
 #define SQRT(s, v) FN(roots)(s)
+#define MAX(s, v) FN(larger)(s, p[v])
+#define MIN(s, v) FN(smaller)(s, p[v])
+#define TEST(op) k0 = COMPARE(s0, op, p[0]); k1 = COMPARE(s1, op, p[1]); k2 = COMPARE(s2, op, p[2]); k3 = COMPARE(s3, op, p[3])
+#define PICK(a, b) s0 = FN(pick)(k0, a(0), b(0)); s1 = FN(pick)(k1, a(1), b(1)); s2 = FN(pick)(k2, a(2), b(2)); s3 = FN(pick)(k3, a(3), b(3))
+#define ITS(v) s##v
+#define THAT(v) p[v]
 static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n, int half) {
   V s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;
+  MASK k0 = { 0 }, k1 = k0, k2 = k0, k3 = k0;
   for (int64_t i = 0; i < n; i += BLOCK) {
     V *p;
     for (const FN(link) *l = link, *end = link + count; l < end; l++) {
@@ -109,6 +142,16 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
         case FL_LINK_mul: FOUR(MUL); break;
         case FL_LINK_div: FOUR(DIV); break;
         case FL_LINK_rdiv: FOUR(RDIV); break;
+        case FL_LINK_max: FOUR(MAX); break;
+        case FL_LINK_min: FOUR(MIN); break;
+        case FL_LINK_gt: TEST(gt); break;
+        case FL_LINK_ge: TEST(ge); break;
+        case FL_LINK_lt: TEST(lt); break;
+        case FL_LINK_le: TEST(le); break;
+        case FL_LINK_eq: TEST(eq); break;
+        case FL_LINK_ne: TEST(ne); break;
+        case FL_LINK_pick: PICK(THAT, ITS); break;
+        case FL_LINK_keep: PICK(ITS, THAT); break;
         case FL_LINK_square: FOUR(SQUARE); break;
         case FL_LINK_neg: FOUR(NEG); break;
         case FL_LINK_relu: FOUR(RELU); break;
@@ -134,6 +177,12 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef NEG
 #undef RELU
 #undef SQRT
+#undef MAX
+#undef MIN
+#undef TEST
+#undef PICK
+#undef ITS
+#undef THAT
 #undef HALVES
 #undef PUT_HALVES
 #undef LOAD_HALF
@@ -185,6 +234,8 @@ static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows,
 }
 #undef BLOCK
 #undef BLOCK_VECS
+#undef MASK
+#undef COMPARE
 
 /* ---- sums --------------------- */
 
