@@ -99,6 +99,55 @@ describe("operations of one trip", function()
     end)
   end
 
+  -- Random trees with choices: tests of what is also chosen, of one test for two, of choices in choices.
+  local SPECIAL = { 0.0, -0.0, 1 / 0, -1 / 0, 0 / 0, 1.5, -2.0, 0.25 }
+  local TESTS = { "gt", "ge", "lt", "le", "eq", "ne" }
+  local function tree(s, leaves, depth, known)
+    local function leaf()
+      if #known > 0 and math.random(3) == 1 then return known[math.random(#known)] end
+      return leaves[math.random(#leaves)]
+    end
+    local function part() return depth > 1 and math.random(5) > 1 and tree(s, leaves, depth - 1, known) or leaf() end
+    local function operand() return math.random(3) == 1 and SPECIAL[math.random(#SPECIAL)] or part() end
+    local function chosen(c) return flame.where(c, part(), operand()) end
+    local kind, a, y = math.random(12), part(), nil
+    if kind == 1 then y = s(a + operand())
+    elseif kind == 2 then y = s(a * operand())
+    elseif kind == 3 then y = s(a - part())
+    elseif kind == 4 then y = s(a:relu())
+    elseif kind == 5 then y = s(a:maximum(part()))
+    elseif kind == 6 then y = s(a:minimum(part()))
+    elseif kind == 7 then y = s(a:clamp(SPECIAL[math.random(8)], SPECIAL[math.random(8)]))
+    elseif kind == 8 then y = s(a:exp())
+    else
+      local c = s(a[TESTS[math.random(6)]](a, operand()))
+      y = s(chosen(c))
+      if kind == 9 then y = s(y + s(chosen(c))) elseif kind == 10 then y = s(flame.where(c, a, y)) end
+    end
+    known[#known + 1] = y
+    return y
+  end
+  for _, dtype in ipairs { "f32", "f64", "bf16" } do
+    it("choose in chains of " .. dtype, function()
+      flame.seed(6)
+      for case = 1, 150 do
+        local shape = ({ { 5 }, { 64 }, { 1100 }, { 5003 }, { 7, 64 }, { 50, 100 }, { 9, 1000 } })[case % 7 + 1]
+        local function numbers(size)
+          local x = flame.randn(size, { dtype = "f64" })
+          return flame.where(x:gt(1.2), flame.tensor(SPECIAL, { dtype = "f64" })[flame.randint(size, 1, #SPECIAL)], x):to(dtype)
+        end
+        local leaves = { numbers(shape), numbers(shape), numbers { shape[#shape] } }
+        if #shape > 1 then leaves[4] = numbers { shape[1], 1 } end
+        local sum = #shape > 1 and case % 3 == 0
+        compare(function(stop)
+          math.randomseed(case)
+          local y = tree(stop, leaves, 4, {}) + leaves[1] * 0
+          return sum and stop(y):sum(case % 2 + 1) or y
+        end)
+      end
+    end)
+  end
+
   it("read and write halves in place, whole and in pieces", function()
     local data = { 0, -0.0, 1 / 0, -1 / 0, 0 / 0, 1.00390625, 3.3895313892515355e+38, 9.1835496157991212e-41 }
     for i = #data + 1, 200 do data[i] = (i * 37 % 101 - 50) / 7 end

@@ -207,12 +207,13 @@ local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name
 
 --- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
 local function inside(x, low, high)
-  return where(x:le(low):logical_or(x:ge(high)), x:detach():clamp(low, high), x)
+  if not internal.tracked(x) then return x:clamp(low, high) end
+  return where(x:ge(high), high, where(x:le(low), math.min(low, high), x))
 end
 --- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the second one 0, as in PyTorch.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
-  local part = where(below, x, 0)
+  local part = internal.tracked(x) and where(below, x, 0) or x           -- no slope times infinity
   local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
   return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
 end

@@ -177,14 +177,17 @@ static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   return c->n > 0;
 }
 
-static void append(fl_chain *c, const fl_chain *more) {
-  const int at = c->n;
-  for (int i = 0; i < more->n; i++) {
+/* The links of 'more' from 'first' on. */
+static void append_from(fl_chain *c, const fl_chain *more, int first) {
+  const int at = c->n - first;
+  for (int i = first; i < more->n; i++) {
     add_link(c, more->link[i].op, more->link[i].v, more->link[i].uni);
     if (c->n <= FL_CHAIN) c->link[at + i].saved = (uint8_t)(more->link[i].saved + at);
   }
   c->by_row |= more->by_row;
 }
+
+static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
 /* What may become part of a chain that reads v: what that chain alone reads, or an operation that only
 ** chains read: to make it anew costs less than a trip. */
@@ -274,6 +277,13 @@ static void append_or_load(fl_chain *c, const fl_chain *part, uint16_t v, int un
   else add_link(c, FL_LINK_load, v, uni);
 }
 
+/* The same behind a test of x itself, which need not be loaded again. */
+static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16_t x) {
+  const int at = part->n && part->link[0].op == FL_LINK_load ? part->link[0].v : part->n ? FL_NO_REG : v;
+  if (at != x || x == FL_NO_REG) append_or_load(c, part, v, uni);
+  else if (part->n) append_from(c, part, 1);
+}
+
 /* A test is of use until the next: a value that tests, or the second of two, comes first and is kept. 0: too long. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
@@ -291,8 +301,9 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
     add_link(c, test_of(f, t, 0), t->b, t->uni >> 1);
   }
   const int then = early == 1 || (!early && w->b.n);             /* b first, a where the test holds */
-  if (then) append_or_load(c, &w->b, x->c, x->uni >> 2);
-  else append_or_load(c, &w->a, x->b, x->uni >> 1);
+  const uint16_t known = w->u.n || w->v.n ? FL_NO_REG : t->a;
+  if (then) go_on(c, &w->b, x->c, x->uni >> 2, known);
+  else go_on(c, &w->a, x->b, x->uni >> 1, known);
   add_link(c, then ? FL_LINK_pick : FL_LINK_keep, early ? FL_NO_REG : then ? x->b : x->c, x->uni >> (then ? 1 : 2));
   if (c->n > FL_CHAIN) return 0;
   if (early) c->link[c->n - 1].saved = (uint8_t)saved, c->link[c->n - 1].uni = 0;
@@ -304,8 +315,9 @@ static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;
   const int own = f->uses[t->v] == 1 && !f->g->reg.at[t->v].lives;
-  fl_vop *part[] = { own ? part_for(f, t->a) : NULL, own && t->b != t->a ? part_for(f, t->b) : NULL,
-                     part_for(f, x->b), x->b != x->c ? part_for(f, x->c) : NULL };
+  const int two = own && t->a != t->b, values = x->b != x->c;          /* one register twice is read as it is */
+  fl_vop *part[] = { two ? part_for(f, t->a) : NULL, two ? part_for(f, t->b) : NULL,
+                     values ? part_for(f, x->b) : NULL, values ? part_for(f, x->c) : NULL };
   for (int take = 15; take >= 0; take--) {
     fl_chain c;
     choice w = { .x = x, .test = t };

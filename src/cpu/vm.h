@@ -79,11 +79,14 @@ typedef struct fl_vm_reduce {
 } fl_vm_reduce;
 
 /* Operations in one trip (vm_pair_loops.h): each on the value so far and its operand; rsub and rdiv: the
-** operand less, or over, the value. 'save' keeps the value for a later link. Halves (bf16, with f32):
-** 'load_half' reads them from memory, 'round_half' rounds to them; 'half' of a chain: its result is. */
+** operand less, or over, the value; raise and cut: max and min where one comparison will do. A test (gt to ne)
+** leaves the value; of later links 'pick' takes its operand where the test held, 'keep' where it did not. 'save' keeps
+** the value for a later link. Halves (bf16, with f32): 'load_half' reads them from memory, 'round_half' rounds to
+** them; 'half' of a chain: its result is. */
 enum { FL_LINK_load, FL_LINK_load_half, FL_LINK_add, FL_LINK_sub, FL_LINK_rsub, FL_LINK_mul, FL_LINK_div, FL_LINK_rdiv,
-       FL_LINK_max, FL_LINK_min, FL_LINK_gt, FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq, FL_LINK_ne, FL_LINK_pick, FL_LINK_keep,
-       FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt, FL_LINK_round_half, FL_LINK_save, FL_CHAIN = 16 };
+       FL_LINK_max, FL_LINK_min, FL_LINK_raise, FL_LINK_cut, FL_LINK_gt, FL_LINK_ge, FL_LINK_lt, FL_LINK_le, FL_LINK_eq,
+       FL_LINK_ne, FL_LINK_pick, FL_LINK_keep, FL_LINK_square, FL_LINK_neg, FL_LINK_relu, FL_LINK_sqrt,
+       FL_LINK_round_half, FL_LINK_save, FL_CHAIN = 16 };
 typedef struct fl_vm_link {
   const void *p;                    /* the operand; NULL: what link 'saved' kept, if it has one */
   uint8_t op, saved, moves;         /* moves: along the row; 0: one element for all of it */

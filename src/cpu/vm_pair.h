@@ -5,6 +5,7 @@
 */
 #include "cpu/vm.h"
 #include "cpu/vm_bytes.h"
+#include <math.h>
 #include <string.h>
 #if defined(__AVX2__)
 #include <immintrin.h>

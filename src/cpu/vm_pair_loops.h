@@ -21,6 +21,7 @@ static inline V FN(splat)(T x) { return x - (V){ 0 }; }          /* - 0 keeps th
 /* ---- chains --------------------- */
 
 #define BLOCK_VECS 4
+#define EVERY(DO) DO(0) DO(1) DO(2) DO(3)
 #define BLOCK (BLOCK_VECS * PER)
 typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);     /* moves: -1, or 0: one block for all */
 
@@ -96,76 +97,86 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
   *(FN(halves) *)(y + PER) = __builtin_convertvector(b >> 16, FN(halves));
 #endif
 }
-#define LOAD_HALF(s, v) FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER))
-#define ROUND_HALF(s, v) ((V)(FN(rounded)(s) & 0xffff0000u))
+#define LOAD_HALF(v) s##v = FN(from_half)(*(const FN(halves) *)((const uint16_t *)l->p + (i & l->moves) + v * PER));
+#define ROUND_HALF(v) s##v = (V)(FN(rounded)(s##v) & 0xffff0000u);
 #define HALVES \
-  case FL_LINK_load_half: FOUR(LOAD_HALF); break; \
-  case FL_LINK_round_half: FOUR(ROUND_HALF); break;
-#define PUT_HALVES { FN(put_halves)((uint16_t *)y + i, s0, s1); FN(put_halves)((uint16_t *)y + i + 2 * PER, s2, s3); }
+  case FL_LINK_load_half: EVERY(LOAD_HALF) break; \
+  case FL_LINK_round_half: EVERY(ROUND_HALF) break;
+#define PUT_PAIR(v, w) FN(put_halves)((uint16_t *)y + i + v * PER, s##v, s##w);
+#define PUT_HALVES { PUT_PAIR(0, 1) PUT_PAIR(2, 3) }
 #else
 #define HALVES
 #define PUT_HALVES { }
 #endif
 
 /* Each block of 'n' elements goes through all links while it is in registers. */
-#define FOUR(value) s0 = value(s0, 0); s1 = value(s1, 1); s2 = value(s2, 2); s3 = value(s3, 3)
-#define LOAD(s, v) (p[v])
-#define ADD(s, v) (s + p[v])
-#define SUB(s, v) (s - p[v])
-#define RSUB(s, v) (p[v] - s)
-#define MUL(s, v) (s * p[v])
-#define DIV(s, v) (s / p[v])
-#define RDIV(s, v) (p[v] / s)
-#define SQUARE(s, v) (s * s)
-#define NEG(s, v) (-s)
-#define RELU(s, v) ((V)((BITS)s & ~(BITS)(s <= (V){ 0 })))
-#define SQRT(s, v) FN(roots)(s)
-#define MAX(s, v) FN(larger)(s, p[v])
-#define MIN(s, v) FN(smaller)(s, p[v])
-#define TEST(op) k0 = COMPARE(s0, op, p[0]); k1 = COMPARE(s1, op, p[1]); k2 = COMPARE(s2, op, p[2]); k3 = COMPARE(s3, op, p[3])
-#define PICK(a, b) s0 = FN(pick)(k0, a(0), b(0)); s1 = FN(pick)(k1, a(1), b(1)); s2 = FN(pick)(k2, a(2), b(2)); s3 = FN(pick)(k3, a(3), b(3))
-#define ITS(v) s##v
-#define THAT(v) p[v]
+#define VALUE(v) V s##v = { 0 }; MASK k##v = { 0 };
+#define PUT(v) p[v] = s##v;
+#define LOAD(v) s##v = p[v];
+#define ADD(v) s##v = s##v + p[v];
+#define SUB(v) s##v = s##v - p[v];
+#define RSUB(v) s##v = p[v] - s##v;
+#define MUL(v) s##v = s##v * p[v];
+#define DIV(v) s##v = s##v / p[v];
+#define RDIV(v) s##v = p[v] / s##v;
+#define MAX(v) s##v = FN(larger)(s##v, p[v]);
+#define MIN(v) s##v = FN(smaller)(s##v, p[v]);
+#define RAISE(v) s##v = FN(pick)(COMPARE(s##v, le, p[v]), p[v], s##v);
+#define CUT(v) s##v = FN(pick)(COMPARE(s##v, ge, p[v]), p[v], s##v);
+#define GT(v) k##v = COMPARE(s##v, gt, p[v]);
+#define GE(v) k##v = COMPARE(s##v, ge, p[v]);
+#define LT(v) k##v = COMPARE(s##v, lt, p[v]);
+#define LE(v) k##v = COMPARE(s##v, le, p[v]);
+#define EQ(v) k##v = COMPARE(s##v, eq, p[v]);
+#define NE(v) k##v = COMPARE(s##v, ne, p[v]);
+#define PICK(v) s##v = FN(pick)(k##v, p[v], s##v);
+#define KEEP(v) s##v = FN(pick)(k##v, s##v, p[v]);
+#define SQUARE(v) s##v = s##v * s##v;
+#define NEG(v) s##v = -s##v;
+#define RELU(v) s##v = (V)((BITS)s##v & ~(BITS)(s##v <= (V){ 0 }));
+#define SQRT(v) s##v = FN(roots)(s##v);
 static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *link, int count, int64_t n, int half) {
-  V s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;
-  MASK k0 = { 0 }, k1 = k0, k2 = k0, k3 = k0;
+  EVERY(VALUE)
   for (int64_t i = 0; i < n; i += BLOCK) {
     V *p;
     for (const FN(link) *l = link, *end = link + count; l < end; l++) {
       p = (V *)(l->p + (i & l->moves));
       switch (l->op) {
-        case FL_LINK_load: FOUR(LOAD); break;
-        case FL_LINK_save: p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3; break;
-        case FL_LINK_add: FOUR(ADD); break;
-        case FL_LINK_sub: FOUR(SUB); break;
-        case FL_LINK_rsub: FOUR(RSUB); break;
-        case FL_LINK_mul: FOUR(MUL); break;
-        case FL_LINK_div: FOUR(DIV); break;
-        case FL_LINK_rdiv: FOUR(RDIV); break;
-        case FL_LINK_max: FOUR(MAX); break;
-        case FL_LINK_min: FOUR(MIN); break;
-        case FL_LINK_gt: TEST(gt); break;
-        case FL_LINK_ge: TEST(ge); break;
-        case FL_LINK_lt: TEST(lt); break;
-        case FL_LINK_le: TEST(le); break;
-        case FL_LINK_eq: TEST(eq); break;
-        case FL_LINK_ne: TEST(ne); break;
-        case FL_LINK_pick: PICK(THAT, ITS); break;
-        case FL_LINK_keep: PICK(ITS, THAT); break;
-        case FL_LINK_square: FOUR(SQUARE); break;
-        case FL_LINK_neg: FOUR(NEG); break;
-        case FL_LINK_relu: FOUR(RELU); break;
-        case FL_LINK_sqrt: FOUR(SQRT); break;
+        case FL_LINK_load: EVERY(LOAD) break;
+        case FL_LINK_save: EVERY(PUT) break;
+        case FL_LINK_add: EVERY(ADD) break;
+        case FL_LINK_sub: EVERY(SUB) break;
+        case FL_LINK_rsub: EVERY(RSUB) break;
+        case FL_LINK_mul: EVERY(MUL) break;
+        case FL_LINK_div: EVERY(DIV) break;
+        case FL_LINK_rdiv: EVERY(RDIV) break;
+        case FL_LINK_max: EVERY(MAX) break;
+        case FL_LINK_min: EVERY(MIN) break;
+        case FL_LINK_raise: EVERY(RAISE) break;
+        case FL_LINK_cut: EVERY(CUT) break;
+        case FL_LINK_gt: EVERY(GT) break;
+        case FL_LINK_ge: EVERY(GE) break;
+        case FL_LINK_lt: EVERY(LT) break;
+        case FL_LINK_le: EVERY(LE) break;
+        case FL_LINK_eq: EVERY(EQ) break;
+        case FL_LINK_ne: EVERY(NE) break;
+        case FL_LINK_pick: EVERY(PICK) break;
+        case FL_LINK_keep: EVERY(KEEP) break;
+        case FL_LINK_square: EVERY(SQUARE) break;
+        case FL_LINK_neg: EVERY(NEG) break;
+        case FL_LINK_relu: EVERY(RELU) break;
+        case FL_LINK_sqrt: EVERY(SQRT) break;
         HALVES
         default: __builtin_unreachable();
       }
     }
     p = (V *)(y + i);
     if (half) PUT_HALVES
-    else { p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3; }
+    else { EVERY(PUT) }
   }
 }
-#undef FOUR
+#undef VALUE
+#undef PUT
 #undef LOAD
 #undef ADD
 #undef SUB
@@ -173,20 +184,27 @@ static __attribute__((noinline)) void FN(chain_blocks)(T *y, const FN(link) *lin
 #undef MUL
 #undef DIV
 #undef RDIV
+#undef MAX
+#undef MIN
+#undef RAISE
+#undef CUT
+#undef GT
+#undef GE
+#undef LT
+#undef LE
+#undef EQ
+#undef NE
+#undef PICK
+#undef KEEP
 #undef SQUARE
 #undef NEG
 #undef RELU
 #undef SQRT
-#undef MAX
-#undef MIN
-#undef TEST
-#undef PICK
-#undef ITS
-#undef THAT
 #undef HALVES
 #undef PUT_HALVES
 #undef LOAD_HALF
 #undef ROUND_HALF
+#undef PUT_PAIR
 
 /* n elements on, in memory of halves or not. */
 static inline T *FN(ahead)(T *p, int64_t n, int half) { return (T *)(void *)((char *)p + n * (half ? 2 : (int64_t)sizeof(T))); }
@@ -210,6 +228,13 @@ static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK
   }
 }
 
+/* A bound for all that is neither NaN nor the zero whose sign matters: one comparison will do. */
+static int FN(bound)(int op, T p) {
+  if (op == FL_LINK_max) return p == p && (p != 0 || !signbit(p)) ? FL_LINK_raise : op;
+  if (op == FL_LINK_min) return p == p && (p != 0 || signbit(p)) ? FL_LINK_cut : op;
+  return op;
+}
+
 /* What is left of a row after its whole blocks: as the block at its end, done before they are (y may be an operand). */
 static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n, int half) {
   T *y = y_, out[BLOCK], room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
@@ -218,7 +243,9 @@ static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows,
   for (int k = 0; k < count; k++) {
     const fl_vm_link *f = &from[k];
     link[k] = (FN(link)){ f->op, f->p && f->moves ? -1 : 0, f->p && f->moves ? (T *)(uintptr_t)f->p : room[f->saved] };
-    if (f->p && !f->moves) FN(splat_block)(room[k], *(const T *)f->p);
+    if (!f->p || f->moves) continue;
+    FN(splat_block)(room[k], *(const T *)f->p);
+    if (!f->row) link[k].op = FN(bound)(f->op, *(const T *)f->p);
   }
   for (int64_t r = 0; r < rows; r++, y = FN(ahead)(y, n, half)) {
     if (rest) {
@@ -234,6 +261,7 @@ static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows,
 }
 #undef BLOCK
 #undef BLOCK_VECS
+#undef EVERY
 #undef MASK
 #undef COMPARE
 
