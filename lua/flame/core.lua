@@ -230,20 +230,27 @@ unary("hardsigmoid", function(x) return inside(x + 3, 0, 6) / 6 end)
 unary("hardswish", function(x) return x * inside(x + 3, 0, 6) / 6 end)
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
+--- The one option of op: a number, or by its name.
+local function the_number(op, name, default, v)
+  if type(v) == "number" then return v end
+  return v == nil and default or defaults(op, { name }, { [name] = default }, v)[name]
+end
 def("leaky_relu", 2, function(x, slope)
-  local o = defaults("leaky_relu", { "negative_slope" }, { negative_slope = 0.01 }, slope)
-  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * o.negative_slope)
+  slope = the_number("leaky_relu", "negative_slope", 0.01, slope)
+  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * slope)
 end, "e")
 def("elu", 2, function(x, alpha)
-  return bent(need_tensor("elu", "x", x), defaults("elu", { "alpha" }, { alpha = 1 }, alpha).alpha, 1)
+  return bent(need_tensor("elu", "x", x), the_number("elu", "alpha", 1, alpha), 1)
 end, "e")
 def("celu", 2, function(x, alpha)
-  alpha = defaults("celu", { "alpha" }, { alpha = 1 }, alpha).alpha
+  alpha = the_number("celu", "alpha", 1, alpha)
   return bent(need_tensor("celu", "x", x), alpha, alpha)
 end, "e")
 def("hardtanh", 3, function(x, low, high)
+  number_type("hardtanh", need_tensor("hardtanh", "x", x))
+  if type(low) == "number" and type(high) == "number" then return inside(x, low, high) end
   local o = defaults("hardtanh", { "min_val", "max_val" }, { min_val = -1, max_val = 1 }, low, high)
-  return inside(number_type("hardtanh", need_tensor("hardtanh", "x", x)), o.min_val, o.max_val)
+  return inside(x, o.min_val, o.max_val)
 end, "e")
 
 --- The forms with parameters of functions that C has without: called from there.
@@ -285,16 +292,16 @@ local function as_wide(x, a, b)
   return lift(a), lift(b)
 end
 def("addcmul", 4, function(x, a, b, o)
-  o = options("addcmul", o, { value = 1 })
+  local value = o == nil and 1 or options("addcmul", o, { value = 1 }).value
   a, b = need_operand("addcmul", "tensor1", a), need_operand("addcmul", "tensor2", b)
   a, b = as_wide(need_tensor("addcmul", "x", x), a, b)
-  return x + (o.value == 1 and a * b or a * b * o.value)
+  return x + (value == 1 and a * b or a * b * value)
 end, "e")
 def("addcdiv", 4, function(x, a, b, o)
-  o = options("addcdiv", o, { value = 1 })
+  local value = o == nil and 1 or options("addcdiv", o, { value = 1 }).value
   a, b = need_operand("addcdiv", "tensor1", a), need_operand("addcdiv", "tensor2", b)
   a, b = as_wide(need_tensor("addcdiv", "x", x), a, b)
-  return x + (o.value == 1 and a / b or a / b * o.value)
+  return x + (value == 1 and a / b or a / b * value)
 end, "e")
 local half = { f16 = true, bf16 = true }
 --- log(exp(x) + exp(y)) without overflow, for a pair of inverse functions; where the larger is infinite, it.
