@@ -207,8 +207,7 @@ local function unary(name, f) def(name, 1, function(x) return f(need_tensor(name
 
 --- x between low and high; the gradient is 0 at the bounds too, as PyTorch has it, and not at NaN.
 local function inside(x, low, high)
-  if not internal.tracked(x) then return x:clamp(low, high) end
-  return where(x:ge(high), high, where(x:le(low), math.min(low, high), x))
+  return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
 --- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first and the second one 0, as in PyTorch.
 local function bent(x, alpha, scale)
@@ -226,8 +225,8 @@ unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
 unary("mish", function(x) return x * x:softplus():tanh() end)
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
 unary("softsign", function(x) return x / (x:abs() + 1) end)
-unary("hardsigmoid", function(x) return inside(x + 3, 0, 6) / 6 end)
-unary("hardswish", function(x) return x * inside(x + 3, 0, 6) / 6 end)
+unary("hardsigmoid", function(x) return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6 end)
+unary("hardswish", function(x) return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6 end)
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
 --- The one option of op: a number, or by its name.
@@ -237,7 +236,8 @@ local function the_number(op, name, default, v)
 end
 def("leaky_relu", 2, function(x, slope)
   slope = the_number("leaky_relu", "negative_slope", 0.01, slope)
-  return where(need_tensor("leaky_relu", "x", x):gt(0), x, x * slope)
+  if is_float(need_tensor("leaky_relu", "x", x)) then return internal.piecewise("leaky_relu", x, slope) end
+  return where(x:gt(0), x, x * slope)
 end, "e")
 def("elu", 2, function(x, alpha)
   return bent(need_tensor("elu", "x", x), the_number("elu", "alpha", 1, alpha), 1)

@@ -278,6 +278,18 @@ static int l_normalise(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_normalise(n, axes, eps, wn, bn));
 }
 
+/* core.piecewise(op, x[, a, b]) of a float x */
+static int l_piecewise(lua_State *L) {
+  static const char *const names[] = { "hardtanh", "leaky_relu", "hardsigmoid", "hardswish", NULL };
+  fl_lua *b = self_of(L);
+  const int kind = luaL_checkoption(L, 1, NULL, names);
+  fl_box *x = fl_arg_tensor(L, 2, names[kind], "x");
+  const double low = luaL_optnumber(L, 3, 0), high = luaL_optnumber(L, 4, 0);
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return fl_lua_leave(L, b, m, out, n_piecewise(kind, node_of(b, x), low, high));
+}
+
 /* core.grouped_norm(x, groups, eps[, w, b]) */
 static int l_group_norm(lua_State *L) {
   static const char op[] = "group_norm";
@@ -319,6 +331,6 @@ const fl_lua_reg fl_reg_neural[] = {
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
-  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 },
+  { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 },
   { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };

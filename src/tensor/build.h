@@ -96,6 +96,9 @@ fl_node *n_softmax(fl_node *x, int axis);
 fl_node *n_log_softmax(fl_node *x, int axis);
 fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps);   /* over the last naxes; w, b may be NULL: use fl_none */
 fl_node *n_group_norm(fl_node *x, int64_t groups, fl_node *w, fl_node *b, double eps);   /* channels: axis 1; w, b (channels) or fl_none */
+/* piecewise.c: of a float x; hardtanh between a and b, leaky_relu with slope a, the others without numbers. */
+enum { FL_HARDTANH, FL_LEAKY_RELU, FL_HARDSIGMOID, FL_HARDSWISH };
+fl_node *n_piecewise(int kind, fl_node *x, double a, double b);
 /* (x - mean) / sqrt(variance + eps) w + b over 'axes', in f32 at least, all of float dtypes; w and b may
 ** be fl_none, else they broadcast to x. */
 fl_node *n_normalise(fl_node *x, uint32_t axes, double eps, fl_node *w, fl_node *b);
