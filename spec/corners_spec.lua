@@ -60,16 +60,21 @@ describe("gradients", function()
     local function by(o) return gradient(function(x) return linalg.pinv(x, o) * D { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } } end, v) end
     eq(by(), by({ hermitian = true }), { rtol = 1e-9 })
   end)
-  it("of var and std are infinite or NaN, as the values are, where the correction leaves no element", function()
+  it("of var and std where the correction leaves no element, or less than none, are PyTorch's", function()
     local function var(n) return function(x) return x:var(1, { correction = n }) end end
-    for _, n in ipairs { 3, 4 } do
-      assert.equal(huge, var(n)(D { 1, 2, 4 }):item())
-      eq({ -huge, -huge, huge }, gradient(var(n), { 1, 2, 4 }))
-      eq({ 0 / 0, 0 / 0, 0 / 0 }, gradient(var(n), { 3, 3, 3 }), { equal_nan = true })
-      eq({ 0 / 0, 0 / 0, 0 / 0 }, gradient(function(x) return x:std(1, { correction = n }) end, { 1, 2, 4 }), { equal_nan = true })
-    end
+    local function std(n) return function(x) return x:std(1, { correction = n }) end end
+    local none = { 0 / 0, 0 / 0, 0 / 0 }
+    for _, n in ipairs { 3, 4 } do assert.equal(huge, var(n)(D { 1, 2, 4 }):item()) end
+    eq({ -huge, -huge, huge }, gradient(var(3), { 1, 2, 4 }))
+    eq(none, gradient(var(3), { 3, 3, 3 }), { equal_nan = true })
+    eq(none, gradient(std(3), { 1, 2, 4 }), { equal_nan = true })
+    eq({ 8 / 3, 2 / 3, -10 / 3 }, gradient(var(4), { 1, 2, 4 }), { rtol = 1e-12 })
+    eq({ 0, 0, 0 }, gradient(std(4), { 1, 2, 4 }))
     eq({ -8 / 3, -2 / 3, 10 / 3 }, gradient(var(2), { 1, 2, 4 }), { rtol = 1e-12 })
     eq({ 0 / 0 }, gradient(var(1), { 5 }), { equal_nan = true })
+    local x = D({ 5 }):requires_grad_(true)
+    local g = x:var(1):gradients({ x }, { create_graph = true })[x]
+    eq({ 0 / 0 }, g:sum():gradients({ x })[x], { equal_nan = true })
   end)
   it("of quantile and nanquantile flow to q", function()
     for _, name in ipairs { "quantile", "nanquantile" } do

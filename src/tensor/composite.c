@@ -60,17 +60,6 @@ fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim) {
   return back_to(n_div(n_sum(w, axes, keepdim), n_num(x->ctx, n)), dtype);
 }
 
-fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
-  if (!x || !need_float(x, "var")) return NULL;
-  const int dtype = x->dtype;
-  fl_node *w = fl_widen(x);
-  const double n = (double)reduced_count(x, axes) - correction;
-  fl_node *m = n_mean(w, axes, 1);
-  if (!(n > 0)) m = n_detach(m);                /* its share, 0, would be inf - inf */
-  fl_node *squares = n_sum(n_square(n_sub(w, m)), axes, keepdim);
-  return back_to(n_div(squares, n_num(x->ctx, n > 0 ? n : 0)), dtype);
-}
-
 /* The same values as sqrt; the other form is recorded where a gradient may be asked for. */
 fl_node *n_root(fl_node *x) {
   if (!x || !need_float(x, "sqrt")) return NULL;
