@@ -226,6 +226,16 @@ describe("scans", function()
     end
   end)
 
+  it("of nothing have gradients without elements", function()
+    for _, name in ipairs { "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin" } do
+      for _, shape in ipairs { { 0 }, { 0, 3 }, { 2, 0 } } do
+        local x = flame.zeros(shape):requires_grad_(true)
+        local y = x[name](x, 1)
+        assert.same(shape, y:gradients({ x }, { seed = flame.zeros(shape) })[x].shape)
+      end
+    end
+  end)
+
   it("are exact sums of long rows of floats to the last bits", function()
     for _, n in ipairs { 1000, 40000, 300000 } do
       local x = flame.rand(n)

@@ -330,7 +330,13 @@ local function running(name, op, f)
     need_tensor(name, "x", x)
     local dtype = o ~= nil and options(name, o, { dtype = false }).dtype
     if dtype then x = x:to(dtype) end
-    local y = tracked(x) and with_axis(f, x, axis_of(name, x, d)) or scanned(name, op, x, d)
+    local y
+    if tracked(x) then
+      d = axis_of(name, x, d)
+      y = x:numel() == 0 and x:clone() or with_axis(f, x, d)
+    else
+      y = scanned(name, op, x, d)
+    end
     return dtype and y.dtype ~= dtype and y:to(dtype) or y
   end)
 end
