@@ -273,3 +273,84 @@ describe("calls by their numbers", function()
     raises("sizes or dtypes do not fit a call of extreme", call, "extreme", "cummax", { x }, { 0, 2, most, 0, 1 }, { 0 }, "f32")
   end)
 end)
+
+describe("flame.autograd.reset", function()
+  it("forgets what was recorded: handles keep their values, leaves stay leaves", function()
+    local w = T({ 1, 2 }, { requires_grad = true })
+    local y = (w * w):exp()
+    local before = flame.autograd.stats().entries
+    flame.autograd.reset()
+    assert.is_true(flame.autograd.stats().entries < before - 1)
+    assert.is_false(y.requires_grad)
+    eq({ math.exp(1), math.exp(4) }, y)
+    raises("backward: the tensor is not tracked", y.backward, y:sum());
+    (w * w):sum():backward()
+    eq({ 2, 4 }, w.grad)
+  end)
+  it("switches tracking on and anomaly mode off, and takes no arguments", function()
+    flame.autograd.anomaly(true)
+    do
+      local _ <close> = flame.no_grad()
+      flame.autograd.reset()
+      assert.is_true(flame.is_grad_enabled())
+    end
+    assert.is_false(flame.autograd.anomaly())
+    raises("autograd.reset: 0 arguments at most, got 1", flame.autograd.reset, 1)
+    raises("autograd.stats: 0 arguments at most, got 1", flame.autograd.stats, 1)
+  end)
+  it("ends a backward that runs, with an error", function()
+    local x = T({ 1, 2 }, { requires_grad = true })
+    local y = x * 2
+    y:register_hook(function() flame.autograd.reset() end)
+    raises("backward: second backward: a hook freed this graph", y.backward, y:sin():sum())
+    assert.is_nil(x.grad)
+  end)
+end)
+
+describe("a function of the script in a backward", function()
+  it("may untrack the leaf that the gradient goes to: it arrives nowhere", function()
+    local x = T({ 1, 2 }, { requires_grad = true })
+    x:register_hook(function() x:requires_grad_(false) end);
+    (x * 2):sum():backward()
+    assert.is_nil(x.grad)
+  end)
+  it("gives gradients that sum to the input's shape, no smaller ones", function()
+    local function of(give)
+      local x = T({ 1, 2 }, { requires_grad = true })
+      flame.func { name = "double", forward = function(_, v) return v * 2 end, backward = give }(x):sum():backward()
+      return x.grad
+    end
+    eq({ 3, 3 }, of(function(_, g) return g:expand(3, 2) end))
+    raises("double: gradient 1 of backward has shape (), its tensor (2)", of, function(_, g) return g:sum() end)
+    raises("double: gradient 1 of backward has shape (1), its tensor (2)", of, function(_, g) return g:sum(1, true) end)
+  end)
+  it("gives back what is no tensor as it is, and gets no gradient for it", function()
+    local x, seen = T({ 1, 2 }, { requires_grad = true }), nil
+    local f = flame.func { name = "both", forward = function(_, v) return "tag", v * 2, nil, v * 3 end,
+      backward = function(_, tag, g, none, h) seen = { tag, none } return 2 * g + 3 * h end }
+    local tag, y, none, z = f(x)
+    assert.equal("tag", tag)
+    assert.is_nil(none);
+    (y + z):sum():backward()
+    eq({ 5, 5 }, x.grad)
+    assert.same({}, seen)
+  end)
+end)
+
+describe("flame.grad", function()
+  it("takes nested tables, and gives gradients in their form", function()
+    local g = flame.grad(function(p, k) return (p.w * p.rest[1]):sum() * k end)({ w = D { 1, 2 }, rest = { D { 3, 4 } }, n = 7 }, 2)
+    eq({ 6, 8 }, g.w)
+    eq({ 2, 4 }, g.rest[1])
+    assert.equal(7, g.n)
+    raises("grad: argument 1 must be a tensor, got table", flame.grad(function() return D(1) end), { n = 7 })
+  end)
+end)
+
+describe("checkpoint", function()
+  it("says so when f gives another shape as it runs again", function()
+    local x, n = T({ 1, 2 }, { requires_grad = true }), 0
+    local y = flame.checkpoint(function(v) n = n + 1 return n == 2 and v:sum() or v * v end, x)
+    raises("checkpoint: result 1 has shape (2), and is () when f runs again", y.backward, y:sum())
+  end)
+end)

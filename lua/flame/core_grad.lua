@@ -198,19 +198,21 @@ def("grad", 9, function(f, ...)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
   return function(...)
-    local args, xs = table.pack(...), {}
-    for i, k in ipairs(nums) do
-      xs[i] = stand_in(need_tensor("grad", "argument " .. k, args[k]))
-      args[k] = xs[i]
+    local args, xs, out = table.pack(...), {}, {}
+    for _, k in ipairs(nums) do
+      local table_of = type(args[k]) == "table" and #collect(args[k], {}) > 0
+      if not table_of then need_tensor("grad", "argument " .. k, args[k]) end
+      args[k] = rebuild(args[k], function(x)
+        if table_of and not x:is_floating_point() then return x end
+        xs[#xs + 1] = stand_in(x)
+        return xs[#xs]
+      end)
     end
-    local y = scalar_result("grad", (inside(xs, f, table.unpack(args, 1, args.n))))
-    if not y.requires_grad then
-      for i = 1, #xs do xs[i] = flame.zeros_like(xs[i]) end
-      return table.unpack(xs)
-    end
-    local g = internal.gradients({ y }, nil, xs, { create_graph = true, retain_graph = true })
-    for i = 1, #xs do g[i] = g[i] or flame.zeros_like(xs[i]) end
-    return table.unpack(g, 1, #xs)
+    local y, by = scalar_result("grad", (inside(xs, f, table.unpack(args, 1, args.n)))), {}
+    local g = y.requires_grad and internal.gradients({ y }, nil, xs, { create_graph = true, retain_graph = true }) or {}
+    for i, x in ipairs(xs) do by[x] = g[i] or flame.zeros_like(x) end
+    for i, k in ipairs(nums) do out[i] = rebuild(args[k], function(x) return by[x] or flame.zeros_like(x) end) end
+    return table.unpack(out, 1, #nums)
   end
 end, "module")
 
@@ -442,13 +444,13 @@ Context.save_for_backward, Context.saved_tensors = Context.save, Context.saved
 --- A backward ends, by an error too: what it had for saved() goes.
 function Context:__close() self._again, self._kept = nil, nil end
 
---- Is one of the shapes the other broadcast?
-local function related(a, b)
-  for k = 0, math.max(#a, #b) - 1 do
-    local m, n = a[#a - k] or 1, b[#b - k] or 1
-    if m ~= n and m ~= 1 and n ~= 1 then return false end
+--- Is a gradient of shape 'given' one of 'shape', or of what that broadcasts to? Then its sum is taken.
+local function reducible(given, shape)
+  for k = 0, #shape - 1 do
+    local n = shape[#shape - k]
+    if n ~= 1 and n ~= given[#given - k] then return false end
   end
-  return true
+  return #given >= #shape
 end
 local function check_gradients(name, gradients, shapes)
   for i = 1, gradients.n do
@@ -457,7 +459,7 @@ local function check_gradients(name, gradients, shapes)
       fail(name, "backward gave %d gradients, forward has %d tensors", gradients.n, #shapes)
     elseif g and not is_tensor(g) then
       fail(name, "gradient %d of backward is a %s, need a tensor or nil", i, type(g))
-    elseif g and not related(g.shape, shape) then
+    elseif g and not reducible(g.shape, shape) then
       fail(name, "gradient %d of backward has shape (%s), its tensor (%s)", i,
         table.concat(g.shape, ", "), table.concat(shape, ", "))
     end
@@ -479,29 +481,30 @@ def("func", 1, function(spec)
     local any = false
     for _, x in ipairs(inputs) do any = any or x.requires_grad end
     if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
-    for i = 1, values.n do
-      if not is_tensor(values[i]) then fail(name, "forward must return tensors, got %s", internal.word(values[i])) end
-    end
     if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
-    local n, results, like = values.n, {}, {}
+    local n, results, like, made, at = values.n, {}, {}, {}, {}
     for i = 1, n do
-      results[values[i]] = i
-      like[i] = n > 1 and values[i]:detach() or nil      -- forward may return what is tracked
+      if is_tensor(values[i]) then                       -- anything else is given back as it is
+        made[#made + 1], at[#at + 1], results[values[i]] = values[i], i, #at + 1
+        like[i] = n > 1 and values[i]:detach() or nil    -- forward may return what is tracked
+      end
     end
     local shapes = {}                                    -- not the tensors: the graph holds those
     for i, x in ipairs(inputs) do shapes[i] = x.shape end
     local prove = of_script and not proven.func and internal.proof_of_func(name, spec, ctx, args, values)
-    return internal.custom(values, inputs, function(which, g, again, _, kept)
+    made = table.pack(internal.custom(made, inputs, function(which, g, again, _, kept)
       local running <close> = ctx
       running._kept = kept
       if prove then internal.prove_once(proven, "func", prove) end
       local seeds = {}
-      for i = 1, n do seeds[i] = i == which and g or flame.zeros_like(like[i]) end
+      for k, i in ipairs(at) do seeds[i] = k == which and g or flame.zeros_like(like[i]) end
       ctx._again = again
       local gradients = table.pack(spec.backward(ctx, table.unpack(seeds, 1, n)))
       check_gradients(name, gradients, shapes)
       return table.unpack(gradients, 1, gradients.n)
-    end, hand_over(ctx, results))
+    end, hand_over(ctx, results)))
+    for k, i in ipairs(at) do values[i] = made[k] end
+    return table.unpack(values, 1, n)
   end
 end, "module")
 
@@ -535,8 +538,12 @@ def("checkpoint", 64, function(f, ...)
     end
   end
   local made = table.pack(internal.checkpointed(tracked, since, function(which, g, _, gradients)
-    local start = internal.sequence()
-    return gradients(again(f, args, kept, rng)[at[which]], g, start)
+    local start, y = internal.sequence(), again(f, args, kept, rng)[at[which]]
+    local got = is_tensor(y) and "(" .. table.concat(y.shape, ", ") .. ")" or internal.word(y)
+    if not is_tensor(y) or got ~= "(" .. table.concat(g.shape, ", ") .. ")" then
+      fail("checkpoint", "result %d has shape (%s), and is %s when f runs again", at[which], table.concat(g.shape, ", "), got)
+    end
+    return gradients(y, g, start)
   end))
   for k, i in ipairs(at) do values[i] = made[k] end
   return table.unpack(values, 1, values.n)

@@ -202,7 +202,7 @@ function internal.proof_of_func(name, spec, ctx, args, values)
   local f = { name = name, what = "its backward", results = {}, active = {} }
   local place, which = {}, {}             -- of results among values, of active ones among inputs
   for j = 1, values.n do
-    if values[j]:is_floating_point() then
+    if is_tensor(values[j]) and values[j]:is_floating_point() then
       place[#place + 1] = j
       f.results[#place] = internal.snapshot(values[j])
     end
@@ -222,7 +222,7 @@ function internal.proof_of_func(name, spec, ctx, args, values)
   end
   function f.backward(seeds)
     local all, grads = {}, {}
-    for j = 1, values.n do all[j] = flame.zeros_like(values[j]) end
+    for j = 1, values.n do all[j] = is_tensor(values[j]) and flame.zeros_like(values[j]) or nil end
     for m, j in ipairs(place) do all[j] = seeds[m] end
     local out = table.pack(spec.backward(ctx, table.unpack(all, 1, values.n)))
     for i, k in ipairs(which) do grads[i] = out[k] end

@@ -601,7 +601,7 @@ function flame.autograd.anomaly(on) end
 ---@return flame.Tensor[]
 function flame.autograd.grad(outputs, inputs, ...) end
 
---- forgets all that is recorded for gradients
+--- forgets all that is recorded for gradients: only leaves are tracked; grad mode on, anomaly mode off
 function flame.autograd.reset() end
 
 --- counts of what is kept for gradients

@@ -222,16 +222,22 @@ static flame_status arrive(walk *w, item *it, fl_node *g) {
   return add_to_targets(w, it->sequence, g) ? FLAME_OK : w->c->err.code;
 }
 
+/* A function of the script may have spent or dropped what is being walked. */
+static flame_status graph_is_there(walk *w, const fl_node *n) {
+  if (n->entry && !n->entry->spent) return FLAME_OK;
+  return FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op, "second backward: a hook freed this graph");
+}
+
 static flame_status run_rule(walk *w, item *it, fl_node *g) {
   flame_context *c = w->c;
   fl_node *n = it->node, *few[8], **gin = few;
   const int nin = n->nin;
-  if (n->entry->spent)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "second backward: a hook freed this graph");
+  flame_status e = graph_is_there(w, n);
+  if (e != FLAME_OK) return e;
   if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin)))
     return no_memory(w);
-  flame_status e = fl_rule(n, g, gin);
+  e = fl_rule(n, g, gin);
+  if (e == FLAME_OK) e = graph_is_there(w, n);
   for (int i = 0; e == FLAME_OK && i < nin; i++) {
     if (!gin[i] || !(it->wanted >> (i < 31 ? i : 31) & 1) || !tracked_input(n, i))
       continue;
@@ -248,6 +254,7 @@ static flame_status step(walk *w, item *it) {
   fl_node *n = it->node, *g = n->grad;
   n->grad = NULL;
   const int64_t mark = fl_scope_begin(c);
+  const int leaf = n->entry->leaf;
   flame_status e = FLAME_OK;
   c->site = n->entry->site;
   if (n->entry->hooks && c->up && c->up->run_hooks) {
@@ -262,8 +269,8 @@ static flame_status step(walk *w, item *it) {
       g = changed;
     }
   }
-  if (e == FLAME_OK) e = arrive(w, it, g);
-  if (e == FLAME_OK && !n->entry->leaf && it->wanted) e = run_rule(w, it, g);
+  if (e == FLAME_OK && n->entry) e = arrive(w, it, g);          /* no entry: a hook untracked the leaf */
+  if (e == FLAME_OK && !leaf && it->wanted) e = run_rule(w, it, g);
   if (e == FLAME_OK && c->anomaly && c->up && c->up->anomaly) e = c->up->anomaly(c, mark);
   fl_scope_end(c, mark);
   fl_node_drop(g);

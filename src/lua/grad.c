@@ -146,6 +146,7 @@ static int g_enable_grad(lua_State *L) { return mode(L, 1); }
 
 static int g_is_grad_enabled(lua_State *L) {
   fl_lua *b = self_of(L);
+  fl_arg_count(L, 0, "is_grad_enabled");
   lua_pushboolean(L, b->c != NULL && b->c->grad_mode);
   return 1;
 }

@@ -254,15 +254,20 @@ static int x_anomaly(lua_State *L) {
 
 static int x_autograd_stats(lua_State *L) {
   flame_context *c = context(L);
+  fl_arg_count(L, 0, "autograd.stats");
   lua_createtable(L, 0, 2);
   set_int(L, "entries", c->entries.live);
   set_int(L, "recorded", c->sequence);
   return 1;
 }
 
-/* Back to the state of a fresh context: grad mode on, anomaly off. */
+/* Nothing recorded, grad mode on, anomaly off: as in a fresh context. Leaves stay leaves. */
 static int x_autograd_reset(lua_State *L) {
+  fl_lua *b = self_of(L);
   flame_context *c = context(L);
+  fl_arg_count(L, 0, "autograd.reset");
+  const int64_t m = fl_lua_enter(L, b);
+  fl_lua_leave_status(L, b, m, fl_entries_forget(c));
   c->grad_mode = 1;
   c->anomaly = 0;
   return 0;

@@ -6,6 +6,7 @@
 ** not w. Structural ops have no text: structural() says it.
 */
 #include "tensor/entry.h"
+#include "tensor/tensor.h"
 #include <string.h>
 
 enum { READS_RESULT = 0x80, EVERY_INPUT = 0xff };
@@ -193,6 +194,29 @@ void fl_entry_spend(fl_node *n) {
   e->custom = NULL;
   n->held--;
   fl_node_settle(n);
+}
+
+typedef struct node_list { fl_node **at; int64_t n, cap; } node_list;
+
+/* Note n when an op made its entry: held, since what goes with an entry may close handles. */
+static int note_made(flame_context *c, node_list *made, fl_node *n) {
+  if (!n || !n->entry || n->entry->leaf) return 1;
+  fl_node **slot = FL_PUSH(&c->mem, made);
+  if (slot) fl_node_hold(*slot = n);
+  return slot != NULL;
+}
+
+flame_status fl_entries_forget(flame_context *c) {
+  node_list made = { 0 };
+  int ok = 1;
+  for (const flame_tensor *t = c->handles; ok && t; t = t->next) ok = note_made(c, &made, t->node);
+  for (int64_t i = 0; ok && i < c->win.nodes.n; i++) ok = note_made(c, &made, c->win.nodes.at[i]);
+  for (int64_t i = 0; i < made.n; i++) {
+    if (ok) fl_entry_drop(made.at[i]);
+    fl_node_drop(made.at[i]);
+  }
+  FL_DROP(&c->mem, &made);
+  return ok ? FLAME_OK : FL_FAIL(c, FLAME_NO_MEMORY, "autograd.reset", "host memory is out");
 }
 
 void fl_entry_restart(fl_node *n, fl_node *b) {

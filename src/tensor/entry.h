@@ -52,6 +52,8 @@ void fl_entry_restart(fl_node *n, fl_node *b);
 /* Give back grefs, saved values and custom but keep the entry, marked spent: what a backward
 ** without retain_graph does, so that a second walk can say so. Leaves are untouched. */
 void fl_entry_spend(fl_node *n);
+/* No handle is tracked any more but the leaves. Not done when memory is out. */
+flame_status fl_entries_forget(struct flame_context *c);
 int fl_entry_leaf(fl_node *n, struct flame_tensor *handle);      /* make n a leaf */
 /* n becomes the value of the same leaf as 'old' (write under no_grad). */
 void fl_entry_share_leaf(fl_node *n, fl_node *old);
