@@ -431,3 +431,50 @@ describe("a sum into places of a table", function()
     assert.equal(x:sum():item() - x[{ 2, {}, rows }]:sum():item(), y:sum():item())
   end)
 end)
+
+describe("a position out of range inside a composed op", function()
+  local raises, x = require("spec.helper").raises, grid()
+  local function told(text, f) raises(text, function() return f():totable() end) end
+  it("is told under the name that was called, as it was given", function()
+    local row, one = ids { { 99, 1, 1, 1 } }, flame.ones(1, 4)
+    told("put: index -99 at position 1 is out of range, need -12 to -1 or 1 to 12",
+      function() return x:put(ids { -99 }, flame.ones(1)) end)
+    told("take_along_dim: index 99 at position 1 is out of range for axis 1, need 1 to 3",
+      function() return x:take_along_dim(row, 1) end)
+    told("take_along_dim: index 99 at position 1 is out of range", function() return x:take_along_dim(ids { 99 }) end)
+    told("index_reduce: index 99 at position 1 is out of range for axis 1, need 1 to 3",
+      function() return x:index_reduce(1, ids { 99 }, one, "prod") end)
+    for _, how in ipairs { "sum", "prod", "mean", "amax" } do
+      told("scatter_reduce: index 99 at position 1 is out of range for axis 1, need 1 to 3",
+        function() return x:scatter_reduce(1, row, one, how) end)
+    end
+    told("max_unpool1d: index 99 at position 2",
+      function() return flame.max_unpool1d(flame.ones(1, 1, 2), ids { { { 1, 99 } } }, 2) end)
+    told("multi_margin_loss: class 99 at position 1, need 1 to 4",
+      function() return flame.multi_margin_loss(x, ids { 99, 1, 1 }, { reduction = "none" }) end)
+    told("embedding_bag: index 99 at position 2 is out of range, need 1 to 3",
+      function() return flame.embedding_bag(ids { { 1, 99 } }, x) end)
+    raises("unravel_index: index 13 at position 1 is out of range, need 1 to 12",
+      function() return flame.unravel_index(ids { 13 }, { 3, 4 })[1]:item() end)
+  end)
+  it("does not name the op behind it", function()
+    pcall(flame.take_along_dim, x, ids { { 1 } }, 1)
+    told("gather: index 99 at position 1 is out of range for axis 2, need 1 to 4",
+      function() return x:gather(2, ids { { 99 } }) end)
+  end)
+  it("is refused among offsets and pivots", function()
+    local function bags(offsets) return flame.embedding_bag(ids { 1, 2, 3 }, x, ids(offsets), { mode = "sum" }) end
+    assert.same({ { 1, 2, 3, 4 }, { 14, 16, 18, 20 }, { 0, 0, 0, 0 } }, bags({ 1, 2, 4 }):totable())
+    raises("embedding_bag: offset 0 at position 2, need 1 to 4: offsets rise", bags, { 1, 0 })
+    raises("embedding_bag: offset 5 at position 2, need 1 to 4: offsets rise", bags, { 1, 5 })
+    raises("embedding_bag: offset 2 at position 3, need 3 to 4: offsets rise", bags, { 1, 3, 2 })
+    raises("lu_solve: pivot 99 at position 1, need 1 to 2", flame.lu_solve, flame.ones(2, 1), flame.eye(2),
+      flame.tensor({ 99, 2 }, { dtype = "i32" }))
+    raises("lu_unpack: pivot 0 at position 2, need 1 to 2", flame.lu_unpack, flame.eye(2), flame.tensor({ 1, 0 }, { dtype = "i32" }))
+  end)
+  it("is not looked for behind the length of a row of labels", function()
+    local p = flame.randn(5, 2, 4):log_softmax(3)
+    local function loss(last) return flame.ctc_loss(p, ids { { 2, 3 }, { 2, last } }, { 5, 5 }, { 2, 1 }):item() end
+    assert.equal(loss(3), loss(0))
+  end)
+end)

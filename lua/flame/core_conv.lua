@@ -568,7 +568,9 @@ local function unpool(n)
     end
     local flat = with(lead, { volume })
     local y = flame.zeros(flat, { dtype = x.dtype, device = x.device })
-    return y:scatter(#flat, at:reshape(with(lead, { count })), x:reshape(with(lead, { count }))):reshape(with(lead, out)):clone()
+    at, x = at:reshape(with(lead, { count })), x:reshape(with(lead, { count }))
+    internal.naming(name)
+    return y:scatter(#flat, at, x):reshape(with(lead, out)):clone()
   end)
 end
 for n = 1, 3 do unpool(n) end

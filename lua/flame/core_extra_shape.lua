@@ -207,7 +207,11 @@ end, "new_tensor", 3)
 add("take_along_dim", 3, function(x, idx, d)
   need_tensor("take_along_dim", "x", x)
   need_tensor("take_along_dim", "idx", idx)
-  if d == nil then return x:reshape(-1):gather(1, idx:reshape(-1)) end
+  if d == nil then
+    x, idx = x:reshape(-1), idx:reshape(-1)
+    internal.naming("take_along_dim")
+    return x:gather(1, idx)
+  end
   d = axis_of("take_along_dim", x, d)
   local p, q = x.shape, idx.shape
   if #p ~= #q then fail("take_along_dim", "x has %d axes and idx %d", #p, #q) end
@@ -215,7 +219,9 @@ add("take_along_dim", 3, function(x, idx, d)
   local shape = internal.broadcast_shape("take_along_dim", { flame.zeros(p), flame.zeros(q) })
   p, q = table.move(shape, 1, #shape, 1, {}), shape
   p[d], q[d] = x.shape[d], idx.shape[d]
-  return x:expand(p):gather(d, idx:expand(q))
+  x, idx = x:expand(p), idx:expand(q)
+  internal.naming("take_along_dim")
+  return x:gather(d, idx)
 end)
 --- x where mask is false; where it is true the elements of src, in order.
 add("masked_scatter", 3, function(x, mask, src)

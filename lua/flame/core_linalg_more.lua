@@ -23,20 +23,23 @@ local function pivots_of(rows, n)
   return flame.tensor(out, { dtype = "i32", device = rows.device }):reshape(shape)
 end
 --- And the way back: the order of rows behind the swaps of 'pivots', a list a matrix.
-local function swapped_rows(pivots, count)
+local function swapped_rows(op, pivots, count)
   local shape, out = pivots.shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
     local now = {}
     for i = 1, count do now[i] = i end
-    for i, j in ipairs(swaps) do now[i], now[j] = now[j], now[i] end
+    for i, j in ipairs(swaps) do
+      if not now[j] then fail(op, "pivot %s at position %d, need 1 to %d", tostring(j), i, count) end
+      now[i], now[j] = now[j], now[i]
+    end
     out[b] = now
   end
   return out
 end
-local function rows_of(pivots, count)
+local function rows_of(op, pivots, count)
   local shape = pivots.shape
   shape[#shape] = count
-  return flame.tensor(swapped_rows(pivots, count), { dtype = "i64", device = pivots.device }):reshape(shape)
+  return flame.tensor(swapped_rows(op, pivots, count), { dtype = "i64", device = pivots.device }):reshape(shape)
 end
 
 --- L (below the diagonal, its ones left out) and U in one matrix, and the pivots (i32, from 1): row i was swapped
@@ -105,7 +108,7 @@ under("lu_solve", 4, function(lu, pivots, b, o)
     return part.turned(linalg.lu_solve(lu, pivots, part.turned(b), { left = not o.left })):clone()
   end
   local all = flame.arange(1, n, { dtype = "i64", device = lu.device })
-  local p = rows_of(pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)                 -- P' b: row i is row rows[i] of b
+  local p = rows_of(op, pivots, n):unsqueeze(-1):eq(all):to(lu.dtype)                 -- P' b: row i is row rows[i] of b
   local left = o.left
   if not left then
     local y = linalg.solve_triangular(lu:triu(), b, { upper = true, left = false })
@@ -130,7 +133,7 @@ internal.def("lu_unpack", 2, function(lu, pivots)
   local like = { dtype = lu.dtype, device = lu.device }
   local l, u = lu:narrow(-1, 1, k), lu:narrow(-2, 1, k)
   local all = flame.arange(1, m, { dtype = "i64", device = lu.device }):reshape(m, 1)
-  return rows_of(pivots, m):unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
+  return rows_of("lu_unpack", pivots, m):unsqueeze(-2):eq(all):to(lu.dtype), l:tril(-1) + flame.eye(m, k, like), u:triu()
 end, "module")
 
 --- The first n columns of the product of the reflections 1 - tau[i] v[i] v[i]', with v[i] the i-th column of x below

@@ -170,6 +170,7 @@ def("multi_margin_loss", 6, function(x, y, ...)
   need_class_weights(op, o.weight, x.ndim > 0 and x.shape[x.ndim] or 1)
   local single = x.ndim < 2
   if single then x, y = x:reshape(1, -1), y:reshape(1) end
+  internal.naming(op)
   local n, ids = x.shape[x.ndim], internal.classes(y, x.shape[x.ndim])
   local e = (o.margin - x:gather(-1, ids:unsqueeze(-1)) + x):relu()
   if o.p ~= 1 then e = e ^ o.p end

@@ -22,7 +22,9 @@ def("multilabel_margin_loss", 3, function(x, y, o)
   if single then x, y = x:reshape(1, -1), y:reshape(1, -1) end
   local n = x.shape[2]
   local there = y:ne(0):to("i64"):cumprod(2):bool()             -- up to the first 0
-  local ids = internal.classes(where(there, y:long(), 1), n)
+  local ids = where(there, y:long(), 1)
+  internal.naming(op)
+  ids = internal.classes(ids, n)
   local own = flame.zeros(x.shape, { dtype = "i64", device = x.device }):scatter_add(2, ids, there:long()):gt(0)
   local at = x:gather(2, ids):unsqueeze(3)
   local e = (1 - at + x:unsqueeze(2)):relu()
@@ -65,7 +67,10 @@ local function label_rows(op, y, n, lengths)
     if y.shape[1] ~= n or y.shape[2] < longest then
       fail(op, "target has shape %s, need (%d, %d) or more columns", shape_text(y), n, longest)
     end
-    return y:narrow(2, 1, longest), longest
+    if longest == 0 then return y:narrow(2, 1, 0), 0 end
+    local as = { dtype = "i64", device = y.device }               -- behind its length a row may hold anything
+    local there = flame.arange(1, longest, as):le(flame.tensor(lengths, as):unsqueeze(2))
+    return where(there, y:narrow(2, 1, longest), 1), longest
   end
   if y:numel() ~= total then fail(op, "target has %d labels, target_lengths add up to %d", y:numel(), total) end
   local rows, first = {}, 1
@@ -93,7 +98,9 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local extended = flame.full({ n, longest + 1, 2 }, blank, { dtype = "i64", device = device })
   if longest > 0 then extended[{ {}, { 1, longest }, 2 }] = rows:long() end
   extended = extended:reshape(n, -1):narrow(2, 1, states)
-  local p = x:gather(3, extended:unsqueeze(1):expand({ t, n, states }))   -- (t, n, states)
+  local at = extended:unsqueeze(1):expand({ t, n, states })
+  internal.naming("ctc_loss")
+  local p = x:gather(3, at)                                               -- (t, n, states)
   local low = flame.full({ n, 2 }, -math.huge, { dtype = x.dtype, device = device })
   local jump = flame.zeros({ n, states }, { dtype = "bool", device = device })
   if states > 2 then                                                      -- over a blank between two labels that differ
@@ -212,7 +219,13 @@ local function bags_of(op, ids, w, offsets, o)
     return bag:expand({ math.max(bags, 1), ids.shape[2] }):narrow(1, 1, bags):reshape(-1), bags
   end
   if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
-  local first = offsets:totable()
+  local first, before = offsets:totable(), 1
+  for k, i in ipairs(first) do
+    if i < before or i > ids.shape[1] + 1 then
+      fail(op, "offset %d at position %d, need %d to %d: offsets rise", i, k, before, ids.shape[1] + 1)
+    end
+    before = i
+  end
   local bags, at, now = #first - (o.include_last_offset and 1 or 0), {}, 0
   for i = 1, ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
@@ -237,7 +250,8 @@ def("embedding_bag", 4, function(ids, w, offsets, o)
   end
   if o.per_sample_weights and o.mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
   local bag, bags = bags_of(op, ids, w, offsets, o)
-  local flat = ids:reshape(-1)
+  internal.naming(op)
+  local flat = internal.positions(ids, w.shape[1]):reshape(-1)
   local rows = internal.embedding(flat, w, { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
     scale_grad_by_freq = o.scale_grad_by_freq })
   if o.per_sample_weights then rows = rows * o.per_sample_weights:reshape(-1, 1) end

@@ -77,11 +77,8 @@ local function extremes(x, d, idx, src, hit, own, reduce)
   return best + where(best:isfinite(), flow - flow:detach(), 0)
 end
 
---- Every element of x with those of src that idx sends to it.
----@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param o? table  {include_self = true}
-both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
-  local op = "scatter_reduce"
+--- scatter_reduce, also as a part of index_reduce.
+local function scatter_reduce(op, x, d, idx, src, reduce, o)
   d = axis_of(op, need_tensor(op, "x", x), d)
   need_tensor(op, "idx", idx)
   same_dtype(op, x, src)
@@ -89,9 +86,9 @@ both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
   if reduce ~= "sum" and reduce ~= "mean" and reduce ~= "prod" and reduce ~= "amax" and reduce ~= "amin" then
     fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
   end
-  if x.dtype == "bool" then return flame.scatter_reduce(x:long(), d, idx, src:long(), reduce, o):bool() end
+  if x.dtype == "bool" then return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, o):bool() end
   if x.ndim == 0 then
-    return flame.scatter_reduce(x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
+    return scatter_reduce(op, x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
   end
   if idx.ndim ~= x.ndim or src.ndim ~= x.ndim then
     fail(op, "x has %d axes, idx %d and src %d", x.ndim, idx.ndim, src.ndim)
@@ -102,16 +99,27 @@ both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
     region[k] = { 1, idx.shape[k] }
   end
   src = src(table.unpack(region))
-  local count = flame.zeros(x.shape, { dtype = "i64", device = x.device })
-    :scatter_add(d, idx, flame.ones(idx.shape, { dtype = "i64", device = x.device }))
+  local as = { dtype = "i64", device = x.device }
+  local count, one = flame.zeros(x.shape, as), flame.ones(idx.shape, as)
+  internal.naming(op)
+  count = count:scatter_add(d, idx, one)
   if idx:numel() == 0 then return x:clone() end
   local hit = count:gt(0)
   if reduce == "prod" then return products(x, d, idx, src, hit, own) end
   if reduce == "amax" or reduce == "amin" then return extremes(x, d, idx, src, hit, own, reduce) end
-  local total = (own and x or where(hit, 0, x)):scatter_add(d, idx, src)
+  local total = own and x or where(hit, 0, x)
+  internal.naming(op)
+  total = total:scatter_add(d, idx, src)
   if reduce == "sum" then return total end
   local n = (count + (own and 1 or 0)):clamp({ min = 1 })
   return x:is_floating_point() and total / n:to(x.dtype) or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
+end
+
+--- Every element of x with those of src that idx sends to it.
+---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
+---@param o? table  {include_self = true}
+both("scatter_reduce", 6, function(x, d, idx, src, reduce, o)
+  return scatter_reduce("scatter_reduce", x, d, idx, src, reduce, o)
 end)
 
 --- Slices of src combined with those of x at the positions idx along d.
@@ -130,7 +138,7 @@ both("index_reduce", 6, function(x, d, idx, src, reduce, o)
   if table.concat(src.shape, " ") ~= table.concat(want, " ") then
     fail(op, "src has shape %s, need (%s)", shape_text(src), table.concat(want, ", "))
   end
-  return flame.scatter_reduce(x, d, idx:reshape(column):expand(want), src, reduce, o)
+  return scatter_reduce(op, x, d, idx:reshape(column):expand(want), src, reduce, o)
 end)
 
 --- scatter with {reduce = "add" | "multiply"}. Called from C.
@@ -153,9 +161,8 @@ both("put", 4, function(x, idx, src, o)
   same_dtype("put", x, src)
   local accumulate = defaults("put", { "accumulate" }, { accumulate = false }, o).accumulate
   if src:numel() ~= idx:numel() then fail("put", "%d positions and %d values", idx:numel(), src:numel()) end
-  local at, n = idx:reshape(-1):long(), x:numel()
-  at = where(at:lt(0), at + (n + 1), at)
-  local flat = x:reshape(-1)
+  internal.naming("put")
+  local at, flat = internal.positions(idx, x:numel(), true):reshape(-1), x:reshape(-1)
   return (accumulate and flat:index_add(1, at, src:reshape(-1)) or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
 end)
 

@@ -186,7 +186,10 @@ end, "module")
 ---@return flame.Tensor[]
 def("unravel_index", 2, function(idx, shape)
   need_tensor("unravel_index", "idx", idx)
-  local out, rest = {}, idx:long() - 1
+  local volume = 1
+  for d = 1, #shape do volume = volume * shape[d] end
+  internal.naming("unravel_index")
+  local out, rest = {}, internal.positions(idx, volume) - 1
   for d = #shape, 1, -1 do
     out[d] = rest % shape[d] + 1
     rest = rest:floordiv(shape[d])

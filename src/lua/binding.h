@@ -61,6 +61,7 @@ typedef struct fl_lua {
   int chunks;
   fl_box *boxes;              /* all that are not finalised; those made while the state closes never are */
   int pinned;                 /* > 0: library code set the site once */
+  const char *naming;         /* what the next op on positions is called in messages, or NULL: core.naming */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -111,6 +112,8 @@ uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
 /* Raise what the context keeps, as API.md section 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
+/* The name of an op on positions for messages: op, or what core.naming said. */
+const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see ops.c: upvalue 4 is its name. */
 int fl_lua_checked(lua_State *L);
 int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)

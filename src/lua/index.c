@@ -420,8 +420,26 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
+/* core.naming(op): the next op on positions is a part of that one, and says so in its messages. */
+static int i_naming(lua_State *L) {
+  static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce", "embedding_bag",
+    "max_unpool1d", "max_unpool2d", "max_unpool3d", "ctc_loss", "multi_margin_loss", "multilabel_margin_loss",
+    "unravel_index" };
+  const char *op = luaL_checkstring(L, 1);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], op) == 0) self_of(L)->naming = names[i];
+  return 0;
+}
+
+const char *fl_lua_named(fl_lua *b, const char *op) {
+  const char *name = b->naming;
+  b->naming = NULL;
+  return name != NULL ? name : op;
+}
+
 static int along_new(lua_State *L, const char *op, how_t how) {
   fl_lua *b = self_of(L);
+  op = fl_lua_named(b, op);
   along a;
   along_read(L, op, how, &a);
   fl_box *out = fl_box_new(L);
@@ -552,7 +570,7 @@ static int i_masked_select(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_index[] = {
-  { "gather", i_gather, FL_IN_BOTH }, { "index_select", i_index_select, FL_IN_BOTH },
+  { "naming", i_naming, 0 }, { "gather", i_gather, FL_IN_BOTH }, { "index_select", i_index_select, FL_IN_BOTH },
   { "scatter", i_scatter, FL_IN_BOTH }, { "scatter_", i_scatter_, FL_IN_METHODS },
   { "scatter_add", i_scatter_add, FL_IN_BOTH }, { "scatter_add_", i_scatter_add_, FL_IN_METHODS },
   { "index_add", i_index_add, FL_IN_BOTH }, { "index_add_", i_index_add_, FL_IN_METHODS },

@@ -249,16 +249,21 @@ static int l_cross_entropy(lua_State *L) {
       a.ignore, a.smoothing) : NULL);
 }
 
-/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. */
-static int l_classes(lua_State *L) {
+/* core.classes(ids, n): ids 1 to n of nll_loss, checked when they are computed. core.positions(idx, n,
+** negative): the same of positions, of which those below 0 count from the end. */
+static int checked_ids(lua_State *L, const char *op, int flags) {
   fl_lua *b = self_of(L);
-  static const char op[] = "nll_loss";
-  fl_box *x = fl_arg_tensor(L, 1, op, "target");
+  op = fl_lua_named(b, op);
+  fl_box *x = fl_arg_tensor(L, 1, op, flags & FL_INDEX_CLASS ? "target" : "index");
   const int64_t n = luaL_checkinteger(L, 2);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_node *ids = node_of(b, x), *at = ids ? n_index(ids, n, FL_INDEX_CLASS, op) : NULL;
+  fl_node *ids = node_of(b, x), *at = ids ? n_index(ids, n, flags, op) : NULL;
   return fl_lua_leave(L, b, m, out, at ? n_add(at, n_int(b->c, 1)) : NULL);
+}
+static int l_classes(lua_State *L) { return checked_ids(L, "nll_loss", FL_INDEX_CLASS); }
+static int l_positions(lua_State *L) {
+  return checked_ids(L, "index", lua_toboolean(L, 3) ? FL_INDEX_NEGATIVE : 0);
 }
 
 /* core.normalise(op, x, axes, eps[, w, b]): x less its mean over its deviation, times w, plus b, in f32
@@ -331,6 +336,7 @@ const fl_lua_reg fl_reg_neural[] = {
       FL_IN_BOTH },
   { "embedding", l_embedding, FL_IN_BOTH }, { "one_hot", l_one_hot, FL_IN_BOTH },
   { "cross_entropy", l_cross_entropy, FL_IN_BOTH }, { "classes", l_classes, 0 },
+  { "positions", l_positions, 0 },
   { "normalise", l_normalise, 0 }, { "grouped_norm", l_group_norm, 0 }, { "piecewise", l_piecewise, 0 },
   { "adam", l_adam, 0 }, { NULL, NULL, 0 }
 };
