@@ -79,6 +79,16 @@ describe("public names", function()
     os.remove(path)
   end)
   it("come as a stub that is Lua", function() assert(load(meta.stub(), "=stub")) end)
+  it("are there at their first use, also in the groups that C makes", function()
+    local interpreter = dofile("spec/interpreter.lua")
+    for _, e in ipairs(list) do
+      if e.name:find("^autograd%.") or e.name:find("^cuda%.") then
+        local pipe = assert(io.popen(("%s -e 'io.write(type(flame.%s))'"):format(interpreter, e.name)))
+        assert.equal("function", pipe:read("a"), e.name)
+        pipe:close()
+      end
+    end
+  end)
   it("have aliases that are the same function", function()
     for _, pair in ipairs { { "absolute", "abs" }, { "multiply", "mul" }, { "concat", "cat" }, { "swapaxes", "transpose" } } do
       assert.equal(flame[pair[2]], flame[pair[1]], pair[1])

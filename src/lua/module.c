@@ -229,6 +229,14 @@ static int module_pairs(lua_State *L) {
   return 3;
 }
 
+/* What core.lua adds to flame.cuda and flame.autograd is there from the first use on. */
+static int group_index(lua_State *L) {
+  if (!fl_core_load(L, self_of(L))) return 0;
+  lua_settop(L, 2);
+  lua_rawget(L, 1);
+  return 1;
+}
+
 /* ---- registration -------------------------------------------------------------------------------------- */
 enum { AT_MODULE = 1, AT_METHODS, AT_INTERNAL, AT_META };
 
@@ -319,12 +327,18 @@ static void registry_tables(lua_State *L, fl_lua *b) {
 }
 
 /* flame.cuda, flame.autograd: small tables of internal functions. */
-static void add_group(lua_State *L, const char *group, const char *const *names) {
+static void add_group(lua_State *L, fl_lua *b, const char *group, const char *const *names) {
   lua_newtable(L);
   for (; names[0] != NULL; names += 2) {
     lua_getfield(L, AT_INTERNAL, names[1]);
     lua_setfield(L, -2, names[0]);
   }
+  lua_createtable(L, 0, 2);
+  fl_push_closure(L, b, group_index);
+  lua_setfield(L, -2, "__index");
+  fl_push_closure(L, b, module_pairs);
+  lua_setfield(L, -2, "__pairs");
+  lua_setmetatable(L, -2);
   lua_setfield(L, AT_MODULE, group);
 }
 
@@ -349,8 +363,8 @@ static int build(lua_State *L) {
   fill_meta(L, b);
   lua_pushcfunction(L, fl_library_text);
   lua_setfield(L, AT_INTERNAL, "embedded");
-  add_group(L, "cuda", cuda);
-  add_group(L, "autograd", autograd);
+  add_group(L, b, "cuda", cuda);
+  add_group(L, b, "autograd", autograd);
   lua_pushliteral(L, FLAME_VERSION);
   lua_setfield(L, AT_MODULE, "version");
   lua_pushvalue(L, AT_INTERNAL);
