@@ -78,6 +78,24 @@ describe("public names", function()
     assert.equal("3: is neither a comment nor 'name: …'", refusal("sign x -> T"))
     os.remove(path)
   end)
+  it("say by name what '...' stands for, and what they return", function()
+    local by = {}
+    for _, e in ipairs(list) do by[e.name] = e end
+    local function params(name)
+      local out = {}
+      for i, p in ipairs(by[name].params) do out[i] = p[1] .. (p[3] and "? " or " ") .. p[2]:gsub(" .*$", "") end
+      return table.concat(out, ", ")
+    end
+    assert.equal("x flame.Tensor, k integer, dim? integer|integer[]|table, largest? boolean|table, sorted? boolean|table", params("topk"))
+    assert.equal("x flame.Tensor, dim? integer|table, descending? boolean|table", params("sort"))
+    assert.equal("spec table", params("func"))
+    assert.same({ "flame.Tensor, flame.Tensor  values, positions" }, by.topk.returns)
+    local silent = {}
+    for _, e in ipairs(list) do
+      if e.kind == "both" and #e.returns == 0 then silent[#silent + 1] = e.name end
+    end
+    assert.same({}, silent)
+  end)
   it("come as a stub that is Lua", function() assert(load(meta.stub(), "=stub")) end)
   it("are there at their first use, also in the groups that C makes", function()
     local interpreter = dofile("spec/interpreter.lua")

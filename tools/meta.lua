@@ -102,7 +102,10 @@ local types = {
   x = TENSOR, y = TENSOR, a = TENSOR, b = TENSOR, w = TENSOR, idx = TENSOR, src = TENSOR, mask = TENSOR, q = TENSOR,
   v = TENSOR, input = TENSOR, target = TENSOR, probs = TENSOR, p = "number", n = "integer", d = AXES .. "?", o = "table?", f = "function",
   x1 = TENSOR, x2 = TENSOR, sorted = TENSOR, ids = TENSOR, shape = "integer|integer[]", mean = TENSOR .. "?", var = TENSOR .. "?",
-  reduce = "string", spec = "string", list = TENSOR .. "[]", options = "table?", path = "string",
+  reduce = "string", spec = "string", list = TENSOR .. "[]", options = "table?", path = "string", k = "integer",
+  values = TENSOR, grid = TENSOR, boundaries = TENSOR, theta = TENSOR, weights = TENSOR .. "?", eps = "number?", size = AXES,
+  output_size = AXES, factor = "integer", groups = "integer", threshold = "number", value = "number?", wrap = "boolean?",
+  n_fft = "integer", kernel = AXES, window = TENSOR .. "?", first = "number", last = "number", i = "integer?",
 }
 --- Parameters with types: from ---@param lines where they stand, else by the names in use.
 local function typed(names, tags)
@@ -117,6 +120,45 @@ local function typed(names, tags)
     else out[i] = { name, types[name] or "any", false } end
   end
   return out
+end
+--- What a default says of its parameter; the table of options may stand in its place.
+local of_default = { dim = AXES, ord = "number|string", s = "integer[]", norm = "string", eps = "number", size = AXES, weight = TENSOR,
+  bins = "integer|" .. TENSOR, output_size = AXES, scale_factor = "number|number[]", window = TENSOR, attn_mask = TENSOR, scale = "number" }
+for name in ([[keepdim training align_corners replacement descending upper hard full log_target largest accumulate ceil_mode normalized
+  onesided return_indices return_inverse return_counts return_complex is_causal unbiased swap zero_infinity]]):gmatch("%S+") do
+  of_default[name] = "boolean"
+end
+local function type_of_default(name, default)
+  local kind = of_default[name] or default and type(default)
+  if not kind or kind == "table" then return "any" end
+  return kind .. "|table" .. (default and type(default) ~= "table" and "  " .. tostring(default) or "")
+end
+--- The parameters that '...' stands for: those of defaults(op, { names }, { name = default }, ...) in
+--- the body of f, or those that ---@param lines name beside the ones there are.
+local function behind_dots(lines, f, names, tags)
+  local info, list, known = debug.getinfo(f, "S"), {}, { ["..."] = true }
+  local body = table.concat(lines, "\n", info.linedefined, info.lastlinedefined)
+  local call = body:match("defaults(%b())") or body:match("arguments(%b())") or ""
+  local order, table_of = call:match("^%([^{]-(%b{}),%s*(%b{}),%s*%.%.%.%)$")
+  if order then
+    local read = load("return " .. table_of, "=defaults", "t", setmetatable({}, { __index = function() return false end }))
+    local ok, defaults = pcall(read or error)
+    for name in order:gmatch('"([%w_]+)"') do
+      list[#list + 1] = { name, type_of_default(name, ok and defaults[name]), true }
+      known[name] = true
+    end
+    local rest = {}
+    for name in pairs(ok and defaults or {}) do if not known[name] then rest[#rest + 1] = name .. " =" end end
+    table.sort(rest)
+    if #rest > 0 and #list > 0 then list[#list][2] = list[#list][2] .. "  the table: also {" .. table.concat(rest, ", ") .. "}" end
+    return list
+  end
+  for _, name in ipairs(names) do known[name] = true end
+  for _, tag in ipairs(tags) do
+    local name, rest = tag:match("^@param%s+([%w_%.]+)%?%s+(.*)$")
+    if name and not known[name] then list[#list + 1] = { name, rest, true } end
+  end
+  return list
 end
 local function returns(tags)
   local list = {}
@@ -180,7 +222,14 @@ local function entry_of_lua(name, f)
   if not at then at = info.linedefined end
   if not lines then return nil end
   local doc, tags = comment_above(lines, at)
-  return { params = typed(parameters(f), tags), returns = returns(tags), doc = doc, source = where or own }
+  local names = parameters(f)
+  local params, more = typed(names, tags), {}
+  if names[#names] == "..." and lines_of(own) then more = behind_dots(lines_of(own), f, names, tags) end
+  if #more > 0 then
+    params[#params] = nil
+    table.move(more, 1, #more, #params + 1, params)
+  end
+  return { params = params, returns = returns(tags), doc = doc, source = where or own }
 end
 
 --- The plain name of a function that has several: f -> name.
@@ -212,7 +261,7 @@ function describe(name, f, kind)
     local of = flame[base] == f and base
     for other, g in pairs(flame) do if g == f and (not of or other < of) and flame[base] ~= f then of = other end end
     if of then
-      local e = describe(of, f, kind)
+      local e = describe(of, f, "both")
       e.name, e.doc = name, { "The same as flame." .. of .. "." }
       return e
     end
@@ -238,6 +287,10 @@ function describe(name, f, kind)
   else
     local lua = behind(f)
     e = lua and entry_of_lua(name, lua) or { params = { { "...", "any" } }, returns = {}, doc = {} }
+  end
+  if #e.returns == 0 and e.source ~= "C" then
+    if kind == "both" or name:find("^linalg%.") or name:find("^special%.") then e.returns = { TENSOR } end
+    if kind == "class" and name:find("^nn%.") then e.returns = { "flame.Module" } end
   end
   if kind == "class" and (not e.doc[1] or e.doc[1] == "") then e.doc = { text_of_class(base) } end
   e.name, e.kind, e.value = name, kind, f
@@ -367,7 +420,13 @@ local function put_tensor(out, list)
   for _, op in ipairs { "add", "sub", "mul", "div", "pow", "mod", "idiv" } do
     out[#out + 1] = ("---@operator %s(flame.Tensor|number): flame.Tensor"):format(op)
   end
-  out[#out + 1] = "---@operator unm: flame.Tensor"
+  for _, op in ipairs { "band", "bor", "bxor" } do
+    out[#out + 1] = ("---@operator %s(flame.Tensor|integer): flame.Tensor"):format(op)
+  end
+  for _, op in ipairs { "unm: flame.Tensor", "bnot: flame.Tensor", "len: integer", "call(...): flame.Tensor" } do
+    out[#out + 1] = "---@operator " .. op
+  end
+  out[#out + 1] = "---@field [integer|table|flame.Tensor] flame.Tensor|any"
   out[#out + 1] = "local Tensor = {}"
   out[#out + 1] = ""
 end
@@ -395,7 +454,7 @@ function meta.stub()
   local list = meta.collect()
   put_tensor(out, list)
   put_groups(out, list)
-  out[#out + 1] = "---@class flame.Module\nlocal Module = {}\n"
+  out[#out + 1] = "---@class flame.Module\n---@operator call(...): any\nlocal Module = {}\n"
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
     local own = root == "nn" or root == "optim" or root == "data"

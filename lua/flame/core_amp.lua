@@ -132,6 +132,7 @@ Guard.__gc = Guard.close                         -- one that was dropped ends as
 --- local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 ---@param dtype "f16"|"bf16"|false?
 ---@param f function?
+---@return any
 internal.def("autocast", 254, function(...)
   local dtype, f = ...
   if select("#", ...) == 0 then return stack[#stack] or nil end

@@ -289,10 +289,25 @@ end
 
 --- (x, w[, b, {stride = 1, padding = 0, dilation = 1, groups = 1}]); x (n, c, l) or (c, l), w (o, c / groups,
 -- k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
 convolution("conv1d", 1)
 --- The same for x (n, c, h, w) and w (o, c / groups, kh, kw).
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
 convolution("conv2d", 2)
 --- The same with three axes.
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
 convolution("conv3d", 3)
 
 local TRANSPOSED = { "stride", "padding", "output_padding", "groups", "dilation" }

@@ -159,6 +159,7 @@ end)
 add("clamp_min", 2, function(x, low) return need_tensor("clamp_min", "x", x):clamp({ min = low }) end, "e")
 add("clamp_max", 2, function(x, high) return need_tensor("clamp_max", "x", x):clamp({ max = high }) end, "e")
 --- Every element v.
+---@param v number|flame.Tensor
 add("fill", 2, function(x, v) return flame.full_like(need_tensor("fill", "x", x), v) end)
 
 --- 'value' where x is not above the threshold.
@@ -318,6 +319,7 @@ add("std_mean", 4, function(x, ...) return need_tensor("std_mean", "x", x):std(.
 add("var_mean", 4, function(x, ...) return need_tensor("var_mean", "x", x):var(...), x:mean(for_mean(...)) end)
 --- Smallest and largest.
 ---@param o? table  {dim = all, keepdim = false}
+---@return flame.Tensor, flame.Tensor
 add("aminmax", 2, function(x, o)
   need_tensor("aminmax", "x", x)
   o = internal.options("aminmax", o, { dim = false, keepdim = false })

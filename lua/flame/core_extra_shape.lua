@@ -62,6 +62,7 @@ stacked("column_stack", function(x) return x.ndim < 2 and x:reshape(-1, 1) or x 
 --- n parts along d as equal as can be, or cuts behind the positions of a list.
 ---@param n integer|integer[]|flame.Tensor
 ---@param d? integer  1
+---@return flame.Tensor[]
 add("tensor_split", 3, function(x, n, d)
   d = axis_of("tensor_split", need_tensor("tensor_split", "x", x), d or 1)
   local size, parts, first = x.shape[d], {}, 0
@@ -91,6 +92,8 @@ add("tensor_split", 3, function(x, n, d)
   return parts
 end)
 --- Square blocks along the diagonal of zeros.
+---@param ... flame.Tensor
+---@return flame.Tensor
 add("block_diag", 64, function(...)
   local list, rows, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
@@ -105,6 +108,8 @@ add("block_diag", 64, function(...)
   return #list > 0 and flame.cat(list, 1) or flame.zeros(1, 0)
 end, "module")
 --- All choices of one element from each, as rows.
+---@param ... flame.Tensor
+---@return flame.Tensor
 add("cartesian_prod", 64, function(...)
   local list = flame.meshgrid(...)
   if #list == 1 then return list[1]:clone() end
@@ -155,6 +160,7 @@ local function whole(v) return type(v) == "number" and (v < 0 and math.ceil(v) o
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param base? number  10
 ---@param o? table  {dtype =, device =, requires_grad =}
+---@return flame.Tensor
 add("logspace", 5, function(first, last, n, base, o)
   if type(base) == "table" then base, o = nil, base end
   local dtype = o and o.dtype or "f32"

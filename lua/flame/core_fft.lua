@@ -123,11 +123,20 @@ local function one_axis(op, f)
   end)
 end
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
 one_axis("fft", function(op, x, n, d, norm) return along(op, x, n, d, norm, false) end)
 one_axis("ifft", function(op, x, n, d, norm) return along(op, x, n, d, norm, true) end)
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
 one_axis("rfft", to_half)
 --- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
 one_axis("irfft", from_half)
 
 -- ---- several axes --------------------------------------------------------------------------------
@@ -234,6 +243,7 @@ local function shifted(op, x, sign, ...)
   return x:roll(amounts, axes)
 end
 --- The zero frequency to the middle: op(x[, dim]).
+---@param dim? integer|integer[]|table  all
 def("fftshift", 2, function(x, ...) return shifted("fftshift", x, 1, ...) end)
 def("ifftshift", 2, function(x, ...) return shifted("ifftshift", x, -1, ...) end)
 
@@ -248,6 +258,8 @@ local function frequencies(op, n, last, ...)
   return k * (1 / (n * o.d))
 end
 --- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
+---@param d? number|table  1
+---@return flame.Tensor
 def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) end, "module")
 def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
 

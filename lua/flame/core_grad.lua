@@ -174,6 +174,7 @@ local function scalar_result(op, y)
 end
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
+---@return function
 def("value_and_grad", 1, function(f)
   need_callable("value_and_grad", f)
   return function(params, ...)
@@ -285,6 +286,7 @@ end
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of the result; ones
+---@return any, any  values, products
 def("vjp", 3, function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -300,6 +302,7 @@ end, "module")
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
+---@return any, any  values, products
 def("jvp", 3, function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -327,6 +330,7 @@ end, "module")
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
+---@return flame.Tensor, any  value, products
 def("hvp", 3, function(f, x, v)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -375,6 +379,7 @@ end
 ---@param f function
 ---@param x flame.tensor|table
 ---@param o? table  {create_graph = false}
+---@return any
 def("jacobian", 3, function(f, x, o)
   local create = options("jacobian", o, { create_graph = false }).create_graph or nested()
   local _ <close> = flame.enable_grad()
@@ -386,6 +391,7 @@ end, "module")
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
 ---@param f function
 ---@param x flame.tensor|table
+---@return any
 def("hessian", 2, function(f, x)
   local create = nested()
   local _ <close> = flame.enable_grad()
@@ -468,6 +474,8 @@ end
 
 --- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
 -- argument of forward, in order.
+---@param spec table  {name =, forward =, backward =}
+---@return function
 def("func", 1, function(spec)
   if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func",
     "need {name =, forward =, backward =}") end
@@ -521,6 +529,7 @@ local function again(f, args, kept, rng)
 end
 
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
+---@return any
 def("checkpoint", 64, function(f, ...)
   need_callable("checkpoint", f)
   if not flame.is_grad_enabled() then return f(...) end

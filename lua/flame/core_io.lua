@@ -271,6 +271,7 @@ end
 --- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
+---@return any
 internal.def("load", 2, function(path, options)
   if type(path) ~= "string" then fail("load", "path must be a string, got %s", internal.word(path)) end
   local o = internal.options("load", options, { device = flame.default_device() })

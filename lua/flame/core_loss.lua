@@ -103,6 +103,8 @@ def("kl_div", 3, function(x, y, o)
 end)
 
 --- Log-probabilities (n, classes, …) and class ids (n, …).
+---@param o? flame.Tensor|table  weight, or {reduction = "mean", weight =, ignore_index = -100}
+---@param rest? table  options behind a weight
 def("nll_loss", 4, function(x, y, o, rest)
   need_tensor("nll_loss", "input", x)
   need_tensor("nll_loss", "target", y)

@@ -65,6 +65,11 @@ end
 
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
 --- the channels. Training uses the batch's statistics and moves the running ones in place.
+---@param w? flame.Tensor
+---@param b? flame.Tensor
+---@param training? boolean|table
+---@param momentum? number|table  0.1
+---@param eps? number|table  1e-5
 def("batch_norm", 8, function(x, mean, var, w, b, ...)
   local op = "batch_norm"
   need_tensor(op, "x", x)
@@ -89,6 +94,11 @@ end)
 
 --- (x[, running_mean, running_var, w, b, {use_input_stats = true, momentum = 0.1, eps = 1e-5}]): each
 --- channel of each sample by itself.
+---@param w? flame.Tensor
+---@param b? flame.Tensor
+---@param use_input_stats? boolean|table  true
+---@param momentum? number|table  0.1
+---@param eps? number|table  1e-5
 def("instance_norm", 8, function(x, mean, var, w, b, ...)
   local op = "instance_norm"
   need_tensor(op, "x", x)
@@ -197,6 +207,7 @@ end)
 -- ---- what is recorded ------------------------------------------------------------------------------
 --- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
 ---@param o table?  {format = "text"}
+---@return string
 def("graph", 2, function(x, o)
   need_tensor("graph", "x", x)
   if type(o) == "string" then o = { format = o } end

@@ -125,6 +125,7 @@ Profile.__gc = finish
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param path string?
 ---@param f function?
+---@return any
 internal.def("profile", 254, function(...)
   local path, f = ...
   local from = 3

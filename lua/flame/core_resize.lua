@@ -256,6 +256,10 @@ end
 
 --- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
 -- bicubic, trilinear, area.
+---@param size? integer|table
+---@param scale_factor? number|table
+---@param mode? string|table  nearest
+---@param align_corners? boolean|table
 def("interpolate", 7, function(x, ...)
   local op = "interpolate"
   need_tensor(op, "x", x)
@@ -547,6 +551,10 @@ local function column_options(op, size, ...)
 end
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
+---@param kernel_size? integer|table
+---@param dilation? integer|table  1
+---@param padding? integer|table  0
+---@param stride? integer|table  1
 def("im2col", 5, function(x, ...)
   local op = "im2col"
   need_tensor(op, "x", x)
@@ -563,6 +571,10 @@ def("im2col", 5, function(x, ...)
 end)
 
 --- Its adjoint (F.fold): columns added up to planes of output_size.
+---@param kernel_size? integer|table
+---@param dilation? integer|table  1
+---@param padding? integer|table  0
+---@param stride? integer|table  1
 def("col2im", 6, function(x, output_size, ...)
   local op = "col2im"
   need_tensor(op, "x", x)

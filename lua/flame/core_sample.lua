@@ -10,6 +10,7 @@ local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.devi
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
 ---@param o table?  {dtype = "i64", device = the default}
+---@return flame.Tensor
 def("randperm", 2, function(n, o)
   o = options("randperm", o, { device = flame.default_device(), dtype = "i64" })
   if need_int("randperm", "n", n) < 0 then fail("randperm", "n = %d, need 0 or more", n) end

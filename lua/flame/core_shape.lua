@@ -47,6 +47,9 @@ local function pad_axis(x, d, before, after, mode)
 end
 
 --- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
+---@param pairs_of integer[]
+---@param o? string|table  mode, or {mode = "constant", value = 0}
+---@param value? number|boolean
 def("pad", 4, function(x, pairs_of, o, value)
   need_tensor("pad", "x", x)
   if type(o) == "string" or value ~= nil then o = { mode = o, value = value } end

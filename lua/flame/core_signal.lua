@@ -26,16 +26,34 @@ local function hermitian(name, f)
   end)
 end
 --- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default; (x[, n, dim, norm]).
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
 hermitian("hfft", function(x, o) return flame.irfft(conjugate(x), o) end)
 --- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
 hermitian("hfft2", function(x, o) return flame.irfft2(conjugate(x), o) end)
 --- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
 hermitian("hfftn", function(x, o) return flame.irfftn(conjugate(x), o) end)
 --- Its inverse: half of the transform of a real signal.
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
 hermitian("ihfft", function(x, o) return conjugate(flame.rfft(x, o)) end)
 --- The inverse of hfft2.
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
 hermitian("ihfft2", function(x, o) return conjugate(flame.rfft2(x, o)) end)
 --- The inverse of hfftn.
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
 hermitian("ihfftn", function(x, o) return conjugate(flame.rfftn(x, o)) end)
 
 -- ---- short-time transforms -------------------------------------------------------------------------
@@ -132,8 +150,13 @@ local function window(op, more, f)
   end, "module")
 end
 --- A triangle: (n[, periodic = true, {dtype =, device =}]).
+---@param periodic? boolean|table  true
+---@return flame.Tensor
 window("bartlett_window", {}, function(t) return 1 - t:abs() end)
 --- Kaiser's window: (n[, periodic = true, beta = 12, {dtype =, device =}]).
+---@param periodic? boolean|table  true
+---@param beta? number|table  12
+---@return flame.Tensor
 window("kaiser_window", { beta = 12.0 }, function(t, o)
   local beta = flame.full({}, o.beta, { dtype = "f64", device = t.device })
   return ((1 - t * t):clamp({ min = 0 }):sqrt() * o.beta):i0() / beta:i0()
@@ -172,6 +195,7 @@ end
 --- Derivatives of sampled values along each axis of dim (all), a list: by differences to both sides, at the ends to one.
 ---@param x flame.Tensor
 ---@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
+---@return flame.Tensor[]
 def("gradient", 2, function(x, o)
   local op = "gradient"
   o = options(op, o, { spacing = 1.0, dim = false, edge_order = 1 })
@@ -195,6 +219,7 @@ end)
 --- The most frequent value along d, the smallest of several, and its last position.
 ---@param d? integer  -1
 ---@param o? table  {keepdim = false}
+---@return flame.Tensor, flame.Tensor  values, positions
 def("mode", 3, function(x, d, o)
   if type(d) == "table" then d, o = nil, d end
   if type(o) == "boolean" then o = { keepdim = o } end

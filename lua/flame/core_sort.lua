@@ -68,7 +68,8 @@ local function sort_arguments(op, x, ...)
 end
 
 --- Positions that sort x along axis d (the last); always stable.
----@param o table?  {descending = false}
+---@param dim? integer|table  -1
+---@param descending? boolean|table
 def("argsort", 4, function(x, ...)
   need_tensor("argsort", "x", x)
   local d, descending = sort_arguments("argsort", x, ...)
@@ -104,7 +105,9 @@ local function sorted_together(op, x, d, descending)
 end
 
 --- Sorted values along axis d (the last) and their positions; always stable.
----@param o table?  {descending = false}
+---@param dim? integer|table  -1
+---@param descending? boolean|table
+---@return flame.Tensor, flame.Tensor  values, positions
 def("sort", 4, function(x, ...)
   need_tensor("sort", "x", x)
   local d, descending = sort_arguments("sort", x, ...)
@@ -122,6 +125,7 @@ end)
 -- ---- selecting ---------------------------------------------------------------------------------
 --- The k largest along axis d (the last), in order, and their positions.
 ---@param o table?  {largest = true, sorted = true}
+---@return flame.Tensor, flame.Tensor  values, positions
 def("topk", 5, function(x, k, ...)
   need_tensor("topk", "x", x)
   k = need_int("topk", "k", k)
@@ -157,6 +161,7 @@ end
 
 --- The k-th smallest along axis d (the last) and the first position where it stands.
 ---@param o table?  {keepdim = false}
+---@return flame.Tensor, flame.Tensor  values, positions
 def("kthvalue", 4, function(x, k, ...)
   need_tensor("kthvalue", "x", x)
   k = need_int("kthvalue", "k", k)
@@ -192,6 +197,7 @@ end
 --- The lower of the two middle values of all, or along axis d with its position; a row with a
 --- NaN gives NaN, as in PyTorch.
 ---@param o table?  {keepdim = false}
+---@return flame.Tensor, flame.Tensor?  values; of an axis positions too
 def("median", 3, function(x, ...)
   need_tensor("median", "x", x)
   local o = defaults("median", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
@@ -211,6 +217,7 @@ end)
 
 --- As median, without the NaN; NaN where there is nothing else.
 ---@param o table?  {keepdim = false}
+---@return flame.Tensor, flame.Tensor?  values; of an axis positions too
 def("nanmedian", 3, function(x, ...)
   need_tensor("nanmedian", "x", x)
   local o = defaults("nanmedian", { "dim", "keepdim" }, { dim = false, keepdim = false }, ...)
@@ -474,14 +481,21 @@ end
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
 --- along that axis, in the order of their elements. It looks at values, so it evaluates.
----@param o table?  {return_inverse = false, return_counts = false, dim = none}
+---@param sorted? boolean|table
+---@param return_inverse? boolean|table
+---@param return_counts? boolean|table
+---@param dim? integer|table  none
+---@return flame.Tensor, ...  values, then what is asked for
 def("unique", 5, function(x, ...)
   need_tensor("unique", "x", x)
   return set_of("unique", x, defaults("unique", set_names, set_options, ...), true)
 end)
 
 --- As unique, of neighbours only, in the order in which they stand.
----@param o table?  {return_inverse = false, return_counts = false, dim = none}
+---@param return_inverse? boolean|table
+---@param return_counts? boolean|table
+---@param dim? integer|table  none
+---@return flame.Tensor, ...  values, then what is asked for
 def("unique_consecutive", 4, function(x, ...)
   need_tensor("unique_consecutive", "x", x)
   local known = { return_inverse = false, return_counts = false, dim = false }

@@ -388,6 +388,7 @@ local function parts_of(x)
   return where(ok, m, v), where(ok, where(small, e - 200, e), 0)
 end
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
+---@return flame.Tensor, flame.Tensor  mantissa, exponent
 internal.def("frexp", 1, function(x)
   local m, e = parts_of(need_float("frexp", x))
   m = m:to(x.dtype)

@@ -32,6 +32,7 @@ def("device", 2, function(name, ordinal)
 end, "module")
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
+---@return any
 def("set_grad_enabled", 64, function(on, ...)
   return (internal.need_flag("set_grad_enabled", "on", on) and flame.enable_grad or flame.no_grad)(...)
 end, "module")
@@ -175,6 +176,7 @@ end, "module")
 --- The dtype of a sum of these two dtypes.
 ---@param a string
 ---@param b string
+---@return string
 def("promote_types", 2, function(a, b)
   local function one(dtype) return flame.zeros({}, { dtype = dtype, device = "cpu" }) end
   return (one(a) + one(b)).dtype

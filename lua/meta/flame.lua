@@ -25,7 +25,14 @@ local flame = {}
 ---@operator pow(flame.Tensor|number): flame.Tensor
 ---@operator mod(flame.Tensor|number): flame.Tensor
 ---@operator idiv(flame.Tensor|number): flame.Tensor
+---@operator band(flame.Tensor|integer): flame.Tensor
+---@operator bor(flame.Tensor|integer): flame.Tensor
+---@operator bxor(flame.Tensor|integer): flame.Tensor
 ---@operator unm: flame.Tensor
+---@operator bnot: flame.Tensor
+---@operator len: integer
+---@operator call(...): flame.Tensor
+---@field [integer|table|flame.Tensor] flame.Tensor|any
 local Tensor = {}
 
 flame.autograd = {}
@@ -43,6 +50,7 @@ optim.lr_scheduler = {}
 optim.schedule = {}
 flame.special = {}
 ---@class flame.Module
+---@operator call(...): any
 local Module = {}
 
 --- as self[name] = module
@@ -342,10 +350,11 @@ function flame.adjoint(x) end
 Tensor.adjoint = flame.adjoint
 
 --- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta (n, 3, 4), size {n, c, d, h, w}.
----@param theta any
----@param size any
----@param ... any
-function flame.affine_grid(theta, size, ...) end
+---@param theta flame.Tensor
+---@param size integer|integer[]
+---@param align_corners? boolean|table
+---@return flame.Tensor
+function flame.affine_grid(theta, size, align_corners) end
 Tensor.affine_grid = flame.affine_grid
 
 --- are all not zero; o: {keepdim = false}
@@ -368,8 +377,10 @@ Tensor.allclose = flame.allclose
 
 --- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
 ---@param x flame.Tensor
----@param ... any
-function flame.alpha_dropout(x, ...) end
+---@param p? number|table  0.5
+---@param training? boolean|table
+---@return flame.Tensor
+function flame.alpha_dropout(x, p, training) end
 Tensor.alpha_dropout = flame.alpha_dropout
 
 --- largest; NaN wins; ties share the gradient; o: {keepdim = false}
@@ -391,6 +402,7 @@ Tensor.amin = flame.amin
 --- Smallest and largest.
 ---@param x flame.Tensor
 ---@param o? table  {dim = all, keepdim = false}
+---@return flame.Tensor, flame.Tensor
 function flame.aminmax(x, o) end
 Tensor.aminmax = flame.aminmax
 
@@ -489,12 +501,15 @@ Tensor.argmin = flame.argmin
 
 --- Positions that sort x along axis d (the last); always stable.
 ---@param x flame.Tensor
----@param ... any
-function flame.argsort(x, ...) end
+---@param dim? integer|table  -1
+---@param descending? boolean|table
+---@return flame.Tensor
+function flame.argsort(x, dim, descending) end
 Tensor.argsort = flame.argsort
 
 --- Positions that are not 0, a row each.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.argwhere(x) end
 Tensor.argwhere = flame.argwhere
 
@@ -502,9 +517,9 @@ Tensor.argwhere = flame.argwhere
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param ... any
+---@param storage_offset? number|table  0
 ---@return flame.Tensor
-function flame.as_strided(x, size, stride, ...) end
+function flame.as_strided(x, size, stride, storage_offset) end
 Tensor.as_strided = flame.as_strided
 
 --- x with the elements that as_strided gives replaced by src.
@@ -512,9 +527,9 @@ Tensor.as_strided = flame.as_strided
 ---@param src flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
----@param ... any
+---@param storage_offset? number|table  0
 ---@return flame.Tensor
-function flame.as_strided_scatter(x, src, size, stride, ...) end
+function flame.as_strided_scatter(x, src, size, stride, storage_offset) end
 Tensor.as_strided_scatter = flame.as_strided_scatter
 
 --- A tensor of the values, or the tensor itself in the dtype of o.
@@ -587,6 +602,7 @@ Tensor.atleast_3d = flame.atleast_3d
 --- norms and the like in f32; false in place of the dtype switches it off inside. Without f a guard:
 --- local _ <close> = flame.autocast("bf16"). autocast() tells the dtype that is on, or nil.
 ---@param ... any
+---@return any
 function flame.autocast(...) end
 
 --- names the first operation that makes a NaN or Inf
@@ -649,18 +665,22 @@ Tensor.baddbmm = flame.baddbmm
 Tensor.baddbmm_ = flame.baddbmm
 --- A triangle: (n[, periodic = true, {dtype =, device =}]).
 ---@param n integer
----@param ... any
-function flame.bartlett_window(n, ...) end
+---@param periodic? boolean|table  true
+---@return flame.Tensor
+function flame.bartlett_window(n, periodic) end
 
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
 --- the channels. Training uses the batch's statistics and moves the running ones in place.
 ---@param x flame.Tensor
 ---@param mean flame.Tensor?
 ---@param var flame.Tensor?
----@param w flame.Tensor
----@param b flame.Tensor
----@param ... any
-function flame.batch_norm(x, mean, var, w, b, ...) end
+---@param w? flame.Tensor
+---@param b? flame.Tensor
+---@param training? boolean|table
+---@param momentum? number|table  0.1
+---@param eps? number|table  1e-5
+---@return flame.Tensor
+function flame.batch_norm(x, mean, var, w, b, training, momentum, eps) end
 Tensor.batch_norm = flame.batch_norm
 
 --- 1 with probability p, else 0
@@ -687,6 +707,7 @@ function Tensor:bfloat16() end
 ---@param x2 flame.Tensor
 ---@param w flame.Tensor
 ---@param b? flame.Tensor
+---@return flame.Tensor
 function flame.bilinear(x1, x2, w, b) end
 Tensor.bilinear = flame.bilinear
 
@@ -711,9 +732,10 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 --- How often each of the ids 1, 2, … stands in x (i64); with weights their sums (f32 of f32, else
 --- f64). It looks at values, so it evaluates.
 ---@param x flame.Tensor
----@param weights any
----@param ... any
-function flame.bincount(x, weights, ...) end
+---@param weights flame.Tensor?
+---@param minlength? number|table  0
+---@return flame.Tensor
+function flame.bincount(x, weights, minlength) end
 Tensor.bincount = flame.bincount
 
 --- How many of n trials of chance p come true, for each pair. It looks at values, so it evaluates.
@@ -734,6 +756,7 @@ Tensor.bitwise_and_ = flame.bitwise_and
 --- x times 2^n.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
+---@return flame.Tensor
 function flame.bitwise_left_shift(x, n) end
 Tensor.bitwise_left_shift = flame.bitwise_left_shift
 
@@ -756,6 +779,7 @@ Tensor.bitwise_or_ = flame.bitwise_or
 --- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
+---@return flame.Tensor
 function flame.bitwise_right_shift(x, n) end
 Tensor.bitwise_right_shift = flame.bitwise_right_shift
 
@@ -776,7 +800,8 @@ Tensor.bitwise_xor_ = flame.bitwise_xor
 function flame.blackman_window(n, periodic, o) end
 
 --- Square blocks along the diagonal of zeros.
----@param ... any
+---@param ... flame.Tensor
+---@return flame.Tensor
 function flame.block_diag(...) end
 
 --- products of two batches of matrices
@@ -814,8 +839,9 @@ Tensor.broadcast_to = flame.broadcast_to
 
 --- The bucket of each element of x: searchsorted in the 1-d tensor of ascending boundaries.
 ---@param x flame.Tensor
----@param boundaries any
+---@param boundaries flame.Tensor
 ---@param o table?  {right = false, out_int32 = false}
+---@return flame.Tensor
 function flame.bucketize(x, boundaries, o) end
 Tensor.bucketize = flame.bucketize
 
@@ -834,7 +860,8 @@ function Tensor:bytes() end
 function flame.can_cast(from, to) end
 
 --- All choices of one element from each, as rows.
----@param ... any
+---@param ... flame.Tensor
+---@return flame.Tensor
 function flame.cartesian_prod(...) end
 
 --- joined along an axis (1)
@@ -859,9 +886,10 @@ Tensor.cbrt_ = flame.cbrt
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param ... any  p, or {p = 2}
+---@param p? number|table  2
+---@param compute_mode? any
 ---@return flame.Tensor
-function flame.cdist(x, y, ...) end
+function flame.cdist(x, y, p, compute_mode) end
 Tensor.cdist = flame.cdist
 
 --- smallest integer not below x
@@ -886,7 +914,8 @@ function flame.chain_matmul(...) end
 
 --- (n, g c, …) with the channels of groups interleaved.
 ---@param x flame.Tensor
----@param groups any
+---@param groups integer
+---@return flame.Tensor
 function flame.channel_shuffle(x, groups) end
 Tensor.channel_shuffle = flame.channel_shuffle
 
@@ -902,6 +931,7 @@ function flame.check_finite(...) end
 --- f's results without keeping what is inside: backward runs f again, with the same random numbers.
 ---@param f function
 ---@param ... any
+---@return any
 function flame.checkpoint(f, ...) end
 
 --- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
@@ -976,9 +1006,13 @@ Tensor.clone = flame.clone
 
 --- Its adjoint (F.fold): columns added up to planes of output_size.
 ---@param x flame.Tensor
----@param output_size any
----@param ... any
-function flame.col2im(x, output_size, ...) end
+---@param output_size integer|integer[]
+---@param kernel_size? integer|table
+---@param dilation? integer|table  1
+---@param padding? integer|table  0
+---@param stride? integer|table  1
+---@return flame.Tensor
+function flame.col2im(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.col2im = flame.col2im
 
 --- vectors as columns
@@ -990,6 +1024,7 @@ function flame.column_stack(list) end
 ---@param x flame.Tensor
 ---@param r? integer  2
 ---@param with_replacement? boolean  false
+---@return flame.Tensor
 function flame.combinations(x, r, with_replacement) end
 Tensor.combinations = flame.combinations
 
@@ -1021,22 +1056,37 @@ function Tensor:contiguous() end
 --- k). padding: a number, "same", "valid", a list, or a list of pairs before and after.
 ---@param x flame.Tensor
 ---@param w flame.Tensor
----@param ... any
-function flame.conv1d(x, w, ...) end
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
+---@return flame.Tensor
+function flame.conv1d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv1d = flame.conv1d
 
 --- The same for x (n, c, h, w) and w (o, c / groups, kh, kw).
 ---@param x flame.Tensor
 ---@param w flame.Tensor
----@param ... any
-function flame.conv2d(x, w, ...) end
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
+---@return flame.Tensor
+function flame.conv2d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv2d = flame.conv2d
 
 --- The same with three axes.
 ---@param x flame.Tensor
 ---@param w flame.Tensor
----@param ... any
-function flame.conv3d(x, w, ...) end
+---@param b? flame.Tensor|table
+---@param stride? integer|table  1
+---@param padding? integer|string|table  0
+---@param dilation? integer|table  1
+---@param groups? integer|table  1
+---@return flame.Tensor
+function flame.conv3d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv3d = flame.conv3d
 
 --- the gradient of conv1d as a layer; o: {stride, padding, output_padding, groups, dilation}
@@ -1081,6 +1131,7 @@ Tensor.copysign = flame.copysign
 Tensor.copysign_ = flame.copysign
 --- Correlations of the rows of x, between -1 and 1.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.corrcoef(x) end
 Tensor.corrcoef = flame.corrcoef
 
@@ -1102,8 +1153,9 @@ Tensor.cosh_ = flame.cosh
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param y flame.Tensor
----@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
-function flame.cosine_embedding_loss(x1, x2, y, ...) end
+---@param margin? number|table  0  the table: also {reduction =}
+---@return flame.Tensor
+function flame.cosine_embedding_loss(x1, x2, y, margin) end
 Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 
 --- sum of products over the product of the norms, along axis 2
@@ -1126,6 +1178,7 @@ Tensor.count_nonzero = flame.count_nonzero
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param x flame.Tensor
 ---@param o? table  {correction = 1, fweights =, aweights =}
+---@return flame.Tensor
 function flame.cov(x, o) end
 Tensor.cov = flame.cov
 
@@ -1156,8 +1209,11 @@ Tensor.cross_entropy = flame.cross_entropy
 ---@param target flame.Tensor
 ---@param input_lengths flame.Tensor|integer[]
 ---@param target_lengths flame.Tensor|integer[]
----@param ... any  blank = 1, reduction = "mean", zero_infinity = false, or a table of them
-function flame.ctc_loss(input, target, input_lengths, target_lengths, ...) end
+---@param blank? number|table  1
+---@param reduction? string|table  mean
+---@param zero_infinity? boolean|table
+---@return flame.Tensor
+function flame.ctc_loss(input, target, input_lengths, target_lengths, blank, reduction, zero_infinity) end
 Tensor.ctc_loss = flame.ctc_loss
 
 --- on a GPU
@@ -1223,6 +1279,7 @@ Tensor.cumsum_ = flame.cumsum
 ---@param y flame.Tensor
 ---@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
 ---@param d? integer  -1
+---@return flame.Tensor
 function flame.cumulative_trapezoid(y, x, d) end
 Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 
@@ -1347,19 +1404,23 @@ Tensor.device = flame.device
 --- A vector as the diagonal of a matrix of zeros; of a matrix its diagonal.
 ---@param x flame.Tensor
 ---@param k? integer  0
+---@return flame.Tensor
 function flame.diag(x, k) end
 Tensor.diag = flame.diag
 
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
+---@param offset? number|table  0
+---@param dim1? number|table  -2
+---@param dim2? number|table  -1
 ---@return flame.Tensor
-function flame.diag_embed(x, ...) end
+function flame.diag_embed(x, offset, dim1, dim2) end
 Tensor.diag_embed = flame.diag_embed
 
 --- All elements as the diagonal of a matrix of zeros.
 ---@param x flame.Tensor
 ---@param k? integer  0
+---@return flame.Tensor
 function flame.diagflat(x, k) end
 Tensor.diagflat = flame.diagflat
 
@@ -1378,6 +1439,7 @@ Tensor.diagonal = flame.diagonal
 ---@param k? integer  0
 ---@param a? integer  1
 ---@param b? integer  2
+---@return flame.Tensor
 function flame.diagonal_scatter(x, src, k, a, b) end
 Tensor.diagonal_scatter = flame.diagonal_scatter
 
@@ -1386,6 +1448,7 @@ Tensor.diagonal_scatter = flame.diagonal_scatter
 ---@param n? integer  1
 ---@param d? integer  -1
 ---@param ... any  prepend, append, or {n = 1, dim = -1, prepend =, append =}
+---@return flame.Tensor
 function flame.diff(x, n, d, ...) end
 Tensor.diff = flame.diff
 
@@ -1404,6 +1467,7 @@ function Tensor:dim() end
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param p? number  2
+---@return flame.Tensor
 function flame.dist(x, y, p) end
 Tensor.dist = flame.dist
 
@@ -1446,20 +1510,26 @@ Tensor.dropout = flame.dropout
 
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param ... any
-function flame.dropout1d(x, ...) end
+---@param p? number|table  0.5
+---@param training? boolean|table  true
+---@return flame.Tensor
+function flame.dropout1d(x, p, training) end
 Tensor.dropout1d = flame.dropout1d
 
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param ... any
-function flame.dropout2d(x, ...) end
+---@param p? number|table  0.5
+---@param training? boolean|table  true
+---@return flame.Tensor
+function flame.dropout2d(x, p, training) end
 Tensor.dropout2d = flame.dropout2d
 
 --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
 ---@param x flame.Tensor
----@param ... any
-function flame.dropout3d(x, ...) end
+---@param p? number|table  0.5
+---@param training? boolean|table  true
+---@return flame.Tensor
+function flame.dropout3d(x, p, training) end
 Tensor.dropout3d = flame.dropout3d
 
 --- tensor_split along axis 3
@@ -1512,6 +1582,7 @@ Tensor.embedding = flame.embedding
 ---@param w flame.Tensor
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
 ---@param o? table  {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, include_last_offset = false}
+---@return flame.Tensor
 function flame.embedding_bag(ids, w, offsets, o) end
 Tensor.embedding_bag = flame.embedding_bag
 
@@ -1538,6 +1609,7 @@ function flame.enable_grad(f, ...) end
 
 --- -x * log(x); 0 at 0, -inf below.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.entr(x) end
 Tensor.entr = flame.entr
 
@@ -1573,6 +1645,7 @@ Tensor.erfc = flame.erfc
 Tensor.erfc_ = flame.erfc
 --- exp(x²) erfc(x).
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.erfcx(x) end
 Tensor.erfcx = flame.erfcx
 
@@ -1645,42 +1718,56 @@ function flame.eye(n, m, o) end
 
 --- alpha_dropout of whole channels.
 ---@param x flame.Tensor
----@param ... any
-function flame.feature_alpha_dropout(x, ...) end
+---@param p? number|table  0.5
+---@param training? boolean|table
+---@return flame.Tensor
+function flame.feature_alpha_dropout(x, p, training) end
 Tensor.feature_alpha_dropout = flame.feature_alpha_dropout
 
 --- Discrete Fourier transform of complex numbers along one axis; n cuts it or fills with zeros.
 ---@param x flame.Tensor
----@param ... any
-function flame.fft(x, ...) end
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.fft(x, n, dim, norm) end
 Tensor.fft = flame.fft
 
 --- op(x[, s, dim, norm]): over the last two axes.
 ---@param x flame.Tensor
----@param ... any
-function flame.fft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.fft2(x, s, dim, norm) end
 Tensor.fft2 = flame.fft2
 
 --- Frequencies of the elements of fft's result: op(n[, d = 1, {dtype =, device =}]).
 ---@param n integer
----@param ... any
-function flame.fftfreq(n, ...) end
+---@param d? number|table  1
+---@return flame.Tensor
+function flame.fftfreq(n, d) end
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
----@param ... any
-function flame.fftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.fftn(x, s, dim, norm) end
 Tensor.fftn = flame.fftn
 
 --- The zero frequency to the middle: op(x[, dim]).
 ---@param x flame.Tensor
----@param ... any
-function flame.fftshift(x, ...) end
+---@param dim? integer|integer[]|table  all
+---@return flame.Tensor
+function flame.fftshift(x, dim) end
 Tensor.fftshift = flame.fftshift
 
 --- Every element v.
 ---@param x flame.Tensor
----@param v flame.Tensor
+---@param v number|flame.Tensor
+---@return flame.Tensor
 function flame.fill(x, v) end
 Tensor.fill = flame.fill
 
@@ -1691,7 +1778,7 @@ function Tensor:fill_(value) end
 
 --- Writes v on the diagonal; wrap: again and again in a tall matrix.
 ---@param v flame.Tensor
----@param wrap any
+---@param wrap boolean?
 function Tensor:fill_diagonal_(v, wrap) end
 
 --- The same as trunc.
@@ -1735,6 +1822,7 @@ function Tensor:float() end
 --- x to the power y, in f64.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
@@ -1765,12 +1853,14 @@ Tensor.floordiv_ = flame.floordiv
 --- The larger of two; a NaN gives way to the other.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.fmax(x, y) end
 Tensor.fmax = flame.fmax
 
 --- The smaller of two; a NaN gives way to the other.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.fmin(x, y) end
 Tensor.fmin = flame.fmin
 
@@ -1784,9 +1874,13 @@ Tensor.fmod = flame.fmod
 Tensor.fmod_ = flame.fmod
 --- Its adjoint (F.fold): columns added up to planes of output_size.
 ---@param x flame.Tensor
----@param output_size any
----@param ... any
-function flame.fold(x, output_size, ...) end
+---@param output_size integer|integer[]
+---@param kernel_size? integer|table
+---@param dilation? integer|table  1
+---@param padding? integer|table  0
+---@param stride? integer|table  1
+---@return flame.Tensor
+function flame.fold(x, output_size, kernel_size, dilation, padding, stride) end
 Tensor.fold = flame.fold
 
 --- x - trunc(x)
@@ -1800,6 +1894,7 @@ Tensor.frac_ = flame.frac
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
 ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@return flame.Tensor
 function flame.fractional_max_pool2d(x, kernel, ...) end
 Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 
@@ -1807,6 +1902,7 @@ Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
 ---@param ... any  output_size, output_ratio, return_indices = false, _random_samples, or a table of them
+---@return flame.Tensor
 function flame.fractional_max_pool3d(x, kernel, ...) end
 Tensor.fractional_max_pool3d = flame.fractional_max_pool3d
 
@@ -1815,6 +1911,7 @@ function Tensor:free() end
 
 --- Mantissa and exponent (i32): x = m 2^e with 0.5 <= |m| < 1; 0, infinities and NaN have the exponent 0.
 ---@param x flame.Tensor
+---@return flame.Tensor, flame.Tensor  mantissa, exponent
 function flame.frexp(x) end
 Tensor.frexp = flame.frexp
 
@@ -1843,7 +1940,8 @@ Tensor.full_like = flame.full_like
 
 --- The function that 'spec' describes. backward gives one gradient (or nil) for each tensor
 --- argument of forward, in order.
----@param spec string
+---@param spec table  {name =, forward =, backward =}
+---@return function
 function flame.func(spec) end
 
 --- for each place of idx the element of x at that position of axis d
@@ -1858,13 +1956,17 @@ Tensor.gather = flame.gather
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param var flame.Tensor?
----@param ... any  full = false, eps = 1e-6, reduction = "mean", or a table of them
-function flame.gaussian_nll_loss(x, y, var, ...) end
+---@param full? boolean|table
+---@param eps? number|table  1e-06
+---@param reduction? string|table  mean
+---@return flame.Tensor
+function flame.gaussian_nll_loss(x, y, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.gcd(x, y) end
 Tensor.gcd = flame.gcd
 
@@ -1921,6 +2023,7 @@ function flame.get_rng_state(s) end
 --- The first half along d times the sigmoid of the second.
 ---@param x flame.Tensor
 ---@param d? integer  -1
+---@return flame.Tensor
 function flame.glu(x, d) end
 Tensor.glu = flame.glu
 
@@ -1941,6 +2044,7 @@ function flame.gradcheck(f, inputs, o) end
 --- Derivatives of sampled values along each axis of dim (all), a list: by differences to both sides, at the ends to one.
 ---@param x flame.Tensor
 ---@param o? table  {spacing = 1: a number, one an axis, or the positions an axis; dim =, edge_order = 1}
+---@return flame.Tensor[]
 function flame.gradient(x, o) end
 Tensor.gradient = flame.gradient
 
@@ -1953,6 +2057,7 @@ function Tensor:gradients(inputs, o) end
 --- The recorded work behind x, one line an op, inputs first; {format = "dot"} for Graphviz.
 ---@param x flame.Tensor
 ---@param o table?  {format = "text"}
+---@return string
 function flame.graph(x, o) end
 
 --- The same as gt.
@@ -1974,9 +2079,12 @@ Tensor.greater_equal_ = flame.greater_equal
 --- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
 --- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
----@param grid any
----@param ... any
-function flame.grid_sample(x, grid, ...) end
+---@param grid flame.Tensor
+---@param mode? string|table  bilinear
+---@param padding_mode? string|table  zeros
+---@param align_corners? boolean|table
+---@return flame.Tensor
+function flame.grid_sample(x, grid, mode, padding_mode, align_corners) end
 Tensor.grid_sample = flame.grid_sample
 
 --- normalised over groups of channels
@@ -2002,6 +2110,7 @@ Tensor.gt_ = flame.gt
 ---@param tau? number  1
 ---@param hard? boolean  false
 ---@param d? integer  -1
+---@return flame.Tensor
 function flame.gumbel_softmax(x, tau, hard, d) end
 Tensor.gumbel_softmax = flame.gumbel_softmax
 
@@ -2026,6 +2135,7 @@ function flame.hann_window(n, periodic, o) end
 --- 0 where |x| <= lambd.
 ---@param x flame.Tensor
 ---@param lambd? number  0.5
+---@return flame.Tensor
 function flame.hardshrink(x, lambd) end
 Tensor.hardshrink = flame.hardshrink
 
@@ -2055,7 +2165,8 @@ Tensor.hardtanh = flame.hardtanh
 Tensor.hardtanh_ = flame.hardtanh
 --- 0 below 0, 1 above, 'values' at 0.
 ---@param x flame.Tensor
----@param values any
+---@param values flame.Tensor
+---@return flame.Tensor
 function flame.heaviside(x, values) end
 Tensor.heaviside = flame.heaviside
 
@@ -2068,24 +2179,34 @@ function flame.help(what) end
 --- Second derivatives of f, one number: axes of x twice. Several inputs: [input][input].
 ---@param f function
 ---@param x flame.tensor|table
+---@return any
 function flame.hessian(f, x) end
 
 --- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default; (x[, n, dim, norm]).
 ---@param x flame.Tensor
----@param ... any
-function flame.hfft(x, ...) end
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.hfft(x, n, dim, norm) end
 Tensor.hfft = flame.hfft
 
 --- hfft along the last of two axes, fft along the other: (x[, s, dim, norm]).
 ---@param x flame.Tensor
----@param ... any
-function flame.hfft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.hfft2(x, s, dim, norm) end
 Tensor.hfft2 = flame.hfft2
 
 --- hfft along the last of all axes, or of those in dim, fft along the others: (x[, s, dim, norm]).
 ---@param x flame.Tensor
----@param ... any
-function flame.hfftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.hfftn(x, s, dim, norm) end
 Tensor.hfftn = flame.hfftn
 
 --- input where the target is 1, max(0, margin - input) where it is -1
@@ -2106,8 +2227,11 @@ Tensor.hinge_loss = flame.hinge_loss
 
 --- Counts of the elements in equal bins between min and max (both 0: the extremes of x).
 ---@param x flame.Tensor
----@param ... any
-function flame.histc(x, ...) end
+---@param bins? integer|flame.Tensor|table  100
+---@param min? number|table  0
+---@param max? number|table  0
+---@return flame.Tensor
+function flame.histc(x, bins, min, max) end
 Tensor.histc = flame.histc
 
 --- Sums of the weights (1) in bins, and the edges of the bins: as many equal ones as 'bins' between the
@@ -2152,6 +2276,7 @@ Tensor.huber_loss = flame.huber_loss
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
+---@return flame.Tensor, any  value, products
 function flame.hvp(f, x, v) end
 
 --- sqrt(x1 x1 + x2 x2) without overflow
@@ -2201,14 +2326,20 @@ Tensor.ifft = flame.ifft
 
 --- op(x[, s, dim, norm]): over the last two axes.
 ---@param x flame.Tensor
----@param ... any
-function flame.ifft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.ifft2(x, s, dim, norm) end
 Tensor.ifft2 = flame.ifft2
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
----@param ... any
-function flame.ifftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.ifftn(x, s, dim, norm) end
 Tensor.ifftn = flame.ifftn
 
 --- the inverse of fftshift
@@ -2221,6 +2352,7 @@ Tensor.ifftshift = flame.ifftshift
 --- The regularised lower incomplete gamma function; differentiable by x.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
+---@return flame.Tensor
 function flame.igamma(a, x) end
 Tensor.igamma = flame.igamma
 
@@ -2228,32 +2360,46 @@ Tensor.igamma_ = flame.igamma
 --- The regularised upper incomplete gamma function; differentiable by x.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
+---@return flame.Tensor
 function flame.igammac(a, x) end
 Tensor.igammac = flame.igammac
 
 Tensor.igammac_ = flame.igammac
 --- Its inverse: half of the transform of a real signal.
 ---@param x flame.Tensor
----@param ... any
-function flame.ihfft(x, ...) end
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.ihfft(x, n, dim, norm) end
 Tensor.ihfft = flame.ihfft
 
 --- The inverse of hfft2.
 ---@param x flame.Tensor
----@param ... any
-function flame.ihfft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.ihfft2(x, s, dim, norm) end
 Tensor.ihfft2 = flame.ihfft2
 
 --- The inverse of hfftn.
 ---@param x flame.Tensor
----@param ... any
-function flame.ihfftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.ihfftn(x, s, dim, norm) end
 Tensor.ihfftn = flame.ihfftn
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k, windows); c k counts channel first.
 ---@param x flame.Tensor
----@param ... any
-function flame.im2col(x, ...) end
+---@param kernel_size? integer|table
+---@param dilation? integer|table  1
+---@param padding? integer|table  0
+---@param stride? integer|table  1
+---@return flame.Tensor
+function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
 
 --- x with the slices of src added at the positions idx
@@ -2291,6 +2437,7 @@ Tensor.index_fill_ = flame.index_fill
 ---@param key table  as in x[key]: a tensor, range or number for each axis
 ---@param v flame.Tensor|number
 ---@param o? boolean|table  accumulate, or {accumulate = false}
+---@return flame.Tensor
 function flame.index_put(x, key, v, o) end
 Tensor.index_put = flame.index_put
 
@@ -2302,6 +2449,7 @@ Tensor.index_put_ = flame.index_put
 ---@param src flame.Tensor
 ---@param reduce "prod"|"mean"|"amax"|"amin"
 ---@param o? table  {include_self = true}
+---@return flame.Tensor
 function flame.index_reduce(x, d, idx, src, reduce, o) end
 Tensor.index_reduce = flame.index_reduce
 
@@ -2327,6 +2475,7 @@ function flame.info() end
 --- Sum of products over the last axes.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.inner(x, y) end
 Tensor.inner = flame.inner
 
@@ -2335,10 +2484,13 @@ Tensor.inner = flame.inner
 ---@param x flame.Tensor
 ---@param mean flame.Tensor?
 ---@param var flame.Tensor?
----@param w flame.Tensor
----@param b flame.Tensor
----@param ... any
-function flame.instance_norm(x, mean, var, w, b, ...) end
+---@param w? flame.Tensor
+---@param b? flame.Tensor
+---@param use_input_stats? boolean|table  true
+---@param momentum? number|table  0.1
+---@param eps? number|table  1e-5
+---@return flame.Tensor
+function flame.instance_norm(x, mean, var, w, b, use_input_stats, momentum, eps) end
 Tensor.instance_norm = flame.instance_norm
 
 --- as i32
@@ -2348,8 +2500,12 @@ function Tensor:int() end
 --- (x, size, scale_factor, mode, align_corners) of x (n, c, …); mode: nearest, nearest-exact, linear, bilinear,
 --- bicubic, trilinear, area.
 ---@param x flame.Tensor
----@param ... any
-function flame.interpolate(x, ...) end
+---@param size? integer|table
+---@param scale_factor? number|table
+---@param mode? string|table  nearest
+---@param align_corners? boolean|table
+---@return flame.Tensor
+function flame.interpolate(x, size, scale_factor, mode, align_corners) end
 Tensor.interpolate = flame.interpolate
 
 --- Inverses. A singular matrix raises with its position in the batch.
@@ -2360,20 +2516,29 @@ Tensor.inverse = flame.inverse
 
 --- The real tensor of length n (2 (m - 1) for m elements) with these as its transform.
 ---@param x flame.Tensor
----@param ... any
-function flame.irfft(x, ...) end
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.irfft(x, n, dim, norm) end
 Tensor.irfft = flame.irfft
 
 --- op(x[, s, dim, norm]): over the last two axes.
 ---@param x flame.Tensor
----@param ... any
-function flame.irfft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.irfft2(x, s, dim, norm) end
 Tensor.irfft2 = flame.irfft2
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
----@param ... any
-function flame.irfftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.irfftn(x, s, dim, norm) end
 Tensor.irfftn = flame.irfftn
 
 --- False: there are no complex dtypes.
@@ -2426,6 +2591,7 @@ function flame.is_tensor(x) end
 ---@param rtol? number  1e-5
 ---@param atol? number  1e-8
 ---@param equal_nan? boolean  false
+---@return flame.Tensor
 function flame.isclose(x, y, rtol, atol, equal_nan) end
 Tensor.isclose = flame.isclose
 
@@ -2440,6 +2606,7 @@ Tensor.isfinite_ = flame.isfinite
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param o? table  {invert = false, assume_unique = false}
+---@return flame.Tensor
 function flame.isin(x, y, o) end
 Tensor.isin = flame.isin
 
@@ -2478,8 +2645,15 @@ Tensor.isreal = flame.isreal
 --- The signal whose stft is x, least squares over the frames: x is (…, frequencies, frames, 2).
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param ... any  hop_length, win_length, window, center = true, normalized = false, onesided, length
-function flame.istft(x, n_fft, ...) end
+---@param hop_length? any
+---@param win_length? any
+---@param window? flame.Tensor|table
+---@param center? boolean|table  true
+---@param normalized? boolean|table
+---@param onesided? boolean|table  auto
+---@param length? any
+---@return flame.Tensor
+function flame.istft(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length) end
 Tensor.istft = flame.istft
 
 --- the one element as a Lua value
@@ -2491,6 +2665,7 @@ function Tensor:item() end
 ---@param f function
 ---@param x flame.tensor|table
 ---@param o? table  {create_graph = false}
+---@return any
 function flame.jacobian(f, x, o) end
 
 --- f(x) and the product of its derivative with v: how the result moves when x moves along v.
@@ -2498,12 +2673,15 @@ function flame.jacobian(f, x, o) end
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of x; ones
+---@return any, any  values, products
 function flame.jvp(f, x, v) end
 
 --- Kaiser's window: (n[, periodic = true, beta = 12, {dtype =, device =}]).
 ---@param n integer
----@param ... any
-function flame.kaiser_window(n, ...) end
+---@param periodic? boolean|table  true
+---@param beta? number|table  12
+---@return flame.Tensor
+function flame.kaiser_window(n, periodic, beta) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
@@ -2533,9 +2711,11 @@ Tensor.kron = flame.kron
 
 --- The k-th smallest along axis d (the last) and the first position where it stands.
 ---@param x flame.Tensor
----@param k any
----@param ... any
-function flame.kthvalue(x, k, ...) end
+---@param k integer
+---@param dim? integer|integer[]|table  -1
+---@param keepdim? boolean|table
+---@return flame.Tensor, flame.Tensor  values, positions
+function flame.kthvalue(x, k, dim, keepdim) end
 Tensor.kthvalue = flame.kthvalue
 
 --- mean of |input - target|
@@ -2563,6 +2743,7 @@ Tensor.layer_norm = flame.layer_norm
 --- The least common multiple, not negative.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.lcm(x, y) end
 Tensor.lcm = flame.lcm
 
@@ -2570,6 +2751,7 @@ Tensor.lcm_ = flame.lcm
 --- x * 2^y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.ldexp(x, y) end
 Tensor.ldexp = flame.ldexp
 
@@ -2652,9 +2834,10 @@ function flame.linalg.bmm(x, y) end
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param ... any  p, or {p = 2}
+---@param p? number|table  2
+---@param compute_mode? any
 ---@return flame.Tensor
-function flame.linalg.cdist(x, y, ...) end
+function flame.linalg.cdist(x, y, p, compute_mode) end
 
 --- The triangle L with L L' = x, or {upper = true} U with U' U = x; one half of x is read.
 ---@param x flame.Tensor  (…, n, n), positive definite: another raises with its position
@@ -2702,9 +2885,11 @@ function flame.linalg.det(x) end
 
 --- x on diagonals of new matrices in axes dim1 and dim2 of the result.
 ---@param x flame.Tensor
----@param ... any  offset = 0, dim1 = -2, dim2 = -1, or a table of them
+---@param offset? number|table  0
+---@param dim1? number|table  -2
+---@param dim2? number|table  -1
 ---@return flame.Tensor
-function flame.linalg.diag_embed(x, ...) end
+function flame.linalg.diag_embed(x, offset, dim1, dim2) end
 
 --- the diagonal of two axes, as a last axis
 ---@param x flame.Tensor
@@ -2742,6 +2927,7 @@ function flame.linalg.einsum(spec, ...) end
 --- the diagonal, and 1 on it: the Q of a QR factorisation as LAPACK leaves it.
 ---@param x flame.Tensor  (…, m, n)
 ---@param tau flame.Tensor  (…, k), k <= n
+---@return flame.Tensor
 function flame.linalg.householder_product(x, tau) end
 
 --- the inverse of matrices
@@ -2824,6 +3010,7 @@ function flame.linalg.lu_factor_ex(x, o) end
 ---@param pivots flame.Tensor  (…, n)
 ---@param b flame.Tensor  (…, n, k)
 ---@param o? table  {left = true, adjoint = false}
+---@return flame.Tensor
 function flame.linalg.lu_solve(lu, pivots, b, o) end
 
 --- matrix product; vectors, batches, broadcasting
@@ -2839,9 +3026,11 @@ function flame.linalg.matrix_exp(x) end
 
 --- (x[, ord = "fro", dim = {-2, -1}, keepdim = false, {dtype =}]): ord is "fro", "nuc", 1, 2, inf, -1, -2 or -inf.
 ---@param x flame.Tensor  (…, m, n)
----@param ... any
+---@param ord? number|string|table  fro
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table  the table: also {dtype =}
 ---@return flame.Tensor
-function flame.linalg.matrix_norm(x, ...) end
+function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
 
 --- x multiplied with itself n times; of the inverse for n < 0.
 ---@param x flame.Tensor  (…, n, n)
@@ -2953,6 +3142,7 @@ function flame.linalg.tensordot(x, y, dims) end
 --- The inverse with respect to the first 'ind' axes and the rest.
 ---@param x flame.Tensor
 ---@param o table?
+---@return flame.Tensor
 function flame.linalg.tensorinv(x, o) end
 
 --- The tensor x with tensordot(a, x, x.ndim) = b; the axes of a in the list dims are moved to its end before.
@@ -2982,9 +3172,11 @@ function flame.linalg.vecdot(x, y, d) end
 
 --- (x[, ord = 2, dim, keepdim = false, {dtype =}]): the norm of the elements of the axes dim as one vector.
 ---@param x flame.Tensor
----@param ... any
+---@param ord? number|string|table  2
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table  the table: also {dtype =}
 ---@return flame.Tensor
-function flame.linalg.vector_norm(x, ...) end
+function flame.linalg.vector_norm(x, ord, dim, keepdim) end
 
 --- x times w transposed, plus b
 ---@param x flame.Tensor
@@ -3007,12 +3199,17 @@ function flame.linspace(first, last, n, o) end
 --- in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
+---@return any
 function flame.load(path, options) end
 
 --- x / (k + alpha * mean of x^2 over 'size' channels)^beta.
 ---@param x flame.Tensor
----@param ... any
-function flame.local_response_norm(x, ...) end
+---@param size? integer|integer[]|table
+---@param alpha? number|table  0.0001
+---@param beta? number|table  0.75
+---@param k? number|table  1
+---@return flame.Tensor
+function flame.local_response_norm(x, size, alpha, beta, k) end
 Tensor.local_response_norm = flame.local_response_norm
 
 --- natural logarithm
@@ -3045,6 +3242,7 @@ Tensor.log2_ = flame.log2
 Tensor.log_ = flame.log
 --- The logarithm of ndtr.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.log_ndtr(x) end
 Tensor.log_ndtr = flame.log_ndtr
 
@@ -3072,6 +3270,7 @@ Tensor.logaddexp = flame.logaddexp
 --- log2(2^x + 2^y).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.logaddexp2(x, y) end
 Tensor.logaddexp2 = flame.logaddexp2
 
@@ -3123,7 +3322,8 @@ Tensor.logical_xor = flame.logical_xor
 Tensor.logical_xor_ = flame.logical_xor
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
 ---@param x flame.Tensor
----@param eps any
+---@param eps number?
+---@return flame.Tensor
 function flame.logit(x, eps) end
 Tensor.logit = flame.logit
 
@@ -3136,11 +3336,12 @@ Tensor.logsigmoid = flame.logsigmoid
 
 Tensor.logsigmoid_ = flame.logsigmoid
 --- n values from base^first to base^last, equally apart in the exponent.
----@param first any
----@param last any
+---@param first number
+---@param last number
 ---@param n integer
 ---@param base? number  10
 ---@param o? table  {dtype =, device =, requires_grad =}
+---@return flame.Tensor
 function flame.logspace(first, last, n, base, o) end
 
 --- log(sum(exp(x))) without overflow
@@ -3199,15 +3400,17 @@ Tensor.lt = flame.lt
 Tensor.lt_ = flame.lt
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
 ---@param x flame.Tensor  (…, m, n)
----@param ... any  pivot = true, get_infos = false, or a table of them
+---@param pivot? boolean|table  true
+---@param get_infos? any
 ---@return flame.Tensor, flame.Tensor
-function flame.lu(x, ...) end
+function flame.lu(x, pivot, get_infos) end
 Tensor.lu = flame.lu
 
 --- The solution of a x = b (or x a = b with left = false; adjoint: of a transposed) from lu_factor's result.
 ---@param b flame.Tensor  (…, n, k)
 ---@param lu flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor  (…, n)
+---@return flame.Tensor
 function flame.lu_solve(b, lu, pivots) end
 Tensor.lu_solve = flame.lu_solve
 
@@ -3231,8 +3434,9 @@ function flame.map(text) end
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param y flame.Tensor
----@param ... any  margin = 0, or {margin = 0, reduction = "mean"}
-function flame.margin_ranking_loss(x1, x2, y, ...) end
+---@param margin? number|table  0  the table: also {reduction =}
+---@return flame.Tensor
+function flame.margin_ranking_loss(x1, x2, y, margin) end
 Tensor.margin_ranking_loss = flame.margin_ranking_loss
 
 --- the value where mask holds, else x
@@ -3248,6 +3452,7 @@ Tensor.masked_fill_ = flame.masked_fill
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
 ---@param src flame.Tensor
+---@return flame.Tensor
 function flame.masked_scatter(x, mask, src) end
 Tensor.masked_scatter = flame.masked_scatter
 
@@ -3358,8 +3563,10 @@ Tensor.mean = flame.mean
 --- The lower of the two middle values of all, or along axis d with its position; a row with a
 --- NaN gives NaN, as in PyTorch.
 ---@param x flame.Tensor
----@param ... any
-function flame.median(x, ...) end
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table
+---@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+function flame.median(x, dim, keepdim) end
 Tensor.median = flame.median
 
 --- allocated, reserved, peak, live tensors; "reset_peak" starts the peak again
@@ -3415,6 +3622,7 @@ Tensor.mod_ = flame.mod
 ---@param x flame.Tensor
 ---@param d? integer  -1
 ---@param o? table  {keepdim = false}
+---@return flame.Tensor, flame.Tensor  values, positions
 function flame.mode(x, d, o) end
 Tensor.mode = flame.mode
 
@@ -3444,6 +3652,7 @@ Tensor.mse_loss = flame.mse_loss
 
 --- Values sorted along the first axis.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.msort(x) end
 Tensor.msort = flame.msort
 
@@ -3458,8 +3667,11 @@ Tensor.mul_ = flame.mul
 --- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param ... any  p = 1, margin = 1, weight, or {p = 1, margin = 1, weight =, reduction = "mean"}
-function flame.multi_margin_loss(x, y, ...) end
+---@param p? number|table  1
+---@param margin? number|table  1.0
+---@param weight? flame.Tensor|table  the table: also {reduction =}
+---@return flame.Tensor
+function flame.multi_margin_loss(x, y, p, margin, weight) end
 Tensor.multi_margin_loss = flame.multi_margin_loss
 
 --- max(0, 1 - (x at a label - x elsewhere)) over all pairs, over the number of classes. target: ids from 1
@@ -3467,6 +3679,7 @@ Tensor.multi_margin_loss = flame.multi_margin_loss
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param o? table  {reduction = "mean"}
+---@return flame.Tensor
 function flame.multilabel_margin_loss(x, y, o) end
 Tensor.multilabel_margin_loss = flame.multilabel_margin_loss
 
@@ -3481,8 +3694,9 @@ Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 --- n positions drawn from each row of probs (any non-negative weights).
 ---@param probs flame.Tensor
 ---@param n integer
----@param ... any
-function flame.multinomial(probs, n, ...) end
+---@param replacement? boolean|table
+---@return flame.Tensor
+function flame.multinomial(probs, n, replacement) end
 Tensor.multinomial = flame.multinomial
 
 --- The same as mul.
@@ -3503,6 +3717,7 @@ Tensor.mv = flame.mv
 --- Logarithm of the gamma function of p dimensions.
 ---@param x flame.Tensor
 ---@param p integer
+---@return flame.Tensor
 function flame.mvlgamma(x, p) end
 Tensor.mvlgamma = flame.mvlgamma
 
@@ -3521,26 +3736,32 @@ Tensor.nan_to_num_ = flame.nan_to_num
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
 ---@param o table?
+---@return flame.Tensor
 function flame.nanmean(x, d, o) end
 Tensor.nanmean = flame.nanmean
 
 --- As median, without the NaN; NaN where there is nothing else.
 ---@param x flame.Tensor
----@param ... any
-function flame.nanmedian(x, ...) end
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table
+---@return flame.Tensor, flame.Tensor?  values; of an axis positions too
+function flame.nanmedian(x, dim, keepdim) end
 Tensor.nanmedian = flame.nanmedian
 
 --- quantile of what is not NaN; NaN where nothing else is.
 ---@param x flame.Tensor
 ---@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
-function flame.nanquantile(x, q, ...) end
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table  the table: also {interpolation =}
+---@return flame.Tensor
+function flame.nanquantile(x, q, dim, keepdim) end
 Tensor.nanquantile = flame.nanquantile
 
 --- Sum of what is not NaN.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
 ---@param o table?
+---@return flame.Tensor
 function flame.nansum(x, d, o) end
 Tensor.nansum = flame.nansum
 
@@ -3572,12 +3793,14 @@ function Tensor:ndimension() end
 
 --- The share of a standard normal below x.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.ndtr(x) end
 Tensor.ndtr = flame.ndtr
 
 Tensor.ndtr_ = flame.ndtr
 --- The inverse of ndtr: below which x lies the share p of a standard normal.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.ndtri(x) end
 Tensor.ndtri = flame.ndtri
 
@@ -3639,6 +3862,7 @@ function Tensor:new_zeros(...) end
 --- The next float after x towards y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.nextafter(x, y) end
 Tensor.nextafter = flame.nextafter
 
@@ -3646,8 +3870,9 @@ Tensor.nextafter_ = flame.nextafter
 --- Log-probabilities (n, classes, …) and class ids (n, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
----@param o table?
----@param rest any
+---@param o? flame.Tensor|table  weight, or {reduction = "mean", weight =, ignore_index = -100}
+---@param rest? table  options behind a weight
+---@return flame.Tensor
 function flame.nll_loss(x, y, o, rest) end
 Tensor.nll_loss = flame.nll_loss
 
@@ -3673,6 +3898,7 @@ function nn.AdaptiveAvgPool3d(...) end
 ---@param n_classes any
 ---@param cutoffs any
 ---@param ... any
+---@return flame.Module
 function nn.AdaptiveLogSoftmaxWithLoss(in_features, n_classes, cutoffs, ...) end
 
 --- the module of the pooling function
@@ -3693,6 +3919,7 @@ function nn.AdaptiveMaxPool3d(...) end
 --- Dropout that keeps mean and variance of what SELU gives.
 ---@param self any
 ---@param x flame.Tensor
+---@return flame.Module
 function nn.AlphaDropout(self, x) end
 
 --- the module of the pooling function
@@ -3712,10 +3939,12 @@ function nn.AvgPool3d(...) end
 
 --- The module of flame.binary_cross_entropy.
 ---@param ... any
+---@return flame.Module
 function nn.BCELoss(...) end
 
 --- The module of flame.binary_cross_entropy_with_logits.
 ---@param ... any
+---@return flame.Module
 function nn.BCEWithLogitsLoss(...) end
 
 --- batch_norm with running statistics over 1 axes
@@ -3752,6 +3981,7 @@ function nn.Buffer(x, persistent) end
 
 --- The module of flame.celu.
 ---@param ... any
+---@return flame.Module
 function nn.CELU(...) end
 
 --- ctc_loss; o: {blank = 1, reduction =, zero_infinity =}
@@ -3768,6 +3998,7 @@ function nn.CausalSelfAttention(size, heads, o) end
 
 --- The module of flame.channel_shuffle.
 ---@param ... any
+---@return flame.Module
 function nn.ChannelShuffle(...) end
 
 --- pads the last 1 axes
@@ -3856,18 +4087,22 @@ function nn.ConvTranspose3d(in_channels, out_channels, kernel_size, o) end
 
 --- The module of flame.cosine_embedding_loss.
 ---@param ... any
+---@return flame.Module
 function nn.CosineEmbeddingLoss(...) end
 
 --- Cosine of two tensors along an axis, and the p-norm of their difference along the last.
 ---@param ... any
+---@return flame.Module
 function nn.CosineSimilarity(...) end
 
 --- The module of flame.cross_entropy.
 ---@param ... any
+---@return flame.Module
 function nn.CrossEntropyLoss(...) end
 
 --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
 ---@param ... any
+---@return flame.Module
 function nn.Dropout(...) end
 
 --- whole channels become 0 in training
@@ -3887,6 +4122,7 @@ function nn.Dropout3d(p) end
 
 --- The module of flame.elu.
 ---@param ... any
+---@return flame.Module
 function nn.ELU(...) end
 
 --- Rows of a table by ids from 1 to n; weight (n, d), standard normal. The row padding_idx starts
@@ -3894,17 +4130,20 @@ function nn.ELU(...) end
 ---@param n integer
 ---@param d integer|integer[]?
 ---@param ... any
+---@return flame.Module
 function nn.Embedding(n, d, ...) end
 
 --- Sums, means (mode = "mean") or maxima of bags of rows: bag(ids[, offsets[, per_sample_weights]]).
 ---@param n integer
 ---@param d integer|integer[]?
 ---@param ... any
+---@return flame.Module
 function nn.EmbeddingBag(n, d, ...) end
 
 --- The same for whole channels (axis 2).
 ---@param self any
 ---@param x flame.Tensor
+---@return flame.Module
 function nn.FeatureAlphaDropout(self, x) end
 
 --- axes 2 to last as one
@@ -3920,18 +4159,22 @@ function nn.Fold(...) end
 
 --- The module of flame.fractional_max_pool2d.
 ---@param ... any
+---@return flame.Module
 function nn.FractionalMaxPool2d(...) end
 
 --- The module of flame.fractional_max_pool3d.
 ---@param ... any
+---@return flame.Module
 function nn.FractionalMaxPool3d(...) end
 
 --- The module of flame.gelu.
 ---@param ... any
+---@return flame.Module
 function nn.GELU(...) end
 
 --- The module of flame.glu.
 ---@param ... any
+---@return flame.Module
 function nn.GLU(...) end
 
 --- gated recurrent units: y, h = gru(x[, h]); o: {num_layers, bias, batch_first, dropout, bidirectional}
@@ -3950,6 +4193,7 @@ function nn.GRUCell(input_size, hidden_size, o) end
 
 --- The module of flame.gaussian_nll_loss.
 ---@param ... any
+---@return flame.Module
 function nn.GaussianNLLLoss(...) end
 
 --- group_norm with weights
@@ -3961,30 +4205,37 @@ function nn.GroupNorm(groups, channels, o) end
 
 --- The module of flame.hardshrink.
 ---@param ... any
+---@return flame.Module
 function nn.Hardshrink(...) end
 
 --- The module of flame.hardsigmoid.
 ---@param ... any
+---@return flame.Module
 function nn.Hardsigmoid(...) end
 
 --- The module of flame.hardswish.
 ---@param ... any
+---@return flame.Module
 function nn.Hardswish(...) end
 
 --- The module of flame.hardtanh.
 ---@param ... any
+---@return flame.Module
 function nn.Hardtanh(...) end
 
 --- The module of flame.hinge_embedding_loss.
 ---@param ... any
+---@return flame.Module
 function nn.HingeEmbeddingLoss(...) end
 
 --- The module of flame.hinge_loss.
 ---@param ... any
+---@return flame.Module
 function nn.HingeLoss(...) end
 
 --- The module of flame.huber_loss.
 ---@param ... any
+---@return flame.Module
 function nn.HuberLoss(...) end
 
 --- gives its argument back
@@ -4011,10 +4262,12 @@ function nn.InstanceNorm3d(channels, o) end
 
 --- The module of flame.kl_div.
 ---@param ... any
+---@return flame.Module
 function nn.KLDivLoss(...) end
 
 --- The module of flame.l1_loss.
 ---@param ... any
+---@return flame.Module
 function nn.L1Loss(...) end
 
 --- the module of the pooling function
@@ -4049,6 +4302,7 @@ function nn.LSTMCell(input_size, hidden_size, o) end
 --- Normalises over the last axes of the given shape; weight and bias of that shape.
 ---@param shape integer|integer[]
 ---@param ... any
+---@return flame.Module
 function nn.LayerNorm(shape, ...) end
 
 --- nn.BatchNorm1d that takes its channels from the first input
@@ -4131,32 +4385,39 @@ function nn.LazyLinear(outputs, o) end
 
 --- The module of flame.leaky_relu.
 ---@param ... any
+---@return flame.Module
 function nn.LeakyReLU(...) end
 
 --- y = x W^T + b; weight (out, in), bias (out). Both start uniform in +-1/sqrt(in).
 ---@param inputs any
 ---@param outputs any
 ---@param ... any
+---@return flame.Module
 function nn.Linear(inputs, outputs, ...) end
 
 --- The module of flame.local_response_norm.
 ---@param ... any
+---@return flame.Module
 function nn.LocalResponseNorm(...) end
 
 --- The module of flame.logsigmoid.
 ---@param ... any
+---@return flame.Module
 function nn.LogSigmoid(...) end
 
 --- The module of flame.log_softmax.
 ---@param ... any
+---@return flame.Module
 function nn.LogSoftmax(...) end
 
 --- The module of flame.mse_loss.
 ---@param ... any
+---@return flame.Module
 function nn.MSELoss(...) end
 
 --- The module of flame.margin_ranking_loss.
 ---@param ... any
+---@return flame.Module
 function nn.MarginRankingLoss(...) end
 
 --- the module of the pooling function
@@ -4191,6 +4452,7 @@ function nn.MaxUnpool3d(...) end
 
 --- The module of flame.mish.
 ---@param ... any
+---@return flame.Module
 function nn.Mish(...) end
 
 --- the parent of all modules; nn.Module.extend(name) makes a class
@@ -4199,10 +4461,12 @@ function nn.Module() end
 
 --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
 ---@param t any
+---@return flame.Module
 function nn.ModuleDict(t) end
 
 --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
 ---@param list flame.Tensor[]
+---@return flame.Module
 function nn.ModuleList(list) end
 
 --- multilabel_margin_loss
@@ -4217,6 +4481,7 @@ function nn.MultiLabelSoftMarginLoss(o) end
 
 --- The module of flame.multi_margin_loss.
 ---@param ... any
+---@return flame.Module
 function nn.MultiMarginLoss(...) end
 
 --- PyTorch's attention over several heads
@@ -4228,6 +4493,7 @@ function nn.MultiheadAttention(size, heads, o) end
 
 --- The module of flame.nll_loss.
 ---@param ... any
+---@return flame.Module
 function nn.NLLLoss(...) end
 
 --- prelu with a learned slope
@@ -4238,6 +4504,7 @@ function nn.PReLU(n, o) end
 
 --- The module of flame.pairwise_distance.
 ---@param ... any
+---@return flame.Module
 function nn.PairwiseDistance(...) end
 
 --- Marks a tensor as a parameter: it is tracked, and found by module:parameters(). A view gets
@@ -4249,6 +4516,7 @@ function nn.Parameter(x, requires_grad) end
 
 --- Parameters by name, and in a list.
 ---@param t any
+---@return flame.Module
 function nn.ParameterDict(t) end
 
 --- a list of parameters
@@ -4258,14 +4526,17 @@ function nn.ParameterList(list) end
 
 --- The module of flame.pixel_shuffle.
 ---@param ... any
+---@return flame.Module
 function nn.PixelShuffle(...) end
 
 --- The module of flame.pixel_unshuffle.
 ---@param ... any
+---@return flame.Module
 function nn.PixelUnshuffle(...) end
 
 --- The module of flame.poisson_nll_loss.
 ---@param ... any
+---@return flame.Module
 function nn.PoissonNLLLoss(...) end
 
 --- rms_norm with a weight
@@ -4290,14 +4561,17 @@ function nn.RNNCell(input_size, hidden_size, o) end
 
 --- leaky_relu with a slope drawn between lower and upper while training, their mean else.
 ---@param ... any
+---@return flame.Module
 function nn.RReLU(...) end
 
 --- The module of flame.relu.
 ---@param ... any
+---@return flame.Module
 function nn.ReLU(...) end
 
 --- The module of flame.relu6.
 ---@param ... any
+---@return flame.Module
 function nn.ReLU6(...) end
 
 --- pads the last 1 axes
@@ -4338,32 +4612,39 @@ function nn.ReplicationPad3d(size, ...) end
 
 --- The module of flame.selu.
 ---@param ... any
+---@return flame.Module
 function nn.SELU(...) end
 
 --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
 --- stand among them.
 ---@param list flame.Tensor[]
 ---@param ... any
+---@return flame.Module
 function nn.Sequential(list, ...) end
 
 --- The module of flame.silu.
 ---@param ... any
+---@return flame.Module
 function nn.SiLU(...) end
 
 --- The module of flame.sigmoid.
 ---@param ... any
+---@return flame.Module
 function nn.Sigmoid(...) end
 
 --- The module of flame.smooth_l1_loss.
 ---@param ... any
+---@return flame.Module
 function nn.SmoothL1Loss(...) end
 
 --- The module of flame.soft_margin_loss.
 ---@param ... any
+---@return flame.Module
 function nn.SoftMarginLoss(...) end
 
 --- The module of flame.softmax.
 ---@param ... any
+---@return flame.Module
 function nn.Softmax(...) end
 
 --- softmax over the channels
@@ -4372,35 +4653,43 @@ function nn.Softmax2d() end
 
 --- The module of flame.softmin.
 ---@param ... any
+---@return flame.Module
 function nn.Softmin(...) end
 
 --- The module of flame.softplus.
 ---@param ... any
+---@return flame.Module
 function nn.Softplus(...) end
 
 --- The module of flame.softshrink.
 ---@param ... any
+---@return flame.Module
 function nn.Softshrink(...) end
 
 --- The module of flame.softsign.
 ---@param ... any
+---@return flame.Module
 function nn.Softsign(...) end
 
 --- The module of flame.tanh.
 ---@param ... any
+---@return flame.Module
 function nn.Tanh(...) end
 
 --- The module of flame.tanhshrink.
 ---@param ... any
+---@return flame.Module
 function nn.Tanhshrink(...) end
 
 --- The module of flame.threshold.
 ---@param ... any
+---@return flame.Module
 function nn.Threshold(...) end
 
 --- Encoder and decoder: {d_model = 512, nhead = 8, num_encoder_layers = 6, num_decoder_layers = 6, …} and the options of the
 --- layers; model(src, tgt[, {src_mask =, tgt_mask =, …}]).
 ---@param ... any
+---@return flame.Module
 function nn.Transformer(...) end
 
 --- attention and a small network, each with norm and residual
@@ -4414,18 +4703,21 @@ function nn.TransformerBlock(size, heads, o) end
 ---@param layer any
 ---@param count any
 ---@param norm any
+---@return flame.Module
 function nn.TransformerDecoder(layer, count, norm) end
 
 --- Attention to itself, attention to the encoder's result, a small network; each with norm and sum.
 ---@param d integer|integer[]?
 ---@param heads any
 ---@param ... any
+---@return flame.Module
 function nn.TransformerDecoderLayer(d, heads, ...) end
 
 --- n encoder layers like 'layer' (which is the first of them), and a norm.
 ---@param layer any
 ---@param count any
 ---@param norm any
+---@return flame.Module
 function nn.TransformerEncoder(layer, count, norm) end
 
 --- PyTorch's encoder layer
@@ -4437,10 +4729,12 @@ function nn.TransformerEncoderLayer(size, heads, o) end
 
 --- The module of flame.triplet_margin_loss.
 ---@param ... any
+---@return flame.Module
 function nn.TripletMarginLoss(...) end
 
 --- The module of flame.triplet_margin_with_distance_loss.
 ---@param ... any
+---@return flame.Module
 function nn.TripletMarginWithDistanceLoss(...) end
 
 --- an axis as several
@@ -4451,6 +4745,7 @@ function nn.Unflatten(d, sizes) end
 
 --- The module of flame.im2col.
 ---@param ... any
+---@return flame.Module
 function nn.Unfold(...) end
 
 --- the module of flame.interpolate
@@ -4466,6 +4761,7 @@ function nn.UpsamplingBilinear2d(o) end
 --- Upsample with the mode fixed.
 ---@param self any
 ---@param x flame.Tensor
+---@return flame.Module
 function nn.UpsamplingNearest2d(self, x) end
 
 --- pads the last 1 axes
@@ -4505,12 +4801,12 @@ function nn.init.constant_(x, ...) end
 
 --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
 ---@param x flame.Tensor
----@param groups any
+---@param groups integer
 function nn.init.dirac(x, groups) end
 
 --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
 ---@param x flame.Tensor
----@param groups any
+---@param groups integer
 function nn.init.dirac_(x, groups) end
 
 --- Ones on the diagonal of a matrix.
@@ -4668,8 +4964,9 @@ function nn.utils.clip_grad_value_(params, c) end
 --- Packs x (steps, n, …), padded behind the lengths, a tensor or a list.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
----@param ... any  batch_first = false, enforce_sorted = true, or a table of them
-function nn.utils.pack_padded_sequence(x, lengths, ...) end
+---@param batch_first? any
+---@param enforce_sorted? boolean|table  true
+function nn.utils.pack_padded_sequence(x, lengths, batch_first, enforce_sorted) end
 
 --- Packs a list of sequences (t, …).
 ---@param list flame.Tensor[]
@@ -4678,14 +4975,17 @@ function nn.utils.pack_sequence(list, enforce_sorted) end
 
 --- The way back: (steps, n, …) in the order given, padded, and the lengths (i64).
 ---@param packed table
----@param ... any  batch_first = false, padding_value = 0, total_length, or a table of them
+---@param batch_first? any
+---@param padding_value? number|table  0
+---@param total_length? any
 ---@return flame.Tensor, flame.Tensor
-function nn.utils.pad_packed_sequence(packed, ...) end
+function nn.utils.pad_packed_sequence(packed, batch_first, padding_value, total_length) end
 
 --- Sequences (t, …) of different lengths in one tensor, padded at the end.
 ---@param list flame.Tensor[]
----@param ... any
-function nn.utils.pad_sequence(list, ...) end
+---@param batch_first? any
+---@param padding_value? number|table  0
+function nn.utils.pad_sequence(list, batch_first, padding_value) end
 
 --- All values in one vector, in the list's order.
 ---@param params flame.Tensor[]
@@ -4751,9 +5051,11 @@ Tensor.nonzero = flame.nonzero
 --- (x[, ord, dim, keepdim = false, {dtype =}]): without ord all elements as a vector; with two axes, or a
 --- matrix and an ord, the matrix norm.
 ---@param x flame.Tensor
----@param ... any
+---@param p? any
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table  the table: also {dtype =}
 ---@return flame.Tensor
-function flame.norm(x, ...) end
+function flame.norm(x, p, dim, keepdim) end
 Tensor.norm = flame.norm
 
 --- normal numbers; 0 and 1; also (mean, std[, o]) with tensors, (mean, std, shape)
@@ -4775,6 +5077,7 @@ function Tensor:normal_(mean, std) end
 ---@param p? number  2
 ---@param d? integer  2
 ---@param eps? number  1e-12
+---@return flame.Tensor
 function flame.normalize(x, p, d, eps) end
 Tensor.normalize = flame.normalize
 
@@ -5040,9 +5343,10 @@ Tensor.orgqr = flame.orgqr
 ---@param x flame.Tensor  (…, m, k)
 ---@param tau flame.Tensor  (…, k)
 ---@param c flame.Tensor  (…, m, n), or (…, n, m) from the right
----@param ... any  left = true, transpose = false, or a table of them
+---@param left? boolean|table  true
+---@param transpose? any
 ---@return flame.Tensor
-function flame.ormqr(x, tau, c, ...) end
+function flame.ormqr(x, tau, c, left, transpose) end
 Tensor.ormqr = flame.ormqr
 
 --- all products of two vectors
@@ -5054,9 +5358,10 @@ Tensor.outer = flame.outer
 
 --- x:pad({before, after, …}, {mode =, value =}): pairs from the last axis backwards.
 ---@param x flame.Tensor
----@param pairs_of any
----@param o table?
----@param value any
+---@param pairs_of integer[]
+---@param o? string|table  mode, or {mode = "constant", value = 0}
+---@param value? number|boolean
+---@return flame.Tensor
 function flame.pad(x, pairs_of, o, value) end
 Tensor.pad = flame.pad
 
@@ -5066,19 +5371,23 @@ Tensor.pad = flame.pad
 ---@param p? number  2
 ---@param eps? number  1e-6
 ---@param keepdim? boolean  false
+---@return flame.Tensor
 function flame.pairwise_distance(x, y, p, eps, keepdim) end
 Tensor.pairwise_distance = flame.pairwise_distance
 
 --- svd_lowrank of x less the mean of its rows: the q principal components of the rows.
 ---@param x flame.Tensor  (…, m, n)
----@param ... any  q = min(6, m, n), center = true, niter = 2, or a table of them
+---@param q? number|table  6
+---@param center? boolean|table  true
+---@param niter? number|table  2
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.pca_lowrank(x, ...) end
+function flame.pca_lowrank(x, q, center, niter) end
 Tensor.pca_lowrank = flame.pca_lowrank
 
 --- Distances of all pairs of rows, the first with the second, third, …
 ---@param x flame.Tensor
 ---@param p? number  2
+---@return flame.Tensor
 function flame.pdist(x, p) end
 Tensor.pdist = flame.pdist
 
@@ -5098,13 +5407,15 @@ Tensor.pinverse = flame.pinverse
 
 --- (…, c r r, h, w) to (…, c, h r, w r).
 ---@param x flame.Tensor
----@param factor any
+---@param factor integer
+---@return flame.Tensor
 function flame.pixel_shuffle(x, factor) end
 Tensor.pixel_shuffle = flame.pixel_shuffle
 
 --- (…, c, h r, w r) to (…, c r r, h, w).
 ---@param x flame.Tensor
----@param factor any
+---@param factor integer
+---@return flame.Tensor
 function flame.pixel_unshuffle(x, factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
@@ -5119,12 +5430,14 @@ Tensor.poisson = flame.poisson
 ---@param y flame.Tensor
 ---@param o table?
 ---@param ... any
+---@return flame.Tensor
 function flame.poisson_nll_loss(x, y, o, ...) end
 Tensor.poisson_nll_loss = flame.poisson_nll_loss
 
 --- The n-th derivative of digamma.
 ---@param n integer  0, 1, …
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.polygamma(n, x) end
 Tensor.polygamma = flame.polygamma
 
@@ -5147,6 +5460,7 @@ Tensor.pow_ = flame.pow
 --- x where it is above 0, else w x; w has one element, or one a channel (axis 2).
 ---@param x flame.Tensor
 ---@param w flame.Tensor
+---@return flame.Tensor
 function flame.prelu(x, w) end
 Tensor.prelu = flame.prelu
 
@@ -5164,11 +5478,13 @@ Tensor.prod = flame.prod
 --- profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it is
 --- closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param ... any
+---@return any
 function flame.profile(...) end
 
 --- The dtype of a sum of these two dtypes.
 ---@param a string
 ---@param b string
+---@return string
 function flame.promote_types(a, b) end
 
 --- x with src at positions counted over all elements; {accumulate = true} adds.
@@ -5176,6 +5492,7 @@ function flame.promote_types(a, b) end
 ---@param idx flame.Tensor
 ---@param src flame.Tensor
 ---@param o? boolean|table  accumulate, or {accumulate = false}
+---@return flame.Tensor
 function flame.put(x, idx, src, o) end
 Tensor.put = flame.put
 
@@ -5190,8 +5507,10 @@ Tensor.qr = flame.qr
 --- The value below which a share q of the elements lies, between neighbours by interpolation.
 ---@param x flame.Tensor
 ---@param q number|flame.Tensor  0 to 1; several come along a new first axis
----@param ... any  dim = all, keepdim = false, then {interpolation = "linear"}
-function flame.quantile(x, q, ...) end
+---@param dim? integer|integer[]|table
+---@param keepdim? boolean|table  the table: also {interpolation =}
+---@return flame.Tensor
+function flame.quantile(x, q, dim, keepdim) end
 Tensor.quantile = flame.quantile
 
 --- radians as degrees
@@ -5251,6 +5570,7 @@ function Tensor:random_(low, high) end
 --- 1 to n in random order: the order of n random numbers of 53 bits.
 ---@param n integer
 ---@param o table?  {dtype = "i64", device = the default}
+---@return flame.Tensor
 function flame.randperm(n, o) end
 
 --- as one axis
@@ -5306,6 +5626,7 @@ Tensor.remainder_ = flame.remainder
 ---@param p number
 ---@param d integer
 ---@param maxnorm number
+---@return flame.Tensor
 function flame.renorm(x, p, d, maxnorm) end
 Tensor.renorm = flame.renorm
 
@@ -5349,14 +5670,20 @@ function Tensor:retain_grad() end
 
 --- The first n // 2 + 1 complex elements of the transform of a real tensor.
 ---@param x flame.Tensor
----@param ... any
-function flame.rfft(x, ...) end
+---@param n? integer|table
+---@param dim? integer|table  -1
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.rfft(x, n, dim, norm) end
 Tensor.rfft = flame.rfft
 
 --- op(x[, s, dim, norm]): over the last two axes.
 ---@param x flame.Tensor
----@param ... any
-function flame.rfft2(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.rfft2(x, s, dim, norm) end
 Tensor.rfft2 = flame.rfft2
 
 --- the frequencies of rfft
@@ -5368,8 +5695,11 @@ function flame.rfftfreq(n, spacing, o) end
 
 --- op(x[, s, dim, norm]): over all axes, or those in dim.
 ---@param x flame.Tensor
----@param ... any
-function flame.rfftn(x, ...) end
+---@param s? integer[]|table
+---@param dim? integer|integer[]|table
+---@param norm? string|table  backward
+---@return flame.Tensor
+function flame.rfftn(x, s, dim, norm) end
 Tensor.rfftn = flame.rfftn
 
 --- over its root mean square along the last axes, times w
@@ -5396,8 +5726,10 @@ Tensor.roll = flame.roll
 
 --- Turned by k quarters in the plane of two axes, from the first towards the second.
 ---@param x flame.Tensor
----@param ... any
-function flame.rot90(x, ...) end
+---@param k? number|table  1
+---@param dims? any
+---@return flame.Tensor
+function flame.rot90(x, k, dims) end
 Tensor.rot90 = flame.rot90
 
 --- x (…, t, d) with each pair of features turned by its position: x cos + turned(x) sin. Either the
@@ -5407,6 +5739,7 @@ Tensor.rot90 = flame.rot90
 ---@param cos flame.Tensor?
 ---@param sin flame.Tensor?
 ---@param o table?
+---@return flame.Tensor
 function flame.rotary(x, cos, sin, o) end
 Tensor.rotary = flame.rotary
 
@@ -5428,6 +5761,7 @@ function flame.row_stack(list) end
 ---@param lower? number  1/8
 ---@param upper? number  1/3
 ---@param training? boolean  false
+---@return flame.Tensor
 function flame.rrelu(x, lower, upper, training) end
 Tensor.rrelu = flame.rrelu
 
@@ -5443,6 +5777,7 @@ Tensor.rsqrt_ = flame.rsqrt
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param alpha? number  1
+---@return flame.Tensor
 function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
 
@@ -5461,10 +5796,14 @@ function flame.scalar_tensor(values, o) end
 
 --- softmax(q k' / sqrt(d) + mask) v over the last two axes.
 ---@param q flame.Tensor
----@param k any
+---@param k integer
 ---@param v flame.Tensor
----@param ... any
-function flame.scaled_dot_product_attention(q, k, v, ...) end
+---@param attn_mask? flame.Tensor|table
+---@param dropout_p? number|table  0
+---@param is_causal? boolean|table
+---@param scale? number|table
+---@return flame.Tensor
+function flame.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal, scale) end
 Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 
 --- x with the elements of src stored at the positions idx of axis d
@@ -5494,6 +5833,7 @@ Tensor.scatter_add_ = flame.scatter_add
 ---@param src flame.Tensor
 ---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
 ---@param o? table  {include_self = true}
+---@return flame.Tensor
 function flame.scatter_reduce(x, d, idx, src, reduce, o) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
@@ -5508,6 +5848,7 @@ function flame.scope(f) end
 ---@param sorted flame.Tensor
 ---@param v flame.Tensor
 ---@param o table?  {right = false, side = none, sorter = none, out_int32 = false}
+---@return flame.Tensor
 function flame.searchsorted(sorted, v, o) end
 Tensor.searchsorted = flame.searchsorted
 
@@ -5535,7 +5876,8 @@ Tensor.select = flame.select
 ---@param x flame.Tensor
 ---@param src flame.Tensor
 ---@param d integer|integer[]?
----@param i any
+---@param i integer?
+---@return flame.Tensor
 function flame.select_scatter(x, src, d, i) end
 Tensor.select_scatter = flame.select_scatter
 
@@ -5559,6 +5901,7 @@ function flame.set_default_dtype(dtype) end
 --- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
 ---@param on boolean
 ---@param ... any
+---@return any
 function flame.set_grad_enabled(on, ...) end
 
 --- The same as rng_state.
@@ -5593,6 +5936,7 @@ Tensor.sign = flame.sign
 Tensor.sign_ = flame.sign
 --- Is the sign bit set; -0.0 has it.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.signbit(x) end
 Tensor.signbit = flame.signbit
 
@@ -5612,6 +5956,7 @@ Tensor.sin = flame.sin
 Tensor.sin_ = flame.sin
 --- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.sinc(x) end
 Tensor.sinc = flame.sinc
 
@@ -5635,6 +5980,7 @@ function Tensor:size(d) end
 ---@param first? integer  1
 ---@param last? integer  the end
 ---@param step? integer  1
+---@return flame.Tensor
 function flame.slice_scatter(x, src, d, first, last, step) end
 Tensor.slice_scatter = flame.slice_scatter
 
@@ -5686,6 +6032,7 @@ Tensor.softplus_ = flame.softplus
 --- x moved towards 0 by lambd.
 ---@param x flame.Tensor
 ---@param lambd? number  0.5
+---@return flame.Tensor
 function flame.softshrink(x, lambd) end
 Tensor.softshrink = flame.softshrink
 
@@ -5707,8 +6054,10 @@ Tensor.solve = flame.solve
 
 --- Sorted values along axis d (the last) and their positions; always stable.
 ---@param x flame.Tensor
----@param ... any
-function flame.sort(x, ...) end
+---@param dim? integer|table  -1
+---@param descending? boolean|table
+---@return flame.Tensor, flame.Tensor  values, positions
+function flame.sort(x, dim, descending) end
 Tensor.sort = flame.sort
 
 --- Airy's function Ai.
@@ -5764,59 +6113,75 @@ function flame.special.chebyshev_polynomial_w(x, n) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.digamma(x) end
+Tensor.special.digamma = flame.special.digamma
 
 --- The same as flame.entr.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.entr(x) end
+Tensor.special.entr = flame.special.entr
 
 --- The same as flame.erf.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.erf(x) end
+Tensor.special.erf = flame.special.erf
 
 --- The same as flame.erfc.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.erfc(x) end
+Tensor.special.erfc = flame.special.erfc
 
 --- The same as flame.erfcx.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.erfcx(x) end
+Tensor.special.erfcx = flame.special.erfcx
 
 --- The same as flame.erfinv.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.erfinv(x) end
+Tensor.special.erfinv = flame.special.erfinv
 
 --- The same as flame.exp2.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.exp2(x) end
+Tensor.special.exp2 = flame.special.exp2
 
 --- The same as flame.expit.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.expit(x) end
+Tensor.special.expit = flame.special.expit
 
 --- The same as flame.expm1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.expm1(x) end
+Tensor.special.expm1 = flame.special.expm1
 
 --- The same as flame.igamma.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
+---@return flame.Tensor
 function flame.special.gammainc(a, x) end
+Tensor.special.gammainc = flame.special.gammainc
 
 --- The same as flame.igammac.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
+---@return flame.Tensor
 function flame.special.gammaincc(a, x) end
+Tensor.special.gammaincc = flame.special.gammaincc
 
 --- The same as flame.lgamma.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.gammaln(x) end
+Tensor.special.gammaln = flame.special.gammaln
 
 --- Hermite polynomial of degree n, 2 x of degree 1
 ---@param x flame.Tensor|number
@@ -5834,21 +6199,25 @@ function flame.special.hermite_polynomial_he(x, n) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.i0(x) end
+Tensor.special.i0 = flame.special.i0
 
 --- The same as flame.i0e.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.i0e(x) end
+Tensor.special.i0e = flame.special.i0e
 
 --- The same as flame.i1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.i1(x) end
+Tensor.special.i1 = flame.special.i1
 
 --- The same as flame.i1e.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.i1e(x) end
+Tensor.special.i1e = flame.special.i1e
 
 --- Laguerre polynomial of degree n
 ---@param x flame.Tensor|number
@@ -5866,21 +6235,27 @@ function flame.special.legendre_polynomial_p(x, n) end
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.log1p(x) end
+Tensor.special.log1p = flame.special.log1p
 
 --- The same as flame.log_ndtr.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.log_ndtr(x) end
+Tensor.special.log_ndtr = flame.special.log_ndtr
 
 --- The same as flame.log_softmax.
 ---@param x flame.Tensor
 ---@param d integer
 ---@return flame.Tensor
 function flame.special.log_softmax(x, d) end
+Tensor.special.log_softmax = flame.special.log_softmax
 
 --- The same as flame.logit.
 ---@param x flame.Tensor
----@param eps any
+---@param eps number?
+---@return flame.Tensor
 function flame.special.logit(x, eps) end
+Tensor.special.logit = flame.special.logit
 
 --- The same as flame.logsumexp.
 ---@param x flame.Tensor
@@ -5888,16 +6263,19 @@ function flame.special.logit(x, eps) end
 ---@param o? table?
 ---@return flame.Tensor
 function flame.special.logsumexp(x, d, o) end
+Tensor.special.logsumexp = flame.special.logsumexp
 
 --- The same as flame.i0.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_i0(x) end
+Tensor.special.modified_bessel_i0 = flame.special.modified_bessel_i0
 
 --- The same as flame.i1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.modified_bessel_i1(x) end
+Tensor.special.modified_bessel_i1 = flame.special.modified_bessel_i1
 
 --- modified Bessel function of the second kind, order 0
 ---@param x flame.Tensor
@@ -5912,31 +6290,41 @@ function flame.special.modified_bessel_k1(x) end
 --- The same as flame.mvlgamma.
 ---@param x flame.Tensor
 ---@param p integer
+---@return flame.Tensor
 function flame.special.multigammaln(x, p) end
+Tensor.special.multigammaln = flame.special.multigammaln
 
 --- The same as flame.ndtr.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.ndtr(x) end
+Tensor.special.ndtr = flame.special.ndtr
 
 --- The same as flame.ndtri.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.ndtri(x) end
+Tensor.special.ndtri = flame.special.ndtri
 
 --- The same as flame.polygamma.
 ---@param n integer  0, 1, …
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.polygamma(n, x) end
+Tensor.special.polygamma = flame.special.polygamma
 
 --- The same as flame.digamma.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.special.psi(x) end
+Tensor.special.psi = flame.special.psi
 
 --- The same as flame.round.
 ---@param x flame.Tensor
 ---@param o? table?
 ---@return flame.Tensor
 function flame.special.round(x, o) end
+Tensor.special.round = flame.special.round
 
 --- exp(x) times modified_bessel_k0
 ---@param x flame.Tensor
@@ -5974,13 +6362,16 @@ function flame.special.shifted_chebyshev_polynomial_w(x, n) end
 
 --- The same as flame.sinc.
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.special.sinc(x) end
+Tensor.special.sinc = flame.special.sinc
 
 --- The same as flame.softmax.
 ---@param x flame.Tensor
 ---@param d integer
 ---@return flame.Tensor
 function flame.special.softmax(x, d) end
+Tensor.special.softmax = flame.special.softmax
 
 --- sin(x) / x, 1 at 0
 ---@param x flame.Tensor
@@ -5990,17 +6381,23 @@ function flame.special.spherical_bessel_j0(x) end
 --- The same as flame.xlog1py.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.special.xlog1py(x, y) end
+Tensor.special.xlog1py = flame.special.xlog1py
 
 --- The same as flame.xlogy.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.special.xlogy(x, y) end
+Tensor.special.xlogy = flame.special.xlogy
 
 --- The same as flame.zeta.
 ---@param x flame.Tensor|number
 ---@param q flame.Tensor|number
+---@return flame.Tensor
 function flame.special.zeta(x, q) end
+Tensor.special.zeta = flame.special.zeta
 
 --- parts of this size, or of these sizes
 ---@param x flame.Tensor
@@ -6061,6 +6458,7 @@ Tensor.std = flame.std
 --- std and mean.
 ---@param x flame.Tensor
 ---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+---@return flame.Tensor
 function flame.std_mean(x, ...) end
 Tensor.std_mean = flame.std_mean
 
@@ -6068,8 +6466,16 @@ Tensor.std_mean = flame.std_mean
 --- the last axis real and imaginary part.
 ---@param x flame.Tensor
 ---@param n_fft integer
----@param ... any  hop_length = n_fft // 4, win_length = n_fft, window = ones, center = true, pad_mode = "reflect",
-function flame.stft(x, n_fft, ...) end
+---@param hop_length? any
+---@param win_length? any
+---@param window? flame.Tensor|table
+---@param center? boolean|table  true
+---@param pad_mode? string|table  reflect
+---@param normalized? boolean|table
+---@param onesided? boolean|table  true
+---@param return_complex? boolean|table  true
+---@return flame.Tensor
+function flame.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, return_complex) end
 Tensor.stft = flame.stft
 
 --- elements from one position to the next along an axis
@@ -6106,6 +6512,7 @@ Tensor.sum = flame.sum
 --- Summed over axes until the shape is 'shape', from which x's can come by broadcasting.
 ---@param x flame.Tensor
 ---@param ... any
+---@return flame.Tensor
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
 
@@ -6126,9 +6533,11 @@ Tensor.svd = flame.svd
 --- The largest q singular values of x - M and their vectors, about (Halko, Martinsson and Tropp 2009): U (…, m, q),
 --- S and V (…, n, q). More iterations where the values fall slowly.
 ---@param x flame.Tensor  (…, m, n)
----@param ... any  q = 6, niter = 2, M = nil, or a table of them
+---@param q? number|table  6
+---@param niter? number|table  2
+---@param M? any
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
-function flame.svd_lowrank(x, ...) end
+function flame.svd_lowrank(x, q, niter, M) end
 Tensor.svd_lowrank = flame.svd_lowrank
 
 --- The same as transpose.
@@ -6167,6 +6576,7 @@ Tensor.take = flame.take
 ---@param x flame.Tensor
 ---@param idx flame.Tensor
 ---@param d? integer
+---@return flame.Tensor
 function flame.take_along_dim(x, idx, d) end
 Tensor.take_along_dim = flame.take_along_dim
 
@@ -6186,6 +6596,7 @@ Tensor.tanh = flame.tanh
 Tensor.tanh_ = flame.tanh
 --- x - tanh(x).
 ---@param x flame.Tensor
+---@return flame.Tensor
 function flame.tanhshrink(x) end
 Tensor.tanhshrink = flame.tanhshrink
 
@@ -6200,6 +6611,7 @@ function flame.tensor(values, o) end
 ---@param x flame.Tensor
 ---@param n integer|integer[]|flame.Tensor
 ---@param d? integer  1
+---@return flame.Tensor[]
 function flame.tensor_split(x, n, d) end
 Tensor.tensor_split = flame.tensor_split
 
@@ -6213,8 +6625,9 @@ Tensor.tensordot = flame.tensordot
 
 --- 'value' where x is not above the threshold.
 ---@param x flame.Tensor
----@param threshold any
----@param value any
+---@param threshold number
+---@param value number?
+---@return flame.Tensor
 function flame.threshold(x, threshold, value) end
 Tensor.threshold = flame.threshold
 
@@ -6243,9 +6656,12 @@ function Tensor:tolist() end
 
 --- The k largest along axis d (the last), in order, and their positions.
 ---@param x flame.Tensor
----@param k any
----@param ... any
-function flame.topk(x, k, ...) end
+---@param k integer
+---@param dim? integer|integer[]|table  -1
+---@param largest? boolean|table  true
+---@param sorted? boolean|table  true
+---@return flame.Tensor, flame.Tensor  values, positions
+function flame.topk(x, k, dim, largest, sorted) end
 Tensor.topk = flame.topk
 
 --- all elements as nested tables
@@ -6270,6 +6686,7 @@ Tensor.transpose = flame.transpose
 ---@param y flame.Tensor
 ---@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
 ---@param d? integer  -1
+---@return flame.Tensor
 function flame.trapezoid(y, x, d) end
 Tensor.trapezoid = flame.trapezoid
 
@@ -6308,8 +6725,13 @@ function flame.tril_indices(rows, columns, offset, o) end
 ---@param a flame.Tensor
 ---@param p number
 ---@param n integer
----@param ... any
-function flame.triplet_margin_loss(a, p, n, ...) end
+---@param margin? number|table  1.0
+---@param p? number|table  2
+---@param eps? number|table  1e-06
+---@param swap? boolean|table
+---@param reduction? string|table  mean
+---@return flame.Tensor
+function flame.triplet_margin_loss(a, p, n, margin, p, eps, swap, reduction) end
 Tensor.triplet_margin_loss = flame.triplet_margin_loss
 
 --- triplet_margin_loss with a distance of one's own: a function of two tensors that gives one number a row.
@@ -6317,6 +6739,7 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 ---@param p number
 ---@param n integer
 ---@param o? table  {distance_function = pairwise_distance, margin = 1, swap = false, reduction = "mean"}
+---@return flame.Tensor
 function flame.triplet_margin_with_distance_loss(a, p, n, o) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
@@ -6406,14 +6829,21 @@ function Tensor:uniform_(low, high) end
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
 --- along that axis, in the order of their elements. It looks at values, so it evaluates.
 ---@param x flame.Tensor
----@param ... any
-function flame.unique(x, ...) end
+---@param sorted? boolean|table
+---@param return_inverse? boolean|table
+---@param return_counts? boolean|table
+---@param dim? integer|table  none
+---@return flame.Tensor, ...  values, then what is asked for
+function flame.unique(x, sorted, return_inverse, return_counts, dim) end
 Tensor.unique = flame.unique
 
 --- As unique, of neighbours only, in the order in which they stand.
 ---@param x flame.Tensor
----@param ... any
-function flame.unique_consecutive(x, ...) end
+---@param return_inverse? boolean|table
+---@param return_counts? boolean|table
+---@param dim? integer|table  none
+---@return flame.Tensor, ...  values, then what is asked for
+function flame.unique_consecutive(x, return_inverse, return_counts, dim) end
 Tensor.unique_consecutive = flame.unique_consecutive
 
 --- Positions in a tensor of this shape, a tensor an axis, of positions counted over all elements.
@@ -6439,24 +6869,28 @@ Tensor.upsample = flame.upsample
 --- interpolate, bilinear with aligned corners; of four axes.
 ---@param x flame.Tensor
 ---@param ... any
+---@return flame.Tensor
 function flame.upsample_bilinear(x, ...) end
 Tensor.upsample_bilinear = flame.upsample_bilinear
 
 --- interpolate, nearest.
 ---@param x flame.Tensor
 ---@param ... any
+---@return flame.Tensor
 function flame.upsample_nearest(x, ...) end
 Tensor.upsample_nearest = flame.upsample_nearest
 
 --- f(params, …) → value, gradients in the form of params, and what else f returned.
 ---@param f function
+---@return function
 function flame.value_and_grad(f) end
 
 --- Columns x^0, x^1, … of each element.
 ---@param x flame.Tensor
----@param ... any
+---@param N? any
+---@param increasing? any
 ---@return flame.Tensor
-function flame.vander(x, ...) end
+function flame.vander(x, N, increasing) end
 Tensor.vander = flame.vander
 
 --- variance; o: {correction = 1, keepdim = false}
@@ -6470,6 +6904,7 @@ Tensor.var = flame.var
 --- var and mean.
 ---@param x flame.Tensor
 ---@param ... any  axes = all, unbiased = true, keepdim = false, or axes, then {correction = 1, keepdim = false}
+---@return flame.Tensor
 function flame.var_mean(x, ...) end
 Tensor.var_mean = flame.var_mean
 
@@ -6505,6 +6940,7 @@ Tensor.view_as = flame.view_as
 ---@param f function
 ---@param x flame.tensor|table
 ---@param v? flame.tensor|table  in the form of the result; ones
+---@return any, any  values, products
 function flame.vjp(f, x, v) end
 
 --- tensor_split along axis 1
@@ -6534,6 +6970,7 @@ Tensor.where = flame.where
 --- x * log1p(y), 0 where x is 0.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.xlog1py(x, y) end
 Tensor.xlog1py = flame.xlog1py
 
@@ -6541,6 +6978,7 @@ Tensor.xlog1py_ = flame.xlog1py
 --- x * log(y), 0 where x is 0.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@return flame.Tensor
 function flame.xlogy(x, y) end
 Tensor.xlogy = flame.xlogy
 
@@ -6564,6 +7002,7 @@ Tensor.zeros_like = flame.zeros_like
 --- Sum of (q + k)^-x over k = 0, 1, …: Hurwitz' zeta function, x > 1.
 ---@param x flame.Tensor|number
 ---@param q flame.Tensor|number
+---@return flame.Tensor
 function flame.zeta(x, q) end
 Tensor.zeta = flame.zeta
 
