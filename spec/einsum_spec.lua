@@ -1,5 +1,5 @@
 --- einsum of several tensors: the order in which they are multiplied.
-require "spec.helper"
+local raises = require("spec.helper").raises
 local flame = require "flame"
 
 --- Elements of the largest tensor that is computed for x, itself left out; views count as what they show.
@@ -92,5 +92,23 @@ describe("einsum", function()
   it("has gradients in every order", function()
     local xs = tensors("ab,bc,cd->ad", { a = 3, b = 2, c = 4, d = 2 })
     assert.is_true(flame.gradcheck(function(...) return flame.einsum("ab,bc,cd->ad", ...) end, xs))
+  end)
+  it("refuses a name twice in the result", function()
+    raises("einsum: 'ij->ii' names i twice behind the arrow", flame.einsum, "ij->ii", flame.ones(2, 3))
+  end)
+end)
+
+describe("rearrange", function()
+  it("takes '...' for axes without a name", function()
+    local x = flame.arange(120):reshape(2, 3, 4, 5)
+    local function same(expected, spec, sizes) assert.same(expected:totable(), x:rearrange(spec, sizes):totable()) end
+    same(x:flatten(3, 4), "... h w -> ... (h w)")
+    same(x:permute(2, 3, 4, 1), "b ... -> ... b")
+    same(x:permute(2, 3, 4, 1):flatten(1, 3), "b ... -> (...) b")
+    same(x:flatten(2, 4), "b ... c -> b (... c)")
+    same(x:permute(4, 1, 2, 3):reshape(5, 2, 3, 2, 2), "... (h w) c -> c ... h w", { h = 2 })
+    same(x:permute(2, 1, 3, 4), "a b ... c d -> b a ... c d")
+    raises("rearrange: 'a ... -> a': '...' stands once on both sides, or on none", x.rearrange, x, "a ... -> a")
+    raises("rearrange: 'a b c d e ... -> a ...' has 5 axes on the left, x has shape (2, 3, 4, 5)", x.rearrange, x, "a b c d e ... -> a ...")
   end)
 end)

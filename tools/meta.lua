@@ -464,7 +464,9 @@ function meta.stub()
       put_function(out, e, "flame." .. e.name)
       out[#out] = ("Tensor.%s = flame.%s\n"):format(e.name, e.name)
     elseif e.kind == "write" and e.of then
-      out[#out + 1] = ("Tensor.%s = %s.%s"):format(e.name, rawget(flame, e.of) and "flame" or "Tensor", e.of)
+      local of = (rawget(flame, e.of) and "flame." or "Tensor.") .. e.of
+      out[#out + 1] = ("Tensor.%s = %s"):format(e.name, of)
+      if type(flame[e.name]) == "function" then out[#out + 1] = ("flame.%s = %s"):format(e.name, of) end
     elseif e.kind == "method" or e.kind == "write" then put_function(out, e, "Tensor:" .. e.name, 1)
     elseif e.kind == "member" then put_function(out, e, e.name, 1)
     end

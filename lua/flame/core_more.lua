@@ -153,6 +153,18 @@ local function parse_side(text, whole)
   return groups, names, seen
 end
 
+--- Both sides with names for the axes that '...' stands for.
+local function without_dots(left, right, spec, rank)
+  local plain, n = left:gsub("%.%.%.", " ")
+  local _, again = right:gsub("%.%.%.", " ")
+  if n ~= again or n > 1 then fail("rearrange", "'%s': '...' stands once on both sides, or on none", spec) end
+  if n == 0 then return left, right end
+  local names = {}
+  for k = 1, rank - #parse_side(plain, spec) do names[k] = "_axis" .. k end
+  names = " " .. table.concat(names, " ") .. " "
+  return left:gsub("%.%.%.", names), right:gsub("%.%.%.", names)
+end
+
 --- Sizes of all names, from x's shape and those given.
 local function name_sizes(spec, groups, shape, given)
   local size = {}
@@ -175,13 +187,14 @@ local function name_sizes(spec, groups, shape, given)
   return size
 end
 
---- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h = 8}).
+--- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h = 8}); '...': axes without a name.
 def("rearrange", 3, function(x, spec, sizes)
   need_tensor("rearrange", "x", x)
   if type(spec) ~= "string" then fail("rearrange", "spec must be a string, got %s", internal.word(spec)) end
   if sizes ~= nil and type(sizes) ~= "table" then fail("rearrange", "sizes must be a table, got %s", internal.word(sizes)) end
   local left, right = spec:match("^(.-)%->(.*)$")
   if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end
+  left, right = without_dots(left, right, spec, x.ndim)
   local from, names, there = parse_side(left, spec)
   local to, wanted, asked = parse_side(right, spec)
   if #from ~= x.ndim then fail("rearrange", "'%s' has %d axes on the left, x has shape (%s)", spec, #from,

@@ -105,6 +105,7 @@ local function parse_einsum(spec, xs)
   end
   right = right:gsub("%.%.%.", digits)
   for c in right:gmatch(".") do
+    if right:find(c, right:find(c, 1, true) + 1, true) then fail("einsum", "'%s' names %s twice behind the arrow", spec, c) end
     if not count[c] and not digits:find(c, 1, true) then fail("einsum", "'%s': nothing has an axis '%s'", spec, c) end
   end
   return terms, right

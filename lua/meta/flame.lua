@@ -211,6 +211,7 @@ function flame.abs(x) end
 Tensor.abs = flame.abs
 
 Tensor.abs_ = flame.abs
+flame.abs_ = flame.abs
 --- The same as abs.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -218,6 +219,7 @@ function flame.absolute(x) end
 Tensor.absolute = flame.absolute
 
 Tensor.absolute_ = flame.absolute
+flame.absolute_ = flame.absolute
 --- arc cosine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -225,6 +227,7 @@ function flame.acos(x) end
 Tensor.acos = flame.acos
 
 Tensor.acos_ = flame.acos
+flame.acos_ = flame.acos
 --- inverse hyperbolic cosine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -232,6 +235,7 @@ function flame.acosh(x) end
 Tensor.acosh = flame.acosh
 
 Tensor.acosh_ = flame.acosh
+flame.acosh_ = flame.acosh
 --- avg of as many windows as asked for
 ---@param x flame.Tensor
 ---@param size integer|integer[]
@@ -283,6 +287,7 @@ function flame.add(x, y, o) end
 Tensor.add = flame.add
 
 Tensor.add_ = flame.add
+flame.add_ = flame.add
 --- beta x + alpha times the sum of the products of two batches
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -293,6 +298,7 @@ function flame.addbmm(x, a, b, o) end
 Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
+flame.addbmm_ = flame.addbmm
 --- x + value a / b; o: {value = 1}
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -303,6 +309,7 @@ function flame.addcdiv(x, a, b, o) end
 Tensor.addcdiv = flame.addcdiv
 
 Tensor.addcdiv_ = flame.addcdiv
+flame.addcdiv_ = flame.addcdiv
 --- x + value a b; o: {value = 1}
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -313,6 +320,7 @@ function flame.addcmul(x, a, b, o) end
 Tensor.addcmul = flame.addcmul
 
 Tensor.addcmul_ = flame.addcmul
+flame.addcmul_ = flame.addcmul
 --- beta x + alpha a b; o: {beta = 1, alpha = 1}
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -323,6 +331,7 @@ function flame.addmm(x, a, b, o) end
 Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
+flame.addmm_ = flame.addmm
 --- beta x + alpha a v
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -333,6 +342,7 @@ function flame.addmv(x, a, v, o) end
 Tensor.addmv = flame.addmv
 
 Tensor.addmv_ = flame.addmv
+flame.addmv_ = flame.addmv
 --- beta x + alpha outer(v, w)
 ---@param x flame.Tensor
 ---@param v flame.Tensor
@@ -343,6 +353,7 @@ function flame.addr(x, v, w, o) end
 Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
+flame.addr_ = flame.addr
 --- The last two axes exchanged: of real numbers the adjoint.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -440,6 +451,7 @@ function flame.arccos(x) end
 Tensor.arccos = flame.arccos
 
 Tensor.arccos_ = flame.arccos
+flame.arccos_ = flame.arccos
 --- The same as acosh.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -447,6 +459,7 @@ function flame.arccosh(x) end
 Tensor.arccosh = flame.arccosh
 
 Tensor.arccosh_ = flame.arccosh
+flame.arccosh_ = flame.arccosh
 --- The same as asin.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -454,6 +467,7 @@ function flame.arcsin(x) end
 Tensor.arcsin = flame.arcsin
 
 Tensor.arcsin_ = flame.arcsin
+flame.arcsin_ = flame.arcsin
 --- The same as asinh.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -461,6 +475,7 @@ function flame.arcsinh(x) end
 Tensor.arcsinh = flame.arcsinh
 
 Tensor.arcsinh_ = flame.arcsinh
+flame.arcsinh_ = flame.arcsinh
 --- The same as atan.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -475,7 +490,9 @@ function flame.arctan2(x, y) end
 Tensor.arctan2 = flame.arctan2
 
 Tensor.arctan2_ = flame.arctan2
+flame.arctan2_ = flame.arctan2
 Tensor.arctan_ = flame.arctan
+flame.arctan_ = flame.arctan
 --- The same as atanh.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -483,6 +500,7 @@ function flame.arctanh(x) end
 Tensor.arctanh = flame.arctanh
 
 Tensor.arctanh_ = flame.arctanh
+flame.arctanh_ = flame.arctanh
 --- position of the largest, the first of ties; NaN wins; o: {keepdim = false}
 ---@param x flame.Tensor
 ---@param d? integer|integer[]
@@ -551,6 +569,7 @@ function flame.asin(x) end
 Tensor.asin = flame.asin
 
 Tensor.asin_ = flame.asin
+flame.asin_ = flame.asin
 --- inverse hyperbolic sine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -558,6 +577,7 @@ function flame.asinh(x) end
 Tensor.asinh = flame.asinh
 
 Tensor.asinh_ = flame.asinh
+flame.asinh_ = flame.asinh
 --- arc tangent
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -572,7 +592,9 @@ function flame.atan2(x, y) end
 Tensor.atan2 = flame.atan2
 
 Tensor.atan2_ = flame.atan2
+flame.atan2_ = flame.atan2
 Tensor.atan_ = flame.atan
+flame.atan_ = flame.atan
 --- inverse hyperbolic tangent
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -580,6 +602,7 @@ function flame.atanh(x) end
 Tensor.atanh = flame.atanh
 
 Tensor.atanh_ = flame.atanh
+flame.atanh_ = flame.atanh
 --- with one axis at least
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -663,6 +686,7 @@ function flame.baddbmm(x, a, b, o) end
 Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
+flame.baddbmm_ = flame.baddbmm
 --- A triangle: (n[, periodic = true, {dtype =, device =}]).
 ---@param n integer
 ---@param periodic? boolean|table  true
@@ -753,6 +777,7 @@ function flame.bitwise_and(x, y) end
 Tensor.bitwise_and = flame.bitwise_and
 
 Tensor.bitwise_and_ = flame.bitwise_and
+flame.bitwise_and_ = flame.bitwise_and
 --- x times 2^n.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
@@ -761,6 +786,7 @@ function flame.bitwise_left_shift(x, n) end
 Tensor.bitwise_left_shift = flame.bitwise_left_shift
 
 Tensor.bitwise_left_shift_ = flame.bitwise_left_shift
+flame.bitwise_left_shift_ = flame.bitwise_left_shift
 --- all bits flipped; of bool: not
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -768,6 +794,7 @@ function flame.bitwise_not(x) end
 Tensor.bitwise_not = flame.bitwise_not
 
 Tensor.bitwise_not_ = flame.bitwise_not
+flame.bitwise_not_ = flame.bitwise_not
 --- bits in either
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -776,6 +803,7 @@ function flame.bitwise_or(x, y) end
 Tensor.bitwise_or = flame.bitwise_or
 
 Tensor.bitwise_or_ = flame.bitwise_or
+flame.bitwise_or_ = flame.bitwise_or
 --- x over 2^n, rounded down; n that is negative or not below the number of bits leaves the sign alone, 0 or -1.
 ---@param x flame.Tensor
 ---@param n flame.Tensor|integer
@@ -784,6 +812,7 @@ function flame.bitwise_right_shift(x, n) end
 Tensor.bitwise_right_shift = flame.bitwise_right_shift
 
 Tensor.bitwise_right_shift_ = flame.bitwise_right_shift
+flame.bitwise_right_shift_ = flame.bitwise_right_shift
 --- bits in exactly one
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -792,6 +821,7 @@ function flame.bitwise_xor(x, y) end
 Tensor.bitwise_xor = flame.bitwise_xor
 
 Tensor.bitwise_xor_ = flame.bitwise_xor
+flame.bitwise_xor_ = flame.bitwise_xor
 --- the Blackman window
 ---@param n integer
 ---@param periodic? boolean
@@ -883,6 +913,7 @@ function flame.cbrt(x) end
 Tensor.cbrt = flame.cbrt
 
 Tensor.cbrt_ = flame.cbrt
+flame.cbrt_ = flame.cbrt
 --- Distances of the rows of x (…, p, m) and y (…, r, m): (…, p, r). p = 2 by default.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -899,6 +930,7 @@ function flame.ceil(x) end
 Tensor.ceil = flame.ceil
 
 Tensor.ceil_ = flame.ceil
+flame.ceil_ = flame.ceil
 --- x above 0, else alpha (exp(x / alpha) - 1)
 ---@param x flame.Tensor
 ---@param alpha? number
@@ -907,6 +939,7 @@ function flame.celu(x, alpha) end
 Tensor.celu = flame.celu
 
 Tensor.celu_ = flame.celu
+flame.celu_ = flame.celu
 --- The product of matrices in the cheapest order.
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -973,6 +1006,7 @@ function flame.clamp(x, min, max) end
 Tensor.clamp = flame.clamp
 
 Tensor.clamp_ = flame.clamp
+flame.clamp_ = flame.clamp
 --- x, at most high
 ---@param x flame.Tensor
 ---@param high number|flame.Tensor
@@ -981,6 +1015,7 @@ function flame.clamp_max(x, high) end
 Tensor.clamp_max = flame.clamp_max
 
 Tensor.clamp_max_ = flame.clamp_max
+flame.clamp_max_ = flame.clamp_max
 --- x, at least low
 ---@param x flame.Tensor
 ---@param low number|flame.Tensor
@@ -989,6 +1024,7 @@ function flame.clamp_min(x, low) end
 Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
+flame.clamp_min_ = flame.clamp_min
 --- the same as clamp
 ---@param x flame.Tensor
 ---@param min? number|flame.Tensor
@@ -998,6 +1034,7 @@ function flame.clip(x, min, max) end
 Tensor.clip = flame.clip
 
 Tensor.clip_ = flame.clip
+flame.clip_ = flame.clip
 --- a new value; gradients flow through
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1129,6 +1166,7 @@ function flame.copysign(x, y) end
 Tensor.copysign = flame.copysign
 
 Tensor.copysign_ = flame.copysign
+flame.copysign_ = flame.copysign
 --- Correlations of the rows of x, between -1 and 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1142,6 +1180,7 @@ function flame.cos(x) end
 Tensor.cos = flame.cos
 
 Tensor.cos_ = flame.cos
+flame.cos_ = flame.cos
 --- hyperbolic cosine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1149,6 +1188,7 @@ function flame.cosh(x) end
 Tensor.cosh = flame.cosh
 
 Tensor.cosh_ = flame.cosh
+flame.cosh_ = flame.cosh
 --- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
@@ -1267,6 +1307,7 @@ function flame.cumprod(x, d) end
 Tensor.cumprod = flame.cumprod
 
 Tensor.cumprod_ = flame.cumprod
+flame.cumprod_ = flame.cumprod
 --- running sums along an axis
 ---@param x flame.Tensor
 ---@param d integer
@@ -1275,6 +1316,7 @@ function flame.cumsum(x, d) end
 Tensor.cumsum = flame.cumsum
 
 Tensor.cumsum_ = flame.cumsum
+flame.cumsum_ = flame.cumsum
 --- Running integral along d by trapezes.
 ---@param y flame.Tensor
 ---@param x? flame.tensor|number|table  positions, or their distance (1), or {dx =, dim =}
@@ -1373,6 +1415,7 @@ function flame.deg2rad(x) end
 Tensor.deg2rad = flame.deg2rad
 
 Tensor.deg2rad_ = flame.deg2rad
+flame.deg2rad_ = flame.deg2rad
 --- Determinants; the gradient exists where they are 0 as well.
 ---@param x flame.Tensor  (…, n, n)
 ---@return flame.Tensor
@@ -1459,6 +1502,7 @@ function flame.digamma(x) end
 Tensor.digamma = flame.digamma
 
 Tensor.digamma_ = flame.digamma
+flame.digamma_ = flame.digamma
 --- number of axes
 ---@return integer
 function Tensor:dim() end
@@ -1480,6 +1524,7 @@ function flame.div(x, y, o) end
 Tensor.div = flame.div
 
 Tensor.div_ = flame.div
+flame.div_ = flame.div
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1489,6 +1534,7 @@ function flame.divide(x, y, o) end
 Tensor.divide = flame.divide
 
 Tensor.divide_ = flame.divide
+flame.divide_ = flame.divide
 --- sum of products of two vectors
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -1569,6 +1615,7 @@ function flame.elu(x, alpha) end
 Tensor.elu = flame.elu
 
 Tensor.elu_ = flame.elu
+flame.elu_ = flame.elu
 --- the rows of w at the ids
 ---@param ids flame.Tensor
 ---@param w flame.Tensor
@@ -1614,6 +1661,7 @@ function flame.entr(x) end
 Tensor.entr = flame.entr
 
 Tensor.entr_ = flame.entr
+flame.entr_ = flame.entr
 --- is x1 equal to x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1622,6 +1670,7 @@ function flame.eq(x, y) end
 Tensor.eq = flame.eq
 
 Tensor.eq_ = flame.eq
+flame.eq_ = flame.eq
 --- same shape and same values
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -1636,6 +1685,7 @@ function flame.erf(x) end
 Tensor.erf = flame.erf
 
 Tensor.erf_ = flame.erf
+flame.erf_ = flame.erf
 --- 1 - erf(x)
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1643,6 +1693,7 @@ function flame.erfc(x) end
 Tensor.erfc = flame.erfc
 
 Tensor.erfc_ = flame.erfc
+flame.erfc_ = flame.erfc
 --- exp(x²) erfc(x).
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1650,6 +1701,7 @@ function flame.erfcx(x) end
 Tensor.erfcx = flame.erfcx
 
 Tensor.erfcx_ = flame.erfcx
+flame.erfcx_ = flame.erfcx
 --- inverse of erf
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1657,6 +1709,7 @@ function flame.erfinv(x) end
 Tensor.erfinv = flame.erfinv
 
 Tensor.erfinv_ = flame.erfinv
+flame.erfinv_ = flame.erfinv
 --- computes these now; nothing: all that is recorded
 ---@param ... flame.Tensor
 ---@return any ...
@@ -1675,7 +1728,9 @@ function flame.exp2(x) end
 Tensor.exp2 = flame.exp2
 
 Tensor.exp2_ = flame.exp2
+flame.exp2_ = flame.exp2
 Tensor.exp_ = flame.exp
+flame.exp_ = flame.exp
 --- axes of size 1 repeated without copies; -1 keeps an axis
 ---@param x flame.Tensor
 ---@param ... integer
@@ -1697,6 +1752,7 @@ function flame.expit(x) end
 Tensor.expit = flame.expit
 
 Tensor.expit_ = flame.expit
+flame.expit_ = flame.expit
 --- exp(x) - 1, accurate near 0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1704,6 +1760,7 @@ function flame.expm1(x) end
 Tensor.expm1 = flame.expm1
 
 Tensor.expm1_ = flame.expm1
+flame.expm1_ = flame.expm1
 --- x becomes exponential numbers
 ---@param rate? number
 ---@return flame.Tensor
@@ -1788,6 +1845,7 @@ function flame.fix(x) end
 Tensor.fix = flame.fix
 
 Tensor.fix_ = flame.fix
+flame.fix_ = flame.fix
 --- axes first to last as one
 ---@param x flame.Tensor
 ---@param first? integer
@@ -1827,6 +1885,7 @@ function flame.float_power(x, y) end
 Tensor.float_power = flame.float_power
 
 Tensor.float_power_ = flame.float_power
+flame.float_power_ = flame.float_power
 --- largest integer not above x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -1834,6 +1893,7 @@ function flame.floor(x) end
 Tensor.floor = flame.floor
 
 Tensor.floor_ = flame.floor
+flame.floor_ = flame.floor
 --- The same as floordiv.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1842,6 +1902,7 @@ function flame.floor_divide(x, y) end
 Tensor.floor_divide = flame.floor_divide
 
 Tensor.floor_divide_ = flame.floor_divide
+flame.floor_divide_ = flame.floor_divide
 --- quotient rounded down; integers by zero give 0
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1850,6 +1911,7 @@ function flame.floordiv(x, y) end
 Tensor.floordiv = flame.floordiv
 
 Tensor.floordiv_ = flame.floordiv
+flame.floordiv_ = flame.floordiv
 --- The larger of two; a NaN gives way to the other.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -1872,6 +1934,7 @@ function flame.fmod(x, y) end
 Tensor.fmod = flame.fmod
 
 Tensor.fmod_ = flame.fmod
+flame.fmod_ = flame.fmod
 --- Its adjoint (F.fold): columns added up to planes of output_size.
 ---@param x flame.Tensor
 ---@param output_size integer|integer[]
@@ -1890,6 +1953,7 @@ function flame.frac(x) end
 Tensor.frac = flame.frac
 
 Tensor.frac_ = flame.frac
+flame.frac_ = flame.frac
 --- Largest of windows of kernel_size at places drawn at random (Graham 2014), as many as output_size asks for.
 ---@param x flame.Tensor
 ---@param kernel integer|integer[]
@@ -1971,6 +2035,7 @@ function flame.gcd(x, y) end
 Tensor.gcd = flame.gcd
 
 Tensor.gcd_ = flame.gcd
+flame.gcd_ = flame.gcd
 --- is x1 at least x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -1979,6 +2044,7 @@ function flame.ge(x, y) end
 Tensor.ge = flame.ge
 
 Tensor.ge_ = flame.ge
+flame.ge_ = flame.ge
 --- x times the normal distribution function; o: {approximate = "none" | "tanh"}
 ---@param x flame.Tensor
 ---@param o? table?
@@ -1987,6 +2053,7 @@ function flame.gelu(x, o) end
 Tensor.gelu = flame.gelu
 
 Tensor.gelu_ = flame.gelu
+flame.gelu_ = flame.gelu
 --- x becomes numbers of trials until one of chance p (0.5) is met
 ---@param p? number
 ---@return flame.Tensor
@@ -2068,6 +2135,7 @@ function flame.greater(x, y) end
 Tensor.greater = flame.greater
 
 Tensor.greater_ = flame.greater
+flame.greater_ = flame.greater
 --- The same as ge.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2076,6 +2144,7 @@ function flame.greater_equal(x, y) end
 Tensor.greater_equal = flame.greater_equal
 
 Tensor.greater_equal_ = flame.greater_equal
+flame.greater_equal_ = flame.greater_equal
 --- Values of x (n, c, h, w) at the points of grid (n, h', w', 2), x then y, -1 to 1 from edge to edge; of
 --- x (n, c, d, h, w) at those of grid (n, d', h', w', 3).
 ---@param x flame.Tensor
@@ -2105,6 +2174,7 @@ function flame.gt(x, y) end
 Tensor.gt = flame.gt
 
 Tensor.gt_ = flame.gt
+flame.gt_ = flame.gt
 --- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
 ---@param x flame.Tensor
 ---@param tau? number  1
@@ -2140,6 +2210,7 @@ function flame.hardshrink(x, lambd) end
 Tensor.hardshrink = flame.hardshrink
 
 Tensor.hardshrink_ = flame.hardshrink
+flame.hardshrink_ = flame.hardshrink
 --- (x + 3) / 6 between 0 and 1
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2147,6 +2218,7 @@ function flame.hardsigmoid(x) end
 Tensor.hardsigmoid = flame.hardsigmoid
 
 Tensor.hardsigmoid_ = flame.hardsigmoid
+flame.hardsigmoid_ = flame.hardsigmoid
 --- x hardsigmoid(x)
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2154,6 +2226,7 @@ function flame.hardswish(x) end
 Tensor.hardswish = flame.hardswish
 
 Tensor.hardswish_ = flame.hardswish
+flame.hardswish_ = flame.hardswish
 --- x between -1 and 1, or the bounds given
 ---@param x flame.Tensor
 ---@param min_val? number
@@ -2163,6 +2236,7 @@ function flame.hardtanh(x, min_val, max_val) end
 Tensor.hardtanh = flame.hardtanh
 
 Tensor.hardtanh_ = flame.hardtanh
+flame.hardtanh_ = flame.hardtanh
 --- 0 below 0, 1 above, 'values' at 0.
 ---@param x flame.Tensor
 ---@param values flame.Tensor
@@ -2171,6 +2245,7 @@ function flame.heaviside(x, values) end
 Tensor.heaviside = flame.heaviside
 
 Tensor.heaviside_ = flame.heaviside
+flame.heaviside_ = flame.heaviside
 --- Prints the signature of a function and what it does: help(flame.topk), help("topk"), help(x.topk).
 ---@param what? function|table|string  a function, a class, or a name; nothing: how to ask
 ---@return nil
@@ -2287,6 +2362,7 @@ function flame.hypot(x, y) end
 Tensor.hypot = flame.hypot
 
 Tensor.hypot_ = flame.hypot
+flame.hypot_ = flame.hypot
 --- modified Bessel function of order 0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2294,6 +2370,7 @@ function flame.i0(x) end
 Tensor.i0 = flame.i0
 
 Tensor.i0_ = flame.i0
+flame.i0_ = flame.i0
 --- exp(-|x|) times i0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2301,6 +2378,7 @@ function flame.i0e(x) end
 Tensor.i0e = flame.i0e
 
 Tensor.i0e_ = flame.i0e
+flame.i0e_ = flame.i0e
 --- modified Bessel function of order 1
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2308,6 +2386,7 @@ function flame.i1(x) end
 Tensor.i1 = flame.i1
 
 Tensor.i1_ = flame.i1
+flame.i1_ = flame.i1
 --- exp(-|x|) times i1
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2315,6 +2394,7 @@ function flame.i1e(x) end
 Tensor.i1e = flame.i1e
 
 Tensor.i1e_ = flame.i1e
+flame.i1e_ = flame.i1e
 --- the inverse of fft
 ---@param x flame.Tensor
 ---@param n? integer
@@ -2357,6 +2437,7 @@ function flame.igamma(a, x) end
 Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
+flame.igamma_ = flame.igamma
 --- The regularised upper incomplete gamma function; differentiable by x.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
@@ -2365,6 +2446,7 @@ function flame.igammac(a, x) end
 Tensor.igammac = flame.igammac
 
 Tensor.igammac_ = flame.igammac
+flame.igammac_ = flame.igammac
 --- Its inverse: half of the transform of a real signal.
 ---@param x flame.Tensor
 ---@param n? integer|table
@@ -2412,6 +2494,7 @@ function flame.index_add(x, d, idx, src) end
 Tensor.index_add = flame.index_add
 
 Tensor.index_add_ = flame.index_add
+flame.index_add_ = flame.index_add
 --- x with the positions idx along d replaced by the slices of src
 ---@param x flame.Tensor
 ---@param d integer
@@ -2422,6 +2505,7 @@ function flame.index_copy(x, d, idx, src) end
 Tensor.index_copy = flame.index_copy
 
 Tensor.index_copy_ = flame.index_copy
+flame.index_copy_ = flame.index_copy
 --- x with the value at the positions idx of axis d
 ---@param x flame.Tensor
 ---@param d integer
@@ -2432,6 +2516,7 @@ function flame.index_fill(x, d, idx, value) end
 Tensor.index_fill = flame.index_fill
 
 Tensor.index_fill_ = flame.index_fill
+flame.index_fill_ = flame.index_fill
 --- x with v at x[key]; {accumulate = true} adds, also where a position comes twice.
 ---@param x flame.Tensor
 ---@param key table  as in x[key]: a tensor, range or number for each axis
@@ -2442,6 +2527,7 @@ function flame.index_put(x, key, v, o) end
 Tensor.index_put = flame.index_put
 
 Tensor.index_put_ = flame.index_put
+flame.index_put_ = flame.index_put
 --- Slices of src combined with those of x at the positions idx along d.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
@@ -2454,6 +2540,7 @@ function flame.index_reduce(x, d, idx, src, reduce, o) end
 Tensor.index_reduce = flame.index_reduce
 
 Tensor.index_reduce_ = flame.index_reduce
+flame.index_reduce_ = flame.index_reduce
 --- the positions idx of an axis
 ---@param x flame.Tensor
 ---@param d integer
@@ -2602,6 +2689,7 @@ function flame.isfinite(x) end
 Tensor.isfinite = flame.isfinite
 
 Tensor.isfinite_ = flame.isfinite
+flame.isfinite_ = flame.isfinite
 --- Is each element of x among those of y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2617,6 +2705,7 @@ function flame.isinf(x) end
 Tensor.isinf = flame.isinf
 
 Tensor.isinf_ = flame.isinf
+flame.isinf_ = flame.isinf
 --- is x not a number
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2624,6 +2713,7 @@ function flame.isnan(x) end
 Tensor.isnan = flame.isnan
 
 Tensor.isnan_ = flame.isnan
+flame.isnan_ = flame.isnan
 --- is x -Inf
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2748,6 +2838,7 @@ function flame.lcm(x, y) end
 Tensor.lcm = flame.lcm
 
 Tensor.lcm_ = flame.lcm
+flame.lcm_ = flame.lcm
 --- x * 2^y.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2756,6 +2847,7 @@ function flame.ldexp(x, y) end
 Tensor.ldexp = flame.ldexp
 
 Tensor.ldexp_ = flame.ldexp
+flame.ldexp_ = flame.ldexp
 --- is x1 at most x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2764,6 +2856,7 @@ function flame.le(x, y) end
 Tensor.le = flame.le
 
 Tensor.le_ = flame.le
+flame.le_ = flame.le
 --- Run f n times; raise when handles or bytes grow from the second run on.
 ---@param f function
 ---@param n integer
@@ -2777,6 +2870,7 @@ function flame.leaky_relu(x, negative_slope) end
 Tensor.leaky_relu = flame.leaky_relu
 
 Tensor.leaky_relu_ = flame.leaky_relu
+flame.leaky_relu_ = flame.leaky_relu
 --- x + w (y - x)
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2786,6 +2880,7 @@ function flame.lerp(x, y, w) end
 Tensor.lerp = flame.lerp
 
 Tensor.lerp_ = flame.lerp
+flame.lerp_ = flame.lerp
 --- The same as lt.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2794,6 +2889,7 @@ function flame.less(x, y) end
 Tensor.less = flame.less
 
 Tensor.less_ = flame.less
+flame.less_ = flame.less
 --- The same as le.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -2802,6 +2898,7 @@ function flame.less_equal(x, y) end
 Tensor.less_equal = flame.less_equal
 
 Tensor.less_equal_ = flame.less_equal
+flame.less_equal_ = flame.less_equal
 --- logarithm of |gamma(x)|
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -2809,6 +2906,7 @@ function flame.lgamma(x) end
 Tensor.lgamma = flame.lgamma
 
 Tensor.lgamma_ = flame.lgamma
+flame.lgamma_ = flame.lgamma
 --- beta x + alpha a b; o: {beta = 1, alpha = 1}
 ---@param x flame.Tensor
 ---@param a flame.Tensor
@@ -3225,6 +3323,7 @@ function flame.log10(x) end
 Tensor.log10 = flame.log10
 
 Tensor.log10_ = flame.log10
+flame.log10_ = flame.log10
 --- log(1 + x), accurate near 0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3232,6 +3331,7 @@ function flame.log1p(x) end
 Tensor.log1p = flame.log1p
 
 Tensor.log1p_ = flame.log1p
+flame.log1p_ = flame.log1p
 --- logarithm to base 2
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3239,7 +3339,9 @@ function flame.log2(x) end
 Tensor.log2 = flame.log2
 
 Tensor.log2_ = flame.log2
+flame.log2_ = flame.log2
 Tensor.log_ = flame.log
+flame.log_ = flame.log
 --- The logarithm of ndtr.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3247,6 +3349,7 @@ function flame.log_ndtr(x) end
 Tensor.log_ndtr = flame.log_ndtr
 
 Tensor.log_ndtr_ = flame.log_ndtr
+flame.log_ndtr_ = flame.log_ndtr
 --- x becomes e to the power of normal numbers of mean (1) and std (2)
 ---@param mean? number
 ---@param std? number
@@ -3275,7 +3378,9 @@ function flame.logaddexp2(x, y) end
 Tensor.logaddexp2 = flame.logaddexp2
 
 Tensor.logaddexp2_ = flame.logaddexp2
+flame.logaddexp2_ = flame.logaddexp2
 Tensor.logaddexp_ = flame.logaddexp
+flame.logaddexp_ = flame.logaddexp
 --- running logsumexp along an axis
 ---@param x flame.Tensor
 ---@param d integer
@@ -3297,6 +3402,7 @@ function flame.logical_and(x, y) end
 Tensor.logical_and = flame.logical_and
 
 Tensor.logical_and_ = flame.logical_and
+flame.logical_and_ = flame.logical_and
 --- is x zero
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3304,6 +3410,7 @@ function flame.logical_not(x) end
 Tensor.logical_not = flame.logical_not
 
 Tensor.logical_not_ = flame.logical_not
+flame.logical_not_ = flame.logical_not
 --- is one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3312,6 +3419,7 @@ function flame.logical_or(x, y) end
 Tensor.logical_or = flame.logical_or
 
 Tensor.logical_or_ = flame.logical_or
+flame.logical_or_ = flame.logical_or
 --- is exactly one not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3320,6 +3428,7 @@ function flame.logical_xor(x, y) end
 Tensor.logical_xor = flame.logical_xor
 
 Tensor.logical_xor_ = flame.logical_xor
+flame.logical_xor_ = flame.logical_xor
 --- log(x / (1 - x)); with eps, x is kept between eps and 1 - eps.
 ---@param x flame.Tensor
 ---@param eps number?
@@ -3328,6 +3437,7 @@ function flame.logit(x, eps) end
 Tensor.logit = flame.logit
 
 Tensor.logit_ = flame.logit
+flame.logit_ = flame.logit
 --- log(sigmoid(x))
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3335,6 +3445,7 @@ function flame.logsigmoid(x) end
 Tensor.logsigmoid = flame.logsigmoid
 
 Tensor.logsigmoid_ = flame.logsigmoid
+flame.logsigmoid_ = flame.logsigmoid
 --- n values from base^first to base^last, equally apart in the exponent.
 ---@param first number
 ---@param last number
@@ -3398,6 +3509,7 @@ function flame.lt(x, y) end
 Tensor.lt = flame.lt
 
 Tensor.lt_ = flame.lt
+flame.lt_ = flame.lt
 --- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
 ---@param x flame.Tensor  (…, m, n)
 ---@param pivot? boolean|table  true
@@ -3448,6 +3560,7 @@ function flame.masked_fill(x, mask, value) end
 Tensor.masked_fill = flame.masked_fill
 
 Tensor.masked_fill_ = flame.masked_fill
+flame.masked_fill_ = flame.masked_fill
 --- x where mask is false; where it is true the elements of src, in order.
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
@@ -3457,6 +3570,7 @@ function flame.masked_scatter(x, mask, src) end
 Tensor.masked_scatter = flame.masked_scatter
 
 Tensor.masked_scatter_ = flame.masked_scatter
+flame.masked_scatter_ = flame.masked_scatter
 --- the elements where mask holds, as one axis
 ---@param x flame.Tensor
 ---@param mask flame.Tensor
@@ -3552,6 +3666,7 @@ function flame.maximum(x, y) end
 Tensor.maximum = flame.maximum
 
 Tensor.maximum_ = flame.maximum
+flame.maximum_ = flame.maximum
 --- mean; o: {keepdim = false}
 ---@param x flame.Tensor
 ---@param d? integer|integer[]?
@@ -3596,6 +3711,7 @@ function flame.minimum(x, y) end
 Tensor.minimum = flame.minimum
 
 Tensor.minimum_ = flame.minimum
+flame.minimum_ = flame.minimum
 --- x tanh(softplus(x))
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3603,6 +3719,7 @@ function flame.mish(x) end
 Tensor.mish = flame.mish
 
 Tensor.mish_ = flame.mish
+flame.mish_ = flame.mish
 --- product of two matrices
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3618,6 +3735,7 @@ function flame.mod(x, y) end
 Tensor.mod = flame.mod
 
 Tensor.mod_ = flame.mod
+flame.mod_ = flame.mod
 --- The most frequent value along d, the smallest of several, and its last position.
 ---@param x flame.Tensor
 ---@param d? integer  -1
@@ -3664,6 +3782,7 @@ function flame.mul(x, y) end
 Tensor.mul = flame.mul
 
 Tensor.mul_ = flame.mul
+flame.mul_ = flame.mul
 --- Sum over the other classes of (margin - x at the label + x)^p, over the number of classes.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3707,6 +3826,7 @@ function flame.multiply(x, y) end
 Tensor.multiply = flame.multiply
 
 Tensor.multiply_ = flame.multiply
+flame.multiply_ = flame.multiply
 --- matrix times vector
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -3722,6 +3842,7 @@ function flame.mvlgamma(x, p) end
 Tensor.mvlgamma = flame.mvlgamma
 
 Tensor.mvlgamma_ = flame.mvlgamma
+flame.mvlgamma_ = flame.mvlgamma
 --- NaN as 0, infinities as the largest finite numbers, or what is given
 ---@param x flame.Tensor
 ---@param nan? number
@@ -3732,6 +3853,7 @@ function flame.nan_to_num(x, nan, posinf, neginf) end
 Tensor.nan_to_num = flame.nan_to_num
 
 Tensor.nan_to_num_ = flame.nan_to_num
+flame.nan_to_num_ = flame.nan_to_num
 --- Mean of what is not NaN.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
@@ -3798,6 +3920,7 @@ function flame.ndtr(x) end
 Tensor.ndtr = flame.ndtr
 
 Tensor.ndtr_ = flame.ndtr
+flame.ndtr_ = flame.ndtr
 --- The inverse of ndtr: below which x lies the share p of a standard normal.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3805,6 +3928,7 @@ function flame.ndtri(x) end
 Tensor.ndtri = flame.ndtri
 
 Tensor.ndtri_ = flame.ndtri
+flame.ndtri_ = flame.ndtri
 --- is x1 different from x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -3813,6 +3937,7 @@ function flame.ne(x, y) end
 Tensor.ne = flame.ne
 
 Tensor.ne_ = flame.ne
+flame.ne_ = flame.ne
 --- minus x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3820,6 +3945,7 @@ function flame.neg(x) end
 Tensor.neg = flame.neg
 
 Tensor.neg_ = flame.neg
+flame.neg_ = flame.neg
 --- The same as neg.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -3827,6 +3953,7 @@ function flame.negative(x) end
 Tensor.negative = flame.negative
 
 Tensor.negative_ = flame.negative
+flame.negative_ = flame.negative
 --- number of elements
 ---@return integer
 function Tensor:nelement() end
@@ -3867,6 +3994,7 @@ function flame.nextafter(x, y) end
 Tensor.nextafter = flame.nextafter
 
 Tensor.nextafter_ = flame.nextafter
+flame.nextafter_ = flame.nextafter
 --- Log-probabilities (n, classes, …) and class ids (n, …).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5089,6 +5217,7 @@ function flame.not_equal(x, y) end
 Tensor.not_equal = flame.not_equal
 
 Tensor.not_equal_ = flame.not_equal
+flame.not_equal_ = flame.not_equal
 --- number of elements
 ---@param x flame.Tensor
 ---@return integer
@@ -5442,6 +5571,7 @@ function flame.polygamma(n, x) end
 Tensor.polygamma = flame.polygamma
 
 Tensor.polygamma_ = flame.polygamma
+flame.polygamma_ = flame.polygamma
 --- x itself
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5449,6 +5579,7 @@ function flame.positive(x) end
 Tensor.positive = flame.positive
 
 Tensor.positive_ = flame.positive
+flame.positive_ = flame.positive
 --- x1 to the power x2
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5457,6 +5588,7 @@ function flame.pow(x, y) end
 Tensor.pow = flame.pow
 
 Tensor.pow_ = flame.pow
+flame.pow_ = flame.pow
 --- x where it is above 0, else w x; w has one element, or one a channel (axis 2).
 ---@param x flame.Tensor
 ---@param w flame.Tensor
@@ -5497,6 +5629,7 @@ function flame.put(x, idx, src, o) end
 Tensor.put = flame.put
 
 Tensor.put_ = flame.put
+flame.put_ = flame.put
 --- Q with orthonormal columns and the triangle R, x = Q R. mode: "reduced", "complete", or "r" (R alone).
 ---@param x flame.Tensor
 ---@param mode string?
@@ -5520,6 +5653,7 @@ function flame.rad2deg(x) end
 Tensor.rad2deg = flame.rad2deg
 
 Tensor.rad2deg_ = flame.rad2deg
+flame.rad2deg_ = flame.rad2deg
 --- uniform numbers in [0, 1) of this shape, then options
 ---@param ... integer
 ---@return flame.Tensor
@@ -5579,7 +5713,7 @@ function flame.randperm(n, o) end
 function flame.ravel(x) end
 Tensor.ravel = flame.ravel
 
---- reshape and permute by names: "b (h d) t -> b h t d"
+--- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
 ---@param x flame.Tensor
 ---@param spec string
 ---@param sizes? table
@@ -5594,6 +5728,7 @@ function flame.reciprocal(x) end
 Tensor.reciprocal = flame.reciprocal
 
 Tensor.reciprocal_ = flame.reciprocal
+flame.reciprocal_ = flame.reciprocal
 --- f sees x's gradient, and may return another; handle:remove()
 ---@param f function
 ---@return table
@@ -5612,7 +5747,9 @@ function flame.relu6(x) end
 Tensor.relu6 = flame.relu6
 
 Tensor.relu6_ = flame.relu6
+flame.relu6_ = flame.relu6
 Tensor.relu_ = flame.relu
+flame.relu_ = flame.relu
 --- The same as mod.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -5621,6 +5758,7 @@ function flame.remainder(x, y) end
 Tensor.remainder = flame.remainder
 
 Tensor.remainder_ = flame.remainder
+flame.remainder_ = flame.remainder
 --- Slices along d whose p-norm is above maxnorm, scaled down to it.
 ---@param x flame.Tensor
 ---@param p number
@@ -5631,6 +5769,7 @@ function flame.renorm(x, p, d, maxnorm) end
 Tensor.renorm = flame.renorm
 
 Tensor.renorm_ = flame.renorm
+flame.renorm_ = flame.renorm
 --- each element n times
 ---@param x flame.Tensor
 ---@param n integer|flame.Tensor
@@ -5751,6 +5890,7 @@ function flame.round(x, o) end
 Tensor.round = flame.round
 
 Tensor.round_ = flame.round
+flame.round_ = flame.round
 --- one above the other
 ---@param list flame.Tensor[]
 ---@return flame.Tensor
@@ -5766,6 +5906,7 @@ function flame.rrelu(x, lower, upper, training) end
 Tensor.rrelu = flame.rrelu
 
 Tensor.rrelu_ = flame.rrelu
+flame.rrelu_ = flame.rrelu
 --- one over the square root
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5773,6 +5914,7 @@ function flame.rsqrt(x) end
 Tensor.rsqrt = flame.rsqrt
 
 Tensor.rsqrt_ = flame.rsqrt
+flame.rsqrt_ = flame.rsqrt
 --- y - alpha * x, the operands of sub the other way round.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -5816,6 +5958,7 @@ function flame.scatter(x, d, idx, src) end
 Tensor.scatter = flame.scatter
 
 Tensor.scatter_ = flame.scatter
+flame.scatter_ = flame.scatter
 --- x with the elements of src added at the positions idx of axis d
 ---@param x flame.Tensor
 ---@param d integer
@@ -5826,6 +5969,7 @@ function flame.scatter_add(x, d, idx, src) end
 Tensor.scatter_add = flame.scatter_add
 
 Tensor.scatter_add_ = flame.scatter_add
+flame.scatter_add_ = flame.scatter_add
 --- Every element of x with those of src that idx sends to it.
 ---@param x flame.Tensor
 ---@param d integer|integer[]?
@@ -5838,6 +5982,7 @@ function flame.scatter_reduce(x, d, idx, src, reduce, o) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
 Tensor.scatter_reduce_ = flame.scatter_reduce
+flame.scatter_reduce_ = flame.scatter_reduce
 --- handles made inside are closed at its end; calls f, or gives a scope for <close>
 ---@param f? function
 ---@return any
@@ -5888,6 +6033,7 @@ function flame.selu(x) end
 Tensor.selu = flame.selu
 
 Tensor.selu_ = flame.selu
+flame.selu_ = flame.selu
 --- The same as default_device.
 ---@param name? string
 ---@return string
@@ -5916,6 +6062,7 @@ function flame.sgn(x) end
 Tensor.sgn = flame.sgn
 
 Tensor.sgn_ = flame.sgn
+flame.sgn_ = flame.sgn
 --- as i16
 ---@return flame.Tensor
 function Tensor:short() end
@@ -5927,6 +6074,7 @@ function flame.sigmoid(x) end
 Tensor.sigmoid = flame.sigmoid
 
 Tensor.sigmoid_ = flame.sigmoid
+flame.sigmoid_ = flame.sigmoid
 --- -1, 0 or 1 by the sign of x; NaN stays
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5934,6 +6082,7 @@ function flame.sign(x) end
 Tensor.sign = flame.sign
 
 Tensor.sign_ = flame.sign
+flame.sign_ = flame.sign
 --- Is the sign bit set; -0.0 has it.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5947,6 +6096,7 @@ function flame.silu(x) end
 Tensor.silu = flame.silu
 
 Tensor.silu_ = flame.silu
+flame.silu_ = flame.silu
 --- sine of x in radians
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5954,6 +6104,7 @@ function flame.sin(x) end
 Tensor.sin = flame.sin
 
 Tensor.sin_ = flame.sin
+flame.sin_ = flame.sin
 --- sin(pi x) / (pi x), 1 at 0: near it by its series, whose derivatives do not cancel.
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5961,6 +6112,7 @@ function flame.sinc(x) end
 Tensor.sinc = flame.sinc
 
 Tensor.sinc_ = flame.sinc
+flame.sinc_ = flame.sinc
 --- hyperbolic sine
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -5968,6 +6120,7 @@ function flame.sinh(x) end
 Tensor.sinh = flame.sinh
 
 Tensor.sinh_ = flame.sinh
+flame.sinh_ = flame.sinh
 --- size of an axis, or all sizes
 ---@param d? integer
 ---@return integer|integer[]
@@ -6029,6 +6182,7 @@ function flame.softplus(x, beta, threshold) end
 Tensor.softplus = flame.softplus
 
 Tensor.softplus_ = flame.softplus
+flame.softplus_ = flame.softplus
 --- x moved towards 0 by lambd.
 ---@param x flame.Tensor
 ---@param lambd? number  0.5
@@ -6037,6 +6191,7 @@ function flame.softshrink(x, lambd) end
 Tensor.softshrink = flame.softshrink
 
 Tensor.softshrink_ = flame.softshrink
+flame.softshrink_ = flame.softshrink
 --- x / (1 + |x|)
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6044,6 +6199,7 @@ function flame.softsign(x) end
 Tensor.softsign = flame.softsign
 
 Tensor.softsign_ = flame.softsign
+flame.softsign_ = flame.softsign
 --- x with a x = b: b is (…, n, k), or (…, n) for one vector a matrix. {left = false}: x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
@@ -6422,6 +6578,7 @@ function flame.sqrt(x) end
 Tensor.sqrt = flame.sqrt
 
 Tensor.sqrt_ = flame.sqrt
+flame.sqrt_ = flame.sqrt
 --- x times x
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6429,6 +6586,7 @@ function flame.square(x) end
 Tensor.square = flame.square
 
 Tensor.square_ = flame.square
+flame.square_ = flame.square
 --- without axes of size 1
 ---@param x flame.Tensor
 ---@param d? integer|integer[]?
@@ -6492,6 +6650,7 @@ function flame.sub(x, y, o) end
 Tensor.sub = flame.sub
 
 Tensor.sub_ = flame.sub
+flame.sub_ = flame.sub
 --- The same as sub.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
@@ -6501,6 +6660,7 @@ function flame.subtract(x, y, o) end
 Tensor.subtract = flame.subtract
 
 Tensor.subtract_ = flame.subtract
+flame.subtract_ = flame.subtract
 --- sum; o: {keepdim = false}
 ---@param x flame.Tensor
 ---@param d? integer|integer[]
@@ -6587,6 +6747,7 @@ function flame.tan(x) end
 Tensor.tan = flame.tan
 
 Tensor.tan_ = flame.tan
+flame.tan_ = flame.tan
 --- hyperbolic tangent
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6594,6 +6755,7 @@ function flame.tanh(x) end
 Tensor.tanh = flame.tanh
 
 Tensor.tanh_ = flame.tanh
+flame.tanh_ = flame.tanh
 --- x - tanh(x).
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6601,6 +6763,7 @@ function flame.tanhshrink(x) end
 Tensor.tanhshrink = flame.tanhshrink
 
 Tensor.tanhshrink_ = flame.tanhshrink
+flame.tanhshrink_ = flame.tanhshrink
 --- a tensor of a number, a boolean or nested tables; o: {dtype =, device =, requires_grad =}
 ---@param values number|boolean|table
 ---@param o? table?
@@ -6632,6 +6795,7 @@ function flame.threshold(x, threshold, value) end
 Tensor.threshold = flame.threshold
 
 Tensor.threshold_ = flame.threshold
+flame.threshold_ = flame.threshold
 --- copies side by side along each axis
 ---@param x flame.Tensor
 ---@param ... integer
@@ -6650,6 +6814,7 @@ function flame.timer() end
 function Tensor:to(to, more) end
 
 Tensor.to_ = Tensor.to
+flame.to_ = Tensor.to
 --- the same as totable
 ---@return number|boolean|table
 function Tensor:tolist() end
@@ -6705,6 +6870,7 @@ function flame.trigamma(x) end
 Tensor.trigamma = flame.trigamma
 
 Tensor.trigamma_ = flame.trigamma
+flame.trigamma_ = flame.trigamma
 --- the lower triangle, 0 above
 ---@param x flame.Tensor
 ---@param k? integer
@@ -6713,6 +6879,7 @@ function flame.tril(x, k) end
 Tensor.tril = flame.tril
 
 Tensor.tril_ = flame.tril
+flame.tril_ = flame.tril
 --- positions of the lower triangle: a row of rows, a row of columns
 ---@param rows integer
 ---@param columns integer
@@ -6751,6 +6918,7 @@ function flame.triu(x, k) end
 Tensor.triu = flame.triu
 
 Tensor.triu_ = flame.triu
+flame.triu_ = flame.triu
 --- positions of the upper triangle: a row of rows, a row of columns
 ---@param rows integer
 ---@param columns integer
@@ -6768,6 +6936,7 @@ function flame.true_divide(x, y, o) end
 Tensor.true_divide = flame.true_divide
 
 Tensor.true_divide_ = flame.true_divide
+flame.true_divide_ = flame.true_divide
 --- integer part, towards 0
 ---@param x flame.Tensor
 ---@return flame.Tensor
@@ -6775,6 +6944,7 @@ function flame.trunc(x) end
 Tensor.trunc = flame.trunc
 
 Tensor.trunc_ = flame.trunc
+flame.trunc_ = flame.trunc
 --- x in another dtype; without one, the name of x's.
 ---@param dtype? string
 ---@return flame.Tensor|string
@@ -6975,6 +7145,7 @@ function flame.xlog1py(x, y) end
 Tensor.xlog1py = flame.xlog1py
 
 Tensor.xlog1py_ = flame.xlog1py
+flame.xlog1py_ = flame.xlog1py
 --- x * log(y), 0 where x is 0.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -6983,6 +7154,7 @@ function flame.xlogy(x, y) end
 Tensor.xlogy = flame.xlogy
 
 Tensor.xlogy_ = flame.xlogy
+flame.xlogy_ = flame.xlogy
 --- every element of x becomes 0
 ---@return flame.Tensor
 function Tensor:zero_() end
@@ -7007,4 +7179,5 @@ function flame.zeta(x, q) end
 Tensor.zeta = flame.zeta
 
 Tensor.zeta_ = flame.zeta
+flame.zeta_ = flame.zeta
 return flame
