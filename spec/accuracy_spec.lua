@@ -52,3 +52,12 @@ describe("f32 loops of the CPU", function()
     end
   end)
 end)
+
+describe("f64 loops of the CPU", function()
+  it("keep subnormal results of sigmoid, which are e^x there", function()
+    local x = flame.tensor({ -700, -709.5, -715, -730, -744 }, { dtype = "f64" })
+    local y, e = x:sigmoid(), x:exp()
+    assert.is_true((y - e):abs():le(e * 1e-15 + 5e-324):all():item())
+    assert.same({ 0, 0.5, 1, 1 }, flame.tensor({ -math.huge, -0.0, 800, math.huge }, { dtype = "f64" }):sigmoid():totable())
+  end)
+end)

@@ -287,7 +287,8 @@ static int x_last_error(lua_State *L) {
   lua_setfield(L, -2, "op");
   lua_pushstring(L, b->last.message);
   lua_setfield(L, -2, "message");
-  lua_pushstring(L, b->last.hint);
+  const char *todo = b->last.hint[0] == '\0' ? strstr(b->last.message, "; ") : NULL;
+  lua_pushstring(L, todo != NULL ? todo + 2 : b->last.hint);       /* what stands behind the facts */
   lua_setfield(L, -2, "hint");
   return 1;
 }

@@ -45,7 +45,10 @@ FL_FN double fl_lgamma_f64(double x) { int sign; return lgamma_r(x, &sign); }   
 FL_FN double fl_pow_f64(double x, double y) { return pow(x, y); }
 FL_FN double fl_atan2_f64(double y, double x) { return atan2(y, x); }
 FL_FN double fl_hypot_f64(double x, double y) { return hypot(x, y); }
-FL_FN double fl_sigmoid_f64(double x) { return 1.0 / (1.0 + fl_exp_f64(-x)); }
+FL_FN double fl_sigmoid_f64(double x) {
+  const double e = fl_exp_f64(-fl_abs_f64(x));             /* as the f32 form: subnormal results are kept */
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
 FL_FN double fl_softplus_f64(double x) {
   return fl_max_f64(x, 0.0) + log1p(exp(-fl_abs_f64(x)));
 }
