@@ -339,6 +339,7 @@ static int make_linspace(lua_State *L) {
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = line(b->c, o.device, whole ? trunc(a) : a, whole ? trunc(z) : z, n);
+  if (y == NULL) fl_error_own(&b->c->err, "linspace");
   return finish(L, b, m, out, y ? n_cast(y, o.dtype) : NULL, &o);
 }
 
