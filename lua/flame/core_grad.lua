@@ -179,6 +179,7 @@ def("value_and_grad", 1, function(f)
   need_callable("value_and_grad", f)
   return function(params, ...)
     local create, xs = nested(), {}
+    local _ <close> = flame.enable_grad()
     local inputs = rebuild(params, function(x)
       if not x:is_floating_point() then return x end
       xs[#xs + 1] = stand_in(x)
@@ -199,7 +200,8 @@ def("grad", 9, function(f, ...)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
   return function(...)
-    local args, xs, out = table.pack(...), {}, {}
+    local args, xs, out, tracked = table.pack(...), {}, {}, flame.is_grad_enabled()
+    local _ <close> = flame.enable_grad()
     for _, k in ipairs(nums) do
       local table_of = type(args[k]) == "table" and #collect(args[k], {}) > 0
       if not table_of then need_tensor("grad", "argument " .. k, args[k]) end
@@ -210,7 +212,7 @@ def("grad", 9, function(f, ...)
       end)
     end
     local y, by = scalar_result("grad", (inside(xs, f, table.unpack(args, 1, args.n)))), {}
-    local g = y.requires_grad and internal.gradients({ y }, nil, xs, { create_graph = true, retain_graph = true }) or {}
+    local g = y.requires_grad and internal.gradients({ y }, nil, xs, { create_graph = tracked, retain_graph = tracked }) or {}
     for i, x in ipairs(xs) do by[x] = g[i] or flame.zeros_like(x) end
     for i, k in ipairs(nums) do out[i] = rebuild(args[k], function(x) return by[x] or flame.zeros_like(x) end) end
     return table.unpack(out, 1, #nums)

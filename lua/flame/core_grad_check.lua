@@ -64,7 +64,7 @@ local function check(f, xs, o, order)
   end
   if worst then
     fail("gradcheck", "%sinput %d at %s: analytic %.10g, numeric %.10g", order == 2 and "second order, " or "",
-      worst.input, worst.at, worst.a, worst.n)
+      o.place[worst.input], worst.at, worst.a, worst.n)
   end
 end
 
@@ -72,15 +72,26 @@ def("gradcheck", 3, function(f, inputs, o)
   need_callable("gradcheck", f)
   if is_tensor(inputs) then inputs = { inputs } end
   if type(inputs) ~= "table" then fail("gradcheck", "inputs must be a list of tensors, got %s", internal.word(inputs)) end
-  local exact = true
-  for i, x in ipairs(inputs) do
-    need_tensor("gradcheck", ("inputs[%d]"):format(i), x)
-    if not x:is_floating_point() then fail("gradcheck", "inputs[%d] is %s, need a float", i, x.dtype) end
-    exact = exact and x.dtype == "f64"
+  local exact, xs, place, n, whole = true, {}, {}, #inputs, f
+  for i = 1, n do
+    if is_tensor(inputs[i]) and inputs[i]:is_floating_point() then
+      xs[#xs + 1], place[#place + 1] = inputs[i], i
+      exact = exact and inputs[i].dtype == "f64"
+    end
+  end
+  if #xs == 0 then fail("gradcheck", "inputs has no float tensor") end
+  if #xs < n then                                          -- the others are f's as they are
+    f = function(...)
+      local all = { table.unpack(inputs, 1, n) }
+      for k, i in ipairs(place) do all[i] = (select(k, ...)) end
+      return whole(table.unpack(all, 1, n))
+    end
   end
   o = options("gradcheck", o, { eps = exact and 1e-6 or 1e-2, atol = exact and 1e-5 or 1e-2,
     rtol = exact and 1e-3 or 2e-2, order = 1 })
-  check(f, inputs, o, 1)
+  if o.order ~= 1 and o.order ~= 2 then fail("gradcheck", "order must be 1 or 2, got %s", tostring(o.order)) end
+  o.place = place
+  check(f, xs, o, 1)
   if o.order == 2 then
     check(function(...)
       local own = { ... }
@@ -90,7 +101,7 @@ def("gradcheck", 3, function(f, inputs, o)
       local g = internal.gradients({ y }, nil, own, { create_graph = true, retain_graph = true })
       for i = 1, #own do g[i] = g[i] or flame.zeros_like(own[i]) end
       return table.unpack(g, 1, #own)
-    end, inputs, o, 2)
+    end, xs, o, 2)
   end
   return true
 end, "module")
