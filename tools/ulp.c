@@ -1,13 +1,15 @@
 /*
-** ulp: the table of docs/accuracy.md. Largest error of each f32 function of tensor/math.h
-** against the C library in double, in units in the last place (ulp) of the exact result.
+** ulp: the tables of docs/accuracy.md. Largest error of each f32 function of tensor/math.h
+** against the C library in double, in units in the last place (ulp) of the exact result; and of
+** the f64 functions against the C library in long double, which must be of 64 bits or more.
 **
-**   cc -O2 -mfma -ffp-contract=off -D_GNU_SOURCE -Isrc tools/ulp.c -o ulp -lm && ./ulp [step]
+**   cc -O2 -mfma -ffp-contract=off -D_GNU_SOURCE -Isrc tools/ulp.c -o ulp -lm && ./ulp [step | f64]
 **
 ** One argument: every step-th of the 2^32 bit patterns (default 251; 1 takes all of them,
 ** some minutes a function). Two arguments: as many random pairs, half of them of any bits,
 ** half of moderate size. Results below 2^-126 are counted in units of 2^-149; a wrong NaN,
-** infinity or sign of zero counts as 1e9.
+** infinity or sign of zero counts as 1e9. f64: 20 million values a function, half of them
+** of any bits, the others below 1, 16 and 1024.
 */
 #include "tensor/math.h"
 #include <stdio.h>
@@ -73,7 +75,48 @@ static void test_two(size_t k, uint64_t step) {
   fflush(stdout);
 }
 
+/* ---- f64 -------------------------------------------------------------------------------- */
+static long double l_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
+static long double l_softplus(long double x) { return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
+static long double l_lgamma(long double x) { int s; return lgammal_r(x, &s); }
+
+#define L(f) { #f, fl_##f##_f64, f##l },
+#define M(f, g) { #f, fl_##f##_f64, g },
+static const struct { const char *name; double (*f)(double); long double (*g)(long double); } wide[] = {
+  L(exp) L(exp2) L(expm1) L(log) L(log2) L(log10) L(log1p) L(sin) L(cos) L(tan) L(asin) L(acos)
+  L(atan) L(sinh) L(cosh) L(tanh) L(asinh) L(acosh) L(atanh) L(erf) L(erfc) L(sqrt) L(cbrt)
+  M(sigmoid, l_sigmoid) M(softplus, l_softplus) M(lgamma, l_lgamma)
+};
+
+static double wide_error(double v, long double r) {
+  int e;
+  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
+  if (fabsl(r) > 0x1p1024L) r = copysignl(0x1p1024L, r);
+  const long double w = isinf(v) ? copysignl(0x1p1024L, (long double)v) : (long double)v;
+  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
+  (void)frexpl(r, &e);
+  const long double ulp = fabsl(r) < 0x1p-1022L ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53);
+  return (double)(fabsl(w - r) / ulp);
+}
+
+static void test_wide(size_t k) {
+  double worst = 0, at = 0;
+  for (int64_t i = 0; i < 20000000; i++) {
+    const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, 1) << 32 | fl_random_u32(2 * i + 1, 0, 1);
+    const double x = i & 1 ? fl_as_f64(w) : (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
+    const double e = wide_error(wide[k].f(x), wide[k].g((long double)x));
+    if (e > worst) worst = e, at = x;
+  }
+  printf("| %s | %.2f | %.17g |\n", wide[k].name, worst, at);
+  fflush(stdout);
+}
+
 int main(int argc, char **argv) {
+  if (argc > 1 && argv[1][0] == 'f') {
+    printf("| function | largest error, ulp | at |\n|---|---|---|\n");
+    for (size_t k = 0; k < sizeof wide / sizeof *wide; k++) test_wide(k);
+    return 0;
+  }
   const uint64_t step = argc > 1 ? strtoull(argv[1], NULL, 10) : 251;
   if (step == 0) return fprintf(stderr, "ulp: the step is a positive number\n"), 2;
   printf("| function | largest error, ulp | at |\n|---|---|---|\n");

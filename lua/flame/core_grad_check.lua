@@ -1,7 +1,7 @@
 --- gradcheck: gradients of a function against central differences, element by element. What looks at
 -- kernels and functions of the script without being asked to is core_proof.lua.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, options, def = internal.failf, internal.options, internal.def
 local need_callable, is_tensor = internal.need_callable, flame.is_tensor
 
 --- Weights that tell the elements of a result apart, the same at each call.
