@@ -423,7 +423,7 @@ local function put_tensor(out, list)
   for _, op in ipairs { "band", "bor", "bxor" } do
     out[#out + 1] = ("---@operator %s(flame.Tensor|integer): flame.Tensor"):format(op)
   end
-  for _, op in ipairs { "unm: flame.Tensor", "bnot: flame.Tensor", "len: integer", "call(...): flame.Tensor" } do
+  for _, op in ipairs { "unm: flame.Tensor", "bnot: flame.Tensor", "len: integer", "call(any): flame.Tensor" } do
     out[#out + 1] = "---@operator " .. op
   end
   out[#out + 1] = "---@field [integer|table|flame.Tensor] flame.Tensor|any"
@@ -454,7 +454,7 @@ function meta.stub()
   local list = meta.collect()
   put_tensor(out, list)
   put_groups(out, list)
-  out[#out + 1] = "---@class flame.Module\n---@operator call(...): any\nlocal Module = {}\n"
+  out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
     local own = root == "nn" or root == "optim" or root == "data"

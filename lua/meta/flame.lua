@@ -31,7 +31,7 @@ local flame = {}
 ---@operator unm: flame.Tensor
 ---@operator bnot: flame.Tensor
 ---@operator len: integer
----@operator call(...): flame.Tensor
+---@operator call(any): flame.Tensor
 ---@field [integer|table|flame.Tensor] flame.Tensor|any
 local Tensor = {}
 
@@ -50,7 +50,7 @@ optim.lr_scheduler = {}
 optim.schedule = {}
 flame.special = {}
 ---@class flame.Module
----@operator call(...): any
+---@operator call(any): any
 local Module = {}
 
 --- as self[name] = module
