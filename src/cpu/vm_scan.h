@@ -248,7 +248,7 @@ OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
 /* Places never fall: where a column's is not this step's its value is the last one, and equal ones at
 ** the ends of a run are equal in it. */
-#define TAKE(bytes, T) \
+#define TAKE(bytes, T, EACH_ONE) \
   static void take_##bytes(const fl_scan_walk *w) { \
     const T *x = w->x; \
     const int64_t *at = w->x2, step = w->step, lanes = w->lanes; \
@@ -257,7 +257,7 @@ OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
       memcpy(y, x, sizeof *x * (size_t)lanes); \
       for (int64_t k = 1; k < w->n; k++) { \
         x += step; at += step; y += step; \
-        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) y[c] = at[c] == k + 1 ? x[c] : y[c - step]; \
+        _Pragma("GCC ivdep") for (int64_t c = 0; c < lanes; c++) { y[c] = at[c] == k + 1 ? x[c] : y[c - step]; EACH_ONE } \
       } \
       return; \
     } \
@@ -265,13 +265,13 @@ OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
       int64_t i = 0; \
       for (; i + STEP_LANES <= w->n; i += STEP_LANES) { \
         const int64_t first = at[i]; \
-        if (first == at[i + STEP_LANES - 1]) for (int j = 0; j < STEP_LANES; j++) y[i + j] = x[first - 1]; \
-        else _Pragma("GCC ivdep") for (int j = 0; j < STEP_LANES; j++) y[i + j] = x[at[i + j] - 1]; \
+        if (first == at[i + STEP_LANES - 1]) _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { y[i + j] = x[first - 1]; EACH_ONE } \
+        else _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int j = 0; j < STEP_LANES; j++) { y[i + j] = x[at[i + j] - 1]; EACH_ONE } \
       } \
       for (; i < w->n; i++) { y[i] = x[at[i] - 1]; ALONE } \
     } \
   }
-TAKE(1, uint8_t) TAKE(2, uint16_t) TAKE(4, uint32_t) TAKE(8, uint64_t)
+TAKE(1, uint8_t, ALONE) TAKE(2, uint16_t, ALONE) TAKE(4, uint32_t,) TAKE(8, uint64_t,)
 
 const fl_scan_loops SCAN_TABLE = {
 #define REAL(t, bytes) { sum_##t, product_##t, lse_##t, max_##t, min_##t, line_##t, take_##bytes }
