@@ -116,6 +116,8 @@ describe("functions of the normal distribution", function()
   it("erfcx does not overflow", function()
     near({ 1, 1 / (1e10 * math.sqrt(math.pi)), huge }, d({ 0, 1e10, -30 }):erfcx(), 1e-14)
     near({ math.exp(1) * 0.15729920705028513, 0.056140992743822584 }, d({ 1, 10 }):erfcx(), 1e-14)
+    local _, slope = flame.vjp(flame.erfcx, d { -6, -30, -huge }, d { 1, 1, 1 })
+    near({ -24 * math.exp(36) - 2 / math.sqrt(math.pi), -huge, -huge }, slope, 1e-14)
   end)
 end)
 

@@ -188,9 +188,16 @@ local function defaults(op, names, known, ...)
 end
 internal.defaults = defaults
 
+--- v, or of a table with this name alone what it holds.
+local function named(v, name)
+  if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
+  return v
+end
+internal.named = named
+
 --- Position of an axis, 1 to rank.
 local function axis_of(op, x, d)
-  if type(d) == "table" and d.dim and not next(d, (next(d))) then d = d.dim end        -- {dim = d}
+  d = named(d, "dim")
   local n = math.max(x.ndim, 1)
   d = need_int(op, "axis", d)
   if d == 0 or d > n or d < -n then

@@ -144,6 +144,7 @@ end)
 add("float_power", 2, function(x, y)
   internal.need_operand("float_power", "x", x)
   internal.need_operand("float_power", "y", y)
+  if not is_tensor(x) then need_tensor("float_power", "y", y) end
   return (is_tensor(x) and x:double() or x) ^ (is_tensor(y) and y:double() or y)
 end)
 --- x * 2^y.
@@ -160,7 +161,7 @@ add("clamp_min", 2, function(x, low) return need_tensor("clamp_min", "x", x):cla
 add("clamp_max", 2, function(x, high) return need_tensor("clamp_max", "x", x):clamp({ max = high }) end, "e")
 --- Every element v.
 ---@param v number|flame.Tensor
-add("fill", 2, function(x, v) return flame.full_like(need_tensor("fill", "x", x), v) end)
+add("fill", 2, function(x, v) return flame.full_like(need_tensor("fill", "x", x), internal.named(v, "value")) end)
 
 --- 'value' where x is not above the threshold.
 add("threshold", 3, function(x, threshold, value)

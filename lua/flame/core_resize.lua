@@ -478,9 +478,9 @@ end)
 
 -- ---- channels and pixels ----------------------------------------------------------------------------
 --- The leading axes of x and the last three: channels, height, width.
-local function split_shape(op, x, factor)
+local function split_shape(op, x, factor, name)
   need_tensor(op, "x", x)
-  local f = per_axis(op, "factor", factor, 1, 1)[1]
+  local f = per_axis(op, "factor", internal.named(factor, name), 1, 1)[1]
   local s = x.shape
   if #s < 3 then fail(op, "x has shape %s, need at least 3 axes", text(s)) end
   local lead = table.move(s, 1, #s - 3, 1, {})
@@ -503,7 +503,7 @@ end
 
 --- (…, c r r, h, w) to (…, c, h r, w r).
 def("pixel_shuffle", 2, function(x, factor)
-  local r, lead, c, h, w = split_shape("pixel_shuffle", x, factor)
+  local r, lead, c, h, w = split_shape("pixel_shuffle", x, factor, "upscale_factor")
   if c % (r * r) ~= 0 then fail("pixel_shuffle", "x has %d channels, %d does not divide them", c, r * r) end
   local n = #lead
   return x:reshape(with(lead, c // (r * r), r, r, h, w)):permute(order_after(n, { 1, 4, 2, 5, 3 }))
@@ -512,7 +512,7 @@ end)
 
 --- (…, c, h r, w r) to (…, c r r, h, w).
 def("pixel_unshuffle", 2, function(x, factor)
-  local r, lead, c, h, w = split_shape("pixel_unshuffle", x, factor)
+  local r, lead, c, h, w = split_shape("pixel_unshuffle", x, factor, "downscale_factor")
   if h % r ~= 0 or w % r ~= 0 then fail("pixel_unshuffle", "planes of %d by %d, %d does not divide both", h, w, r) end
   local n = #lead
   return x:reshape(with(lead, c, h // r, r, w // r, r)):permute(order_after(n, { 1, 3, 5, 2, 4 }))
@@ -522,7 +522,7 @@ end)
 --- (n, g c, …) with the channels of groups interleaved.
 def("channel_shuffle", 2, function(x, groups)
   need_tensor("channel_shuffle", "x", x)
-  local g, s = per_axis("channel_shuffle", "groups", groups, 1, 1)[1], x.shape
+  local g, s = per_axis("channel_shuffle", "groups", internal.named(groups, "groups"), 1, 1)[1], x.shape
   if #s < 3 or s[2] % g ~= 0 then fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g) end
   return x:reshape(s[1], g, s[2] // g, -1):transpose(2, 3):reshape(s):clone()
 end)

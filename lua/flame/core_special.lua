@@ -121,6 +121,7 @@ methods.polygamma_ = internal.checked(function(x, n) return x:copy_(polygamma(n,
 ---@param p integer
 add("mvlgamma", 2, function(x, p)
   need_tensor("mvlgamma", "x", x)
+  p = internal.named(p, "p")
   if need_int("mvlgamma", "p", p) < 1 then fail("mvlgamma", "p = %d, need at least 1", p) end
   if p > 10000 then fail("mvlgamma", "p = %d, need at most 10000", p) end
   return smooth(x, function(v)
@@ -143,7 +144,8 @@ end
 local function erfcx(x)
   local far = x:gt(12)
   local near, w = where(far, 0, x), where(far, x, 12)
-  return where(far, polynomial(w:square():reciprocal(), TAIL) / (w * math.sqrt(math.pi)), near:square():exp() * near:erfc())
+  local y = near:square():exp() * where(near:lt(-6), 2, near:erfc())              -- the slope of erfc is 0 times inf there
+  return where(far, polynomial(w:square():reciprocal(), TAIL) / (w * math.sqrt(math.pi)), y)
 end
 --- exp(x²) erfc(x).
 careful("erfcx", erfcx)

@@ -287,7 +287,11 @@ int fl_tail_options(lua_State *L, int *top) {
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s) {
   const int list = last >= first && lua_type(L, first) == LUA_TTABLE;
   if (list && last > first) fl_lua_fail(L, op, "sizes come as numbers or as one table, not both");
-  if (list && fl_is_options(L, first)) fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
+  if (list && fl_is_options(L, first)) {
+    if (least != INT8_MIN || fl_option(L, first, "dims") != LUA_TTABLE) fl_lua_fail(L, op, "need numbers or a list of them, got a table with names");
+    fl_check_options(L, first, op, "dims");
+    lua_replace(L, first);
+  }
   const int n = list ? (int)lua_rawlen(L, first) : last - first + 1;
   if (n > FL_MAX_AXES) fl_lua_fail(L, op, "%d axes, at most %d", n, FL_MAX_AXES);
   s->n = n < 0 ? 0 : n;
