@@ -29,7 +29,7 @@ local function swapped_rows(op, pivots, count)
     local now = {}
     for i = 1, count do now[i] = i end
     for i, j in ipairs(swaps) do
-      if not now[j] then fail(op, "pivot %s at position %d, need 1 to %d", tostring(j), i, count) end
+      if not now[i] or not now[j] then fail(op, "pivot %s at position %d, need 1 to %d", tostring(j), i, count) end
       now[i], now[j] = now[j], now[i]
     end
     out[b] = now
