@@ -189,7 +189,7 @@ end
 --- embedding with options: rows at padding_idx get no gradient; max_norm renorms, in place, rows that are looked
 --- up; scale_grad_by_freq divides a row's gradient by how often it stands in ids. Called from C.
 ---@param o? integer|table  padding_idx, or {padding_idx =, max_norm =, norm_type = 2, scale_grad_by_freq = false}
-function internal.embedding(ids, w, o, ...)
+internal.embedding = internal.checked(function(ids, w, o, ...)
   local op = "embedding"
   if select("#", ...) > 4 then fail(op, "7 arguments at most, got %d", 3 + select("#", ...)) end
   o = defaults(op, { "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse" },
@@ -208,7 +208,7 @@ function internal.embedding(ids, w, o, ...)
   end
   if not k then return y end
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
-end
+end, "embedding", 8)
 
 --- The bag of each of the ids, in a row, and the number of bags.
 local function bags_of(op, ids, w, offsets, o)
@@ -219,42 +219,59 @@ local function bags_of(op, ids, w, offsets, o)
     return bag:expand({ math.max(bags, 1), ids.shape[2] }):narrow(1, 1, bags):reshape(-1), bags
   end
   if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
-  local first, before = offsets:totable(), 1
+  if need_tensor(op, "offsets", offsets).ndim ~= 1 then fail(op, "offsets has %d axes, need 1", offsets.ndim) end
+  if offsets:is_floating_point() then fail(op, "offsets is %s, need integers", offsets.dtype) end
+  local first, least = offsets:totable(), 1
   for k, i in ipairs(first) do
-    if i < before or i > ids.shape[1] + 1 then
-      fail(op, "offset %d at position %d, need %d to %d: offsets rise", i, k, before, ids.shape[1] + 1)
+    local most = k == 1 and 1 or ids.shape[1] + 1
+    if i < least or i > most then
+      fail(op, "offset %d at position %d, need %s", i, k, k == 1 and "1" or ("%d to %d: offsets rise"):format(least, most))
     end
-    before = i
+    least = i
   end
   local bags, at, now = #first - (o.include_last_offset and 1 or 0), {}, 0
-  for i = 1, ids.shape[1] do
+  for i = 1, o.include_last_offset and least - 1 or ids.shape[1] do              -- behind the last offset: in no bag
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now
   end
-  if #at > 0 and at[1] < 1 then fail(op, "offsets[1] is %s, need 1", tostring(first[1])) end
+  if bags < (#at > 0 and 1 or 0) then fail(op, "offsets[1] is nil, need 1") end
   return flame.tensor(at, { dtype = "i64", device = w.device }), bags
+end
+
+local BAG = { mode = "mean", per_sample_weights = false, padding_idx = false, include_last_offset = false, max_norm = false, norm_type = 2,
+  scale_grad_by_freq = false, sparse = false }
+local BAG_ORDER = { "max_norm", "norm_type", "scale_grad_by_freq", "mode", "sparse", "per_sample_weights", "include_last_offset",
+  "padding_idx" }
+local function bag_options(op, ids, ...)
+  local o = defaults(op, BAG_ORDER, BAG, ...)
+  if o.mode ~= "mean" and o.mode ~= "sum" and o.mode ~= "max" then
+    fail(op, 'mode must be "mean", "sum" or "max", got "%s"', tostring(o.mode))
+  end
+  local by = o.per_sample_weights
+  if by and o.mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
+  if by and shape_text(need_tensor(op, "per_sample_weights", by)) ~= shape_text(ids) then
+    fail(op, "per_sample_weights has shape %s and ids %s", shape_text(by), shape_text(ids))
+  end
+  return o
 end
 
 --- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the positions at which the bags begin.
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
----@param o? table  {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, include_last_offset = false}
-def("embedding_bag", 4, function(ids, w, offsets, o)
+---@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
+def("embedding_bag", 11, function(ids, w, offsets, ...)
   local op = "embedding_bag"
   need_tensor(op, "ids", ids)
   need_tensor(op, "w", w)
-  if type(offsets) == "table" then offsets, o = nil, offsets end
-  o = options(op, o, { mode = "mean", per_sample_weights = false, padding_idx = false, include_last_offset = false, max_norm = false,
-    norm_type = 2, scale_grad_by_freq = false, sparse = false })
-  if o.mode ~= "mean" and o.mode ~= "sum" and o.mode ~= "max" then
-    fail(op, 'mode must be "mean", "sum" or "max", got "%s"', tostring(o.mode))
-  end
-  if o.per_sample_weights and o.mode ~= "sum" then fail(op, 'per_sample_weights need mode = "sum"') end
+  local named = type(offsets) == "table" and offsets
+  local o = bag_options(op, ids, named or ..., select(named and 1 or 2, ...))
+  if named then offsets = nil end
   local bag, bags = bags_of(op, ids, w, offsets, o)
+  local n = bag:numel()
   internal.naming(op)
-  local flat = internal.positions(ids, w.shape[1]):reshape(-1)
+  local flat = internal.positions(ids:reshape(-1):narrow(1, 1, n), w.shape[1])
   local rows = internal.embedding(flat, w, { padding_idx = o.padding_idx, max_norm = o.max_norm, norm_type = o.norm_type,
     scale_grad_by_freq = o.scale_grad_by_freq })
-  if o.per_sample_weights then rows = rows * o.per_sample_weights:reshape(-1, 1) end
+  if o.per_sample_weights then rows = rows * o.per_sample_weights:reshape(-1, 1):narrow(1, 1, n) end
   local counts = flame.ones(flat.shape, { dtype = "i64", device = w.device })
   if o.padding_idx then                                           -- padding belongs to no bag
     local k = o.padding_idx > 0 and o.padding_idx or w.shape[1] + 1 + o.padding_idx

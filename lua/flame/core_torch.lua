@@ -393,12 +393,13 @@ end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =}
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 def("segment_reduce", 3, function(x, reduce, o)
   local op = "segment_reduce"
   need_tensor(op, "x", x)
-  o = options(op, o, { lengths = false, initial = false, unsafe = false, axis = 1 })
+  o = options(op, o, { lengths = false, offsets = false, initial = false, unsafe = false, axis = 1 })
+  if o.offsets then o.lengths = need_tensor(op, "offsets", o.offsets):diff() end
   if o.axis ~= 1 then fail(op, "axis = %s, only axis 1 is supported", tostring(o.axis)) end
   local n = need_tensor(op, "lengths", o.lengths):numel()
   if o.lengths:sum():item() ~= x.shape[1] then fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1]) end
@@ -412,7 +413,8 @@ def("segment_reduce", 3, function(x, reduce, o)
   local how = ({ max = "amax", min = "amin" })[reduce] or reduce
   if reduce ~= "mean" then return flame.scatter_reduce(base, 1, at, x, how) end
   wide[1] = n
-  return flame.scatter_reduce(base, 1, at, x, "sum") / o.lengths:to(x.dtype):reshape(wide)
+  local count = o.lengths:clamp(o.initial and 1 or 0)                        -- an empty run keeps its initial value
+  return flame.scatter_reduce(base, 1, at, x, "sum") / count:to(x.dtype):reshape(wide)
 end)
 
 -- ---- random writes -----------------------------------------------------------------------------------------------

@@ -1628,9 +1628,8 @@ Tensor.embedding = flame.embedding
 ---@param ids flame.Tensor
 ---@param w flame.Tensor
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
----@param o? table  {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, include_last_offset = false}
----@return flame.Tensor
-function flame.embedding_bag(ids, w, offsets, o) end
+---@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
+function flame.embedding_bag(ids, w, offsets, ...) end
 Tensor.embedding_bag = flame.embedding_bag
 
 --- zeros too: memory is never left with old values
@@ -6004,7 +6003,7 @@ function flame.seed(n) end
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor
 ---@param reduce string  "sum", "mean", "prod", "max", "min"
----@param o table  {lengths =, initial =}
+---@param o table  {lengths =, initial =} or, for lengths, {offsets =}: where each run begins and the last ends
 ---@return flame.Tensor
 function flame.segment_reduce(x, reduce, o) end
 Tensor.segment_reduce = flame.segment_reduce
