@@ -54,7 +54,8 @@ print([[
   the cofactors, where PyTorch's is 0.
 - Gradients go to what the result depends on: of `cholesky_solve` and `cholesky_inverse` to one triangle, of `max_unpool`
   to the write that stays, of `ctc_loss` by the log-probabilities as they are (behind `log_softmax` both are the same).
-- `binary_cross_entropy` of an input outside 0 to 1 is NaN, where PyTorch raises: it would have to read the values.
+- `binary_cross_entropy` of an input outside 0 to 1 and `gaussian_nll_loss` of a variance below 0 are NaN, where PyTorch
+  raises: they would have to read the values.
 - Operands of different dtypes are promoted, also where PyTorch wants them alike: `matmul`, `dot`, `addmm`, `cross`, `meshgrid`,
   `isclose`, `sub` with bool. A float number beside integers gives f32, also as `alpha`, `beta` and `value`. Booleans are no
   operands: `x:eq(1)`.

@@ -20,6 +20,12 @@ local function need_tensor(op, name, x)
 end
 internal.need_tensor = need_tensor
 
+--- A tensor of positions or counts.
+function internal.need_integers(op, name, x)
+  if need_tensor(op, name, x):is_floating_point() then fail(op, "%s is %s, need integers", name, x.dtype) end
+  return x
+end
+
 local function need_int(op, name, v)
   local i = type(v) == "number" and math.tointeger(v)
   return i or fail(op, "%s must be an integer, got %s", name, type(v) == "number" and tostring(v) or word(v))
@@ -251,6 +257,7 @@ def("elu", 2, function(x, alpha)
 end, "e")
 def("celu", 2, function(x, alpha)
   alpha = the_number("celu", "alpha", 1, alpha)
+  if alpha == 0 then fail("celu", "alpha is 0") end
   return bent(need_tensor("celu", "x", x), alpha, alpha)
 end, "e")
 def("hardtanh", 3, function(x, low, high)
@@ -392,6 +399,7 @@ def("repeat_interleave", 3, function(x, n, d)
   need_tensor("repeat_interleave", "x", x)
   if d == nil then x, d = x:reshape(-1), 1 end
   d = axis_of("repeat_interleave", x, d)
+  if is_tensor(n) and internal.need_integers("repeat_interleave", "n", n):numel() == 1 then n = n:item() end
   if is_tensor(n) then                       -- a count for each position: read here
     local counts, at = n:detach():reshape(-1):totable(), {}
     if #counts ~= x.shape[d] then fail("repeat_interleave", "%d counts, axis %d has %d elements", #counts, d, x.shape[d]) end

@@ -24,7 +24,7 @@ local function pivots_of(rows, n)
 end
 --- And the way back: the order of rows behind the swaps of 'pivots', a list a matrix.
 local function swapped_rows(op, pivots, count)
-  local shape, out = pivots.shape, {}
+  local shape, out = internal.need_integers(op, "pivots", pivots).shape, {}
   for b, swaps in ipairs(pivots:reshape(-1, shape[#shape]):totable()) do
     local now = {}
     for i = 1, count do now[i] = i end

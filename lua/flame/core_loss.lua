@@ -190,8 +190,9 @@ def("gaussian_nll_loss", 6, function(x, y, var, ...)
   need_tensor(op, "var", var)
   local o = defaults(op, { "full", "eps", "reduction" }, { full = false, eps = 1e-6, reduction = "mean" }, ...)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
+  local bad = var:detach():lt(0)
   var = var + (var:clamp({ min = o.eps }) - var):detach()                 -- as PyTorch: the bound has slope 1
-  local e = (var:log() + (x - y):square() / var) * 0.5
+  local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
   return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
 end)
 --- max(0, -y (x1 - x2) + margin): y = 1 wants x1 above x2, -1 the other way round.

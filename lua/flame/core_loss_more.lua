@@ -13,7 +13,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 def("multilabel_margin_loss", 3, function(x, y, o)
   local op = "multilabel_margin_loss"
   need_tensor(op, "input", x)
-  need_tensor(op, "target", y)
+  internal.need_integers(op, "target", y)
   o = options(op, o, { reduction = "mean" })
   if x.ndim > 2 or shape_text(x) ~= shape_text(y) then
     fail(op, "input has shape %s and target %s, need the same of at most two axes", shape_text(x), shape_text(y))
@@ -219,8 +219,7 @@ local function bags_of(op, ids, w, offsets, o)
     return bag:expand({ math.max(bags, 1), ids.shape[2] }):narrow(1, 1, bags):reshape(-1), bags
   end
   if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
-  if need_tensor(op, "offsets", offsets).ndim ~= 1 then fail(op, "offsets has %d axes, need 1", offsets.ndim) end
-  if offsets:is_floating_point() then fail(op, "offsets is %s, need integers", offsets.dtype) end
+  if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then fail(op, "offsets has %d axes, need 1", offsets.ndim) end
   local first, least = offsets:totable(), 1
   for k, i in ipairs(first) do
     local most = k == 1 and 1 or ids.shape[1] + 1

@@ -157,7 +157,7 @@ end
 ---@param o? boolean|table  accumulate, or {accumulate = false}
 both("put", 4, function(x, idx, src, o)
   need_tensor("put", "x", x)
-  need_tensor("put", "idx", idx)
+  internal.need_integers("put", "idx", idx)
   same_dtype("put", x, src)
   local accumulate = defaults("put", { "accumulate" }, { accumulate = false }, o).accumulate
   if src:numel() ~= idx:numel() then fail("put", "%d positions and %d values", idx:numel(), src:numel()) end

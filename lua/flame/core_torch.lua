@@ -401,7 +401,7 @@ def("segment_reduce", 3, function(x, reduce, o)
   o = options(op, o, { lengths = false, offsets = false, initial = false, unsafe = false, axis = 1 })
   if o.offsets then o.lengths = need_tensor(op, "offsets", o.offsets):diff() end
   if o.axis ~= 1 then fail(op, "axis = %s, only axis 1 is supported", tostring(o.axis)) end
-  local n = need_tensor(op, "lengths", o.lengths):numel()
+  local n = internal.need_integers(op, "lengths", o.lengths):numel()
   if o.lengths:sum():item() ~= x.shape[1] then fail(op, "lengths add up to %d, x has %d rows", o.lengths:sum():item(), x.shape[1]) end
   local start = ({ sum = 0, mean = 0, prod = 1, max = -math.huge, min = math.huge })[reduce]
   if not start then fail(op, 'reduce must be "sum", "mean", "prod", "max" or "min", got "%s"', tostring(reduce)) end
