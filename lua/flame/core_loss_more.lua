@@ -221,6 +221,7 @@ local function bags_of(op, ids, w, offsets, o)
   if ids.ndim ~= 1 or not offsets then fail(op, "ids has shape %s, need two axes, or one and offsets", shape_text(ids)) end
   if internal.need_integers(op, "offsets", offsets).ndim ~= 1 then fail(op, "offsets has %d axes, need 1", offsets.ndim) end
   local first, least = offsets:totable(), 1
+  if #first == 0 then fail(op, "offsets has no elements, the first is 1") end
   for k, i in ipairs(first) do
     local most = k == 1 and 1 or ids.shape[1] + 1
     if i < least or i > most then
