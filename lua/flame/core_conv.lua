@@ -295,19 +295,7 @@ end
 ---@param dilation? integer|table  1
 ---@param groups? integer|table  1
 convolution("conv1d", 1)
---- The same for x (n, c, h, w) and w (o, c / groups, kh, kw).
----@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
 convolution("conv2d", 2)
---- The same with three axes.
----@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
 convolution("conv3d", 3)
 
 local TRANSPOSED = { "stride", "padding", "output_padding", "groups", "dilation" }

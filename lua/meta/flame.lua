@@ -1102,26 +1102,26 @@ function Tensor:contiguous() end
 function flame.conv1d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv1d = flame.conv1d
 
---- The same for x (n, c, h, w) and w (o, c / groups, kh, kw).
+--- the same as conv1d for x (n, c, h, w) and w (o, c / groups, kh, kw)
 ---@param x flame.Tensor
 ---@param w flame.Tensor
 ---@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
+---@param stride? integer|table
+---@param padding? integer|string|table
+---@param dilation? integer|table
+---@param groups? integer|table
 ---@return flame.Tensor
 function flame.conv2d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv2d = flame.conv2d
 
---- The same with three axes.
+--- the same with three axes
 ---@param x flame.Tensor
 ---@param w flame.Tensor
 ---@param b? flame.Tensor|table
----@param stride? integer|table  1
----@param padding? integer|string|table  0
----@param dilation? integer|table  1
----@param groups? integer|table  1
+---@param stride? integer|table
+---@param padding? integer|string|table
+---@param dilation? integer|table
+---@param groups? integer|table
 ---@return flame.Tensor
 function flame.conv3d(x, w, b, stride, padding, dilation, groups) end
 Tensor.conv3d = flame.conv3d
