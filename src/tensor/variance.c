@@ -39,7 +39,8 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
   fl_node *w = fl_widen(x), *mean = n_mean(w, axes, 1);
-  const double left = mean && mean->shape->numel ? (double)(x->shape->numel / mean->shape->numel) - correction : 1;
+  const int64_t results = mean ? mean->shape->numel : 0, elements = results ? x->shape->numel / results : 1;
+  const double left = (double)elements - correction;
   fl_node *y = n_div(n_sum(n_square(n_sub(w, mean)), axes, keepdim), n_num(c, left > 0 ? left : 0));
   if (fl_is_half(x->dtype)) y = n_cast(y, x->dtype);
   c->grad_mode = mode;
