@@ -50,8 +50,8 @@ print([[
 - `floor`, `ceil`, `round`, `trunc`, `sign` and `floordiv` have no gradient: their results are untracked, where PyTorch's
   gradient is 0. So it is with the second operand of `copysign`.
 - Where all is -inf, the gradient of `logsumexp` is 0 and that of `logaddexp` a half each, where PyTorch's is NaN.
-- The gradient of `xlogy` and `xlog1py` at 0 and of `entr` at 0 and below is 0 where PyTorch's is NaN or infinite. That of `det` of a singular matrix is
-  the cofactors, where PyTorch's is 0.
+- The gradient of `xlogy` and `xlog1py` at 0 and of `entr` at 0 and below is 0 where PyTorch's is NaN or infinite. That of
+  `det` of a singular matrix is the cofactors, where PyTorch's is 0.
 - Gradients go to what the result depends on: of `cholesky_solve` and `cholesky_inverse` to one triangle, of `max_unpool`
   to the write that stays, of `ctc_loss` by the log-probabilities as they are (behind `log_softmax` both are the same).
 - `binary_cross_entropy` of an input outside 0 to 1 and `gaussian_nll_loss` of a variance below 0 are NaN, where PyTorch
