@@ -1629,6 +1629,7 @@ Tensor.embedding = flame.embedding
 ---@param w flame.Tensor
 ---@param offsets? flame.Tensor  positions from 1, for ids of one axis
 ---@param ... any  max_norm, norm_type, … as torch has them, or {mode = "mean" | "sum" | "max", per_sample_weights =, padding_idx =, …}
+---@return flame.Tensor
 function flame.embedding_bag(ids, w, offsets, ...) end
 Tensor.embedding_bag = flame.embedding_bag
 
