@@ -69,6 +69,10 @@ def elementwise():
     case("add_1e6", randn(MILLION, n=2), lambda x, y: x + y, 12 * MILLION)
     for op in ("exp", "log", "tanh", "sigmoid", "sin", "erf", "sqrt"):
         case(op + "_1e6", lambda: (torch.rand(MILLION) * 8 + 0.01,), getattr(torch, op), 8 * MILLION)
+    for op in ("exp", "log", "log1p", "tanh", "sin", "asin", "erf", "erfinv"):
+        case(op + "_f64_1e6", lambda: (torch.rand(MILLION, dtype=torch.float64) * 0.9 + 0.01,), getattr(torch, op), 16 * MILLION)
+    for op in ("lgamma", "digamma"):
+        case(op + "_1e6", lambda: (torch.rand(MILLION) * 8 + 0.01,), getattr(torch, op), 8 * MILLION)
     case("pow_1e6", lambda: (torch.rand(MILLION) * 8 + 0.01, torch.randn(MILLION)), torch.pow, 12 * MILLION)
     for op, f in (("fmod", torch.fmod), ("mod", torch.remainder)):
         case(op + "_1e6", lambda: (torch.randn(MILLION) * 100, torch.rand(MILLION) + 1), f, 12 * MILLION)

@@ -36,6 +36,12 @@ case("add_1e6", two(1000000), function(x, y) return x + y end)
 for _, op in ipairs { "exp", "log", "tanh", "sigmoid", "sin", "erf", "sqrt" } do
   case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end, function(x) return x[op](x) end)
 end
+for _, op in ipairs { "exp", "log", "log1p", "tanh", "sin", "asin", "erf", "erfinv" } do
+  case(op .. "_f64_1e6", function() return flame.rand({ 1000000 }, { dtype = "f64" }) * 0.9 + 0.01 end, function(x) return x[op](x) end)
+end
+for _, op in ipairs { "lgamma", "digamma" } do
+  case(op .. "_1e6", function() return flame.rand(1000000) * 8 + 0.01 end, function(x) return x[op](x) end)
+end
 case("pow_1e6", function() return flame.rand(1000000) * 8 + 0.01, flame.randn(1000000) end, function(x, y) return x ^ y end)
 case("fmod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end, function(x, y) return x:fmod(y) end)
 case("mod_1e6", function() return flame.randn(1000000) * 100, flame.rand(1000000) + 1 end, function(x, y) return x % y end)

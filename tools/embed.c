@@ -5,7 +5,8 @@
 **   embed OUT text   SYMBOL FILE…       const char SYMBOL[] with the C text of the files and a NUL;
 **                       what they include as "tensor/…" is among them, and the line left out
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
-**                       both without comments, indentation and empty lines
+**                       both without comments, indentation and empty lines; of a table, all but
+**                       what many kernels start with is deflated where zlib is there
 **   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
 **                                       deflated where zlib is there
 **   embed OUT code   SYMBOL ROOT FILE…  the same, but compiled by the Lua that is linked in:
@@ -149,6 +150,8 @@ static void put_name(FILE *out, const char *name, int module) {
   for (size_t i = 0; i < end; i++) fputc(module && name[i] == '/' ? '.' : name[i], out);
 }
 
+static int starts_many(const char *name) { return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu"); }
+
 static void put_table(FILE *out, const char *symbol, const char *root, const char *form,
                       int count, char **file) {
   const int module = strcmp(form, "table") != 0;
@@ -158,7 +161,8 @@ static void put_table(FILE *out, const char *symbol, const char *root, const cha
   for (int i = 0; i < count; i++) {
     bytes b = read_file(file[i], 0);
     if (!strcmp(form, "code")) b = compiled(b, relative(root, file[i]));
-    b = module ? deflated(b, &size[i]) : bare(b);
+    if (!module) b = bare(b);
+    if (module || !starts_many(relative(root, file[i]))) b = deflated(b, &size[i]);
     stored[i] = b.n;
     fprintf(out, "static const char text_%d[] = {\n", i);
     put_bytes(out, b);

@@ -88,6 +88,11 @@ static const struct { const char *name; double (*f)(double); long double (*g)(lo
   M(sigmoid, l_sigmoid) M(softplus, l_softplus) M(lgamma, l_lgamma)
 };
 
+#define L2(f) { #f, fl_##f##_f64, f##l },
+static const struct { const char *name; double (*f)(double, double); long double (*g)(long double, long double); } wide2[] = {
+  L2(pow) L2(atan2) L2(hypot) L2(fmod)
+};
+
 static double wide_error(double v, long double r) {
   int e;
   if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
@@ -99,11 +104,26 @@ static double wide_error(double v, long double r) {
   return (double)(fabsl(w - r) / ulp);
 }
 
+static double wide_draw(int64_t i, uint64_t which) {
+  const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, which) << 32 | fl_random_u32(2 * i + 1, 0, which);
+  return i & 1 ? fl_as_f64(w) : (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
+}
+
+static void test_wide2(size_t k) {
+  double worst = 0, ax = 0, ay = 0;
+  for (int64_t i = 0; i < 20000000; i++) {
+    const double x = wide_draw(i, 1), y = wide_draw(i, 2);
+    const double e = wide_error(wide2[k].f(x, y), wide2[k].g((long double)x, (long double)y));
+    if (e > worst) worst = e, ax = x, ay = y;
+  }
+  printf("| %s | %.2f | %.17g, %.17g |\n", wide2[k].name, worst, ax, ay);
+  fflush(stdout);
+}
+
 static void test_wide(size_t k) {
   double worst = 0, at = 0;
   for (int64_t i = 0; i < 20000000; i++) {
-    const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, 1) << 32 | fl_random_u32(2 * i + 1, 0, 1);
-    const double x = i & 1 ? fl_as_f64(w) : (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
+    const double x = wide_draw(i, 1);
     const double e = wide_error(wide[k].f(x), wide[k].g((long double)x));
     if (e > worst) worst = e, at = x;
   }
@@ -115,6 +135,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && argv[1][0] == 'f') {
     printf("| function | largest error, ulp | at |\n|---|---|---|\n");
     for (size_t k = 0; k < sizeof wide / sizeof *wide; k++) test_wide(k);
+    for (size_t k = 0; k < sizeof wide2 / sizeof *wide2; k++) test_wide2(k);
     return 0;
   }
   const uint64_t step = argc > 1 ? strtoull(argv[1], NULL, 10) : 251;

@@ -206,12 +206,9 @@ static const char *const planted[] = {
 };
 
 static void begin(fl_text *t) {
-  const struct fl_embedded *e = fl_embedded_kernels;
   fl_text_init(t, &mem);
   fl_ktext_prelude(t);
-  while (e->name && strcmp(e->name, "check.cu")) e++;
-  check(e->name != NULL, "check.cu", "is not embedded");
-  if (e->name) fl_text_add(t, e->text, e->size);
+  check(fl_embedded_put(t, "check.cu"), "check.cu", "is not embedded");
 }
 
 static void all_compile(unsigned checks) {

@@ -8,6 +8,7 @@
 #include "tensor/dtype.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -84,6 +85,63 @@ static void test_edges(void) {
       check(error_of(v, fun[k].g((double)edges[i])) <= fun[k].limit, what);
     }
 }
+
+/* ---- f64 against long double, where that has more digits ------------------------------------- */
+#if LDBL_MANT_DIG >= 64
+static double wide_error(double v, long double r) {
+  int e;
+  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
+  if (fabsl(r) > 0x1p1024L) r = copysignl(0x1p1024L, r);
+  const long double w = isinf(v) ? copysignl(0x1p1024L, (long double)v) : (long double)v;
+  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
+  (void)frexpl(r, &e);
+  return (double)(fabsl(w - r) / (fabsl(r) < 0x1p-1022L ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53)));
+}
+
+static long double l_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
+static long double l_softplus(long double x) { return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
+
+static void test_wide(void) {
+#define WIDE(f, g, limit) { #f, fl_##f##_f64, g, limit },
+  static const struct { const char *name; double (*f)(double); long double (*g)(long double); double limit; } wide[] = {
+    WIDE(exp, expl, 0.8) WIDE(exp2, exp2l, 0.8) WIDE(expm1, expm1l, 1.1) WIDE(log, logl, 0.7) WIDE(log2, log2l, 0.7)
+    WIDE(log10, log10l, 0.7) WIDE(log1p, log1pl, 0.9) WIDE(sin, sinl, 0.8) WIDE(cos, cosl, 0.8) WIDE(tan, tanl, 0.9)
+    WIDE(asin, asinl, 0.7) WIDE(acos, acosl, 0.7) WIDE(atan, atanl, 0.7) WIDE(sinh, sinhl, 0.85) WIDE(cosh, coshl, 0.7)
+    WIDE(tanh, tanhl, 0.8) WIDE(asinh, asinhl, 1.8) WIDE(acosh, acoshl, 1.9) WIDE(atanh, atanhl, 2) WIDE(erf, erfl, 1.2)
+    WIDE(sigmoid, l_sigmoid, 2.4) WIDE(softplus, l_softplus, 1.6)
+  };
+  static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 0.41421356237309503, 2.414213562373095,
+    0.9, 6, 22, 40, 0.34657359027997264, 0.7071067811865476, 1.4142135623730951, 709.78271289338397, 709.8, 710,
+    710.4758600739439, 710.47586007394398, 711, 745.13, 745.14, 746, 1022, 1023.9999999999999, 1024, 1074, 1075, 1080,
+    0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp-1023, 0x1p-54, 0x1p-53, 0x1p-30, 0x1p20, 0x1.fffffffffffffp19, 0x1p21,
+    0x1p53, 0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023, 6381956970095103e255, INFINITY, NAN };
+  enum { NODD = sizeof odd / sizeof *odd };
+  for (size_t k = 0; k < sizeof wide / sizeof *wide; k++) {
+    double worst = 0, at = 0;
+    for (int64_t i = -16 * NODD; i < 300000; i++) {
+      const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, 1) << 32 | fl_random_u32(2 * i + 1, 9, 1);
+      const double some = (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
+      double x = i & 1 ? fl_as_f64(w) : some;
+      if (i < 0) {                                     /* an odd value, its neighbours, and minus those */
+        const int64_t j = -i - 1, near = j % 8 - 3;
+        const double y = odd[j / 16];
+        x = fl_as_f64(fl_bits_f64(y) + (uint64_t)(y > 0 && y < INFINITY ? near : 0));
+        if (j & 8) x = -x;
+      }
+      const double e = wide_error(wide[k].f(x), wide[k].g((long double)x));
+      if (e > worst) worst = e, at = x;
+    }
+    char what[96];
+    snprintf(what, sizeof what, "%s of f64 is off by %.3g ulp at %a", wide[k].name, worst, at);
+    check(worst <= wide[k].limit, what);
+  }
+  for (int n = -1074; n < 1024; n++)
+    check(fl_log2_f64(ldexp(1, n)) == n && fl_exp2_f64(n) == ldexp(1, n), "powers of two are exact");
+  for (int n = 0; n < 23; n++) check(fl_log10_f64(pow(10, n)) == n, "logarithms of powers of ten are exact");
+}
+#else
+static void test_wide(void) { printf("math: f64 is left out, long double has no more digits here\n"); }
+#endif
 
 static float any_float(uint32_t *state) {             /* all bit patterns, or near 1 */
   *state = *state * 1664525u + 1013904223u;
@@ -356,6 +414,7 @@ static void test_tables(void) {
 int main(void) {
   test_accuracy();
   test_edges();
+  test_wide();
   test_pairs();
   test_floats();
   test_f64();

@@ -97,7 +97,7 @@ NEAR_BINARY(fmod) NEAR_BINARY(mod) NEAR_BINARY(floordiv)
 #undef NEAR_SECOND
 #undef NEAR_BINARY
 #endif
-#ifdef NEAR_CIRCULAR                     /* f32: how far |x| may be */
+#ifdef NEAR_CIRCULAR                     /* how far |x| may be */
 #define NEAR_SECOND(p) NULL
 #define NEAR_UNARY(f) NEAR_LOOP(f, M(abs)(a[i]) < NEAR_CIRCULAR, a[i])
 NEAR_UNARY(sin) NEAR_UNARY(cos) NEAR_UNARY(tan)
@@ -143,13 +143,23 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
 
 /* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
 ** which is what fills have, are taken by four: the four share the generator's block, and the
-** compiler sees it because q << 2 | j is written so. DRAW_NARROW: an i32, rounded. */
+** compiler sees it because q << 2 | j is written so. DRAW_FROM_I64, DRAW_NARROW: an i64 cut, an i32 rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
     const T a = (T)q->a.P, b = (T)q->b.P; \
     const uint64_t base = (uint64_t)q->base, seed = (uint64_t)q->seed; \
     EACH y[i] = fl_round_##out(f(idx[i], base, seed, a, b)); \
+  }
+#define DRAW_FROM_I64 \
+  static void draw_randint_i32(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    int64_t wide[256]; \
+    for (int64_t at = 0; at < n; at += 256) { \
+      const int64_t m = n - at < 256 ? n - at : 256; \
+      draw_randint_i64(wide, idx + at, q, m); \
+      for (int64_t i = 0; i < m; i++) y[at + i] = (T)wide[i]; \
+    } \
   }
 #define DRAW_NARROW(d) \
   static void draw_randint_##d(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
@@ -196,9 +206,9 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     } \
   }
 /* Normals of f32: fl_random_normal_f32 by four, its steps in loops of their own, 64 blocks at a
-** time, so that each vectorises and a pair's radius is found once. */
-#define NORMAL4(name, out) \
-  static void four_##name(float *z, int64_t first, int64_t n, const fl_vm_random *q) { \
+** time, so that each vectorises and a pair's radius is found once. Of halves: the same, rounded. */
+#define NORMAL4 \
+  static void four_normal_f32(float *z, int64_t first, int64_t n, const fl_vm_random *q) { \
     const float mean = (float)q->a.d, std = (float)q->b.d; \
     uint32_t w[4][64]; \
     float v[4][64]; \
@@ -209,39 +219,47 @@ CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(b
     for (int l = 0; l < 4; l += 2) \
       for (int64_t k = 0; k < n; k++) { \
         const float r = fl_normal_radius_f32(w[l][k]); \
-        v[l][k] = fl_round_##out(fmaf(r * fl_normal_turn_f32(w[l + 1][k], 0), std, mean)); \
-        v[l + 1][k] = fl_round_##out(fmaf(r * fl_normal_turn_f32(w[l + 1][k], 1), std, mean)); \
+        v[l][k] = fmaf(r * fl_normal_turn_f32(w[l + 1][k], 0), std, mean); \
+        v[l + 1][k] = fmaf(r * fl_normal_turn_f32(w[l + 1][k], 1), std, mean); \
       } \
     for (int64_t k = 0; k < n; k++) \
       for (int l = 0; l < 4; l++) z[4 * k + l] = v[l][k]; \
   } \
-  static __attribute__((noinline)) void plain_##name(T *y, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+  static __attribute__((noinline)) void plain_normal_f32(T *y, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     const T a = (T)q->a.d, b = (T)q->b.d; \
     for (int64_t i = 0; i < n; i++) { \
-      y[i] = fl_round_##out(fl_random_normal_f32(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b)); \
+      y[i] = fl_random_normal_f32(idx[i], (uint64_t)q->base, (uint64_t)q->seed, a, b); \
       __asm__ volatile("" ::: "memory"); \
     } \
   } \
-  static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+  static void draw_normal_f32(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \
     int64_t apart = n > 0 && idx[0] < 0; \
     for (int64_t j = 0; j < n; j++) apart |= idx[j] - idx[0] - j; \
     const int64_t lead = n > 0 ? -idx[0] & 3 : 0; \
     int64_t i = apart || lead > n ? n : lead; \
-    plain_##name(y, idx, q, i); \
+    plain_normal_f32(y, idx, q, i); \
     for (; n - i >= 4; ) { \
       const int64_t m = (n - i) / 4 < 64 ? (n - i) / 4 : 64; \
-      four_##name(y + i, idx[i] >> 2, m, q); \
+      four_normal_f32(y + i, idx[i] >> 2, m, q); \
       i += 4 * m; \
     } \
-    plain_##name(y + i, idx + i, q, n - i); \
+    plain_normal_f32(y + i, idx + i, q, n - i); \
+  }
+#define NORMAL_ROUNDED(out) \
+  static void draw_normal_##out(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
+    T *y = y_; \
+    draw_normal_f32(y, idx, q, n); \
+    EACH y[i] = fl_round_##out(y[i]); \
   }
 DRAWS
 #undef DRAW
 #undef DRAW4
 #undef DRAW_NARROW
+#undef DRAW_FROM_I64
 #undef UNIFORM
 #undef NORMAL4
+#undef NORMAL_ROUNDED
 #undef DRAWS
 
 #undef T

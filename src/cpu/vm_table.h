@@ -45,6 +45,7 @@ static inline float unit_f32(int64_t i, uint64_t base, uint64_t seed, float a, f
 #define T double
 #define SUFFIX f64
 #define IS_FLOAT 1
+#define NEAR_CIRCULAR 0x1p20
 #define DRAWS DRAW4(uniform_f64, fl_random_uniform_f64, f64, d) \
   DRAW(normal_f64, fl_random_normal_f64, f64, d)
 #include "cpu/vm_loops.h"
@@ -53,7 +54,7 @@ static inline float unit_f32(int64_t i, uint64_t base, uint64_t seed, float a, f
 #define IS_FLOAT 1
 #define NEAR_CIRCULAR 0x1p49f
 #define DRAWS DRAW4(unit_f32, unit_f32, f32, d) UNIFORM(f32) UNIFORM(f16) UNIFORM(bf16) \
-  NORMAL4(normal_f32, f32) NORMAL4(normal_f16, f16) NORMAL4(normal_bf16, bf16)
+  NORMAL4 NORMAL_ROUNDED(f16) NORMAL_ROUNDED(bf16)
 #include "cpu/vm_loops.h"
 #define T int64_t
 #define SUFFIX i64
@@ -63,8 +64,7 @@ static inline float unit_f32(int64_t i, uint64_t base, uint64_t seed, float a, f
 #define T int32_t
 #define SUFFIX i32
 #define IS_FLOAT 0
-#define DRAWS DRAW4(randint_i32, fl_random_randint_i32, i32, i) \
-  DRAW_NARROW(i16) DRAW_NARROW(i8) DRAW_NARROW(u8) DRAW_NARROW(bool)
+#define DRAWS DRAW_FROM_I64 DRAW_NARROW(i16) DRAW_NARROW(i8) DRAW_NARROW(u8) DRAW_NARROW(bool)
 #include "cpu/vm_loops.h"
 
 #define S double
@@ -217,7 +217,7 @@ static void index_report(const int64_t *a, int64_t size, const int64_t *place, i
 
 /* Loops that take the place of those from ops.def: the same bits, sooner. */
 #define NEAR_NUM(f) { near_##f##_f64, near_##f##_f32, b_##f##_i64, b_##f##_i32 }
-#define NEAR_F32(f) { u_##f##_f64, near_##f##_f32, 0, 0 }
+#define NEAR_FLOAT(f) { near_##f##_f64, near_##f##_f32, 0, 0 }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 
@@ -232,7 +232,7 @@ const fl_vm VM_TABLE = {
 #include "tensor/ops.def"
     [FL_OP_fmod] = NEAR_NUM(fmod), [FL_OP_mod] = NEAR_NUM(mod),
     [FL_OP_floordiv] = NEAR_NUM(floordiv),
-    [FL_OP_sin] = NEAR_F32(sin), [FL_OP_cos] = NEAR_F32(cos), [FL_OP_tan] = NEAR_F32(tan),
+    [FL_OP_sin] = NEAR_FLOAT(sin), [FL_OP_cos] = NEAR_FLOAT(cos), [FL_OP_tan] = NEAR_FLOAT(tan),
   },
   .uniform = {
 #define UNARY(name, kind, value, grad, domain, doc)

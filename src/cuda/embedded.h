@@ -2,12 +2,12 @@
 ** Texts that travel inside the library, made into C arrays by tools/embed.c at build time:
 ** the files of kernels/ and the numeric definitions of tensor/math.h that every generated
 ** kernel starts with. The last entry of a table has a NULL name. All texts end in a NUL
-** that 'size' does not count. The Lua files (lua/embedded.h) share the form; those may be
-** deflated, kernels never are.
+** that 'size' does not count. The Lua files (lua/library.c) share the form. Deflated texts (zlib)
+** are inflated where they are asked for.
 */
 #ifndef FL_CUDA_EMBEDDED_H
 #define FL_CUDA_EMBEDDED_H
-#include <stddef.h>
+#include "base/text.h"
 
 struct fl_embedded {
   const char *name;
@@ -18,4 +18,7 @@ struct fl_embedded {
 
 extern const char fl_math_text[];                       /* src/tensor/math.h */
 extern const struct fl_embedded fl_embedded_kernels[];  /* "softmax.cu": file names in kernels/ */
+
+/* Append the file of kernels/ of that name. 0 where there is none; out of memory, 'out' has failed. */
+int fl_embedded_put(fl_text *out, const char *name);
 #endif

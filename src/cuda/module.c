@@ -219,15 +219,13 @@ int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int pre
   int fresh = 0;
   fl_module *m = file_module(s, file, defines, prelude, &fresh);
   if (!m || !fresh) return m != NULL;
-  const struct fl_embedded *f = fl_embedded_kernels;
-  while (f->name && strcmp(f->name, file) != 0) f++;
   fl_text t;
   m->steps = 1;
   fl_text_init(&t, s->mem);
   fl_text_puts(&t, defines);
   if (prelude) fl_text_prelude(&t);
-  if (f->name) fl_text_add(&t, f->text, f->size);
-  return keep_text(s, m, &t, f->name ? FLAME_OK : FLAME_INTERNAL) != NULL;
+  const int found = fl_embedded_put(&t, file);
+  return keep_text(s, m, &t, found ? FLAME_OK : FLAME_INTERNAL) != NULL;
 }
 
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
@@ -251,10 +249,8 @@ static fl_module *user_module(fl_cuda *s, const fl_kfunction *k, int *fresh) {
 }
 
 void fl_cuda_put_user(const fl_kfunction *k, fl_text *t) {
-  const struct fl_embedded *f = fl_embedded_kernels;
-  while (k->guarded && f->name && strcmp(f->name, "check.cu") != 0) f++;
   if (k->guarded) fl_ktext_prelude(t);
-  if (k->guarded && f->name) fl_text_add(t, f->text, f->size);
+  if (k->guarded) fl_embedded_put(t, "check.cu");
   fl_text_add(t, k->text, k->text_bytes);
 }
 

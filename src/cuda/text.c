@@ -7,19 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_embedded(const char *name, fl_text *out) {
-  for (const struct fl_embedded *e = fl_embedded_kernels; e->name; e++)
-    if (strcmp(e->name, name) == 0) fl_text_add(out, e->text, e->size);
-}
-
 void fl_text_prelude(fl_text *out) {
   fl_text_puts(out, fl_math_text);
-  put_embedded("prelude.cu", out);
+  fl_embedded_put(out, "prelude.cu");
 }
 
 void fl_text_steps(fl_text *out) {
   fl_text_prelude(out);
-  put_embedded("steps.cu", out);
+  fl_embedded_put(out, "steps.cu");
 }
 
 static void put_entry(text_writer *w, const char *name) {

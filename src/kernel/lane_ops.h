@@ -31,7 +31,11 @@ static inline double ops_round_f64(double x) { return round(x); }
 #define ops_fma_f64 fma
 #define ops_nextafter_f32 nextafterf
 #define ops_nextafter_f64 nextafter
+#undef FL_FN
+#define FL_FN static __attribute__((noinline))             /* long and rare: one copy of each */
 #include "kernel/polygamma.h"
+#undef FL_FN
+#define FL_FN static inline
 
 /* exp(x x) erfc(x): from 5 on a continued fraction, which does not overflow. */
 static inline double ops_erfcx(double x) {

@@ -2,9 +2,9 @@
 ** The numbers: every function that the value texts of ops.def name through M(f), for the
 ** four register types (fl_<f>_f64, _f32, _i64, _i32), casts between dtypes, and Philox.
 ** One text for the CPU and, embedded, for NVRTC, which sees no header. Rules:
-** - f32 functions and the generators are built of + - * / sqrt fma, integer operations and
-**   selects, in one order, so that every device gives the same bits (NaN payloads apart).
-**   f64 functions may call the platform's library, except in the generators.
+** - Functions and generators are built of + - * / sqrt fma, integer operations and selects, in
+**   one order, so that every device gives the same bits (NaN payloads apart). In f64 a few call
+**   the platform's library instead (math_f64.h), never the generators.
 ** - Nothing is contracted by a compiler (-ffp-contract=off, -fmad=false): fma() is written.
 ** - Both arms of a select are computed: loops over these functions then vectorise.
 ** - Integers wrap (computed unsigned), never trap: x // 0 and x % 0 give 0.
