@@ -179,27 +179,32 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* Bytes of 32-bit words a lane loads per element of full-level operands. */
-static int load_bytes(const text_form *f, int *widest) {
+/* Bytes of 32-bit words a lane loads per element of full-level operands; the size of the widest and of the narrowest. */
+static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
     const fl_instr *i = &f->k->instr[v];
     const int size = fl_dtype_size(i->dtype);
-    if (i->code == FL_I_LOAD && f->vary[v] == V_ELEMENT) bytes += size;
-    if (i->code == FL_I_LOAD && f->vary[v] == V_ELEMENT && size > *widest) *widest = size;
+    if (i->code != FL_I_LOAD || f->vary[v] != V_ELEMENT) continue;
+    bytes += size;
+    if (size > *widest) *widest = size;
+    if (size < *narrowest) *narrowest = size;
   }
   for (int s = 0; s < f->k->nstore; s++) {
     const int size = fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
     if (size > *widest) *widest = size;
+    if (size < *narrowest) *narrowest = size;
   }
   return bytes;
 }
 
+/* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, or draws that come by fours. */
 static void plan_map(text_form *f) {
-  int widest = 1;
-  const int bytes = load_bytes(f, &widest), weight = fl_text_kernel_weight(f);
-  f->vector = widest >= 4 ? 4 : 16 / widest;
-  if (weight * f->vector > 2000) f->vector = 4;
+  int widest = 1, narrowest = 8, quads = 0;
+  const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
+  for (int o = 0; o < f->k->noperand; o++) quads |= f->quad[o];
+  f->vector = narrowest == 8 && !quads ? 2 : widest >= 4 ? 4 : 16 / widest;
+  if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
   f->unroll = 4;
   while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
                            f->unroll * f->vector * weight > 2000)) f->unroll /= 2;

@@ -20,6 +20,12 @@ FL_FN double fl_sum_of_any(double a, double b, double *low) {
   return s;
 }
 
+/* 1 / x to some 45 digits, x within the range of f32: for quotients whose remainder is looked at, sooner than / is. */
+FL_FN double fl_near_inverse(double x) {
+  const double i = (double)(1.0f / (float)x);
+  return fma(i, fma(-x, i, 1.0), i);
+}
+
 /* ---- f64: exponentials ---------------------------------------------------------------- */
 
 /* x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2) exact; *k = n + 4096. |x| < 2^20. */
@@ -153,12 +159,11 @@ FL_FN double fl_log10_f64(double x) {
   return fl_log_special_f64(x, t + (over + fma(n, 3.694239077158931e-13, rest)));
 }
 
-/* log(u) + c / u, u + c = 1 + x; some 45 digits of 1 / u are enough. */
+/* log(u) + c / u, u + c = 1 + x. Beyond the range of f32 c / u is taken as 0. */
 FL_FN double fl_log1p_f64(double x) {
   double n, low, c;
   const double u = fl_sum_of_any(1.0, x, &c), a = fl_log_pair(fl_log_split(u, &n) - 1.0, &low);
-  const double i = (double)(1.0f / (float)u), rest = fma(c, fma(i, fma(-u, i, 1.0), i), low);
-  const double v = fl_log_special_f64(u, fl_log_joined(n, a, rest));
+  const double v = fl_log_special_f64(u, fl_log_joined(n, a, fma(c, fl_near_inverse(u), low)));
   return x == 0.0 ? x : v;
 }
 
@@ -232,7 +237,7 @@ FL_FN double fl_tan_near_f64(double x) {
   double rest;
   const double w = fl_cos_pair(r, low, &rest), c = fl_sum_of(w, rest, &cl);
   const double a = q & 1 ? -c : s, b = q & 1 ? s : c, al = q & 1 ? -cl : sl, bl = q & 1 ? sl : cl;
-  const double i = 1.0 / b, t = a * i;
+  const double i = fl_near_inverse(b), t = a * i;
   const double v = fma(fma(-t, bl, fma(-t, b, a) + al), i, t);
   return x == 0.0 ? x : v;
 }
@@ -258,10 +263,13 @@ FL_FN double fl_asin_kernel_f64(double z) {                /* asin(s) / s - 1, z
   return p * z;
 }
 
-/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low */
+/* asin |x| below 1/2, asin sqrt((1 - |x|) / 2) from there on = the result + *low. The root is f32's and two steps of
+** Newton's; a third one is what it lacks. */
 FL_FN double fl_asin_half(double a, double *low) {
-  const double h = fma(a, -0.5, 0.5), w = sqrt(h), z = a < 0.5 ? a * a : h, s = a < 0.5 ? a : w;
-  const double lost = a < 0.5 ? 0.0 : fma(-w, w, h) / (w == 0.0 ? 1.0 : w + w);
+  const double h = fma(a, -0.5, 0.5), root = (double)sqrtf((float)h);
+  const double i = (double)(0.5f / (float)(root == 0.0 ? 1.0 : root)), near = fma(fma(-root, root, h), i, root);
+  const double w = fma(fma(-near, near, h), i, near), z = a < 0.5 ? a * a : h, s = a < 0.5 ? a : w;
+  const double lost = a < 0.5 ? 0.0 : fma(-w, w, h) * i;
   *low = fma(s, fl_asin_kernel_f64(z), lost);
   return s;
 }
@@ -376,7 +384,7 @@ FL_FN double fl_sinh_f64(double x) {
 FL_FN double fl_tanh_f64(double x) {
   double low, over;
   const double a = fl_abs_f64(x), b = a > 22.0 ? 22.0 : a, t = fl_expm1_half(b + b, &low);
-  const double d = fl_sum_of_any(1.0, t, &over), i = 1.0 / d, q = t * i;
+  const double d = fl_sum_of_any(1.0, t, &over), i = fl_near_inverse(d), q = t * i;
   const double v = fma(fma(-q, over + low, fma(-q, d, t) + low), i, q);
   return fl_copysign_f64(v, x);
 }
@@ -458,7 +466,7 @@ FL_FN double fl_erf_f64(double x) {
 
 /* erfc(a) e^(a^2) = h(t) / (a + 4), t = (a - 4) / (a + 4), 0.9 <= a <= 28 */
 FL_FN double fl_erfc_kernel_f64(double a) {
-  const double d = a + 4.0, i = 1.0 / d, m = (a - 4.0) * i, t = fma(fma(-m, d, a - 4.0), i, m);
+  const double d = a + 4.0, i = fl_near_inverse(d), m = (a - 4.0) * i, t = fma(fma(-m, d, a - 4.0), i, m);
   double p = -1.0093228236891176e-08;
   p = fma(p, t, -1.0552097435911753e-09);
   p = fma(p, t, 1.1597451794781702e-07);
