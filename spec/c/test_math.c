@@ -354,7 +354,8 @@ static void test_normal(void) {
     const double x = (double)fl_random_normal_f32(i, 3, 4, 0, 1), y = fl_random_normal_f64(i, 3, 4, 0, 1);
     m1 += x, m2 += x * x, m4 += x * x * x * x, d2 += y * y;
     const fl_u32x4 r = fl_philox(3 + (uint64_t)i / 4, 4);
-    const double u = (r.w[i % 4 / 2 * 2] + 0.5) * 0x1p-32, t = (double)r.w[i % 4 / 2 * 2 + 1] * 0x1p-32;
+    const int64_t pair = i % 4 / 2 * 2;
+    const double u = (r.w[pair] + 0.5) * 0x1p-32, t = (double)r.w[pair + 1] * 0x1p-32;
     const double e = sqrt(-2 * log(u)) * (i % 2 ? sin(t * 6.283185307179586) : cos(t * 6.283185307179586));
     worst = fmax(worst, fabs(e - x));
   }
