@@ -391,3 +391,27 @@ describe("gradcheck", function()
     raises("gradcheck: order must be 1 or 2, got 3", flame.gradcheck, function(x) return x end, { D { 1 } }, { order = 3 })
   end)
 end)
+
+describe("steps", function()
+  it("have the gradient 0, as PyTorch's, also where it would be multiplied by infinity", function()
+    for _, name in ipairs { "floor", "ceil", "round", "trunc", "sign" } do
+      local x = flame.tensor({ 1.5, -2.3, 0, 7 }, { requires_grad = true })
+      local y = x[name](x)
+      assert.is_true(y.requires_grad, name);
+      (y * math.huge):sum():backward()
+      assert.same({ 0, 0, 0, 0 }, x.grad:totable(), name)
+      local _, t = flame.jvp(function(a) return a[name](a) end, x:detach(), flame.ones(4))
+      assert.same({ 0, 0, 0, 0 }, t:totable(), name)
+    end
+    local x, y = flame.tensor({ 1.5, -2.3 }, { requires_grad = true }), flame.tensor({ 2, 3 }, { requires_grad = true })
+    x:floordiv(y):sum():backward()
+    assert.same({ 0, 0, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
+    x.grad, y.grad = nil, nil
+    x:copysign(y):sum():backward()
+    assert.same({ 1, -1, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
+    x.grad = nil;
+    (x - x:floor()):sum():backward()
+    assert.same({ 1, 1 }, x.grad:totable())
+    assert.is_false(flame.tensor({ 1, 2 }, { dtype = "i64" }):sign().requires_grad)
+  end)
+end)

@@ -47,8 +47,7 @@ print([[
   `cummax` and `cummin`.
 - `amax`, `amin`, `maximum` and `minimum` share the gradient among equal elements, as PyTorch's do; `max(d)` sends it to the one
   whose position it returns.
-- `floor`, `ceil`, `round`, `trunc`, `sign` and `floordiv` have no gradient: their results are untracked, where PyTorch's
-  gradient is 0. So it is with the second operand of `copysign`.
+- `floordiv` has the gradient 0, as `floor` and its kin have; PyTorch raises.
 - Where all is -inf, the gradient of `logsumexp` is 0 and that of `logaddexp` a half each, where PyTorch's is NaN.
 - The gradient of `xlogy` and `xlog1py` at 0 and of `entr` at 0 and below is 0 where PyTorch's is NaN or infinite. That of
   `det` of a singular matrix is the cofactors, where PyTorch's is 0.

@@ -544,7 +544,7 @@ local function lp_pool(n)
     local k, count = per_axis(name, "kernel_size", o.kernel_size, n, 1), 1
     for i = 1, n do count = count * k[i] end
     local mean = flame[avg](x:pow(p), k, o.stride or nil, 0, o.ceil_mode)
-    return (mean:sign() * mean:abs():relu() * count):pow(1 / p)
+    return (mean:detach():sign() * mean:abs():relu() * count):pow(1 / p)
   end)
 end
 lp_pool(1)

@@ -258,7 +258,7 @@ def("nanquantile", 5, function(x, q, ...)
     if type(share) ~= "number" then fail(op, "q must be a number or a tensor of one axis") end
     if not (share >= 0 and share <= 1) then fail(op, "q = %g, need 0 to 1", share) end
     local p = last * (tracked or share)
-    local low = p:floor()
+    local low = p:detach():floor()
     local w = p - low
     if o.interpolation == "lower" then w = w * 0 elseif o.interpolation == "higher" then w = w:gt(0):double()
     elseif o.interpolation == "midpoint" then w = w:gt(0):double() * 0.5

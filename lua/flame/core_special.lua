@@ -47,7 +47,7 @@ local function scaled_bessel(x, order)
   local near = polynomial(z * z * 0.25, order == 0 and near_0 or near_1)
   if order == 1 then near = near * z end
   local tail = polynomial(w:reciprocal(), order == 0 and far_0 or far_1) / (w * (2 * math.pi)):sqrt()
-  if order == 1 then tail = tail * x:sign() end
+  if order == 1 then tail = tail * x:detach():sign() end
   return where(far, tail, near * (-z:abs()):exp())
 end
 for order = 0, 1 do
@@ -212,7 +212,7 @@ end
 local function temme(a, x)
   local mu = (x - a) / a
   local half_square = (mu - mu:log1p()):clamp({ min = 0 })
-  local eta, r, sum = (half_square * 2):sqrt() * mu:sign(), a:reciprocal(), nil
+  local eta, r, sum = (half_square * 2):sqrt() * mu:detach():sign(), a:reciprocal(), nil
   for k = ORDERS, 1, -1 do
     local c = TEMME[k][POWERS]
     for n = POWERS - 1, 1, -1 do c = c * eta + TEMME[k][n] end
@@ -457,7 +457,7 @@ local function airy_rows()
 end
 local function airy(x)
   if not AIRY then airy_rows() end
-  local centre = where(x:isfinite(), x, 0):round():clamp(-10, 10)
+  local centre = where(x:isfinite(), x:detach(), 0):round():clamp(-10, 10)
   local at, d, near = centre:long() + 11, x - centre, 0
   for k = 24, 1, -1 do near = near * d + flame.tensor(AIRY[k], { dtype = "f64", device = x.device }):take(at) end
   local size = x:abs():clamp { min = 10 }

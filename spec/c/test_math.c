@@ -394,8 +394,8 @@ static void test_tables(void) {
         fl_op_of_name("no such op") == -1 && fl_op_of_name(NULL) == -1, "ops by name");
   check(!strcmp(fl_ops[FL_OP_exp].value, "M(exp)(x)") && !strcmp(fl_ops[FL_OP_amax].init, "M(lowest)()") &&
         !strcmp(fl_ops[FL_OP_where].value, "x1 ? x2 : x3"), "value texts stand unexpanded");
-  check(fl_ops[FL_OP_floor].nograd && fl_ops[FL_OP_eq].nograd && fl_ops[FL_OP_argmax].nograd &&
-        !fl_ops[FL_OP_exp].nograd && !fl_ops[FL_OP_where].nograd && !fl_ops[FL_OP_copysign].nograd &&
+  check(fl_ops[FL_OP_bitwise_not].nograd && fl_ops[FL_OP_eq].nograd && fl_ops[FL_OP_argmax].nograd &&
+        !fl_ops[FL_OP_exp].nograd && !fl_ops[FL_OP_where].nograd && !fl_ops[FL_OP_floor].nograd && !fl_ops[FL_OP_copysign].nograd &&
         !fl_ops[FL_OP_trigamma].nograd && !fl_ops[FL_OP_view].nograd, "which ops have no gradient");
   check(fl_ops[FL_OP_add].nin == 2 && fl_ops[FL_OP_where].nin == 3 && fl_ops[FL_OP_cat].nin == -1 &&
         fl_ops[FL_OP_sum].fuse == FL_FUSE_R && fl_ops[FL_OP_matmul].fuse == FL_FUSE_S &&

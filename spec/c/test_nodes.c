@@ -195,7 +195,7 @@ static void entries_save_only_what_the_rule_reads(flame_context *c) {
   fl_node *y = record(FL_OP_mul, w, x);
   CHECK(y->entry && y->entry->saved == 2 && y->entry->tracked == 1);
   CHECK(w->held == 1 && x->held == 2 && w->grefs == 1 && x->grefs == 1);
-  CHECK(!record(FL_OP_floor, w, NULL)->entry && !record(FL_OP_mul, x, x)->entry);
+  CHECK(!record(FL_OP_isnan, w, NULL)->entry && !record(FL_OP_mul, x, x)->entry);
   flame_grad_mode(c, 0);
   CHECK(!record(FL_OP_mul, w, x)->entry);
   CHECK(flame_grad_mode(c, 1) == 0);
