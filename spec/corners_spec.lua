@@ -407,6 +407,11 @@ describe("steps", function()
     x:floordiv(y):sum():backward()
     assert.same({ 0, 0, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
     x.grad, y.grad = nil, nil
+    local q = flame.div(x, y * flame.tensor({ 0, 1 }), { rounding_mode = "trunc" })
+    assert.same({ math.huge, -0.0 }, q:totable())
+    q:sum():backward()
+    assert.same({ 0, 0, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
+    x.grad, y.grad = nil, nil
     x:copysign(y):sum():backward()
     assert.same({ 1, -1, 0, 0 }, flame.cat({ x.grad, y.grad }):totable())
     x.grad = nil;

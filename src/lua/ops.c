@@ -99,7 +99,10 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
 static fl_node *truncated(fl_node *x, fl_node *y) {
   fl_node *rest = n_fmod(x, y);
   if (rest == NULL) return NULL;
-  if (fl_is_float(rest->dtype)) return n_trunc(n_div(x, y));
+  if (fl_is_float(rest->dtype)) {            /* the gradient is 0 also where that of a quotient is not finite */
+    fl_node *zero = n_num(x->ctx, 0), *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y, *q = n_trunc(n_div(u, v));
+    return u != x || v != y ? n_where(n_eq(zero, zero), q, n_floordiv(x, y)) : q;
+  }
   return n_floordiv(n_sub(x, rest), y);
 }
 
