@@ -78,7 +78,7 @@ static inline FN(words) FN(rounded)(V x) {
   const __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
   return (FN(words))_mm512_mask_or_epi32((__m512i)up, nan, (__m512i)b, _mm512_set1_epi32(0x400000));
 #else
-  const FN(words) nan = (FN(words))(x != x);
+  const FN(words) nan = (FN(words))(x != x);   /* NOLINT(misc-redundant-expression) */
   return (up & ~nan) | ((b | 0x400000) & nan);
 #endif
 }
