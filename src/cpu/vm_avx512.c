@@ -3,5 +3,5 @@
 #define VM_PAIRS fl_vm_pairs_avx512
 #define VM_NAME "avx512"
 #define VM_ISA avx512
-#define FL_VECTORS                       /* tensor/math_f64.h: in forms that vectorise */
+#define FL_VECTORS                       /* tensor/math_special.h: in forms that vectorise */
 #include "cpu/vm_table.h"

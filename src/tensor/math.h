@@ -4,11 +4,12 @@
 ** One text for the CPU and, embedded, for NVRTC, which sees no header. Rules:
 ** - Functions and generators are built of + - * / sqrt fma, integer operations and selects, in
 **   one order, so that every device gives the same bits (NaN payloads apart). In f64 a few call
-**   the platform's library instead (math_f64.h), never the generators.
+**   the platform's library instead (docs/accuracy.md), never the generators.
 ** - Nothing is contracted by a compiler (-ffp-contract=off, -fmad=false): fma() is written.
 ** - Both arms of a select are computed: loops over these functions then vectorise.
 ** - Integers wrap (computed unsigned), never trap: x // 0 and x % 0 give 0.
-** Accuracy: docs/accuracy.md. The text goes on in math_f64.h, math_f32.h and math_random.h.
+** Accuracy: docs/accuracy.md. Polynomials are minimax (Remez). The text goes on in
+** math_f64.h, math_special.h, math_f32.h and math_random.h.
 */
 #ifndef FL_TENSOR_MATH_H
 #define FL_TENSOR_MATH_H
@@ -261,6 +262,7 @@ FL_CASTS_INTEGER(int32_t, i32)
 #undef FL_CASTS_INTEGER
 
 #include "tensor/math_f64.h"
+#include "tensor/math_special.h"
 #include "tensor/math_f32.h"
 #include "tensor/math_random.h"
 #endif

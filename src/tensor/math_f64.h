@@ -9,20 +9,20 @@
 
 FL_FN double fl_sqrt_f64(double x) { return sqrt(x); }
 
-/* a + b = the result + *low, for |a| >= |b| or a = 0; and for any. */
-FL_FN double fl_sum_of(double a, double b, double *low) {
+/* a + b = the result + *low, for |a| >= |b| or a = 0 (Dekker 1971); and for any (Knuth). */
+FL_FN double fl_fast_two_sum(double a, double b, double *low) {
   const double s = a + b;
   *low = b - (s - a);
   return s;
 }
-FL_FN double fl_sum_of_any(double a, double b, double *low) {
+FL_FN double fl_two_sum(double a, double b, double *low) {
   const double s = a + b, t = s - a;
   *low = (a - (s - t)) + (b - t);
   return s;
 }
 
 /* 1 / x to some 45 digits, x within the range of f32: for quotients whose remainder is looked at, sooner than / is. */
-FL_FN double fl_near_inverse(double x) {
+FL_FN double fl_near_reciprocal(double x) {
   const double i = (double)(1.0f / (float)x);
   return fma(i, fma(-x, i, 1.0), i);
 }
@@ -36,7 +36,7 @@ FL_FN double fl_near_inverse(double x) {
 
 /* ---- f64: exponentials ---------------------------------------------------------------- */
 
-/* x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2) exact; *k = n + 4096. |x| < 2^20. */
+/* Cody and Waite: x = n log(2) + r + *low, |r| <= log(2) / 2, n times the long half of log(2) exact; *k = n + 4096. |x| < 2^20. */
 FL_FN double fl_exp_reduce_f64(double x, double *low, uint64_t *k) {
   const double t = fma(x, 1.4426950408889634, 0x1.8p52), n = t - 0x1.8p52;
   const double s = fma(n, -0.6931471805598903, x), r = fma(n, -5.497923018708371e-14, s);
@@ -63,7 +63,7 @@ FL_FN double fl_exp_tail(double r, double low) {           /* e^(r + low) - 1 - 
 /* e^(r + low) = the result + *rest */
 FL_FN double fl_exp_kernel_f64(double r, double low, double *rest) {
   const double f = 1.0 + r;
-  return fl_sum_of(f, fl_exp_tail(r, low) + (r - (f - 1.0)), rest);
+  return fl_fast_two_sum(f, fl_exp_tail(r, low) + (r - (f - 1.0)), rest);
 }
 
 /* v 2^(k - 4096) in two factors, of which only the second rounds. */
@@ -90,9 +90,9 @@ FL_FN double fl_exp2_f64(double x) {
 FL_FN double fl_expm1_half(double x, double *low) {
   double l, rest, over;
   uint64_t k;
-  const double r = fl_exp_reduce_f64(x, &l, &k), e = fl_sum_of(r, fl_exp_tail(r, fma(l, r, l)), &rest);
+  const double r = fl_exp_reduce_f64(x, &l, &k), e = fl_fast_two_sum(r, fl_exp_tail(r, fma(l, r, l)), &rest);
   const double s = fl_as_f64((k - 4096 + 1022) << 52);
-  const double t = fl_sum_of(s - 0.5, s * e, &over);
+  const double t = fl_fast_two_sum(s - 0.5, s * e, &over);
   *low = fma(s, rest, over);
   return t;
 }
@@ -118,24 +118,28 @@ FL_FN double fl_log_split(double x, double *n) {
   return fl_as_f64((b & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
 }
 
-/* log(1 + f) = the result + *low: f - f^2 / 2 + s (f^2 / 2 + z p), s = f / (2 + f), z = s^2. */
-FL_FN double fl_log_pair(double f, double *low) {
-  const double s = f / (2.0 + f), z = s * s, g = 0.5 * f, h = g * f, t = f - h;
+/* log((1 + s) / (1 - s)) = 2 s + s z p, z = s^2, |s| < 0.172 */
+FL_FN double fl_log_series(double z) {
   double p = 0.1479703443567737;
   p = fma(p, z, 0.15313951499247033);
   p = fma(p, z, 0.18183567816144702);
   p = fma(p, z, 0.22222198513708188);
   p = fma(p, z, 0.2857142874288884);
   p = fma(p, z, 0.39999999999412794);
-  p = fma(p, z, 0.6666666666666735);
-  *low = fma(s, fma(z, p, h), ((f - t) - h) - fma(g, f, -h));
+  return fma(p, z, 0.6666666666666735);
+}
+
+/* log(1 + f) = the result + *low: f - f^2 / 2 + s (f^2 / 2 + z p), s = f / (2 + f), z = s^2. */
+FL_FN double fl_log_pair(double f, double *low) {
+  const double s = f / (2.0 + f), z = s * s, g = 0.5 * f, h = g * f, t = f - h;
+  *low = fma(s, fma(z, fl_log_series(z), h), ((f - t) - h) - fma(g, f, -h));
   return t;
 }
 
 /* n log(2) + a + low */
 FL_FN double fl_log_joined(double n, double a, double low) {
   double over;
-  const double t = fl_sum_of(n * 0.6931471805592082, a, &over);
+  const double t = fl_fast_two_sum(n * 0.6931471805592082, a, &over);
   return t + (over + fma(n, 7.371002565167799e-13, low));
 }
 
@@ -154,7 +158,7 @@ FL_FN double fl_log_f64(double x) {
 FL_FN double fl_log2_f64(double x) {
   double n, low, over;
   const double a = fl_log_pair(fl_log_split(x, &n) - 1.0, &low), p = a * 1.4426950408889634;
-  const double t = fl_sum_of(n, p, &over);
+  const double t = fl_fast_two_sum(n, p, &over);
   const double rest = fma(low, 1.4426950408889634, fma(a, 2.0355273740931033e-17, fma(a, 1.4426950408889634, -p)));
   return fl_log_special_f64(x, t + (over + rest));
 }
@@ -162,7 +166,7 @@ FL_FN double fl_log2_f64(double x) {
 FL_FN double fl_log10_f64(double x) {
   double n, low, over;
   const double a = fl_log_pair(fl_log_split(x, &n) - 1.0, &low), p = a * 0.4342944819032518;
-  const double t = fl_sum_of(n * 0.30102999566361177, p, &over);
+  const double t = fl_fast_two_sum(n * 0.30102999566361177, p, &over);
   const double rest = fma(low, 0.4342944819032518, fma(a, 1.098319650216765e-17, fma(a, 0.4342944819032518, -p)));
   return fl_log_special_f64(x, t + (over + fma(n, 3.694239077158931e-13, rest)));
 }
@@ -170,8 +174,8 @@ FL_FN double fl_log10_f64(double x) {
 /* log(u) + c / u, u + c = 1 + x. Beyond the range of f32 c / u is taken as 0. */
 FL_FN double fl_log1p_f64(double x) {
   double n, low, c;
-  const double u = fl_sum_of_any(1.0, x, &c), a = fl_log_pair(fl_log_split(u, &n) - 1.0, &low);
-  const double v = fl_log_special_f64(u, fl_log_joined(n, a, fma(c, fl_near_inverse(u), low)));
+  const double u = fl_two_sum(1.0, x, &c), a = fl_log_pair(fl_log_split(u, &n) - 1.0, &low);
+  const double v = fl_log_special_f64(u, fl_log_joined(n, a, fma(c, fl_near_reciprocal(u), low)));
   return x == 0.0 ? x : v;
 }
 
@@ -186,35 +190,40 @@ FL_FN double fl_quarter_f64(double x, double *low, uint64_t *q) {
   const double t = fma(x, 0.6366197723675814, 0x1.8p52), n = t - 0x1.8p52;
   const double s = fma(n, -1.5707963267948966, x), p = n * 6.123233995736766e-17;
   double over;
-  const double r = fl_sum_of_any(s, -p, &over);
+  const double r = fl_two_sum(s, -p, &over);
   *q = fl_bits_f64(t);
   *low = over - fma(n, -1.4973849048591833e-33, fma(n, 6.123233995736766e-17, -p));
   return r;
 }
 
-/* sin(r + low) = r + the result, cos(r + low) = 1 - r^2 / 2 + *rest + ..., |r| <= pi/4 */
-FL_FN double fl_sin_tail(double r, double low) {
-  const double z = r * r;
+/* sin r = r + r z p, cos r = 1 - z / 2 + z^2 p, z = r^2, |r| <= pi/4 */
+FL_FN double fl_sin_series(double z) {
   double p = 1.5896085906051395e-10;
   p = fma(p, z, -2.5050745432441632e-08);
   p = fma(p, z, 2.755731360761639e-06);
   p = fma(p, z, -0.000198412698295533);
   p = fma(p, z, 0.008333333333322078);
-  p = fma(p, z, -0.1666666666666663);
-  return fma(r * z, p, low * fma(z, -0.5, 1.0));
+  return fma(p, z, -0.1666666666666663);
 }
-
-/* cos(r + low) = the result + *rest */
-FL_FN double fl_cos_pair(double r, double low, double *rest) {
-  const double z = r * r, h = 0.5 * z, w = 1.0 - h;
+FL_FN double fl_cos_series(double z) {
   double p = -1.1358428201163493e-11;
   p = fma(p, z, 2.087569882575324e-09);
   p = fma(p, z, -2.755731416509602e-07);
   p = fma(p, z, 2.4801587288805066e-05);
   p = fma(p, z, -0.0013888888888872986);
-  p = fma(p, z, 0.041666666666666595);
+  return fma(p, z, 0.041666666666666595);
+}
+
+FL_FN double fl_sin_tail(double r, double low) {           /* sin(r + low) - r */
+  const double z = r * r;
+  return fma(r * z, fl_sin_series(z), low * fma(z, -0.5, 1.0));
+}
+
+/* cos(r + low) = the result + *rest */
+FL_FN double fl_cos_pair(double r, double low, double *rest) {
+  const double z = r * r, h = 0.5 * z, w = 1.0 - h;
   const double lost = ((1.0 - w) - h) - 0.5 * fma(r, r, -z);
-  *rest = fma(z * z, p, fma(-r, low, lost));
+  *rest = fma(z * z, fl_cos_series(z), fma(-r, low, lost));
   return w;
 }
 
@@ -241,11 +250,11 @@ FL_FN double fl_cos_near_f64(double x) {
 FL_FN double fl_tan_near_f64(double x) {
   double low, sl, cl;
   uint64_t q;
-  const double r = fl_quarter_f64(x, &low, &q), s = fl_sum_of(r, fl_sin_tail(r, low), &sl);
+  const double r = fl_quarter_f64(x, &low, &q), s = fl_fast_two_sum(r, fl_sin_tail(r, low), &sl);
   double rest;
-  const double w = fl_cos_pair(r, low, &rest), c = fl_sum_of(w, rest, &cl);
+  const double w = fl_cos_pair(r, low, &rest), c = fl_fast_two_sum(w, rest, &cl);
   const double a = q & 1 ? -c : s, b = q & 1 ? s : c, al = q & 1 ? -cl : sl, bl = q & 1 ? sl : cl;
-  const double i = fl_near_inverse(b), t = a * i;
+  const double i = fl_near_reciprocal(b), t = a * i;
   const double v = fma(fma(-t, bl, fma(-t, b, a) + al), i, t);
   return x == 0.0 ? x : v;
 }
@@ -285,7 +294,7 @@ FL_FN double fl_asin_half(double a, double *low) {
 FL_FN double fl_own_asin(double x) {
   double low, over;
   const double a = fl_abs_f64(x), s = fl_asin_half(a, &low);
-  const double t = fl_sum_of(1.5707963267948966, -2.0 * s, &over);
+  const double t = fl_fast_two_sum(1.5707963267948966, -2.0 * s, &over);
   const double u = t + (over + fma(-2.0, low, 6.123233995736766e-17));
   return fl_copysign_f64(a < 0.5 ? s + low : u, x);
 }
@@ -295,7 +304,7 @@ FL_FN double fl_own_acos(double x) {
   const double a = fl_abs_f64(x), s = fl_asin_half(a, &low), m = a < 0.5 ? 1.0 : 2.0;
   const double b = fl_copysign_f64(m * s, x), l = fl_copysign_f64(m, x) * low;
   const double whole = a < 0.5 ? 1.5707963267948966 : 3.141592653589793;
-  const double t = fl_sum_of(whole, a < 0.5 ? -b : b, &over);          /* acos of -|x| is pi - 2 s there */
+  const double t = fl_fast_two_sum(whole, a < 0.5 ? -b : b, &over);          /* acos of -|x| is pi - 2 s there */
   const double u = t + (over + ((a < 0.5 ? -l : l) + whole * 3.8981718325193755e-17));
   return (a < 0.5) | (x < 0.0) ? u : b + l;
 }
@@ -320,7 +329,7 @@ FL_FN double fl_atan_pair(double m, double n, double *low) {
   p = fma(p, z, -0.14285714280248332);
   p = fma(p, z, 0.19999999999954082);
   p = fma(p, z, -0.333333333333332);
-  const double s = fl_sum_of(base, t, &over);
+  const double s = fl_fast_two_sum(base, t, &over);
   *low = over + fma(base, 3.8981718325193755e-17, fma(t * z, p, tl * (1.0 - z)));
   return s;
 }
@@ -328,7 +337,7 @@ FL_FN double fl_atan_pair(double m, double n, double *low) {
 /* c - (s + low), c a multiple of pi / 2; *low what is left. */
 FL_FN double fl_turn_less(double c, double s, double *low) {
   double over;
-  const double t = fl_sum_of(c, -s, &over);
+  const double t = fl_fast_two_sum(c, -s, &over);
   *low = over + fma(c, 3.8981718325193755e-17, -*low);
   return t;
 }
@@ -372,14 +381,14 @@ FL_FN double fl_exp_half(double x, double *low) {
 FL_FN double fl_cosh_f64(double x) {
   double low, over;
   const double a = fl_abs_f64(x), b = a > 711.0 ? 711.0 : a, h = fl_exp_half(b, &low), q = 0.25 / h;
-  const double t = fl_sum_of(h, q, &over), v = t + fma(low, fma(-4.0 * q, q, 1.0), over);
+  const double t = fl_fast_two_sum(h, q, &over), v = t + fma(low, fma(-4.0 * q, q, 1.0), over);
   return a > 710.4758600739439 ? fl_highest_f64() : v;
 }
 
 FL_FN double fl_sinh_f64(double x) {
   double low, over;
   const double a = fl_abs_f64(x), z = a * a, b = a > 711.0 ? 711.0 : a, h = fl_exp_half(b, &low), q = 0.25 / h;
-  const double t = fl_sum_of(h, -q, &over), u = t + fma(low, fma(4.0 * q, q, 1.0), over);
+  const double t = fl_fast_two_sum(h, -q, &over), u = t + fma(low, fma(4.0 * q, q, 1.0), over);
   double p = 7.759303165036548e-13;
   p = fma(p, z, 1.6057240741900334e-10);
   p = fma(p, z, 2.5052123391832943e-08);
@@ -395,7 +404,7 @@ FL_FN double fl_sinh_f64(double x) {
 FL_FN double fl_tanh_f64(double x) {
   double low, over;
   const double a = fl_abs_f64(x), b = a > 22.0 ? 22.0 : a, t = fl_expm1_half(b + b, &low);
-  const double d = fl_sum_of_any(1.0, t, &over), i = fl_near_inverse(d), q = t * i;
+  const double d = fl_two_sum(1.0, t, &over), i = fl_near_reciprocal(d), q = t * i;
   const double v = fma(fma(-q, over + low, fma(-q, d, t) + low), i, q);
   return fl_copysign_f64(v, x);
 }
@@ -420,115 +429,11 @@ FL_FN double fl_atanh_f64(double x) {
   return fl_copysign_f64(0.5 * fl_log1p_f64((a + a) / (1.0 - a)), x);
 }
 
-/* ---- f64: error functions ------------------------------------------------------------- */
-
-/* erf a = a + a p(a^2), a < 0.9 */
-FL_FN double fl_erf_kernel_f64(double a) {
-  const double z = a * a;
-  double p = -8.511545546130249e-10;
-  p = fma(p, z, 1.4059562455400111e-08);
-  p = fma(p, z, -1.6278141955961775e-07);
-  p = fma(p, z, 1.6455512480511768e-06);
-  p = fma(p, z, -1.4925320629498751e-05);
-  p = fma(p, z, 0.00012055321989194509);
-  p = fma(p, z, -0.0008548326782827047);
-  p = fma(p, z, 0.005223977622125446);
-  p = fma(p, z, -0.026866170644865385);
-  p = fma(p, z, 0.11283791670954062);
-  p = fma(p, z, -0.37612638903183737);
-  return fma(p, z, 0.1283791670955126);
-}
-
-/* 1 - e^(log erfc), a polynomial for log erfc, which is above -39. a >= 0.9 */
-FL_FN double fl_erf_large(double a) {
-  const double t = (a > 6.0 ? 6.0 : a) - 1.5;
-  double p = 1.3513812031330996e-12, low, rest;
-  uint64_t k;
-  p = fma(p, t, -2.3988463328422324e-11);
-  p = fma(p, t, 1.9035506635768397e-10);
-  p = fma(p, t, -8.792155938101467e-10);
-  p = fma(p, t, 2.3812404447550236e-09);
-  p = fma(p, t, -1.1900228404253698e-09);
-  p = fma(p, t, -2.776958533682383e-08);
-  p = fma(p, t, 1.926320146311713e-07);
-  p = fma(p, t, -8.188317543574956e-07);
-  p = fma(p, t, 2.37084423158398e-06);
-  p = fma(p, t, -2.6468110217193168e-06);
-  p = fma(p, t, -2.2473692327443933e-05);
-  p = fma(p, t, 0.0002159633005303978);
-  p = fma(p, t, -0.0012572166861368);
-  p = fma(p, t, 0.006006746386865855);
-  p = fma(p, t, -0.025824140633675545);
-  p = fma(p, t, -0.892640330615052);
-  p = fma(p, t, -3.5088008017795276);
-  p = fma(p, t, -3.3844920895515527);
-  const double r = fl_exp_reduce_f64(p, &low, &k), e = fl_exp_kernel_f64(r, low, &rest);
-  return fma(-e, fl_as_f64((k - 4096 + 1023) << 52), 1.0);
-}
-
-FL_FN double fl_own_erf(double x) {
-  const double a = fl_abs_f64(x), u = fma(a, fl_erf_kernel_f64(a), a), v = fl_erf_large(a);
-  return fl_copysign_f64(a < 0.9 ? u : v, x);
-}
-
-/* erfc(a) e^(a^2) = h(t) / (a + 4), t = (a - 4) / (a + 4), 0.9 <= a <= 28 */
-FL_FN double fl_erfc_kernel_f64(double a) {
-  const double d = a + 4.0, i = fl_near_inverse(d), m = (a - 4.0) * i, t = fma(fma(-m, d, a - 4.0), i, m);
-  double p = -1.0093228236891176e-08;
-  p = fma(p, t, -1.0552097435911753e-09);
-  p = fma(p, t, 1.1597451794781702e-07);
-  p = fma(p, t, -7.154273496334993e-08);
-  p = fma(p, t, -8.401554331597297e-07);
-  p = fma(p, t, 1.4208831192748907e-06);
-  p = fma(p, t, 4.691859581930394e-06);
-  p = fma(p, t, -1.8859400097253217e-05);
-  p = fma(p, t, -3.6345132179651776e-06);
-  p = fma(p, t, 0.00017681242382100787);
-  p = fma(p, t, -0.00045505278926701026);
-  p = fma(p, t, -0.0002809588024646261);
-  p = fma(p, t, 0.0061120556660572405);
-  p = fma(p, t, -0.02637005334620264);
-  p = fma(p, t, 0.076381514908706);
-  p = fma(p, t, -0.17401093723964012);
-  p = fma(p, t, 0.3308515878780308);
-  p = fma(p, t, -0.5408538313132417);
-  p = fma(p, t, 0.7732087022652369);
-  p = fma(p, t, -0.976548729080882);
-  p = fma(p, t, 1.095995661000491);
-  const double g = p * i;
-  return fma(fma(-g, d, p), i, g);
-}
-
-/* e^(s a^2) in two parts by way of the square's: s 1 or -1; scaled by 2^(*k - 4096). */
-FL_FN double fl_exp_square(double a, double s, double *rest, uint64_t *k) {
-  double low;
-  const double z = a * a, r = fl_exp_reduce_f64(s * z, &low, k), e = fl_exp_kernel_f64(r, low, rest);
-  *rest = fma(s * fma(a, a, -z), e, *rest);
-  return e;
-}
-
-FL_FN double fl_own_erfc(double x) {
-  const double a = fl_abs_f64(x), b = a > 27.3 ? 27.3 : a, p = fl_erf_kernel_f64(a), g = fl_erfc_kernel_f64(b);
-  double rest;
-  uint64_t k;
-  const double e = fl_exp_square(b, -1.0, &rest, &k), v = fl_scale_f64(fma(e, g, rest * g), k);
-  const double u = fma(-a, p, 1.0 - a), w = a < 0.9 ? u : v;
-  const double y = x < 0.0 ? (a < 0.9 ? fma(a, p, 1.0 + a) : 2.0 - v) : w;
-  return x != x ? x : y;
-}
-
-FL_OURS(erf, fl_own_erf(x))
-FL_OURS(erfc, fl_own_erfc(x))
-
-/* ---- f64: the platform's, and what is left ---------------------------------------------- */
+/* ---- f64: roots and powers ------------------------------------------------------------- */
 
 FL_FN double fl_cbrt_f64(double x) { return cbrt(x); }
-#ifdef __CUDACC__
-FL_FN double fl_lgamma_f64(double x) { return lgamma(x); }
-#else
-FL_FN double fl_lgamma_f64(double x) { int sign; return lgamma_r(x, &sign); }   /* no signgam */
-#endif
 FL_FN double fl_pow_f64(double x, double y) { return pow(x, y); }
+
 FL_FN double fl_hypot_f64(double x, double y) {             /* scaled, the squares in two parts */
   const double a = fl_abs_f64(x), b = fl_abs_f64(y), m = a > b ? b : a, n = a > b ? a : b;
   const double c = n > 0x1p500 ? 0x1p-600 : 1.0, e = n < 0x1p-450 ? 0x1p600 : c, d = n < 0x1p-450 ? 0x1p-600 : 1.0;
@@ -538,140 +443,4 @@ FL_FN double fl_hypot_f64(double x, double y) {             /* scaled, the squar
   const double w = v * (n > 0x1p500 ? 0x1p600 : d), big = fl_highest_f64();
   return ((a == big) | (b == big)) ? big : ((x != x) | (y != y)) ? x + y : w;
 }
-/* Kernels of our own in double, for what must give the same bits on every device. */
-FL_FN double fl_own_log(double x) {                        /* x > 0, normal, finite */
-  const uint64_t b = fl_bits_f64(x) - 0x3fe6a09e667f3bcdu;
-  const double n = (double)(int32_t)((int64_t)b >> 52);
-  const double m = fl_as_f64((b & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
-  const double f = m - 1.0, s = f / (m + 1.0), z = s * s;
-  double p = 0.1479703443567737;
-  p = fma(p, z, 0.15313951499247033);
-  p = fma(p, z, 0.18183567816144702);
-  p = fma(p, z, 0.22222198513708188);
-  p = fma(p, z, 0.2857142874288884);
-  p = fma(p, z, 0.39999999999412794);
-  p = fma(p, z, 0.6666666666666735);
-  /* 2 s = f - s f, without the division's rounding error in the leading term */
-  const double y = fma(s, fma(z, p, -f), n * 2.3190468138462996e-17);
-  return fma(n, 0.6931471805599453, f + y);
-}
-
-FL_FN double fl_own_sin(double r) {                        /* |r| <= pi/4 */
-  const double z = r * r;
-  double p = 1.5896085906051395e-10;
-  p = fma(p, z, -2.5050745432441632e-08);
-  p = fma(p, z, 2.755731360761639e-06);
-  p = fma(p, z, -0.000198412698295533);
-  p = fma(p, z, 0.008333333333322078);
-  p = fma(p, z, -0.1666666666666663);
-  return fma(r * z, p, r);
-}
-
-FL_FN double fl_own_cos(double r) {
-  const double z = r * r;
-  double p = -1.1358428201163493e-11;
-  p = fma(p, z, 2.087569882575324e-09);
-  p = fma(p, z, -2.755731416509602e-07);
-  p = fma(p, z, 2.4801587288805066e-05);
-  p = fma(p, z, -0.0013888888888872986);
-  p = fma(p, z, 0.041666666666666595);
-  return fma(z * z, p, fma(z, -0.5, 1.0));
-}
-
-/* sin(pi x) and cos(pi x) for x >= 0, up to their common sign. */
-FL_FN double fl_own_sinpi(double x, double *cosine) {
-  const double r = x - floor(x), u = r > 0.5 ? 1.0 - r : r;            /* both exact */
-  const double t = (u > 0.25 ? 0.5 - u : u) * 3.14159265358979323846;
-  const double s = fl_own_sin(t), c = fl_own_cos(t), w = u > 0.25 ? s : c;
-  *cosine = r > 0.5 ? -w : w;
-  return u > 0.25 ? c : s;
-}
-
-/* digamma, trigamma, lgamma: recurrence up to 10, then the asymptotic series; reflection for x <= 0. At most ten
-** steps, always ten, unrolled, where loops over the function are to vectorise; the sum of 1 / z is kept as p / q. */
-#ifdef FL_VECTORS
-#define FL_UP_TO_TEN(z, ...) \
-  _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) { const int on = z < 10.0; __VA_ARGS__ z = on ? z + 1.0 : z; }
-#define FL_THRICE _Pragma("GCC unroll 3") for (int i = 0; i < 3; i++)
-#else
-#define FL_UP_TO_TEN(z, ...) for (; z < 10.0; z += 1.0) { const int on = 1; __VA_ARGS__ }
-#define FL_THRICE for (int i = 0; i < 3; i++)
-#endif
-FL_FN double fl_digamma_f64(double x) {
-  const double a = fl_abs_f64(x);
-  double z = x <= 0.0 ? 1.0 + a : x, s = 0.0, q0 = 1.0, c;
-  FL_UP_TO_TEN(z, s = on ? fma(s, z, q0) : s; q0 = on ? q0 * z : q0;)
-  const double u = 1.0 / z, w = u * u, n = fl_own_sinpi(a, &c);
-  double p = 1.0 / 12.0;
-  p = fma(p, -w, 691.0 / 32760.0);
-  p = fma(p, -w, 1.0 / 132.0);
-  p = fma(p, -w, 1.0 / 240.0);
-  p = fma(p, -w, 1.0 / 252.0);
-  p = fma(p, -w, 1.0 / 120.0);
-  p = fma(p, -w, 1.0 / 12.0);
-  const double v = (fl_own_log(z) - 0.5 * u - w * p) - s / q0;
-  const double r = x <= 0.0 ? v + 3.14159265358979323846 * c / n : v;
-  const double pole = x == 0.0 ? -1.0 / x : fl_as_f64(0x7ff8000000000000u);
-  const double q = ((x <= 0.0) & (n == 0.0)) ? pole : r;
-  return ((x != x) | (x == fl_highest_f64())) ? x : q;
-}
-
-FL_FN double fl_trigamma_f64(double x) {
-  const double a = fl_abs_f64(x);
-  double z = x <= 0.0 ? 1.0 + a : x, t = 0.0, q = 1.0, c;
-  FL_UP_TO_TEN(z, t = on ? fma(t, z * z, q) : t; q = on ? q * (z * z) : q;)
-  const double u = 1.0 / z, w = u * u, n = 3.14159265358979323846 / fl_own_sinpi(a, &c);
-  double p = 7.0 / 6.0;
-  p = fma(p, -w, 691.0 / 2730.0);
-  p = fma(p, -w, 5.0 / 66.0);
-  p = fma(p, -w, 1.0 / 30.0);
-  p = fma(p, -w, 1.0 / 42.0);
-  p = fma(p, -w, 1.0 / 30.0);
-  p = fma(p, -w, 1.0 / 6.0);
-  const double s = t / q + (u + 0.5 * w + w * u * p);
-  return x <= 0.0 ? n * n - s : s;
-}
-
-/* For the f32 function: the error is absolute near the zeros 1 and 2. */
-FL_FN double fl_own_lgamma(double x) {
-  const double a = fl_abs_f64(x);
-  double z = x <= 0.0 ? 1.0 + a : x, m = 1.0, c;
-  FL_UP_TO_TEN(z, m = on ? m * z : m;)
-  const double u = 1.0 / z, w = u * u, n = fl_own_sinpi(a, &c);
-  double p = 691.0 / 360360.0;
-  p = fma(p, -w, 1.0 / 1188.0);
-  p = fma(p, -w, 1.0 / 1680.0);
-  p = fma(p, -w, 1.0 / 1260.0);
-  p = fma(p, -w, 1.0 / 360.0);
-  p = fma(p, -w, 1.0 / 12.0);
-  const double v = ((z - 0.5) * fl_own_log(z) - z) + (u * p + 0.91893853320467274178);
-  const double k = x <= 0.0 ? m / n : m, l = fl_own_log(a < 1e-60 ? a : k);
-  const double r = x <= 0.0 ? 1.14472988584940017414 - v + l : v - l;
-  const double q = ((x <= 0.0) & (n == 0.0)) ? fl_highest_f64() : r;
-  const double e = a < 1e-60 ? -l : q;
-  const double big = a == fl_highest_f64() ? a : e;
-  const double zero = ((x == 1.0) | (x == 2.0)) ? 0.0 : big;
-  const double inf = x == 0.0 ? fl_highest_f64() : zero;
-  return x != x ? x : inf;
-}
-/* Start from Winitzki's formula, then steps of Halley's on erf y - a, or (1 - a) - erfc y, both times e^(y^2). */
-FL_FN double fl_own_erfinv(double x) {
-  const double a = fl_abs_f64(x), l = fl_log1p_f64(-a * a);
-  const double h = 4.33075024 + 0.5 * l;
-  double y = sqrt(sqrt(h * h - l * 6.802721088) - h);
-  FL_THRICE {
-    double rest;
-    uint64_t k;
-    const double f = fl_exp_square(y, 1.0, &rest, &k), e = (f + rest) * fl_as_f64((k - 4096 + 1023) << 52);
-    const double near = (fma(y, fl_erf_kernel_f64(y), y) - a) * e, far = fma(1.0 - a, e, -fl_erfc_kernel_f64(y));
-    const double d = (y < 0.9 ? near : far) * 0.88622692545275801365;
-    y -= d / (1.0 + y * d);
-  }
-  const double v = a == 1.0 ? fl_highest_f64() : y;
-  return fl_copysign_f64(a < 1e-300 ? a * 0.88622692545275801365 : v, x);
-}
-FL_OURS(erfinv, fl_own_erfinv(x))
-#undef FL_OURS
-#undef FL_UP_TO_TEN
-#undef FL_THRICE
 #endif
