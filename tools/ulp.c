@@ -12,27 +12,9 @@
 ** of any bits, the others below 1, 16 and 1024.
 */
 #include "tensor/math.h"
+#include "../spec/c/ulp.h"
 #include <stdio.h>
 #include <stdlib.h>
-
-static double ulp_of(double r) {
-  int e;
-  if (fabs(r) < 0x1p-126) return 0x1p-149;
-  (void)frexp(r, &e);
-  return ldexp(1, e - 24);
-}
-
-static double error_of(float v, double r) {
-  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
-  if (fabs(r) > 0x1p128) r = copysign(0x1p128, r);
-  const double w = isinf(v) ? copysign(0x1p128, (double)v) : (double)v;
-  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
-  return fabs(w - r) / (fabs(r) >= 0x1p128 ? 0x1p104 : ulp_of(r));
-}
-
-static double d_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
-static double d_softplus(double x) { return x != x ? x : (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
-static double d_lgamma(double x) { int s; return lgamma_r(x, &s); }
 
 #define F(f) { #f, fl_##f##_f32, f },
 #define G(f, g) { #f, fl_##f##_f32, g },
@@ -76,10 +58,6 @@ static void test_two(size_t k, uint64_t step) {
 }
 
 /* ---- f64 -------------------------------------------------------------------------------- */
-static long double l_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static long double l_softplus(long double x) { return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
-static long double l_lgamma(long double x) { int s; return lgammal_r(x, &s); }
-
 #define L(f) { #f, fl_##f##_f64, f##l },
 #define M(f, g) { #f, fl_##f##_f64, g },
 static const struct { const char *name; double (*f)(double); long double (*g)(long double); } wide[] = {
@@ -92,17 +70,6 @@ static const struct { const char *name; double (*f)(double); long double (*g)(lo
 static const struct { const char *name; double (*f)(double, double); long double (*g)(long double, long double); } wide2[] = {
   L2(pow) L2(atan2) L2(hypot) L2(fmod)
 };
-
-static double wide_error(double v, long double r) {
-  int e;
-  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
-  if (fabsl(r) > 0x1p1024L) r = copysignl(0x1p1024L, r);
-  const long double w = isinf(v) ? copysignl(0x1p1024L, (long double)v) : (long double)v;
-  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
-  (void)frexpl(r, &e);
-  const long double ulp = fabsl(r) < 0x1p-1022L ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53);
-  return (double)(fabsl(w - r) / ulp);
-}
 
 static double wide_draw(int64_t i, uint64_t which) {
   const uint64_t w = (uint64_t)fl_random_u32(2 * i, 0, which) << 32 | fl_random_u32(2 * i + 1, 0, which);

@@ -8,7 +8,7 @@
 #include "tensor/dtype.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
-#include <float.h>
+#include "ulp.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,27 +20,6 @@ static void check(int ok, const char *what) {
 }
 
 /* ---- accuracy ---------------------------------------------------------------------------- */
-
-static double ulp_of(double r) {
-  int e;
-  if (fabs(r) < 0x1p-126) return 0x1p-149;
-  (void)frexp(r, &e);
-  return ldexp(1, e - 24);
-}
-
-/* Error of v in ulps of the exact r; 1e9 for a wrong NaN, infinity or sign of zero. A result
-** that rounds to infinity counts as 2^128. */
-static double error_of(float v, double r) {
-  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
-  if (fabs(r) > 0x1p128) r = copysign(0x1p128, r);
-  const double w = isinf(v) ? copysign(0x1p128, (double)v) : (double)v;
-  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
-  return fabs(w - r) / (fabs(r) >= 0x1p128 ? 0x1p104 : ulp_of(r));
-}
-
-static double d_sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
-static double d_softplus(double x) { return x != x ? x : (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
-static double d_lgamma(double x) { int s; return lgamma_r(x, &s); }
 
 #define SAME(f, limit) { #f, fl_##f##_f32, f, limit },
 #define OWN(f, reference, limit) { #f, fl_##f##_f32, reference, limit },
@@ -88,18 +67,35 @@ static void test_edges(void) {
 
 /* ---- f64 against long double, where that has more digits ------------------------------------- */
 #if LDBL_MANT_DIG >= 64
-static double wide_error(double v, long double r) {
-  int e;
-  if (v != v || r != r) return (v != v) && (r != r) ? 0 : 1e9;
-  if (fabsl(r) > 0x1p1024L) r = copysignl(0x1p1024L, r);
-  const long double w = isinf(v) ? copysignl(0x1p1024L, (long double)v) : (long double)v;
-  if (r == 0 && v == 0) return !signbit(r) == !signbit(w) ? 0 : 1e9;
-  (void)frexpl(r, &e);
-  return (double)(fabsl(w - r) / (fabsl(r) < 0x1p-1022L ? 0x1p-1074L : ldexpl(1, (e > 1024 ? 1024 : e) - 53)));
+static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 0.41421356237309503, 2.414213562373095,
+  0.9, 6, 22, 27.3, 40, 0.34657359027997264, 0.7071067811865476, 1.4142135623730951, 709.78271289338397, 709.8, 710,
+  710.4758600739439, 710.47586007394398, 711, 745.13, 745.14, 746, 1022, 1023.9999999999999, 1024, 1074, 1075, 1080,
+  0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp-1023, 0x1p-500, 0x1p-450, 0x1p-54, 0x1p-53, 0x1p-30, 0x1p20,
+  0x1.fffffffffffffp19, 0x1p21, 0x1p53, 0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023,
+  6381956970095103e255, INFINITY, NAN };
+enum { NODD = sizeof odd / sizeof *odd, WIDE_FROM = -16 * NODD, WIDE_TO = 300000 };
+
+/* Below 0 an odd value, its neighbours, and minus those; then values of any bits, below 1, 16 and 1024. */
+static double wide_sample(int64_t i, uint64_t which) {
+  if (i >= 0) {
+    const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, which) << 32 | fl_random_u32(2 * i + 1, 9, which);
+    return i & 1 ? fl_as_f64(w) : (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
+  }
+  const int64_t j = -i - 1;
+  const double y = odd[j / 16];
+  const double x = fl_as_f64(fl_bits_f64(y) + (uint64_t)(y > 0 && y < INFINITY ? j % 8 - 3 : 0));
+  return j & 8 ? -x : x;
 }
 
-static long double l_sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static long double l_softplus(long double x) { return x != x ? x : (x > 0 ? x : 0) + log1pl(expl(-fabsl(x))); }
+typedef struct worst { double e, x, y; } worst;
+static void note_worst(worst *w, double e, double x, double y) {
+  if (e > w->e) *w = (worst){ e, x, y };
+}
+static void check_worst(const worst *w, const char *name, double limit) {
+  char what[128];
+  snprintf(what, sizeof what, "%s of f64 is off by %.3g ulp at %a, %a", name, w->e, w->x, w->y);
+  check(w->e <= limit, what);
+}
 
 static void test_wide(void) {
 #define WIDE(f, g, limit) { #f, fl_##f##_f64, g, limit },
@@ -108,38 +104,45 @@ static void test_wide(void) {
     WIDE(log10, log10l, 0.7) WIDE(log1p, log1pl, 0.9) WIDE(sin, sinl, 0.8) WIDE(cos, cosl, 0.8) WIDE(tan, tanl, 0.9)
     WIDE(asin, asinl, 0.7) WIDE(acos, acosl, 0.7) WIDE(atan, atanl, 0.7) WIDE(sinh, sinhl, 0.85) WIDE(cosh, coshl, 0.7)
     WIDE(tanh, tanhl, 0.8) WIDE(asinh, asinhl, 1.8) WIDE(acosh, acoshl, 1.9) WIDE(atanh, atanhl, 2) WIDE(erf, erfl, 1.2)
-    WIDE(sigmoid, l_sigmoid, 2.4) WIDE(softplus, l_softplus, 1.6)
+    WIDE(erfc, erfcl, 4) WIDE(sigmoid, l_sigmoid, 2.4) WIDE(softplus, l_softplus, 1.6)
   };
-  static const double odd[] = { 0, 0.5, 1, 1.5707963267948966, 3.141592653589793, 0.41421356237309503, 2.414213562373095,
-    0.9, 6, 22, 40, 0.34657359027997264, 0.7071067811865476, 1.4142135623730951, 709.78271289338397, 709.8, 710,
-    710.4758600739439, 710.47586007394398, 711, 745.13, 745.14, 746, 1022, 1023.9999999999999, 1024, 1074, 1075, 1080,
-    0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp-1023, 0x1p-54, 0x1p-53, 0x1p-30, 0x1p20, 0x1.fffffffffffffp19, 0x1p21,
-    0x1p53, 0x1p60, 0x1p61, 0x1p500, 0x1p501, 0x1.fffffffffffffp1023, 6381956970095103e255, INFINITY, NAN };
-  enum { NODD = sizeof odd / sizeof *odd };
   for (size_t k = 0; k < sizeof wide / sizeof *wide; k++) {
-    double worst = 0, at = 0;
-    for (int64_t i = -16 * NODD; i < 300000; i++) {
-      const uint64_t w = (uint64_t)fl_random_u32(2 * i, 9, 1) << 32 | fl_random_u32(2 * i + 1, 9, 1);
-      const double some = (double)(int64_t)w * (i & 2 ? 0x1p-63 : i & 4 ? 0x1p-59 : 0x1p-53);
-      double x = i & 1 ? fl_as_f64(w) : some;
-      if (i < 0) {                                     /* an odd value, its neighbours, and minus those */
-        const int64_t j = -i - 1, near = j % 8 - 3;
-        const double y = odd[j / 16];
-        x = fl_as_f64(fl_bits_f64(y) + (uint64_t)(y > 0 && y < INFINITY ? near : 0));
-        if (j & 8) x = -x;
-      }
-      const double e = wide_error(wide[k].f(x), wide[k].g((long double)x));
-      if (e > worst) worst = e, at = x;
+    worst w = { 0 };
+    for (int64_t i = WIDE_FROM; i < WIDE_TO; i++) {
+      const double x = wide_sample(i, 1);
+      note_worst(&w, wide_error(wide[k].f(x), wide[k].g((long double)x)), x, 0);
     }
-    char what[96];
-    snprintf(what, sizeof what, "%s of f64 is off by %.3g ulp at %a", wide[k].name, worst, at);
-    check(worst <= wide[k].limit, what);
+    check_worst(&w, wide[k].name, wide[k].limit);
   }
   for (int n = -1074; n < 1024; n++)
     check(fl_log2_f64(ldexp(1, n)) == n && fl_exp2_f64(n) == ldexp(1, n), "powers of two are exact");
   for (int n = 0; n < 23; n++) check(fl_log10_f64(pow(10, n)) == n, "logarithms of powers of ten are exact");
 }
+
+static void wide_pair(worst *at, worst *hyp, double x, double y) {
+  note_worst(at, wide_error(fl_atan2_f64(x, y), atan2l(x, y)), x, y);
+  note_worst(hyp, wide_error(fl_hypot_f64(x, y), hypotl(x, y)), x, y);
+}
+
+static void test_wide_pairs(void) {
+  worst at = { 0 }, hyp = { 0 }, inv = { 0 };
+  for (int64_t i = WIDE_FROM; i < 0; i++)
+    for (int64_t j = WIDE_FROM; j < 0; j++) wide_pair(&at, &hyp, wide_sample(i, 1), wide_sample(j, 1));
+  for (int64_t i = 0; i < WIDE_TO; i++) {
+    const double x = wide_sample(i, 1), y = wide_sample(i, 2);
+    wide_pair(&at, &hyp, x, y);
+    wide_pair(&at, &hyp, x, x * (1 + y * 0x1p-12));
+  }
+  for (int64_t i = WIDE_FROM; i < WIDE_TO; i++) {
+    const double u = wide_sample(i, 1), x = i % 3 == 0 ? 1 - fabs(u) * 0x1p-20 : u, y = fl_erfinv_f64(x);
+    note_worst(&inv, wide_error(y, l_erfinv(x, y)), x, 0);
+  }
+  check_worst(&at, "atan2", 1.3);
+  check_worst(&hyp, "hypot", 0.7);                    /* 0.5 but for subnormal results, which are rounded twice */
+  check_worst(&inv, "erfinv", 2);
+}
 #else
+static void test_wide_pairs(void) { }
 static void test_wide(void) { printf("math: f64 is left out, long double has no more digits here\n"); }
 #endif
 
@@ -416,6 +419,7 @@ int main(void) {
   test_accuracy();
   test_edges();
   test_wide();
+  test_wide_pairs();
   test_pairs();
   test_floats();
   test_f64();
