@@ -257,7 +257,7 @@ def("elu", 2, function(x, alpha)
 end, "e")
 def("celu", 2, function(x, alpha)
   alpha = the_number("celu", "alpha", 1, alpha)
-  if alpha == 0 then fail("celu", "alpha is 0") end
+  if alpha == 0 then fail("celu", "alpha is 0, need another number: x is divided by it") end
   return bent(need_tensor("celu", "x", x), alpha, alpha)
 end, "e")
 def("hardtanh", 3, function(x, low, high)

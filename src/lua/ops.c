@@ -95,17 +95,6 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
       "x or y must be a tensor, both are numbers");
 }
 
-/* x / y towards 0; of integers exact: what the remainder leaves has no fraction. */
-static fl_node *truncated(fl_node *x, fl_node *y) {
-  fl_node *rest = n_fmod(x, y);
-  if (rest == NULL) return NULL;
-  if (fl_is_float(rest->dtype)) {            /* the gradient is 0 also where that of a quotient is not finite */
-    fl_node *zero = n_num(x->ctx, 0), *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y, *q = n_trunc(n_div(u, v));
-    return u != x || v != y ? n_where(n_eq(zero, zero), q, n_floordiv(x, y)) : q;
-  }
-  return n_floordiv(n_sub(x, rest), y);
-}
-
 static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
   fl_node *x = fl_operand_node(b, &a->x), *y = fl_operand_node(b, &a->y);
   if (x == NULL || y == NULL) return NULL;
@@ -114,7 +103,7 @@ static fl_node *binary_node(fl_lua *b, int op, const binary_args *a) {
     else y = a->y.isint ? fl_factor_node(b, a->y.d * a->alpha) : n_num(b->c, a->y.d * a->alpha);
   }
   if (a->rounding == 1) return n_floordiv(x, y);
-  if (a->rounding == 2) return truncated(x, y);
+  if (a->rounding == 2) return n_truncdiv(x, y);
   return fl_build_binary(op, x, y);
 }
 

@@ -109,6 +109,7 @@ fl_node *n_embedding(fl_node *ids, fl_node *w);                       /* ids 1-b
 /* input (n, classes, …); target ids 1-based (n, …) or probabilities; weight may be absent.
 ** reduction: 0 none, 1 mean, 2 sum. ignore: label left out (-100). */
 fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction, int64_t ignore, double smoothing);
+fl_node *n_truncdiv(fl_node *x, fl_node *y);                          /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                             /* training form: scales by 1 / (1 - p) */
 fl_node *n_tril(fl_node *x, int64_t k, int upper);                    /* keeps the lower (upper: the upper) triangle of the last two axes */
 

@@ -402,3 +402,18 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
                                           : loss_of_ids(&l, target, ignore);
   return back_to(y, input->dtype);
 }
+
+/* A step's gradient is 0, but a quotient's in front of it may be infinite, and 0 times that NaN: so the value is
+** untracked, and what carries the gradient is floordiv, in the branch that is never taken. */
+static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
+  fl_node *zero = q ? n_num(q->ctx, 0) : NULL;
+  return n_where(n_eq(zero, zero), q, n_floordiv(x, y));
+}
+
+fl_node *n_truncdiv(fl_node *x, fl_node *y) {
+  fl_node *rest = n_fmod(x, y);
+  if (!rest) return NULL;
+  if (!fl_is_float(rest->dtype)) return n_floordiv(n_sub(x, rest), y);      /* what the remainder leaves has no fraction */
+  fl_node *u = x->entry ? n_detach(x) : x, *v = y->entry ? n_detach(y) : y, *q = n_trunc(n_div(u, v));
+  return u != x || v != y ? with_no_slope(q, x, y) : q;
+}
