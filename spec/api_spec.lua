@@ -1,4 +1,4 @@
---- The contract page (API.md), sentence by sentence, as a script of a user would see it.
+--- The contract page (docs/contract.md), sentence by sentence, as a script of a user would see it.
 -- A test collects all it finds wrong before it fails, so one run tells everything.
 local flame = require "flame"
 -- luacheck: ignore
@@ -84,7 +84,7 @@ local T = flame.tensor
 local function i64(t) return T(t, { dtype = "i64" }) end
 local function f64(t) return T(t, { dtype = "f64" }) end
 
-describe("API.md, the head:", function()
+describe("the contract, the head:", function()
   check("a fixed number of results comes as values, the rest as a table", function()
     local x = T { { 3, 1, 2 }, { 6, 5, 4 } }
     local function two(e1, e2, a, b) eq(e1, a) eq(e2, b) end
@@ -174,7 +174,7 @@ describe("API.md, the head:", function()
   end)
 end)
 
-describe("API.md, tensors:", function()
+describe("the contract, tensors:", function()
   check("makers have the shapes, dtypes and values of the page", function()
     eq({ 2, 2 }, T({ { 1, 2 }, { 3, 4 } }).shape) eq("f32", T({ 1 }).dtype) eq(0, T(3.5).ndim) eq(3.5, T(3.5):item())
     eq({}, T(1).shape)
@@ -295,7 +295,7 @@ describe("API.md, tensors:", function()
   end)
 end)
 
-describe("API.md, numbers and dtypes:", function()
+describe("the contract, numbers and dtypes:", function()
   check("flame.tensor reads numbers, booleans and nothing else", function()
     eq("f32", T({ 1, 2 }).dtype) eq("f32", T({ 1.5, 2 }).dtype) eq("f32", T(1).dtype)
     raises("among numbers", T, { 1, true }) raises("ragged", T, { { 1, 2 }, { 3 } }) raises("ragged", T, { 1, { 2 } })
@@ -367,7 +367,7 @@ describe("API.md, numbers and dtypes:", function()
   end)
 end)
 
-describe("API.md, values and writes:", function()
+describe("the contract, values and writes:", function()
   check("whatever returns a tensor has its own value", function()
     local ways = { function(x) return x[{}] end, function(x) return x[{ {} }] end, function(x) return x:reshape(2, 2) end, function(x) return x:t() end, function(x) return x:detach() end,
       function(x) return x:contiguous() end, function(x) return x:to("f32") end, function(x) return x:cpu() end, function(x) return x:clone() end, function(x) return x:view(4) end,
@@ -455,7 +455,7 @@ describe("API.md, values and writes:", function()
   end)
 end)
 
-describe("API.md, indexing:", function()
+describe("the contract, indexing:", function()
   local function X() return flame.arange(12):reshape(3, 4):clone() end
   check("the forms of x[…]", function()
     local x = X()
@@ -545,7 +545,7 @@ describe("API.md, indexing:", function()
   end)
 end)
 
-describe("API.md, shapes:", function()
+describe("the contract, shapes:", function()
   check("every function of the list", function()
     local x = flame.arange(6):reshape(2, 3)
     eq({ 3, 2 }, x:reshape(3, -1).shape) eq({ 3, 2 }, x:reshape({ 3, 2 }).shape) eq({ 6 }, x:flatten().shape) eq({ 2, 12 }, flame.zeros(2, 3, 4):flatten(2).shape)
@@ -576,7 +576,7 @@ describe("API.md, shapes:", function()
   end)
 end)
 
-describe("API.md, ops:", function()
+describe("the contract, ops:", function()
   check("values of the unary ops", function()
     local e = math.exp(1)
     local cases = { neg = { 2, -2 }, abs = { -2, 2 }, sign = { -3, -1 }, sqrt = { 4, 2 }, rsqrt = { 4, 0.5 }, square = { 3, 9 }, cbrt = { 8, 2 }, exp = { 1, e }, exp2 = { 3, 8 },
@@ -695,7 +695,7 @@ describe("API.md, ops:", function()
   end)
 end)
 
-describe("API.md, autograd:", function()
+describe("the contract, autograd:", function()
   check("backward, accumulation, gradients", function()
     local x = T({ 2, 3 }, { requires_grad = true })
     local y = (x * x):sum()
@@ -796,7 +796,7 @@ describe("API.md, autograd:", function()
   end)
 end)
 
-describe("API.md, training:", function()
+describe("the contract, training:", function()
   local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
   check("modules, parameters and their names", function()
     local net = nn.Sequential { nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2) }
@@ -906,7 +906,7 @@ describe("API.md, training:", function()
   end)
 end)
 
-describe("API.md, looking inside:", function()
+describe("the contract, looking inside:", function()
   check("stats, memory, info, version", function()
     flame.stats("reset")
     local s = flame.stats()
@@ -970,7 +970,7 @@ describe("API.md, looking inside:", function()
   end)
 end)
 
-describe("API.md, errors:", function()
+describe("the contract, errors:", function()
   check("text, place, last_error", function()
     local a, b = flame.ones(4, 3), flame.ones(5, 2)
     local line = debug.getinfo(1, "l").currentline + 1

@@ -31,7 +31,7 @@ end
 local function check_file(file)
   local layer = file:match("^src/([^/]+)/")
   if layer and not rank[layer] then
-    complain(file, 1, "the folder is in no layer: add it to DESIGN's table and to tools/layers.lua")
+    complain(file, 1, "the folder is in no layer: add it to docs/internals.md and to tools/layers.lua")
     return
   end
   local n = 0

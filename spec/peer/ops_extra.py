@@ -1,4 +1,4 @@
-"""What is named as in PyTorch beyond the list of API.md; arguments by position; points where a
+"""What is named as in PyTorch beyond the list of docs/contract.md; arguments by position; points where a
 rule has to choose: kinks, ties, edges of a domain, infinities."""
 import torch
 import torch.nn.functional as F

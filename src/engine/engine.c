@@ -1,5 +1,5 @@
 /*
-** Contexts and their devices: opening, closing, names, and memory with the policy of DESIGN
+** Contexts and their devices: opening, closing, names, and memory with the policy of docs/design.md
 ** 1.11 (out of memory: collect twice, trim, retry once, then an error with asked, free, live).
 */
 #include "engine/engine.h"

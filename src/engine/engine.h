@@ -1,6 +1,6 @@
 /*
 ** The engine: opens contexts, evaluates (window -> program -> plan -> device), and turns what
-** goes wrong into errors with the site that recorded the op. See DESIGN 3a "Evaluate".
+** goes wrong into errors with the site that recorded the op. See docs/design.md 2, "Evaluate".
 */
 #ifndef FL_ENGINE_ENGINE_H
 #define FL_ENGINE_ENGINE_H
@@ -21,7 +21,7 @@ typedef struct fl_engine {
   fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
   struct fl_profile *profile;                     /* NULL: none is on */
-  int64_t live_after_full, bytes_after_full;      /* policy of full collections, DESIGN 1.11 */
+  int64_t live_after_full, bytes_after_full;      /* policy of full collections, docs/design.md 1.11 */
   int64_t recorded_at_full;                       /* ops recorded when the last one ended */
   int64_t roomy;                                  /* bytes that are few for the largest GPU in use */
 } fl_engine;

@@ -1,5 +1,5 @@
 /*
-** Evaluation (DESIGN 3a): collect, program, plan, reserve all memory, run, store. Nothing has
+** Evaluation (docs/design.md 2): collect, program, plan, reserve all memory, run, store. Nothing has
 ** an effect before the run, so a failure until then leaves the window as it was; if the whole
 ** window can not be run, the value asked for is tried with its ancestors alone.
 */
@@ -363,7 +363,7 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* DESIGN 1.11: one collector step right before planning; a full collection once live handles
+/* docs/design.md 1.11: one collector step right before planning; a full collection once live handles
 ** or their bytes have doubled since the last (bytes: and are a few hundredths of what a GPU has, as a
 ** full one takes as long as a GPU needs for gigabytes). Small loops drop few handles a step, which a
 ** generational collector makes old where a step reads more than once: there a few dead ones

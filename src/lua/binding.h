@@ -110,7 +110,7 @@ int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
 uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
-/* Raise what the context keeps, as API.md section 7 says. */
+/* Raise what the context keeps, as docs/contract.md 7 says. */
 int fl_lua_raise(lua_State *L, fl_lua *b) __attribute__((noreturn));
 /* The name of an op on positions for messages: op, or what core.naming said. */
 const char *fl_lua_named(fl_lua *b, const char *op);

@@ -1,5 +1,5 @@
 /*
-** Shapes: views (whose handles refuse writes, API.md section 1), and joining.
+** Shapes: views (whose handles refuse writes, docs/contract.md 1), and joining.
 ** made_by, the name a refused write gives, is the function's own.
 */
 #include "lua/binding.h"

@@ -1,7 +1,7 @@
 /*
 ** Script lines, and errors that name them.
 **
-** A site is the innermost Lua frame outside the library's own Lua files (API.md section 7):
+** A site is the innermost Lua frame outside the library's own Lua files (docs/contract.md 7):
 ** chunks "=flame…", "=[flame…" and files below a folder lua/flame. Sites are interned to
 ** 32-bit ids that nodes carry. Looking one up costs one lua_getinfo and a probe of a small
 ** cache keyed by the address of the source and the line; what stands at that address is

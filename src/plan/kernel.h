@@ -21,9 +21,9 @@
 ** (So an operand may be read and written in place, at the same point.)
 **
 ** Rounding. Each value is of 'dtype', computed in the register type of it and rounded to it
-** by its instruction (DESIGN 3). No contraction.
+** by its instruction (docs/design.md 3). No contraction.
 **
-** Order of a float reduction (DESIGN 1.8: a function of the node alone, never of fusion,
+** Order of a float reduction (docs/design.md 1.8: a function of the node alone, never of fusion,
 ** threads or kernel): fixed by each device from (kind, n, dtype) only.
 **   CPU  ROW: blocks of 1024 consecutive elements; in a block 16 lanes, element i to lane
 **        i % 16 in ascending order, lanes combined 8+8, 4+4, 2+2, 1+1; block results combined

@@ -3,7 +3,7 @@
 ** some roots need are collected in recorded order and written out as bytes that hold
 ** everything a plan depends on but values: ops, dtypes, shapes, indexing, which inputs, which
 ** buffers are written. Scalars, addresses, offsets of stored inputs and the live set stay out
-** of the key (DESIGN 1.2), so a step that repeats finds its plan.
+** of the key (docs/design.md 1.2), so a step that repeats finds its plan.
 */
 #include "plan/plan.h"
 #include "base/hash.h"

@@ -1,5 +1,5 @@
 /*
-** The context: all state there is (DESIGN 1.10). Entered by one thread at a time.
+** The context: all state there is (docs/design.md 1.10). Entered by one thread at a time.
 ** Layers above tensor/ hang their state on 'engine' and are reached through 'up'.
 */
 #ifndef FL_TENSOR_CONTEXT_H

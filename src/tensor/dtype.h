@@ -1,7 +1,7 @@
 /*
 ** Dtypes, and the four register types that kernels compute in. A value of dtype D lives
 ** in a register of fl_dtype_reg(D) and is rounded (f16, bf16), wrapped (i16, i8, u8) or
-** normalised to 0/1 (bool) to D after every recorded op, on every device: DESIGN 1.8.
+** normalised to 0/1 (bool) to D after every recorded op, on every device: docs/design.md 1.8.
 ** The enum order of flame_dtype is that of dtype.def.
 */
 #ifndef FL_TENSOR_DTYPE_H
@@ -21,7 +21,7 @@ static inline const char *fl_dtype_name(int d) { return fl_dtypes[d].name; }
 static inline int fl_is_float(int d) { return fl_dtypes[d].cls == FL_CLASS_FLOAT; }
 static inline int fl_is_integer(int d) { return fl_dtypes[d].cls == FL_CLASS_INTEGER; }
 int fl_dtype_of_name(const char *name);        /* -1: no such dtype */
-/* API.md section 1: bool < integers < floats, the wider; f16 with bf16 f32; u8 with i8 i16. */
+/* docs/contract.md 1: bool < integers < floats, the wider; f16 with bf16 f32; u8 with i8 i16. */
 int fl_promote(int a, int b);
 
 /* A number from a script: data of a window, never part of a key. Which member holds is

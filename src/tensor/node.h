@@ -1,6 +1,6 @@
 /*
 ** Nodes: recorded values. A node is a value, never changed once made; a handle
-** (fl_tensor) names one and a write makes the handle name another (DESIGN 1.3).
+** (fl_tensor) names one and a write makes the handle name another (docs/design.md 1.3).
 **
 ** Life. PENDING: in the window, to be computed. STORED: has bytes at buffer + offset,
 ** seen through 'layout'. FAILED: will never have a value; error says why.

@@ -1,6 +1,6 @@
 /*
 ** Handles, writes, and the public functions that need no more than this layer.
-** A handle names a value; a write makes it name another (DESIGN 1.3). The old value's
+** A handle names a value; a write makes it name another (docs/design.md 1.3). The old value's
 ** memory becomes the home of the new one where the handle computed into it itself (a view
 ** or an alias is a guest there) and no other write has it, so that parameters keep their
 ** address; whoever still holds the old value gets the copy, in the engine.
