@@ -27,7 +27,7 @@ typedef long long i64;
 enum { COMPLEX, TO_HALF, FROM_HALF, KERNEL };
 struct pair { real re, im; };
 
-/* As cuda/call_fft.c has it. */
+/* As cuda/call/call_fft.c has it. */
 struct job {
   i64 outer, size_in, inner, n, size_out;      /* as tensor/call_fft.h */
   i64 m, rows, columns;                        /* length in shared memory; of long ones */

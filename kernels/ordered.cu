@@ -1,5 +1,5 @@
 /*
-** The end of exact sums (src/kernel/text.c, src/cuda/ordered.c): out[i] += the 128-bit integer
+** The end of exact sums (src/kernel/text.c, src/cuda/call/ordered.c): out[i] += the 128-bit integer
 ** that the threads have added up, scaled back. One thread an element; reads 20 bytes and moves
 ** sizeof(T) * 2 of the result. REAL: float or double, defined by the host.
 */

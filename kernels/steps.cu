@@ -1,7 +1,7 @@
 /*
 ** Steps without generated text: scatter and the matrix product that no library does
 ** (integers, f64, general strides). After prelude.cu; entries and parameter structs are
-** filled by src/cuda/text_steps.c, whose structs must match these.
+** filled by src/cuda/text/text_steps.c, whose structs must match these.
 */
 
 /* ---- scatter -----------------------------------------------------------------------------

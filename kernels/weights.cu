@@ -6,7 +6,7 @@
 typedef long long i64;
 
 /* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or NaN, or all
-** are 0: j + 1, and a report in 'late' (src/cuda/state.h), of several that of the lowest place. */
+** are 0: j + 1, and a report in 'late' (src/cuda/driver/state.h), of several that of the lowest place. */
 extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale,
                                                            unsigned long long *late, unsigned long long site) {
   __shared__ double tops[32];

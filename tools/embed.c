@@ -198,7 +198,7 @@ int main(int argc, char **argv) {
     fprintf(out, "extern const char %s[];\nconst char %s[] = {\n", symbol, symbol);
     put_bytes(out, bare(all));
   } else {
-    fprintf(out, "#include \"cuda/embedded.h\"\nextern const struct fl_embedded %s[];\n", symbol);
+    fprintf(out, "#include \"cuda/text/embedded.h\"\nextern const struct fl_embedded %s[];\n", symbol);
     put_table(out, symbol, argv[4], form, argc - 5, argv + 5);
   }
   if (ferror(out) || fclose(out) != 0) die("cannot write", temporary);

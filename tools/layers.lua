@@ -6,6 +6,16 @@ local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "cpu",
 local rank = {}
 for i, name in ipairs(order) do rank[name] = i end
 
+-- Folders inside a layer, in order; files of the layer's own folder may use all of them, and headers there
+-- are for other layers and tests.
+local inner = {
+  cuda = { "api", "text", "driver", "compile", "library", "call" },
+}
+local inner_rank = {}
+for layer, folders in pairs(inner) do
+  for i, name in ipairs(folders) do inner_rank[layer .. "/" .. name] = i end
+end
+
 local lua_headers = {
   ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true, ["luaconf.h"] = true,
 }
@@ -16,6 +26,9 @@ local function complain(file, line, text)
   io.write(("%s:%d: %s\n"):format(file, line, text))
 end
 
+-- The place of src/<path> among its layer's folders; above them all where it is in none.
+local function place(path) return inner_rank[path:match("^([^/]+/[^/]+)/") or ""] or math.huge end
+
 local function check_own(file, line, layer, header)
   local other = header:match("^([^/]+)/")
   if header == "flame.h" then return end
@@ -25,6 +38,8 @@ local function check_own(file, line, layer, header)
     complain(file, line, ('"%s" is in no layer'):format(header))
   elseif rank[other] > rank[layer] then
     complain(file, line, ('"%s" includes "%s": %s comes after it'):format(layer, header, other))
+  elseif other == layer and place(header) > place(file:match("^src/(.*)")) then
+    complain(file, line, ('includes "%s", whose folder comes after its own'):format(header))
   end
 end
 
@@ -33,6 +48,10 @@ local function check_file(file)
   if layer and not rank[layer] then
     complain(file, 1, "the folder is in no layer: add it to docs/internals.md and to tools/layers.lua")
     return
+  end
+  local sub = file:match("^src/([^/]+/[^/]+)/")
+  if sub and not inner_rank[sub] then
+    complain(file, 1, "the folder has no place in its layer: add it to docs/internals.md and to tools/layers.lua")
   end
   local n = 0
   for text in io.lines(file) do

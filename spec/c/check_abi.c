@@ -1,6 +1,6 @@
 /*
 ** Compared with the toolkit's headers, where a machine has them: signatures and constants
-** of src/cuda/api.def and api.h. Nothing runs; that it compiles is the test:
+** of src/cuda/api/api.def and api.h. Nothing runs; that it compiles is the test:
 **   cc -std=c11 -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_abi.c
 ** (with -Werror wrong pointer types are errors). The macros give our names the toolkit's
 ** types, so that the parameter lists of api.def are checked word for word.
@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <nvrtc.h>
 #include <cublasLt.h>
-#include "cuda/api.h"
+#include "cuda/api/api.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 #define SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #ours " is not " #theirs)
@@ -140,7 +140,7 @@ SYMBOL(cuLaunchKernel, "cuLaunchKernel");
 #define fl_lt_found cublasLtMatmulHeuristicResult_t
 struct driver_signatures {
 #define DRIVER(name, symbol, params, args) CUresult (*name) params;
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 };
 const struct driver_signatures driver_signatures = {
   .Init = cuInit, .DriverGetVersion = cuDriverGetVersion, .GetErrorName = cuGetErrorName,
@@ -159,7 +159,7 @@ const struct driver_signatures driver_signatures = {
 };
 #define NVRTC(name, params, args) nvrtcResult (*const check_##name) params = name;
 #define NVRTC_VALUE(type, name, params, args) type (*const check_##name) params = name;
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 #define BLASLT(name, params, args) cublasStatus_t (*const check_##name) params = name;
 #define BLASLT_VALUE(type, name, params, args) type (*const check_##name) params = name;
-#include "cuda/api.def"
+#include "cuda/api/api.def"

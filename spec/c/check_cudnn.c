@@ -1,11 +1,11 @@
 /*
-** cuDNN's headers, where a machine has them, against src/cuda/cudnn.def and cudnn.h. Nothing
+** cuDNN's headers, where a machine has them, against src/cuda/api/cudnn.def and cudnn.h. Nothing
 ** runs; that it compiles is the test:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -Wno-deprecated-declarations -fsyntax-only spec/c/check_cudnn.c
 */
 #include <cudnn.h>
 #include <stddef.h>
-#include "cuda/cudnn.h"
+#include "cuda/api/cudnn_api.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 SAME(FL_DNN_OK, CUDNN_STATUS_SUCCESS);
@@ -93,4 +93,4 @@ SAME(FL_DNN_FILTER_ALPHA + 5, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY);
 #define fl_dnn_name cudnnBackendAttributeName_t
 #define fl_dnn_type cudnnBackendAttributeType_t
 #define DNN(name, params) cudnnStatus_t (*check_##name) params = name;
-#include "cuda/cudnn.def"
+#include "cuda/api/cudnn.def"

@@ -1,10 +1,10 @@
 /*
-** cuFFT's header, where a machine has it, against src/cuda/cufft.def and cufft.h. Nothing runs;
+** cuFFT's header, where a machine has it, against src/cuda/api/cufft.def and cufft.h. Nothing runs;
 ** that it compiles is the test:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_cufft.c
 */
 #include <cufft.h>
-#include "cuda/cufft.h"
+#include "cuda/api/cufft_api.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 _Static_assert(sizeof(fl_cufft_status) == sizeof(cufftResult), "a status");
@@ -30,4 +30,4 @@ SAME(FL_CUFFT_Z2Z, CUFFT_Z2Z);
 #define fl_cufft_c64 cufftDoubleComplex
 #define fl_cufft_r64 cufftDoubleReal
 #define CUFFT(name, params, args) cufftResult (*check_##name) params = name;
-#include "cuda/cufft.def"
+#include "cuda/api/cufft.def"

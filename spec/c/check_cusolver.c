@@ -1,11 +1,11 @@
 /*
-** The headers of cuSOLVER and cuBLAS, where a machine has them, against src/cuda/cusolver.def and
+** The headers of cuSOLVER and cuBLAS, where a machine has them, against src/cuda/api/cusolver.def and
 ** cusolver.h. Nothing runs; that it compiles is the test:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_cusolver.c
 */
 #include <cublas_v2.h>
 #include <cusolverDn.h>
-#include "cuda/cusolver.h"
+#include "cuda/api/cusolver_api.h"
 
 #define SAME(ours, theirs) _Static_assert((long)(ours) == (long)(theirs), #ours " is not " #theirs)
 _Static_assert(sizeof(fl_sol_status) == sizeof(cusolverStatus_t), "a status");
@@ -46,4 +46,4 @@ SAME(FL_SOL_VECTORS, CUSOLVER_EIG_MODE_VECTOR);
 #define fl_bla_handle cublasHandle_t
 #define CUSOLVER(name, params, args) cusolverStatus_t (*check_##name) params = name;
 #define CUBLAS(name, params, args) cublasStatus_t (*check_##name) params = name;
-#include "cuda/cusolver.def"
+#include "cuda/api/cusolver.def"

@@ -4,7 +4,8 @@
 */
 #ifndef CUDA_SAMPLE_H
 #define CUDA_SAMPLE_H
-#include "cuda/state.h"
+#include "cuda/compile/module.h"
+#include "cuda/cuda.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -426,21 +426,21 @@ static fl_lt_status fake_lt_code(void) {
     const fl_lt_status r = fake_##name args; \
     return bad ? fake_lt_code() : r; \
   }
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 
 static const fl_driver fake_driver = {
 #define DRIVER(name, symbol, params, args) .name = trip_##name,
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 };
 static const fl_nvrtc fake_nvrtc = {
 #define NVRTC(name, params, args) .name = trip_##name,
 #define NVRTC_VALUE(type, name, params, args) .name = fake_##name,
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 };
 static const fl_blaslt fake_blaslt = {
 #define BLASLT(name, params, args) .name = trip_##name,
 #define BLASLT_VALUE(type, name, params, args) .name = fake_##name,
-#include "cuda/api.def"
+#include "cuda/api/api.def"
 };
 
 static const fl_driver *fake_get_driver(const char **reason) { (void)reason; return &fake_driver; }
@@ -455,4 +455,4 @@ static const fl_blaslt *fake_get_blaslt(const char **reason) {
   return NULL;
 }
 #include "fake_math.c"
-const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver };
+const fl_cuda_lib fake_libraries = { fake_get_driver, fake_get_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };

@@ -1,6 +1,6 @@
 /*
 ** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
-** src/cuda/api.def, cufft.def and cusolver.def.
+** src/cuda/api/api.def, cufft.def and cusolver.def.
 ** Device memory is host memory, copies are memcpy, launches are written down, the matrix
 ** product is computed (f32 and f64), compiled kernels are their texts' hashes. The k-th call
 ** can be made to fail, once or for ever, with any result; everything created is counted
@@ -9,7 +9,7 @@
 */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
-#include "cuda/api.h"
+#include "cuda/api/api.h"
 
 enum { FAKE_LAUNCHES = 64 };
 typedef struct fake_launch { char name[64]; unsigned grid, block; } fake_launch;

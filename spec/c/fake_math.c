@@ -4,8 +4,8 @@
 ** the memory it was lent and of its results, so that tools see when there is too little, and says
 ** that all went well. Kernels do not run here, so addresses that they make are not followed.
 */
-#include "cuda/cufft.h"
-#include "cuda/cusolver.h"
+#include "cuda/api/cufft_api.h"
+#include "cuda/api/cusolver_api.h"
 #include <math.h>
 
 /* ---- cuFFT ---- */
@@ -302,19 +302,19 @@ static fl_sol_status fake_blas_code(void) { return fake.code == FL_CU_OUT_OF_MEM
     return bad ? code : r; \
   }
 #define CUFFT(name, params, args) TRIP(fl_cufft_status, name, params, args, fake_fft_code())
-#include "cuda/cufft.def"
+#include "cuda/api/cufft.def"
 #define CUSOLVER(name, params, args) TRIP(fl_sol_status, name, params, args, fake_solver_code())
 #define CUBLAS(name, params, args) TRIP(fl_sol_status, name, params, args, fake_blas_code())
-#include "cuda/cusolver.def"
+#include "cuda/api/cusolver.def"
 
 static const fl_cufft fake_cufft = {
 #define CUFFT(name, params, args) .name = trip_##name,
-#include "cuda/cufft.def"
+#include "cuda/api/cufft.def"
 };
 static const fl_cusolver fake_cusolver = {
 #define CUSOLVER(name, params, args) .name = trip_##name,
 #define CUBLAS(name, params, args) .name = trip_##name,
-#include "cuda/cusolver.def"
+#include "cuda/api/cusolver.def"
 };
 
 static const fl_cufft *fake_get_fft(const char **reason) {

@@ -5,7 +5,7 @@
 */
 #ifndef FL_SPEC_MAKE_KERNEL_H
 #define FL_SPEC_MAKE_KERNEL_H
-#include "cuda/text.h"
+#include "cuda/text/text.h"
 #include "tensor/node.h"
 #include <string.h>
 

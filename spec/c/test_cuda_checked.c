@@ -1,10 +1,12 @@
 /*
-** The launch of a kernel with its checks (cuda/call_checked.c) against the fake driver: what the
+** The launch of a kernel with its checks (cuda/call/call_checked.c) against the fake driver: what the
 ** kernel is told, how blocks are cut into waves, how its record becomes the CPU's message, and
 ** the failure of every call at every place.
 */
 #include "fake_driver.c"
-#include "cuda/call.h"
+#include "cuda/call/call.h"
+#include "cuda/cuda.h"
+#include "cuda/run.h"
 #include "kernel/source.h"
 #include "kernel/lane.h"
 #include <stdio.h>

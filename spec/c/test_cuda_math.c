@@ -4,7 +4,7 @@
 ** kernels do not run, so only calls that need none around the library are compared.
 */
 #include "fake_driver.c"
-#include "cuda/state.h"
+#include "cuda/cuda.h"
 #include "engine/engine.h"
 #include "flame.h"
 #include "tensor/build.h"

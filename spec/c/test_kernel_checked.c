@@ -4,7 +4,7 @@
 ** kernels/check.cu before it; what stands where in shared memory; which asserts there are. What
 ** the checks find needs a GPU: spec/kernel_plants_spec.lua with FLAME_DEVICE=cuda.
 */
-#include "cuda/embedded.h"
+#include "cuda/text/embedded.h"
 #include "kernel/ad.h"
 #include "kernel/lane.h"
 #include "kernel/source.h"

@@ -4,7 +4,7 @@
 ** generator must give the CPU's bits there (NaNs count as equal): over a million bit patterns
 ** for each. What a machine lacks is left out, and the output says so.
 */
-#include "cuda/embedded.h"
+#include "cuda/text/embedded.h"
 #include "tensor/math.h"
 #include "tensor/ops.h"
 #include <dlfcn.h>

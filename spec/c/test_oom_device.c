@@ -7,7 +7,7 @@
 ** matrix products alone.
 */
 #include "fake_driver.c"
-#include "cuda/state.h"
+#include "cuda/cuda.h"
 #include "engine/engine.h"
 #include "flame.h"
 #include "tensor/build.h"

@@ -7,7 +7,7 @@
 **   test_text --all          compiles more dtypes
 */
 #include "typical_kernels.h"
-#include "cuda/embedded.h"
+#include "cuda/text/embedded.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

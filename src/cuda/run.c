@@ -8,7 +8,9 @@
 ** an address in it changed. Scratch, counters and scalars are shared by all launches, as
 ** everything is queued on one stream.
 */
-#include "cuda/call.h"
+#include "cuda/run.h"
+#include "cuda/call/call.h"
+#include "cuda/library/blas.h"
 #include <string.h>
 
 typedef struct group {

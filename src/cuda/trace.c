@@ -3,7 +3,7 @@
 ** all of them have passed. Made for the run and destroyed with it; a failure leaves out times
 ** and nothing else.
 */
-#include "cuda/state.h"
+#include "cuda/run.h"
 #include <string.h>
 
 struct fl_marks {

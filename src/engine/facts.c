@@ -5,10 +5,10 @@
 */
 #include "engine/facts.h"
 #include "base/env.h"
-#include "cuda/api.h"
-#include "cuda/cache.h"
-#include "cuda/cufft.h"
-#include "cuda/cusolver.h"
+#include "cuda/api/api.h"
+#include "cuda/driver/cache.h"
+#include "cuda/library/cufft.h"
+#include "cuda/library/cusolver.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 ** that a later step generates none holds for both devices. Costs some 20 us a new structure.
 */
 #include "base/hash.h"
-#include "cuda/text.h"
+#include "cuda/text/text.h"
 #include "engine/evaluate.h"
 #include <stdio.h>
 

@@ -177,7 +177,7 @@ static int asks_std(const char *text) {
 }
 
 /* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
-** with a header that the device knows (cuda/headers.c). */
+** with a header that the device knows (cuda/compile/headers.c). */
 static void put_preamble(const char *text, fl_text *t) {
   static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "INFINITY", "NAN", "M_PI", "M_SQRT",
     "M_E", "M_LN", "M_LOG", "FLT_", "DBL_", "INT_M", "LONG_M" };

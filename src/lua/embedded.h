@@ -9,7 +9,7 @@
 */
 #ifndef FL_LUA_EMBEDDED_H
 #define FL_LUA_EMBEDDED_H
-#include "cuda/embedded.h"
+#include "cuda/text/embedded.h"
 #include <lua.h>
 
 extern const struct fl_embedded fl_embedded_lua[];

@@ -29,7 +29,7 @@
 **        i % 16 in ascending order, lanes combined 8+8, 4+4, 2+2, 1+1; block results combined
 **        as a binary counter (equal-size partners first, remaining ones from the last to the
 **        first). COL: chunks of 256 reduced indices ascending; chunk results likewise.
-**   CUDA see cuda/text.h.
+**   CUDA see cuda/text/text.h.
 ** Half types accumulate in f32 and round once. Integers and bool: any order.
 */
 #ifndef FL_PLAN_KERNEL_H

@@ -1,0 +1,92 @@
+/*
+** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments
+** that the call describes (kernel/function.h). Results get the contents that they have before
+** the launch on the same stream.
+*/
+#include "cuda/call/ordered.h"
+#include <stdio.h>
+
+static const fl_kfunction *function_of(const fl_call *c) { return (const fl_kfunction *)(const void *)c->callee; }
+
+int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
+  (void)s;
+  return fl_ordered_scratch(function_of(c), c);
+}
+
+void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
+  const fl_kfunction *k = function_of(c);
+  if (c->p[FL_KP_CHECKS] && k->checked) {
+    fl_cuda_want_user(s, k->checked);
+    return;
+  }
+  if (fl_cuda_want_user(s, function_of(c))) fl_ordered_want(s, function_of(c));
+}
+
+flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r) {
+  const fl_call *c = r->call;
+  const fl_kfunction *k = function_of(c);
+  const int n = (int)c->p[FL_KP_COUNT_ARGS];
+  fl_cu_ptr pointer[FL_KP_MAX_ARGS], table = (fl_cu_ptr)(uintptr_t)r->scratch;
+  void *param[FL_KP_MAX_ARGS + 2];
+  unsigned grid[3], block[3];
+  fl_cu_function f;
+  if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
+  for (int i = 0; i < 3; i++) {
+    grid[i] = (unsigned)c->p[FL_KP_GRID + i];
+    block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
+  }
+  flame_status e = fl_cuda_user_entry(s, k, &f);
+  if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
+  for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
+    param[n] = &pass;
+    param[n + 1] = &table;
+    e = fl_cuda_bind(s, r, pointer, param);
+    if (e == FLAME_OK) e = fl_cuda_launch(s, f, grid, block, (unsigned)c->p[FL_KP_SHARED], param);
+  }
+  return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;
+}
+
+/* What a thread needs: registers, and local memory (spills, and arrays that are indexed). */
+static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
+  enum { LOCAL_SIZE_BYTES = 3, NUM_REGS = 4 };
+  int registers = -1, local = -1;
+  flame_status e = fl_cuda_check(s, s->cu->FuncGetAttribute(&registers, NUM_REGS, f), "cuFuncGetAttribute");
+  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->FuncGetAttribute(&local, LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute");
+  k->registers = registers;
+  k->spilled = local;
+  return e;
+}
+
+/* What no check can be compiled into runs as it is; the user asked for checks, so it is said. */
+static void say_unchecked(const fl_kfunction *k) {
+  char text[480] = "it is a binary";
+  if (!k->binary) fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
+  fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n", k->f->name, text);
+}
+
+/* With checks on, the checked form as well. */
+static flame_status want(fl_cuda *s, fl_kfunction *k) {
+  unsigned checks = s->ctx->kernel_checks;
+  if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;
+  if (checks && (k->binary || !k->f->has_body)) say_unchecked(k);
+  if (checks && !fl_kfunction_check(k, checks)) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "kernel", "no host memory for checks");
+  if (!fl_cuda_want_user(s, k) || !fl_ordered_want(s, k)) return s->ctx->err.code;
+  return k->checked && !fl_cuda_want_user(s, k->checked) ? s->ctx->err.code : FLAME_OK;
+}
+
+flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
+  fl_cuda *s = d->state;
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  for (int i = 0; i < n && e == FLAME_OK; i++) e = want(s, k[i]);
+  if (e == FLAME_OK) e = fl_modules_build(s);
+  else fl_modules_forget(s);
+  for (int i = 0; i < n && e == FLAME_OK; i++) {
+    fl_cu_function f;
+    e = fl_cuda_user_entry(s, k[i], &f);
+    if (e == FLAME_OK) e = measure(s, k[i], f);
+    if (e == FLAME_OK) k[i]->ready |= 1u << d->index;
+  }
+  fl_cuda_leave(s);
+  return e;
+}

@@ -1,0 +1,15 @@
+/*
+** Convolutions of f32 by kernels/direct.cu, where cuDNN has nothing that is both exact and fast: depthwise
+** ones with strides, and weights' gradients of three axes or of few channels. By sizes alone.
+*/
+#ifndef FL_CUDA_CONV_DIRECT_H
+#define FL_CUDA_CONV_DIRECT_H
+#include "cuda/call/call.h"
+#include "tensor/call_conv.h"
+
+/* Does this call go here? */
+int fl_direct_takes(const fl_call *c);
+int64_t fl_direct_space(const fl_call *c);              /* bytes of scratch */
+void fl_direct_want(fl_cuda *s, const fl_call *c);
+flame_status fl_direct_run(fl_cuda *s, const fl_call_run *r);
+#endif

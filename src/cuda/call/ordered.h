@@ -1,0 +1,10 @@
+/* Exact sums of a user kernel's gradients (ordered.c). Launches stand between begin and end. */
+#ifndef FL_CUDA_ORDERED_H
+#define FL_CUDA_ORDERED_H
+#include "cuda/call/call.h"
+
+int64_t fl_ordered_scratch(const fl_kfunction *k, const fl_call *c);     /* bytes; 0: no such sums */
+int fl_ordered_want(fl_cuda *s, const fl_kfunction *k);                  /* queue what end launches; 0: error kept */
+flame_status fl_ordered_begin(fl_cuda *s, const fl_kfunction *k, const fl_call_run *r);
+flame_status fl_ordered_end(fl_cuda *s, const fl_kfunction *k, const fl_call_run *r);
+#endif

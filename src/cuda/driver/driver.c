@@ -1,0 +1,167 @@
+/*
+** What every file of a CUDA device asks of the driver: results as errors, entering and leaving the context,
+** waiting, memory, launches, and the records in which kernels report faults.
+**
+** Sticky errors (a fault on the device, a context gone) are the end of this device: the
+** first cause is kept and repeated by every later call, and no more work is given to the
+** driver but for the releases of close. A forked child may not use the device at all.
+*/
+#include "cuda/driver/state.h"
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char OP[] = "cuda";
+
+/* ---- errors ---- */
+
+static int is_sticky(fl_cu_result r) {
+  switch (r) {
+    case FL_CU_DEINITIALIZED: case FL_CU_INVALID_CONTEXT: case FL_CU_ECC_UNCORRECTABLE:
+    case FL_CU_NVLINK_UNCORRECTABLE: case FL_CU_CONTAINED: case FL_CU_ILLEGAL_ADDRESS:
+    case FL_CU_LAUNCH_TIMEOUT: case FL_CU_CONTEXT_DESTROYED: case FL_CU_ASSERT:
+    case FL_CU_HARDWARE_STACK: case FL_CU_ILLEGAL_INSTRUCTION: case FL_CU_MISALIGNED_ADDRESS:
+    case FL_CU_INVALID_ADDRESS_SPACE: case FL_CU_INVALID_PC: case FL_CU_LAUNCH_FAILED:
+    case FL_CU_TENSOR_MEMORY_LEAK: case FL_CU_EXTERNAL_DEVICE: case FL_CU_UNKNOWN: return 1;
+    default: return 0;
+  }
+}
+
+const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r) {
+  const char *name = NULL;
+  return cu->GetErrorName(r, &name) == FL_CU_OK && name ? name : "CUDA_ERROR";
+}
+
+const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r) {
+  const char *text = NULL;
+  return cu->GetErrorString(r, &text) == FL_CU_OK && text ? text : "no description";
+}
+
+flame_status fl_cuda_lost(fl_cuda *s) {
+  return FL_FAIL(s->ctx, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+}
+
+flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
+  if (r == FL_CU_OK) return FLAME_OK;
+  if (s->dead) return fl_cuda_lost(s);
+  const char *name = fl_cuda_error_name(s->cu, r), *text = fl_cuda_error_text(s->cu, r);
+  if (is_sticky(r)) {
+    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s",
+             s->ordinal, name, text, call);
+    s->dead = 1;
+    s->ctx->dead = 1;
+    fl_error *lost = &s->ctx->lost;
+    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
+    if (!s->sync_each) fl_hint(lost, "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
+    if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
+    return FLAME_DEVICE_LOST;
+  }
+  const flame_status code = r == FL_CU_OUT_OF_MEMORY ? FLAME_NO_MEMORY
+    : r == FL_CU_NO_DEVICE || r == FL_CU_INVALID_DEVICE || r == FL_CU_DRIVER_MISMATCH ||
+      r == FL_CU_NOT_INITIALIZED ? FLAME_NO_DEVICE : FLAME_INTERNAL;
+  return FL_FAIL(s->ctx, code, OP, "%s: %s (%s)", call, name, text);
+}
+
+/* ---- entering, waiting ---- */
+
+flame_status fl_cuda_enter(fl_cuda *s) {
+  if (s->dead) return fl_cuda_lost(s);
+  if (s->pid != getpid())
+    return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, OP,
+                   "this process was forked after CUDA was started and can not use it");
+  return fl_cuda_check(s, s->cu->CtxPush(s->context), "cuCtxPushCurrent");
+}
+
+void fl_cuda_leave(fl_cuda *s) {
+  fl_cu_context c;
+  s->cu->CtxPop(&c);
+}
+
+flame_status fl_cuda_poll(fl_cuda *s) {
+  if (!atomic_load_explicit(&s->ctx->interrupted, memory_order_relaxed)) return FLAME_OK;
+  atomic_store(&s->ctx->interrupted, 0);
+  return FL_FAIL(s->ctx, FLAME_INTERRUPTED, OP, "interrupted");
+}
+
+/* Spins for the short waits of a training step, then sleeps ever longer, at most 1 ms, so
+** that an interrupt is seen at once. */
+flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e) {
+  for (int64_t turn = 0;; turn++) {
+    const fl_cu_result r = s->cu->EventQuery(e);
+    if (r == FL_CU_OK) return FLAME_OK;
+    if (r != FL_CU_NOT_READY) return fl_cuda_check(s, r, "cuEventQuery");
+    const flame_status stop = fl_cuda_poll(s);
+    if (stop != FLAME_OK) {
+      s->left = 1;
+      return stop;
+    }
+    if (turn < 200) continue;
+    const long us = turn < 300 ? 20 : turn < 400 ? 100 : 1000;
+    nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+  }
+}
+
+flame_status fl_cuda_wait_all(fl_cuda *s) {
+  const flame_status e = fl_cuda_check(s, s->cu->EventRecord(s->done, s->stream),
+                                       "cuEventRecord");
+  if (e != FLAME_OK) return e;
+  const flame_status ended = fl_cuda_wait(s, s->done);
+  if (ended == FLAME_OK) s->left = 0;
+  return ended;
+}
+
+/* ---- memory ---- */
+
+flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what) {
+  fl_cu_result r;
+  *p = fl_cuda_pool_alloc(&s->pool, bytes, &r);
+  if (*p) return FLAME_OK;
+  if (r != FL_CU_OUT_OF_MEMORY) return fl_cuda_check(s, r, "cuMemAlloc");
+  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, OP, "no device memory for %lld bytes of %s",
+                 (long long)bytes, what);
+}
+
+void fl_cuda_release(fl_cuda *s, void *p) {
+  if (p) fl_cuda_pool_free(&s->pool, p);
+}
+
+void fl_cuda_give_back(fl_cuda *s, void *p) {
+  if (!p || s->pid != getpid()) return;
+  const int pushed = !s->pool.cached && s->cu->CtxPush(s->context) == FL_CU_OK;
+  fl_cuda_pool_free(&s->pool, p);
+  if (pushed) fl_cuda_leave(s);
+}
+
+/* ---- launches and reports ---- */
+
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
+                            unsigned shared, void **params) {
+  flame_status e = FLAME_OK;
+  if (shared > 48 * 1024)
+    e = fl_cuda_check(s, s->cu->FuncSetAttribute(f, 8 /* MAX_DYNAMIC_SHARED_SIZE_BYTES */, (int)shared),
+                      "cuFuncSetAttribute");
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, s->cu->LaunchKernel(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                             shared, s->stream, params, NULL), "cuLaunchKernel");
+  if (e != FLAME_OK || !s->sync_each) return e;
+  return fl_cuda_check(s, s->cu->StreamSynchronize(s->stream), "the kernel just launched");
+}
+
+flame_status fl_cuda_expect_late(fl_cuda *s) {
+  s->late_pending = 1;
+  return fl_cuda_check(s, s->cu->CopyOut((void *)(uintptr_t)s->late_host, (fl_cu_ptr)(uintptr_t)s->late, sizeof *s->late_host,
+                                         s->stream), "cuMemcpyDtoHAsync");
+}
+
+void fl_cuda_fault(fl_cuda *s, fl_fault *fault) {
+  const fl_text_fault f = *s->fault_host;
+  *fault = (fl_fault){ .site = -1 };
+  if (f.word[0] != UINT64_MAX) {
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) value |= (f.word[i] & 255) << 8 * i;
+    fault->site = (int32_t)(f.word[0] >> 48);
+    fault->position = (int64_t)(f.word[0] >> 8 & ((1ull << 40) - 1));
+    fault->value = (int64_t)value;
+  }
+  s->fault_pending = 0;
+}

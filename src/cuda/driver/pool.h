@@ -1,0 +1,39 @@
+/*
+** Device memory, cached: segments from the driver are cut into blocks, freed blocks merge
+** with free neighbours and serve later requests. All use is on one stream, so a block given
+** back may be handed out at once: what writes it next is queued behind what used it last.
+*/
+#ifndef FL_CUDA_POOL_H
+#define FL_CUDA_POOL_H
+#include "base/mem.h"
+#include "cuda/api/api.h"
+
+enum { FL_POOL_BINS = 320 };
+
+typedef struct fl_block fl_block;
+typedef struct fl_pool {
+  fl_mem *mem;
+  const fl_driver *cu;
+  fl_cu_stream stream;
+  int cached;                     /* 0: one driver allocation a buffer (FLAME_POOL=0) */
+  fl_slab blocks;
+  fl_block **table;               /* blocks in use, by address */
+  int64_t ntable, nused;
+  int64_t reserved;               /* bytes held from the driver */
+  fl_block *bin[2][FL_POOL_BINS]; /* free blocks of small and of large segments, by size */
+  uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
+} fl_pool;
+
+int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream,
+                      int cached);
+/* NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out). The context is
+** current in all of these. */
+void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
+/* The same from cached blocks alone: no call of the driver, no context needed. */
+void *fl_cuda_pool_take(fl_pool *p, int64_t bytes);
+fl_cu_result fl_cuda_pool_free(fl_pool *p, void *at);
+/* Give wholly free segments back to the driver; waits for the stream first. */
+fl_cu_result fl_cuda_pool_trim(fl_pool *p);
+/* Everything back, also what is in use. host_only: no driver calls (another process). */
+void fl_cuda_pool_close(fl_pool *p, int host_only);
+#endif

@@ -1,0 +1,128 @@
+/*
+** The CUDA device's own state, and what driver.c and stage.c offer. Folders of cuda/, each of which uses those
+** before it:
+**   api/      the libraries' types and entry points, and the loader
+**   text/     CUDA text of generated kernels; pure
+**   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned ring
+**             (stage.c), compiled kernels on disk (cache.c)
+**   compile/  kernels by key, file or user text
+**   library/  cuBLASLt, cuDNN, cuFFT, cuSOLVER
+**   call/     calls (tensor/call.h)
+** and above them run.c (plans), trace.c (times) and device.c (the device table).
+** Calls of the driver stand between fl_cuda_enter and fl_cuda_leave, which make our context
+** current and give back the caller's; inner functions assume that.
+*/
+#ifndef FL_CUDA_STATE_H
+#define FL_CUDA_STATE_H
+#include "base/hash.h"
+#include "cuda/api/api.h"
+#include "cuda/driver/cache.h"
+#include "cuda/driver/pool.h"
+#include "cuda/text/text.h"
+#include "device/device.h"
+#include <sys/types.h>
+
+enum { FL_STAGE_SLOTS = 4, FL_STAGE_BYTES = 1 << 20 };
+typedef struct fl_stage {               /* ring of pinned slots */
+  char *at;                             /* FL_STAGE_SLOTS * FL_STAGE_BYTES */
+  fl_cu_event event[FL_STAGE_SLOTS];    /* last copy of the slot */
+  uint8_t busy[FL_STAGE_SLOTS];         /* the event was recorded and not yet seen done */
+  int slot;                             /* now being filled … */
+  int64_t used;                         /* … up to here */
+} fl_stage;
+
+typedef struct fl_module fl_module;
+typedef struct fl_modules {
+  fl_module **bin;
+  int64_t nbin, n;
+  fl_module *wanted;                    /* not built yet */
+  const fl_nvrtc *rtc;                  /* NULL: not opened yet */
+  int rtc_major, rtc_minor;
+} fl_modules;
+
+typedef struct fl_gemm fl_gemm;
+typedef struct fl_blas {
+  const fl_blaslt *lt;
+  fl_lt_handle handle;
+  uint8_t tried;                        /* opened, or found missing (handle NULL) */
+  void *space;                          /* workspace */
+  fl_gemm *bin[256];                    /* descriptors and algorithms by shape */
+  int64_t n;
+} fl_blas;
+
+typedef struct fl_prepared fl_prepared;
+typedef struct fl_cuda {
+  flame_context *ctx;
+  fl_mem *mem;
+  const fl_cuda_lib *lib;
+  const fl_driver *cu;
+  fl_cu_device device;
+  fl_cu_context context;
+  fl_cu_stream stream;
+  fl_cu_event done;                     /* for fl_cuda_wait_all */
+  int ordinal, arch, multiprocessors, driver_version;
+  pid_t pid;                            /* that opened it: a fork may not use it */
+  uint8_t dead, sync_each;
+  uint8_t left;                         /* a wait was interrupted: what is queued may never end */
+  char name[96];
+  char cause[400];                      /* dead: the first cause */
+  fl_pool pool;
+  fl_stage stage;
+  fl_disk disk;
+  fl_modules modules;
+  fl_blas blas;
+  struct fl_dnn *dnn;                   /* cudnn.c; NULL: not used yet */
+  struct fl_cufft_state *fft;           /* cufft.c; the same */
+  struct fl_solver *solver;             /* cusolver.c; the same */
+  fl_prepared *prepared;                /* of all plans, so that close can let go of them */
+  void *scratch;                        /* shared by all launches: one stream */
+  int64_t scratch_bytes;
+  void *counters;                       /* zero between launches */
+  int64_t counter_bytes;
+  void *scalars;                        /* of the run that is queued last */
+  int64_t scalar_bytes;
+  void *fault;                          /* fl_text_fault in device memory */
+  fl_text_fault *fault_host;            /* pinned */
+  uint8_t fault_pending;                /* its copy of a run was not looked at yet: the wait was cut short */
+  uint8_t late_pending;                 /* a call was queued that may report late */
+  void *late;                           /* FL_LATE_NONE, or a report (device memory, behind the record) */
+  volatile uint64_t *late_host;         /* pinned: its copy, queued behind each such call */
+} fl_cuda;
+
+/* ---- driver.c ---- */
+flame_status fl_cuda_enter(fl_cuda *s);
+void fl_cuda_leave(fl_cuda *s);
+/* A driver result as a status; a sticky one marks device and context dead. */
+flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call);
+const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
+const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
+/* Dead already: repeat the first cause. */
+flame_status fl_cuda_lost(fl_cuda *s);
+/* Taken if the user asked to stop: FLAME_INTERRUPTED, error kept. */
+flame_status fl_cuda_poll(fl_cuda *s);
+/* Until the event has passed, or the user interrupts. */
+flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
+flame_status fl_cuda_wait_all(fl_cuda *s);
+/* What a run's fault record says; the copy of it has been waited for. */
+void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
+/* Late reports: of calls whose plans are not waited for, told by the next read or sync. Of several
+** the lowest: 1 if the weights of a row are all 0 (1 bit), 0-based position (47;
+** its highest bit: the only row), site (16). */
+#define FL_LATE_NONE UINT64_MAX
+flame_status fl_cuda_expect_late(fl_cuda *s);      /* behind such a call */
+/* Device memory; NO_MEMORY with an error when there is none. */
+flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
+void fl_cuda_release(fl_cuda *s, void *p);
+/* The same from outside, also on a dead device (then it only keeps the books). Errors come
+** with the next call. */
+void fl_cuda_give_back(fl_cuda *s, void *p);
+/* Queue a launch; params: addresses of the parameters, as cuLaunchKernel has them. */
+flame_status fl_cuda_launch(fl_cuda *s, fl_cu_function f, const unsigned grid[3], const unsigned block[3],
+                            unsigned shared, void **params);
+
+/* ---- stage.c ---- */
+flame_status fl_stage_open(fl_cuda *s);
+void fl_stage_close(fl_cuda *s);
+flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t bytes);   /* src is free at return */
+flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
+#endif

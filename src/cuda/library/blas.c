@@ -1,0 +1,342 @@
+/*
+** Matrix products by cuBLASLt: f32 without TF32, f64, and half types with sums in f32 that
+** are rounded once. Ours are row-major, the library's column-major: C = A B is computed as
+** C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
+** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
+** What the library can not take (integers, odd strides, no library) is left to steps.cu.
+*/
+#include "cuda/library/blas.h"
+#include <string.h>
+
+enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256 };
+
+/* One library call: operands in its order, so 'a' is our B. Compared bytewise. */
+typedef struct call {
+  int32_t dtype, ta, tb, batch;
+  int64_t m, n, k, lda, ldb, ldc, sa, sb, sc;
+  int32_t aligna, alignb, alignc, pad;
+} call;
+
+struct fl_gemm {
+  struct fl_gemm *next;
+  call key;
+  fl_lt_desc desc;
+  fl_lt_layout a, b, c;
+  fl_lt_algo algo;
+  uint8_t ok;                       /* the library has an algorithm */
+};
+
+/* ---- what is asked of the library ---- */
+
+static int type_of(int dtype) {
+  switch (dtype) {
+    case FLAME_F64: return FL_LT_R_64F;
+    case FLAME_F32: return FL_LT_R_32F;
+    case FLAME_F16: return FL_LT_R_16F;
+    case FLAME_BF16: return FL_LT_R_16BF;
+    default: return -1;
+  }
+}
+
+/* A row-major rows x cols matrix with strides (sr, sc), seen as its transpose in column-major
+** form: 1 and *op, *ld when that is possible. Strides of axes of size 1 mean nothing. */
+static int as_column_major(int64_t rows, int64_t cols, int64_t sr, int64_t sc,
+                           int32_t *op, int64_t *ld) {
+  if ((cols == 1 || sc == 1) && (rows == 1 || sr >= cols)) {
+    *op = FL_LT_OP_N;
+    *ld = rows == 1 ? cols : sr;
+    return 1;
+  }
+  if ((rows == 1 || sr == 1) && (cols == 1 || sc >= rows)) {
+    *op = FL_LT_OP_T;
+    *ld = cols == 1 ? rows : sc;
+    return 1;
+  }
+  return 0;
+}
+
+typedef struct batches {            /* batch axes: sizes and strides, outermost first */
+  int n;
+  int64_t size[FL_MAX_AXES], a[FL_MAX_AXES], b[FL_MAX_AXES], c[FL_MAX_AXES];
+} batches;
+
+/* The batch axes without those of size 1, neighbours joined where all three strides allow. */
+static void collapse(const fl_matmul *m, batches *q) {
+  q->n = 0;
+  for (int i = 0; i < m->nbatch; i++) {
+    const int64_t size = m->batch[i];
+    if (size == 1) continue;
+    const int l = q->n - 1;
+    if (l >= 0 && q->a[l] == m->abatch[i] * size && q->b[l] == m->bbatch[i] * size &&
+        q->c[l] == m->cbatch[i] * size) {
+      q->size[l] *= size;
+    } else {
+      q->n++;
+      q->size[l + 1] = size;
+    }
+    q->a[q->n - 1] = m->abatch[i];
+    q->b[q->n - 1] = m->bbatch[i];
+    q->c[q->n - 1] = m->cbatch[i];
+  }
+}
+
+/* The call for the innermost batch axis, without alignments; 0: not the library's. */
+static int describe(const fl_matmul *m, const batches *q, call *x) {
+  memset(x, 0, sizeof *x);
+  const int l = q->n - 1;
+  if (type_of(m->dtype) < 0 || m->general) return 0;
+  if (m->m > INT32_MAX || m->n > INT32_MAX || m->k > INT32_MAX) return 0;
+  if (l >= 0 && q->size[l] > INT32_MAX) return 0;
+  *x = (call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
+               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n,
+               .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
+  return as_column_major(m->k, m->n, m->bs[0], m->bs[1], &x->ta, &x->lda) &&
+         as_column_major(m->m, m->k, m->as[0], m->as[1], &x->tb, &x->ldb);
+}
+
+/* Largest power of two that divides an address and a distance between addresses. */
+static int32_t alignment(const void *p, int64_t stride, int64_t size) {
+  const uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)(stride * size) | ALIGN_MAX;
+  return (int32_t)(bits & (~bits + 1));
+}
+
+/* ---- descriptors ---- */
+
+static flame_status failed(fl_cuda *s, fl_lt_status r, const char *what) {
+  if (r == FL_LT_OK) return FLAME_OK;
+  return FL_FAIL(s->ctx, r == FL_LT_ALLOC_FAILED ? FLAME_NO_MEMORY : FLAME_INTERNAL,
+                 "matmul",
+                 "%s failed with cuBLAS status %u", what, r);
+}
+
+static void gemm_free(fl_cuda *s, fl_gemm *g, int host_only) {
+  const fl_blaslt *lt = s->blas.lt;
+  if (!host_only) {
+    if (g->a) lt->cublasLtMatrixLayoutDestroy(g->a);
+    if (g->b) lt->cublasLtMatrixLayoutDestroy(g->b);
+    if (g->c) lt->cublasLtMatrixLayoutDestroy(g->c);
+    if (g->desc) lt->cublasLtMatmulDescDestroy(g->desc);
+  }
+  fl_free(s->mem, g, sizeof *g);
+}
+
+static fl_lt_status layout(const fl_blaslt *lt, fl_lt_layout *out, int type, int64_t rows,
+                           int64_t cols, int64_t ld, int32_t batch, int64_t stride) {
+  fl_lt_status r = lt->cublasLtMatrixLayoutCreate(out, (unsigned)type, (uint64_t)rows,
+                                                  (uint64_t)cols, ld);
+  if (r != FL_LT_OK) *out = NULL;
+  if (r == FL_LT_OK && batch > 1) {
+    r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_COUNT, &batch,
+                                             sizeof batch);
+    if (r == FL_LT_OK)
+      r = lt->cublasLtMatrixLayoutSetAttribute(*out, FL_LT_BATCH_STRIDE, &stride,
+                                               sizeof stride);
+  }
+  return r;
+}
+
+static fl_lt_status make_descriptors(const fl_blaslt *lt, fl_gemm *g) {
+  const call *x = &g->key;
+  const int type = type_of(x->dtype), wide = x->dtype == FLAME_F64;
+  fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc,
+                                                wide ? FL_LT_COMPUTE_64F : FL_LT_COMPUTE_32F,
+                                                wide ? FL_LT_R_64F : FL_LT_R_32F);
+  if (r != FL_LT_OK) g->desc = NULL;
+  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSA,
+                                                            &x->ta, sizeof x->ta);
+  if (r == FL_LT_OK) r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_TRANSB,
+                                                            &x->tb, sizeof x->tb);
+  const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
+  if (r == FL_LT_OK)
+    r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch,
+               x->sa);
+  if (r == FL_LT_OK)
+    r = layout(lt, &g->b, type, tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, x->batch,
+               x->sb);
+  if (r == FL_LT_OK) r = layout(lt, &g->c, type, x->m, x->n, x->ldc, x->batch, x->sc);
+  return r;
+}
+
+/* The first answer of the heuristic into g->algo; g->ok 0 when it has none. */
+static fl_lt_status choose(fl_cuda *s, fl_gemm *g) {
+  const fl_blaslt *lt = s->blas.lt;
+  const uint64_t space = SPACE;
+  const uint32_t align[4] = { (uint32_t)g->key.aligna, (uint32_t)g->key.alignb,
+                              (uint32_t)g->key.alignc, (uint32_t)g->key.alignc };
+  const uint32_t reduction = FL_LT_REDUCTION_COMPUTE_TYPE;     /* or none: one rounding */
+  fl_lt_preference p = NULL;
+  fl_lt_found found;
+  int n = 0;
+  fl_lt_status r = lt->cublasLtMatmulPreferenceCreate(&p);
+  if (r != FL_LT_OK) return r;
+  r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_SPACE, &space, sizeof space);
+  if (r == FL_LT_OK)
+    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_REDUCTION, &reduction,
+                                                 sizeof reduction);
+  for (unsigned i = 0; i < 4 && r == FL_LT_OK; i++)
+    r = lt->cublasLtMatmulPreferenceSetAttribute(p, FL_LT_PREF_ALIGN_A + i, &align[i],
+                                                 sizeof align[i]);
+  if (r == FL_LT_OK) {
+    memset(&found, 0, sizeof found);
+    const fl_lt_status h = lt->cublasLtMatmulAlgoGetHeuristic(s->blas.handle, g->desc, g->a, g->b,
+                                                              g->c, g->c, p, 1, &found, &n);
+    g->ok = h == FL_LT_OK && n > 0 && found.state == FL_LT_OK && found.space <= SPACE;
+    g->algo = found.algo;
+  }
+  lt->cublasLtMatmulPreferenceDestroy(p);
+  return r;
+}
+
+static void forget_all(fl_cuda *s, int host_only) {
+  for (int i = 0; i < 256; i++) {
+    for (fl_gemm *g = s->blas.bin[i], *next; g; g = next) {
+      next = g->next;
+      gemm_free(s, g, host_only);
+    }
+    s->blas.bin[i] = NULL;
+  }
+  s->blas.n = 0;
+}
+
+/* The kept descriptors of a call, made if need be. */
+static flame_status find(fl_cuda *s, const call *x, fl_gemm **out) {
+  fl_gemm **b = &s->blas.bin[fl_hash64(x, sizeof *x, 5) & 255];
+  for (fl_gemm *g = *b; g; g = g->next) {
+    if (memcmp(&g->key, x, sizeof *x) == 0) {
+      *out = g;
+      return FLAME_OK;
+    }
+  }
+  if (s->blas.n >= KEPT_MAX) forget_all(s, 0);
+  fl_gemm *g = fl_zalloc(s->mem, sizeof *g);
+  if (!g) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "matmul", "no host memory");
+  g->key = *x;
+  fl_lt_status r = make_descriptors(s->blas.lt, g);
+  if (r == FL_LT_OK) r = choose(s, g);
+  if (r != FL_LT_OK) {
+    gemm_free(s, g, 0);
+    return failed(s, r, "describing a product");
+  }
+  g->next = *b;
+  *b = g;
+  s->blas.n++;
+  *out = g;
+  return FLAME_OK;
+}
+
+/* ---- the interface ---- */
+
+/* Open the library once; a machine without it uses our own kernels. */
+static flame_status open_library(fl_cuda *s) {
+  fl_blas *q = &s->blas;
+  if (q->tried) return FLAME_OK;
+  q->lt = s->lib->blaslt(NULL);
+  if (q->lt) {
+    const flame_status e = failed(s, q->lt->cublasLtCreate(&q->handle), "cublasLtCreate");
+    if (e != FLAME_OK) {
+      q->handle = NULL;
+      return e;
+    }
+  }
+  q->tried = 1;
+  return FLAME_OK;
+}
+
+static int empty(const fl_matmul *m) {
+  int64_t batch = 1;
+  for (int i = 0; i < m->nbatch; i++) batch *= m->batch[i];
+  return m->m == 0 || m->n == 0 || batch == 0;
+}
+
+/* Asks for an algorithm that needs no more than natural alignment: there is then one for
+** every address the plan is run with. */
+flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
+  batches q;
+  call x;
+  fl_gemm *g;
+  *yes = 0;
+  if (empty(m) || m->k == 0) {
+    *yes = 1;                                   /* nothing to multiply: no kernel needed */
+    return FLAME_OK;
+  }
+  collapse(m, &q);
+  if (!describe(m, &q, &x)) return FLAME_OK;
+  flame_status e = open_library(s);
+  if (e != FLAME_OK || !s->blas.handle) return e;
+  if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, SPACE, "cuBLAS workspace");
+  x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
+  if (e == FLAME_OK) e = find(s, &x, &g);
+  if (e == FLAME_OK) *yes = g->ok;
+  return e;
+}
+
+/* One library call. An unlucky alignment without an answer falls back on the one asked for
+** in fl_blas_prepare. */
+static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const char *b,
+                             char *c) {
+  static const double one_d = 1, zero_d = 0;
+  static const float one_f = 1, zero_f = 0;
+  const int wide = x->dtype == FLAME_F64;
+  fl_gemm *g;
+  x->aligna = alignment(a, x->batch > 1 ? x->sa : 0, size);
+  x->alignb = alignment(b, x->batch > 1 ? x->sb : 0, size);
+  x->alignc = alignment(c, x->batch > 1 ? x->sc : 0, size);
+  flame_status e = find(s, x, &g);
+  if (e == FLAME_OK && !g->ok) {
+    x->aligna = x->alignb = x->alignc = size;
+    e = find(s, x, &g);
+  }
+  if (e != FLAME_OK) return e;
+  const fl_lt_status r = s->blas.lt->cublasLtMatmul(
+    s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
+    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE, s->stream);
+  if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
+    e = fl_cuda_wait_all(s);
+    if (e != FLAME_OK) return e;
+  }
+  return failed(s, r, "cublasLtMatmul");
+}
+
+/* k == 0: the product is all zeros. */
+static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size) {
+  return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)c, 0,
+                                         (size_t)(m->m * m->n * size),
+                                         s->stream), "cuMemsetD8Async");
+}
+
+/* Outer batch axes are looped over like the digits of a counter. */
+flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char *c) {
+  batches q;
+  call x;
+  const int size = fl_dtype_size(m->dtype);
+  int64_t at[FL_MAX_AXES] = { 0 };
+  if (empty(m)) return FLAME_OK;
+  collapse(m, &q);
+  const int zero = m->k == 0;
+  if (!zero && !describe(m, &q, &x))
+    return FL_FAIL(s->ctx, FLAME_INTERNAL, "matmul",
+                   "product changed after it was prepared");
+  const int outer = zero ? q.n : q.n - 1;
+  a += m->aoff * size, b += m->boff * size, c += m->coff * size;
+  for (;;) {
+    int64_t ao = 0, bo = 0, co = 0;
+    for (int i = 0; i < outer; i++) {
+      ao += at[i] * q.a[i];
+      bo += at[i] * q.b[i];
+      co += at[i] * q.c[i];
+    }
+    const flame_status e = zero ? clear(s, m, c + co * size, size)
+                                : multiply(s, &x, size, b + bo * size, a + ao * size,
+                                           c + co * size);
+    if (e != FLAME_OK) return e;
+    int i = outer - 1;
+    while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;
+    if (i < 0) return FLAME_OK;
+  }
+}
+
+void fl_blas_close(fl_cuda *s, int host_only) {
+  forget_all(s, host_only);
+  if (s->blas.handle && !host_only) s->blas.lt->cublasLtDestroy(s->blas.handle);
+  memset(&s->blas, 0, sizeof s->blas);          /* the workspace is the pool's */
+}

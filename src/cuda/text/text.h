@@ -1,0 +1,107 @@
+/*
+** CUDA C++ text of kernel steps (plan/kernel.h), and what a launch of it needs. Pure: plan data
+** in, strings and bytes out; no driver is called. Compiled by NVRTC without headers and with
+** -arch=sm_90 -fmad=false -default-device (IEEE division and square root), entry names extern "C".
+**
+** How the driver uses it, for a step of 'count' instances (kernels of one structure):
+**   group    instances whose fl_text_key bytes are equal; one launch a group (MAP: always one)
+**   compile  fl_text_prelude, then fl_text_kernel(k, name, multi, …) of as many kernels as wanted,
+**            in one NVRTC program; cubins are cached by key + prelude. multi: group size > 1
+**   once     fl_text_geometry of each instance: grid, block, scratch, counters
+**   run      single: fl_text_params, launch entry 'name' with ONE by-value parameter of
+**            geometry.words * 8 bytes (at most 32764, mostly < 500)
+**            multi: fl_text_table, see there
+** An instance with grid 0 has nothing to do; a launch of grid 0 must be skipped.
+**
+** Memory. scratch: uninitialised, 256-byte aligned, free again after the launch. counters:
+** uint32 words that are 0 before a launch and 0 again after it (zero them once). fault: one
+** fl_text_fault; of several faults of a run it keeps the one with the lowest (site, position).
+**
+** What the text depends on (the key): kind, dims count, instructions (but for scalar slots,
+** fault sites), operand dtypes, on which dims strides are 0, whether the innermost one is
+** 0 / 1 / other, the row class of n, and whether indices need 64 bits. Alignment and
+** divisibility are not in it: both paths are in the text, a word of the parameters picks.
+**
+** Order of float reductions, a function of n (and of whether anything is kept) (T lanes work on a row; lane t takes
+** elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q, combined as
+** (0 + 1) + (2 + 3); then lanes in halves: lane t with t ^ 1, t ^ 2, t ^ 4 … inside a warp,
+** warps likewise; every accumulator starts at the op's start value):
+**   ROW  n <= 4: T = 1; <= 16: 4; <= 64: 16; <= 1024: 32; <= 4096: 256; <= 8192: 512;
+**        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
+**        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
+**   COL  chunks of c reduced indices, c the smallest power of two >= 256 with n / c <= 1024;
+**        in a chunk 16 lanes, index i to lane i % 16 ascending, lanes in halves (8, 4, 2, 1
+**        apart); the m chunk results likewise: 16 lanes, then halves.
+** NaN wins in max and min; positions: the first of ties.
+**
+** The texts of tensor/math.h and of kernels/prelude.cu and kernels/steps.cu are those of
+** cuda/text/embedded.h.
+*/
+#ifndef FL_CUDA_TEXT_H
+#define FL_CUDA_TEXT_H
+#include "base/text.h"
+#include "plan/plan.h"
+
+enum { FL_TEXT_VERSION = 1, FL_TEXT_MAX_WORDS = 4095 };
+
+/* In device memory, all bits set before a run; report() of kernels/prelude.cu says what a word is. */
+typedef struct fl_text_fault { uint64_t word[8]; } fl_text_fault;
+
+/* Device addresses that kernels need beside their operands (NULL where geometry asks none). */
+typedef struct fl_text_aux { void *fault, *scratch, *counter; } fl_text_aux;
+
+typedef struct fl_text_geometry {
+  uint32_t grid, block;           /* blocks (x only), threads a block; no dynamic shared memory */
+  int32_t words;                  /* parameter: words of 8 bytes */
+  uint8_t faults;                 /* 1: needs aux.fault */
+  int64_t scratch, counters;      /* bytes; number of uint32 */
+} fl_text_geometry;
+
+/* Append the key's bytes. Equal bytes: the same text (for equal 'multi' and name). */
+void fl_text_key(const fl_kernel *k, int multi, fl_text *out);
+/* Common text before kernels: math.h, storage conversions. Always the same. */
+void fl_text_prelude(fl_text *out);
+/* A macro of a kernel's text: blocks that a multiprocessor should hold, at most as many as the text sets by
+** default. Fewer leave each thread more registers. */
+#define FL_TEXT_BLOCKS "MIN_BLOCKS"
+/* Append the kernel; entry 'name'. NOT_SUPPORTED with no message for what has no text. */
+flame_status fl_text_kernel(const fl_kernel *k, const char *name, int multi, fl_text *out);
+void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
+
+/* The parameter of a single launch: g->words words into 'word'. address[i]: device address of
+** operand i's place (the operand's own offset is added here). scalar: the plan's. */
+void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
+                    const fl_text_aux *aux, int64_t *word);
+
+/* Multi. Device memory holds, for a group of n instances:
+**   table   n * words * 8 bytes: instance i's words by fl_text_instance (no scalar in it but
+**           its index in the plan, so it changes only when an address does)
+**   chunk   8 bytes a block: fl_text_chunks; static for given sizes
+**   scalar  the plan's scalars as they are, uploaded each run
+** Launch with grid = sum of the instances' grids and one by-value fl_text_multi. Scratch and
+** counters of the instances are disjoint: give each its own part (scratch parts 256-aligned). */
+typedef struct fl_text_multi { const void *table, *chunk, *scalar; } fl_text_multi;
+void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux, int64_t *word);
+/* Write the chunk entries (instance, block) of an instance at 'at'; returns how many. */
+int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]);
+
+/* ---- steps with hand-written text: kernels/steps.cu ------------------------------------ */
+/* Launches of a step in order, all with the same one by-value parameter. */
+enum { FL_TEXT_MAX_CALLS = 8, FL_TEXT_STEP_BYTES = 1024 };
+typedef struct fl_text_call { const char *entry; uint32_t grid, block; } fl_text_call;
+typedef struct fl_text_step {
+  int32_t ncall;                              /* 0: nothing to do */
+  fl_text_call call[FL_TEXT_MAX_CALLS];
+  int64_t scratch;                            /* bytes needed, uninitialised, 256-aligned */
+  size_t bytes;                               /* of param */
+  int64_t param[FL_TEXT_STEP_BYTES / 8];
+} fl_text_step;
+/* dst, idx, src: addresses of the operands' places. scratch may be NULL to ask for the size
+** first; addresses may be NULL then too. */
+void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch, fl_text_step *out);
+/* Any strides and dtype (bool excepted); sums in f32 for f32 and halves, f64, or wrapping ints.
+** a, b, c: addresses of the places. */
+void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, fl_text_step *out);
+/* Source of all such entries: prelude + steps.cu. */
+void fl_text_steps(fl_text *out);
+#endif

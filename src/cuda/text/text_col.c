@@ -1,0 +1,212 @@
+/*
+** Text of COL kernels: 64 columns by a chunk of reduced indices a block. A thread has four
+** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16
+** lanes are joined in shared memory; with more than one chunk the results wait in scratch
+** and the last block of the tile joins them, 16 lanes again. Kept-level work is done by 64
+** threads, a column each. Reads each operand once.
+**
+** Names: tile (of columns, over all outer kept indices), chunk, x column of the tile, y lane,
+** i reduced index, column; cols number of columns; a<v> accumulators of the four columns.
+*/
+#include "cuda/text/text_form.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct col_writer {
+  text_writer *w;
+  uint8_t all[FL_MAX_INSTR], inside[FL_MAX_INSTR], after[FL_MAX_INSTR];
+} col_writer;
+
+static int is_reduce(const col_writer *c, int v) {
+  return c->all[v] && c->w->f->k->instr[v].code == FL_I_REDUCE;
+}
+
+/* inside: values of the loop over reduced indices; after: values of the kept level. */
+static void choose(col_writer *c) {
+  const text_form *f = c->w->f;
+  uint8_t have[FL_MAX_INSTR];
+  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, c->all);
+  for (int v = 0; v < f->k->ninstr; v++) have[v] = f->k->instr[v].code == FL_I_REDUCE;
+  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, have, c->after);
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (is_reduce(c, v)) fl_text_need(f, f->k->instr[v].a, have, c->inside);
+}
+
+static void put_head(col_writer *c) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  const int inner = f->k->nkept - 1;
+  fl_text_printf(w->out, "const long long n = w[%d], cols = ", W_N);
+  if (inner >= 0) fl_text_printf(w->out, "w[%d];\n", f->size[inner]);
+  else fl_text_puts(w->out, "1;\n");
+  fl_text_printf(w->out, "const long long chunks = w[%d] > 0 ? w[%d] : 1;\n", W_CHUNKS, W_CHUNKS);
+  fl_text_printf(w->out, "const long long tile = block / chunks, chunk = block %% chunks;\n"
+                 "const long long outer = tile / w[%d], left = tile %% w[%d] * %d;\n", W_TILES,
+                 W_TILES, COL_WIDTH);
+  fl_text_printf(w->out, "const int tid = threadIdx.x, x = tid %% 16 * 4, y = tid / 16;\n"
+                 "const bool vector = w[%d] & %d;\n", W_FLAGS, F_VECTOR);
+  if (inner >= 1) fl_text_coords(w, 0, inner, "outer");
+}
+
+static void put_loads(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    const int o = f->k->instr[v].arg;
+    if (!c->inside[v] || !fl_text_packed(f, v)) continue;
+    const int whole = vector && f->in[o] == 1, one = f->vary[v] == V_UNIFORM;
+    if (one) fl_text_printf(w->out, "l%d[0].put(0, p%d[", v, o);
+    else if (whole) fl_text_printf(w->out, "l%d[0] = load<4>(p%d + ", v, o);
+    else fl_text_printf(w->out, "for (int q = 0; q < 4; q++) if (column + q < cols) l%d[0].put(q, p%d[",
+                        v, o);
+    w->plus = whole || one ? NULL : "q";
+    fl_text_offset(w, o);
+    fl_text_puts(w->out, whole ? ");\n" : "]);\n");
+  }
+  w->plus = NULL;
+}
+
+static void put_accumulators(col_writer *c) {
+  text_writer *w = c->w;
+  for (int v = 0; v < w->f->k->ninstr; v++) {
+    if (!is_reduce(c, v)) continue;
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::A a%d[4];\n#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v, v);
+    fl_text_reducer(w, v);
+    fl_text_puts(w->out, "::start();\n");
+  }
+}
+
+static void put_loop(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
+                 f->k->ninstr > 48 ? 1 : 4, COL_LANES);
+  fl_text_coords(w, f->k->nkept, f->ndim, "i");
+  fl_text_packs(w, c->inside, 4, "1");
+  put_loads(c, vector);
+  w->slot = "[0]";
+  fl_text_values(w, c->inside, V_UNIFORM, V_UNIFORM);
+  fl_text_puts(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) ");
+  fl_text_puts(w->out, vector ? "{\n" : "if (column + q < cols) {\n");
+  w->plus = "q";
+  fl_text_values(w, c->inside, V_KEPT, V_KEPT);
+  fl_text_values(w, c->inside, V_ELEMENT, V_ELEMENT);
+  w->slot = NULL;
+  w->plus = NULL;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!is_reduce(c, v)) continue;
+    fl_text_printf(w->out, "a%d[q] = ", v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::join(a%d[q], ", v);
+    fl_text_reduce_input(w, v, "i");
+    fl_text_puts(w->out, ");\n");
+  }
+  fl_text_puts(w->out, "}\n}\n");
+}
+
+static void put_tile(col_writer *c) {
+  text_writer *w = c->w;
+  const int inner = w->f->k->nkept - 1;
+  fl_text_puts(w->out, "{\nconst long long column = left + x;\n");
+  if (inner >= 0) fl_text_printf(w->out, "const long long c%d = column;\n", inner);
+  fl_text_printf(w->out, "const long long start = chunk * w[%d] + y;\n"
+                 "long long end = (chunk + 1) * w[%d];\nif (end > n) end = n;\n"
+                 "if (column < cols) {\nif (vector) {\n", W_SPAN, W_SPAN);
+  put_loop(c, 1);
+  fl_text_puts(w->out, "} else {\n");
+  put_loop(c, 0);
+  fl_text_puts(w->out, "}\n}\n}\n");
+}
+
+static void put_slot(col_writer *c, int v, const char *which, const char *column) {
+  const text_form *f = c->w->f;
+  int place = 0;
+  while (f->red[place] != v) place++;
+  fl_text_puts(c->w->out, "*slot<");
+  fl_text_reducer(c->w, v);
+  fl_text_printf(c->w->out, "::A>(w[%d], ((tile * %d + %d) * chunks + %s) * %d + %s)", W_SCRATCH,
+                 f->nred, place, which, COL_WIDTH, column);
+}
+
+/* More than one chunk: leave the results, and let the last block join them. */
+static void put_finish(col_writer *c) {
+  text_writer *w = c->w;
+  fl_text_puts(w->out, "if (chunks > 1) {\nif (tid < 64) {\n");
+  for (int v = 0; v < w->f->k->ninstr; v++) {
+    if (!is_reduce(c, v)) continue;
+    put_slot(c, v, "chunk", "tid");
+    fl_text_printf(w->out, " = r%d;\n", v);
+  }
+  fl_text_printf(w->out, "}\nif (!arrive_last((unsigned *)w[%d] + tile, (unsigned)chunks)) return;\n",
+                 W_COUNTER);
+  for (int v = 0; v < w->f->k->ninstr; v++) {
+    if (!is_reduce(c, v)) continue;
+    fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++) a%d[q] = ", v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::start();\nfor (long long i = y; i < chunks; i += %d) {\n#pragma unroll\n"
+                   "for (int q = 0; q < 4; q++) a%d[q] = ", COL_LANES, v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::join(a%d[q], ", v);
+    put_slot(c, v, "i", "x + q");
+    fl_text_printf(w->out, ");\n}\nr%d = join_columns<", v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, ">(a%d, space);\n", v);
+  }
+  fl_text_puts(w->out, "}\n");
+}
+
+static void put_kept(col_writer *c) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  const int inner = f->k->nkept - 1;
+  fl_text_puts(w->out, "const long long column = left + tid;\nif (tid >= 64 || column >= cols) return;\n");
+  if (inner >= 0) fl_text_printf(w->out, "const long long c%d = column;\n", inner);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    char joined[16];
+    snprintf(joined, sizeof joined, "r%d", v);
+    if (is_reduce(c, v)) fl_text_reduce_result(w, v, joined);
+    else if (c->after[v] && f->vary[v] != V_CONST) fl_text_value(w, v);
+  }
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int o = f->k->store[s].operand;
+    fl_text_printf(w->out, "p%d[", o);
+    fl_text_offset(w, o);
+    fl_text_puts(w->out, "] = ");
+    fl_text_out(w, o, f->k->store[s].value);
+    fl_text_puts(w->out, ";\n");
+  }
+}
+
+/* Bytes of the widest accumulator: all reductions share one memory. */
+static int widest(const col_writer *c) {
+  int bytes = 4;
+  for (int v = 0; v < c->w->f->k->ninstr; v++) {
+    const fl_instr *i = &c->w->f->k->instr[v];
+    if (!is_reduce(c, v)) continue;
+    if (fl_ops[i->op].kind == FL_KIND_POSITION) return 16;
+    if (fl_text_reduce_reg(i) == FL_REG_F64 || fl_text_reduce_reg(i) == FL_REG_I64) bytes = 8;
+  }
+  return bytes;
+}
+
+void fl_text_col(text_writer *w) {
+  const text_form *f = w->f;
+  col_writer c = { .w = w };
+  choose(&c);
+  fl_text_pointers(w);
+  put_head(&c);
+  fl_text_values(w, c.all, V_CONST, V_CONST);
+  fl_text_printf(w->out, "__shared__ s8 space[%d];\n", widest(&c) * COL_LANES * COL_WIDTH / 8);
+  put_accumulators(&c);
+  put_tile(&c);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!is_reduce(&c, v)) continue;
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, "::A r%d = join_columns<", v);
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, ">(a%d, space);\n", v);
+  }
+  put_finish(&c);
+  put_kept(&c);
+}

@@ -1,0 +1,465 @@
+/*
+** Structure of a kernel for text and parameters (text_form.h), the key, and the functions
+** that fill parameters and launch geometry. The order of words is fixed here alone.
+*/
+#include "cuda/text/text_form.h"
+#include <assert.h>
+#include <string.h>
+
+/* Chunked: long rows, and reductions of everything, whose text then serves every length (the
+** mean of a loss over a new batch size compiles nothing). */
+static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
+
+static int64_t chunks_of(int64_t n, int64_t chunk) { return n > chunk ? (n + chunk - 1) / chunk : 1; }
+
+static int row_lanes(const fl_kernel *k) {
+  const int64_t n = k->n;
+  if (in_chunks(k)) return CHUNK_THREADS;
+  if (n <= 4) return 1;
+  if (n <= 16) return 4;
+  if (n <= 64) return 16;
+  if (n <= 1024) return 32;
+  if (n <= 4096) return 256;
+  return n <= 8192 ? 512 : 1024;
+}
+
+static int row_steps(const fl_kernel *k, int lanes) {
+  const int64_t most = in_chunks(k) ? ROW_CHUNK : k->n, step = (int64_t)lanes * ROW_VECTOR;
+  return most > step ? (int)((most + step - 1) / step) : 1;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* COL: reduced indices of a block: enough blocks for all multiprocessors, and not many times
+** more, since each leaves a slot to be joined. It orders a sum, so only what no fusion changes
+** (the numbers of reduced and kept points) decides. */
+static int64_t col_chunk(const fl_kernel *k) {
+  const int64_t tiles = ceil_div(k->rows, COL_WIDTH);
+  int64_t c = 256;
+  while (c < 2048 && tiles * ceil_div(k->n, 2 * c) >= 1024) c *= 2;
+  while (k->n / c > 1024) c *= 2;
+  return c;
+}
+
+/* ---- structure --------------------------------------------------------------------------- */
+
+static void note_use(text_form *f, int o, int level0, int memory) {
+  f->kept[o] = (uint8_t)level0;
+  f->memory[o] |= (uint8_t)memory;
+}
+
+static void operand_uses(text_form *f) {
+  const fl_kernel *k = f->k;
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    const int level0 = k->kind != FL_K_MAP && i->level == 0;
+    if (i->code == FL_I_LOAD || i->code == FL_I_GATHER) note_use(f, i->arg, level0, 1);
+    if (i->code == FL_I_IOTA) note_use(f, i->arg, level0, 0);
+  }
+  for (int s = 0; s < k->nstore; s++) {
+    const int level = k->instr[k->store[s].value].level;
+    note_use(f, k->store[s].operand, k->kind != FL_K_MAP && level == 0, 1);
+  }
+}
+
+static void operand_strides(text_form *f) {
+  const fl_kernel *k = f->k;
+  for (int o = 0; o < k->noperand; o++) {
+    const int dims = f->kept[o] ? k->nkept : f->ndim;
+    for (int d = 0; d < f->ndim; d++) {
+      if (d >= dims || k->operand[o].stride[d] == 0) f->zero[o] |= (uint8_t)(1 << d);
+    }
+    assert(f->inner < FL_MAX_AXES);
+    const int flat = f->inner < 0 || f->zero[o] >> f->inner & 1;
+    f->in[o] = flat ? 0 : k->operand[o].stride[f->inner] == 1 ? 1 : 2;
+  }
+}
+
+static int vary_of_operand(const text_form *f, int o) {
+  const int all = (1 << f->ndim) - 1;
+  if ((f->zero[o] & all) == all && f->cls != C_COL) return V_CONST;
+  if (f->kept[o]) return V_KEPT;
+  if (f->cls == C_MAP || f->cls == C_COL) return f->in[o] ? V_ELEMENT : V_UNIFORM;
+  return V_ELEMENT;
+}
+
+static int inputs_of(const fl_instr *i) {
+  switch (i->code) {
+    case FL_I_OP: return fl_ops[i->op].nin;
+    case FL_I_CAST: case FL_I_GATHER: case FL_I_REDUCE: return 1;
+    case FL_I_INDEX: case FL_I_RANDOM: return 3;
+    default: return 0;
+  }
+}
+
+/* 'body' for each value x that instruction i reads. */
+#define EACH_INPUT(i, x, body) do { \
+    const uint16_t input_[3] = { (i)->a, (i)->b, (i)->c }; \
+    for (int n_ = inputs_of(i), j_ = 0; j_ < n_; j_++) { assert(j_ < 3); const int x = input_[j_]; body } \
+  } while (0)
+
+static void value_facts(text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  int vary = V_CONST, round = 0, kept = 0;
+  EACH_INPUT(i, x, {
+    if (f->vary[x] > vary) vary = f->vary[x];
+    kept |= f->vary[x] == V_KEPT;
+    if (f->round[x] > round) round = f->round[x];
+  });
+  if (i->code == FL_I_LOAD || i->code == FL_I_IOTA || i->code == FL_I_GATHER) {
+    const int own = vary_of_operand(f, i->arg);
+    if (own > vary) vary = own;
+    kept |= own == V_KEPT;
+  }
+  if (vary == V_UNIFORM && kept) vary = V_ELEMENT;
+  if (i->code == FL_I_REDUCE) {
+    vary = V_KEPT;
+    round++;
+    f->red[f->nred++] = (uint16_t)v;
+  }
+  f->vary[v] = (uint8_t)vary;
+  f->round[v] = (uint8_t)round;
+  if (round > f->rounds) f->rounds = round;
+}
+
+void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need) {
+  need[v] = 1;
+  for (int x = v; x >= 0; x--) {              /* inputs come before their users */
+    if (!need[x] || (have && have[x])) continue;
+    EACH_INPUT(&f->k->instr[x], y, { need[y] = 1; });
+  }
+}
+
+static void assign_words(text_form *f) {
+  const fl_kernel *k = f->k;
+  int w = W_FIRST;
+  for (int d = 0; d < f->ndim; d++) { f->size[d] = (uint16_t)w++; f->magic[d] = (uint16_t)w++; }
+  for (int o = 0; o < k->noperand; o++) {
+    f->ptr[o] = (uint16_t)w++;
+    for (int d = 0; d < f->ndim; d++) {
+      const int plain = (f->zero[o] >> d & 1) || (d == f->inner && f->in[o] == 1);
+      f->stride[o][d] = plain ? 0 : (uint16_t)w++;
+    }
+  }
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    if (i->code == FL_I_SCALAR) f->scalar[v] = (uint16_t)w++;
+    if (i->code == FL_I_RANDOM) { f->scalar[v] = (uint16_t)w; w += 2; }
+    if (i->code == FL_I_GATHER) f->gather[i->arg] = (uint16_t)w++;
+    if (i->code == FL_I_INDEX) { f->site[v] = (uint16_t)w++; f->faults = 1; }
+  }
+  f->words = w;
+}
+
+/* Rough number of machine instructions of an op. */
+int fl_text_weight(int op) {
+  switch (op) {
+    case FL_OP_add: case FL_OP_sub: case FL_OP_mul: case FL_OP_neg: case FL_OP_abs:
+    case FL_OP_maximum: case FL_OP_minimum: case FL_OP_relu: case FL_OP_square:
+    case FL_OP_where: case FL_OP_clamp: return 1;
+    default: return fl_ops[op].kind == FL_KIND_TEST ? 1 : 8;
+  }
+}
+
+/* In a row, a draw whose vector shares a generator block costs a quarter of it. */
+int fl_text_value_weight(const text_form *f, int v) {
+  const fl_instr *i = &f->k->instr[v];
+  const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
+  int n = 1;
+  if (i->code == FL_I_OP) n = fl_text_weight(i->op);
+  else if (i->code == FL_I_RANDOM) n = f->cls != C_MAP && f->k->instr[i->a].code == FL_I_IOTA && f->quad[f->k->instr[i->a].arg] ? 20 : 60;
+  else if (i->code == FL_I_INDEX || i->code == FL_I_GATHER) n = 6;
+  if (fl_dtype_reg(i->dtype) == FL_REG_F64) n *= 3;
+  return n + half;
+}
+
+int fl_text_kernel_weight(const text_form *f) {
+  int sum = 0;
+  for (int v = 0; v < f->k->ninstr; v++) sum += fl_text_value_weight(f, v);
+  return sum;
+}
+
+/* Bytes of 32-bit words a lane loads per element of full-level operands; the size of the widest and of the narrowest. */
+static int load_bytes(const text_form *f, int *widest, int *narrowest) {
+  int bytes = 0;
+  for (int v = 0; v < f->k->ninstr; v++) {
+    const fl_instr *i = &f->k->instr[v];
+    const int size = fl_dtype_size(i->dtype);
+    if (i->code != FL_I_LOAD || f->vary[v] != V_ELEMENT) continue;
+    bytes += size;
+    if (size > *widest) *widest = size;
+    if (size < *narrowest) *narrowest = size;
+  }
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int size = fl_dtype_size(f->k->operand[f->k->store[s].operand].dtype);
+    if (size > *widest) *widest = size;
+    if (size < *narrowest) *narrowest = size;
+  }
+  return bytes;
+}
+
+/* Vectors of 16 bytes; of 4 elements where operands of 8 bytes meet narrower ones, draws that come by fours, or
+** erf of f64, which takes a fifth longer by twos. */
+static void plan_map(text_form *f) {
+  int widest = 1, narrowest = 8, fours = 0;
+  const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
+  for (int o = 0; o < f->k->noperand; o++) fours |= f->quad[o];
+  for (int v = 0; v < f->k->ninstr; v++)
+    fours |= f->k->instr[v].code == FL_I_OP && f->k->instr[v].op == FL_OP_erf && f->k->instr[v].dtype == FLAME_F64;
+  f->vector = narrowest == 8 && !fours ? 2 : widest >= 4 ? 4 : 16 / widest;
+  if (f->vector > 4 && weight * f->vector > 2000) f->vector = 4;
+  f->unroll = 4;
+  while (f->unroll > 1 && (f->unroll * f->vector * bytes > 128 ||
+                           f->unroll * f->vector * weight > 2000)) f->unroll /= 2;
+}
+
+/* One sweep, and no full-level store that needs its results: chunks on blocks of their own. */
+static int splits(const text_form *f) {
+  if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int v = f->k->store[s].value;
+    if (f->k->instr[v].level == 1 && f->round[v] > 0) return 0;
+  }
+  return 1;
+}
+
+static int class_of(const fl_kernel *k) {
+  if (k->kind == FL_K_MAP) return C_MAP;
+  if (k->kind == FL_K_COL) return C_COL;
+  return in_chunks(k) ? C_CHUNKS : k->n <= 1024 ? C_GROUP : C_BLOCK;
+}
+
+/* Do the vectors of a draw start at a generator block: see fl_text_value. */
+static int quads_fit(const text_form *f, int o) {
+  const fl_operand *x = &f->k->operand[o];
+  int64_t bits = x->offset;
+  for (int d = 0; d < f->ndim; d++)
+    if (d != f->inner && f->k->size[d] > 1) bits |= x->stride[d];
+  return bits % 4 == 0;
+}
+
+/* Maps of draws' indices. A MAP has a path for vectors that fit and one for others; in a row or in columns
+** that they fit is part of the structure. */
+static void note_quads(text_form *f) {
+  const fl_kernel *k = f->k;
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    if (i->code != FL_I_RANDOM || k->instr[i->a].code != FL_I_IOTA) continue;
+    const int o = k->instr[i->a].arg;
+    f->quad[o] = f->in[o] == 1 && (f->cls == C_MAP || (!f->multi && (f->cls == C_COL || k->nred == 1) && quads_fit(f, o)));
+  }
+}
+
+void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
+  memset(f, 0, sizeof *f);
+  f->k = k;
+  f->multi = (uint8_t)multi;
+  f->cls = (uint8_t)class_of(k);
+  f->ndim = (uint8_t)(k->nkept + k->nred);
+  f->inner = (int8_t)(f->cls == C_COL ? k->nkept - 1 : f->ndim - 1);
+  operand_uses(f);
+  operand_strides(f);
+  for (int v = 0; v < k->ninstr; v++) value_facts(f, v);
+  f->flat = f->cls == C_MAP ? f->ndim <= 1 : k->nkept <= 1 && k->nred <= 1;
+  f->wide = !f->flat && k->points > 0x7fffffff;
+  assign_words(f);
+  note_quads(f);
+  if (f->cls == C_MAP) plan_map(f);
+  if (k->kind != FL_K_ROW) return;
+  f->lanes = row_lanes(k);
+  f->steps = row_steps(k, f->lanes);
+  f->full = k->n > 0 && !in_chunks(k) && k->n % ((int64_t)f->lanes * ROW_VECTOR) == 0;
+  f->split = splits(f);
+}
+
+/* ---- key ---------------------------------------------------------------------------------- */
+
+static void put(fl_text *out, int64_t v, int bytes) {
+  uint8_t b[8];
+  for (int i = 0; i < bytes; i++) b[i] = (uint8_t)((uint64_t)v >> 8 * i);
+  fl_text_add(out, (const char *)b, (size_t)bytes);
+}
+
+static void key_instr(const fl_instr *i, fl_text *out) {
+  const int data = i->code == FL_I_SCALAR || i->code == FL_I_RANDOM || i->code == FL_I_INDEX;
+  put(out, i->code, 1);
+  put(out, i->dtype, 1);
+  put(out, i->from, 1);
+  put(out, i->level, 1);
+  put(out, i->op, 2);
+  put(out, i->a, 2);
+  put(out, i->b, 2);
+  put(out, i->c, 2);
+  put(out, data ? 0 : i->arg, 2);
+}
+
+void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
+  text_form f;
+  fl_text_form(k, multi, &f);
+  put(out, FL_TEXT_VERSION, 1);
+  put(out, k->kind | multi << 4, 1);
+  put(out, k->nkept | k->nred << 4, 1);
+  put(out, f.cls | f.wide << 4, 1);
+  put(out, f.lanes, 2);
+  put(out, f.steps | f.full << 8, 2);
+  put(out, k->ninstr, 2);
+  put(out, k->noperand, 2);
+  put(out, k->nstore, 2);
+  for (int v = 0; v < k->ninstr; v++) key_instr(&k->instr[v], out);
+  for (int o = 0; o < k->noperand; o++) {
+    put(out, k->operand[o].dtype, 1);
+    put(out, f.zero[o], 1);
+    put(out, f.in[o] | f.memory[o] << 4 | f.kept[o] << 5 | f.quad[o] << 6, 1);
+  }
+  for (int s = 0; s < k->nstore; s++) {
+    put(out, k->store[s].value, 2);
+    put(out, k->store[s].operand, 2);
+  }
+}
+
+/* ---- geometry ------------------------------------------------------------------------------- */
+
+/* Elements of a MAP that one block does: little when the whole is small, so that all
+** multiprocessors have some; in a batch more, so that the chunk table stays short. */
+static int64_t map_span(const text_form *f) {
+  const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
+  if (f->multi) return f->k->points >= 64 * full ? 4 * full : full;
+  return f->k->points < 264 * full ? pass : full;
+}
+
+static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nkept - 1] : 1; }
+
+static void geometry(const text_form *f, fl_text_geometry *g) {
+  const fl_kernel *k = f->k;
+  const int64_t m = f->cls == C_COL ? ceil_div(k->n, col_chunk(k))
+                                    : chunks_of(k->n, ROW_CHUNK);
+  int64_t grid = 0;
+  g->block = f->lanes > 32 ? (uint32_t)f->lanes : 256;
+  if (f->cls == C_MAP) grid = ceil_div(k->points, map_span(f));
+  else if (f->cls == C_GROUP) grid = ceil_div(k->rows, 256 / f->lanes);
+  else if (f->cls == C_BLOCK) grid = k->rows;
+  else if (f->cls == C_CHUNKS) {
+    grid = f->split ? k->rows * m : k->rows;
+    g->scratch = k->rows * f->nred * m * SLOT_BYTES;
+    g->counters = f->split ? k->rows : 0;
+  } else {
+    const int64_t tiles = k->rows ? ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+    grid = tiles * (m > 0 ? m : 1);
+    if (m > 1) g->scratch = tiles * f->nred * m * COL_WIDTH * SLOT_BYTES;
+    if (m > 1) g->counters = tiles;
+  }
+  g->grid = (uint32_t)grid;
+  g->words = f->words;
+  g->faults = (uint8_t)f->faults;
+}
+
+void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g) {
+  text_form f;
+  memset(g, 0, sizeof *g);
+  fl_text_form(k, multi, &f);
+  geometry(&f, g);
+}
+
+int64_t fl_text_chunks(const fl_kernel *k, int32_t instance, int32_t (*at)[2]) {
+  fl_text_geometry g;
+  fl_text_geometry_of(k, 1, &g);
+  for (uint32_t b = 0; b < g.grid; b++) {
+    at[b][0] = instance;
+    at[b][1] = (int32_t)b;
+  }
+  return g.grid;
+}
+
+/* ---- parameters -------------------------------------------------------------------------------- */
+
+/* Multiplier and shift for division by d of numbers below 2^31: see divide() in prelude.cu. */
+static int64_t magic_of(int64_t d) {
+  if (d < 1 || d > 0x7fffffff) return 0;
+  int64_t s = 0;
+  while (((int64_t)1 << s) < d) s++;
+  const uint64_t m = (((uint64_t)1 << 32) * (((uint64_t)1 << s) - (uint64_t)d)) / (uint64_t)d + 1;
+  return (int64_t)(s << 32) | (int64_t)(m & 0xffffffffu);
+}
+
+/* Is every vector of operand o aligned: start and all steps but the innermost. */
+static int vectors_fit(const text_form *f, int o, int64_t start, int vector) {
+  const fl_operand *x = &f->k->operand[o];
+  const int size = fl_dtype_size(x->dtype), bytes = size * vector < 16 ? size * vector : 16;
+  if (start % bytes) return 0;
+  for (int d = 0; d < f->ndim; d++) {
+    if (d == f->inner || (f->zero[o] >> d & 1) || f->k->size[d] == 1) continue;
+    if (x->stride[d] * size % bytes) return 0;
+  }
+  return !f->gather[o] || x->gstride * size % bytes == 0;
+}
+
+static int vector_flag(const text_form *f, const int64_t *word) {
+  const int vector = f->cls == C_MAP ? f->vector : ROW_VECTOR;
+  if (f->inner >= 0 && !(f->cls == C_MAP && f->flat) && f->k->size[f->inner] % vector) return 0;
+  for (int o = 0; o < f->k->noperand; o++) {
+    if (f->memory[o] && !f->kept[o] && f->in[o] == 1 &&
+        !vectors_fit(f, o, word[f->ptr[o]], vector)) return 0;
+    if (f->cls == C_MAP && f->quad[o] && !quads_fit(f, o)) return 0;
+  }
+  return F_VECTOR;
+}
+
+static void operand_words(const text_form *f, int o, void *const *address, int64_t *word) {
+  const fl_operand *x = &f->k->operand[o];
+  const int64_t base = f->memory[o] ? (int64_t)(intptr_t)address[o] : 0;
+  const int64_t unit = f->memory[o] ? fl_dtype_size(x->dtype) : 1;
+  word[f->ptr[o]] = base + x->offset * unit;
+  for (int d = 0; d < f->ndim; d++)
+    if (f->stride[o][d]) word[f->stride[o][d]] = x->stride[d];
+  if (f->gather[o]) word[f->gather[o]] = x->gstride;
+}
+
+/* scalar NULL: the index of the scalar in the plan instead of its bits. */
+static void scalar_words(const text_form *f, const fl_scalar *scalar, int64_t *word) {
+  const fl_kernel *k = f->k;
+  for (int v = 0; v < k->ninstr; v++) {
+    const fl_instr *i = &k->instr[v];
+    const int n = i->code == FL_I_SCALAR ? 1 : i->code == FL_I_RANDOM ? 2 : 0;
+    for (int s = 0; s < n; s++) {
+      const uint32_t at = k->scalar[i->arg + s];
+      word[f->scalar[v] + s] = scalar ? scalar[at].i : (int64_t)at;
+    }
+    if (i->code == FL_I_INDEX) word[f->site[v]] = i->arg;
+  }
+}
+
+static void fill(const text_form *f, void *const *address, const fl_scalar *scalar,
+                 const fl_text_aux *aux, int64_t *word) {
+  const fl_kernel *k = f->k;
+  memset(word, 0, (size_t)f->words * sizeof *word);
+  for (int d = 0; d < f->ndim; d++) {
+    word[f->size[d]] = k->size[d];
+    word[f->magic[d]] = magic_of(k->size[d]);
+  }
+  for (int o = 0; o < k->noperand; o++) operand_words(f, o, address, word);
+  scalar_words(f, scalar, word);
+  word[W_N] = f->cls == C_MAP ? k->points : k->n;
+  word[W_ROWS] = k->rows;
+  word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? col_chunk(k) : 0;
+  word[W_CHUNKS] = f->cls == C_COL ? ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
+  word[W_TILES] = f->cls == C_COL ? ceil_div(columns_of(k), COL_WIDTH) : 0;
+  word[W_FAULT] = (int64_t)(intptr_t)aux->fault;
+  word[W_SCRATCH] = (int64_t)(intptr_t)aux->scratch;
+  word[W_COUNTER] = (int64_t)(intptr_t)aux->counter;
+  word[W_FLAGS] = vector_flag(f, word);
+}
+
+void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
+                    const fl_text_aux *aux, int64_t *word) {
+  static const fl_scalar none;
+  text_form f;
+  fl_text_form(k, 0, &f);
+  fill(&f, address, scalar ? scalar : &none, aux, word);
+}
+
+void fl_text_instance(const fl_kernel *k, void *const *address, const fl_text_aux *aux,
+                      int64_t *word) {
+  text_form f;
+  fl_text_form(k, 1, &f);
+  fill(&f, address, NULL, aux, word);
+}

@@ -1,0 +1,97 @@
+/*
+** What a kernel's structure means for its text and parameters: class, lanes, which values
+** vary where, and the word of each run-time number. Computed alike by the writer of the text
+** and by the filler of the parameter, so that they cannot disagree. Private to cuda/text/.
+**
+** Space dims are those of the kernel. The innermost dim is the one that neighbouring threads
+** walk: the last one of MAP and ROW, the last kept one of COL.
+*/
+#ifndef FL_CUDA_TEXT_FORM_H
+#define FL_CUDA_TEXT_FORM_H
+#include "cuda/text/text.h"
+#include "tensor/node.h"
+
+typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
+/* C_GROUP: several rows a block, lanes <= 32; C_BLOCK: a block a row, at most 32768 elements;
+** C_CHUNKS: longer rows */
+
+/* Where a value changes: nowhere, with the kept index, with the vector, with the element.
+** A MAP has no KEPT, a ROW no UNIFORM. The vector of a COL is four columns: KEPT changes with
+** the column, UNIFORM with the reduced index only. */
+typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
+
+enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
+enum { F_VECTOR = 1 };
+enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
+       COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
+
+typedef struct text_form {
+  const fl_kernel *k;
+  uint8_t cls, ndim, flat, wide, multi;
+  int8_t inner;                             /* innermost dim, -1: none */
+  int vector, unroll;                       /* MAP: elements of a vector, vectors in flight */
+  int lanes, steps, persist;                /* ROW: T, vectors a lane, rows stay in registers */
+  int blocks;                               /* blocks a multiprocessor should hold, 0: any */
+  int full;                                 /* ROW: rows fill their lanes, no guard needed */
+  int split;                                /* C_CHUNKS: a block a chunk; else a block a row */
+  uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
+  uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
+  uint8_t memory[FL_MAX_OPERANDS];          /* it addresses memory (an IOTA map does not) */
+  uint8_t kept[FL_MAX_OPERANDS];            /* only kept dims count */
+  uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 a generator block */
+  uint8_t vary[FL_MAX_INSTR];
+  uint8_t round[FL_MAX_INSTR];              /* reductions in a chain below the value */
+  int rounds;                               /* of reductions */
+  int nred; uint16_t red[FL_MAX_INSTR];     /* the REDUCE instructions */
+  uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
+  uint16_t ptr[FL_MAX_OPERANDS], stride[FL_MAX_OPERANDS][FL_MAX_AXES], gather[FL_MAX_OPERANDS];
+  uint16_t scalar[FL_MAX_INSTR], site[FL_MAX_INSTR];
+  int words, faults;
+} text_form;
+
+void fl_text_form(const fl_kernel *k, int multi, text_form *f);
+int fl_text_weight(int op);
+int fl_text_value_weight(const text_form *f, int v);    /* of what instruction v gives, roughly in instructions */
+int fl_text_kernel_weight(const text_form *f);
+
+/* Writing: text_value.c. */
+typedef struct text_writer {
+  text_form *f;
+  fl_text *out;
+  const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
+  const char *slot;             /* index of the pack at hand, "[u]" or "[j]" */
+  const char *plus;             /* text added to the innermost coordinate, or NULL */
+} text_writer;
+const char *fl_text_ctype(int reg);
+const char *fl_text_suffix(int reg);
+const char *fl_text_storage(int dtype);
+/* Helper functions and reduction structs that the kernel's instructions use. */
+void fl_text_helpers(text_writer *w);
+/* "const T v5 = …;" of instruction v. Packs are read as l<v><slot>.get(q). */
+void fl_text_value(text_writer *w, int v);
+/* Reduction v: its struct's name, the element it takes, "const T v7 = …;" from the join. */
+int fl_text_reduce_reg(const fl_instr *i);     /* type it accumulates in */
+void fl_text_reducer(text_writer *w, int v);
+void fl_text_reduce_input(text_writer *w, int v, const char *position);
+void fl_text_reduce_result(text_writer *w, int v, const char *joined);
+/* The values of 'need' with vary in [low, high], in order; reductions are left out. */
+void fl_text_values(text_writer *w, const uint8_t *need, int low, int high);
+/* Does instruction v read a pack: a LOAD, or a GATHER whose position is one for the vector. */
+int fl_text_packed(const text_form *f, int v);
+/* "out_f32(v5)": value v as operand o holds it. */
+void fl_text_out(text_writer *w, int o, int v);
+/* Offset of operand o at the coordinates c0… and w->plus. */
+void fl_text_offset(text_writer *w, int o);
+/* Coordinates of 'index' over dims [from, to) as c<d>. */
+void fl_text_coords(text_writer *w, int from, int to, const char *index);
+/* "p<o>" of the operands, "l<v>" arrays of packs. */
+void fl_text_pointers(text_writer *w);
+void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *count);
+/* Mark in need[] what 'v' needs, itself too; stops at values marked in 'have'. */
+void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need);
+
+void fl_text_map(text_writer *w);
+void fl_text_row(text_writer *w);
+void fl_text_row_plan(text_writer *w);       /* decides f->persist and f->blocks */
+void fl_text_col(text_writer *w);
+#endif

@@ -1,0 +1,123 @@
+/*
+** Text of MAP kernels. A block does w[W_SPAN] consecutive points; a thread takes vectors of
+** V points, U of them in flight: all loads of the U vectors are issued before the first
+** store. Where a start or a stride is not aligned the same is done with V = 1. Least memory
+** traffic: each operand once.
+**
+** A vector lies in one run of the innermost dim (its size is a multiple of V then), so the
+** outer coordinates, and what depends on them alone, are computed once a vector.
+*/
+#include "cuda/text/text_form.h"
+#include <stdio.h>
+
+typedef struct path { int vector, unroll; const uint8_t *need, *early; } path;
+
+static void put_load(text_writer *w, const path *p, int v) {
+  const text_form *f = w->f;
+  const fl_instr *i = &f->k->instr[v];
+  const int in = f->in[i->arg], each = p->vector > 1 && in == 2;
+  if (each) fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[u].put(q, p%d[", p->vector, v, i->arg);
+  else if (f->vary[v] == V_UNIFORM) fl_text_printf(w->out, "l%d[u].x = p%d[", v, i->arg);
+  else fl_text_printf(w->out, "l%d[u] = load<%d>(p%d + ", v, p->vector, i->arg);
+  w->plus = each ? "q" : NULL;
+  fl_text_offset(w, i->arg);
+  if (i->code == FL_I_GATHER) fl_text_printf(w->out, " + v%d * w[%d]", i->a, f->gather[i->arg]);
+  fl_text_puts(w->out, each ? "]);\n" : f->vary[v] == V_UNIFORM ? "];\n" : ");\n");
+}
+
+static void put_vector_head(text_writer *w, const path *p) {
+  fl_text_printf(w->out, "#pragma unroll\nfor (int u = 0; u < %d; u++) {\n", p->unroll);
+  fl_text_printf(w->out, "const long long e = at + (u * %d + tid) * %d;\nif (e >= end) break;\n",
+                 MAP_THREADS, p->vector);
+  fl_text_coords(w, 0, w->f->ndim, "e");
+}
+
+static void put_loads(text_writer *w, const path *p) {
+  const text_form *f = w->f;
+  put_vector_head(w, p);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!p->need[v]) continue;
+    if (fl_text_packed(f, v)) put_load(w, p, v);
+    if (p->early[v] && f->vary[v] == V_UNIFORM) fl_text_value(w, v);
+  }
+  fl_text_puts(w->out, "}\n");
+}
+
+static int packed_store(const text_form *f, const path *p, int s) {
+  return p->vector > 1 && f->in[f->k->store[s].operand] == 1;
+}
+
+static void put_store(text_writer *w, const path *p, int s) {
+  const text_form *f = w->f;
+  const fl_store *st = &f->k->store[s];
+  if (packed_store(f, p, s)) {
+    fl_text_printf(w->out, "o%d.put(q, ", s);
+    fl_text_out(w, st->operand, st->value);
+    fl_text_puts(w->out, ");\n");
+    return;
+  }
+  fl_text_printf(w->out, "p%d[", st->operand);
+  fl_text_offset(w, st->operand);
+  fl_text_puts(w->out, "] = ");
+  fl_text_out(w, st->operand, st->value);
+  fl_text_puts(w->out, ";\n");
+}
+
+static void put_compute(text_writer *w, const path *p) {
+  const text_form *f = w->f;
+  put_vector_head(w, p);
+  fl_text_values(w, p->need, V_UNIFORM, V_UNIFORM);
+  for (int s = 0; s < f->k->nstore; s++) {
+    const int o = f->k->store[s].operand;
+    if (packed_store(f, p, s))
+      fl_text_printf(w->out, "pack<%s, %d> o%d = {};\n", fl_text_storage(f->k->operand[o].dtype),
+                     p->vector, s);
+  }
+  fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < %d; q++) {\n", p->vector);
+  w->plus = p->vector > 1 ? "q" : NULL;
+  fl_text_values(w, p->need, V_ELEMENT, V_ELEMENT);
+  for (int s = 0; s < f->k->nstore; s++) put_store(w, p, s);
+  fl_text_puts(w->out, "}\n");
+  w->plus = NULL;
+  for (int s = 0; s < f->k->nstore; s++) {
+    if (!packed_store(f, p, s)) continue;
+    fl_text_printf(w->out, "store(p%d + ", f->k->store[s].operand);
+    fl_text_offset(w, f->k->store[s].operand);
+    fl_text_printf(w->out, ", o%d);\n", s);
+  }
+  fl_text_puts(w->out, "}\n");
+}
+
+static void put_path(text_writer *w, const path *p) {
+  char count[16];
+  snprintf(count, sizeof count, "%d", p->unroll);
+  fl_text_printf(w->out, "for (; at < end; at += %d) {\n", MAP_THREADS * p->unroll * p->vector);
+  fl_text_packs(w, p->need, p->vector, count);
+  w->slot = "[u]";
+  put_loads(w, p);
+  put_compute(w, p);
+  w->slot = NULL;
+  fl_text_puts(w->out, "}\n");
+}
+
+void fl_text_map(text_writer *w) {
+  const text_form *f = w->f;
+  uint8_t need[FL_MAX_INSTR] = { 0 }, early[FL_MAX_INSTR] = { 0 };
+  for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, need);
+  for (int v = 0; v < f->k->ninstr; v++) {          /* positions of gathers loaded as packs */
+    if (need[v] && f->k->instr[v].code == FL_I_GATHER && fl_text_packed(f, v))
+      fl_text_need(f, f->k->instr[v].a, NULL, early);
+  }
+  path wide = { f->vector, f->unroll, need, early }, narrow = { 1, f->unroll, need, early };
+  fl_text_pointers(w);
+  fl_text_values(w, need, V_CONST, V_CONST);
+  fl_text_puts(w->out, "const int tid = threadIdx.x;\n");
+  fl_text_printf(w->out, "const long long first = block * w[%d];\n", W_SPAN);
+  fl_text_printf(w->out, "long long at = first, last = first + w[%d];\n", W_SPAN);
+  fl_text_printf(w->out, "if (last > w[%d]) last = w[%d];\n", W_N, W_N);
+  fl_text_printf(w->out, "if (w[%d] & %d) {\n", W_FLAGS, F_VECTOR);
+  fl_text_printf(w->out, "const long long end = last - (last - first) %% %d;\n", wide.vector);
+  put_path(w, &wide);
+  fl_text_puts(w->out, "at = end;\n}\nconst long long end = last;\n");
+  put_path(w, &narrow);
+}
