@@ -3,7 +3,7 @@
 ** (GB/s and ns an element). Usage: c_cpu [threads]. Best of several runs; sizes are those
 ** that the notes quote.
 */
-#include "cpu/cpu.h"
+#include "cpu/program/program.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

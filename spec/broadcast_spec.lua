@@ -1,4 +1,4 @@
--- Work on broadcast operands is done once for each row, line or block of columns (src/cpu/lower.c);
+-- Work on broadcast operands is done once for each row, line or block of columns (src/cpu/program/lower.c);
 -- the bits are those of the same work on operands that were expanded and evaluated before.
 local flame = require "flame"
 

@@ -5,7 +5,7 @@
 ** the list of (x, w, y) triples that are multiplied.
 */
 #include "cpu/calls.h"
-#include "cpu/gemm_conv.h"
+#include "cpu/conv/gemm_conv.h"
 #include "tensor/call_conv.h"
 #include <math.h>
 #include <stdio.h>
@@ -178,7 +178,7 @@ static fl_conv random_conv(int big) {
   return c;
 }
 
-/* Rows of whole vectors and enough outputs that padded planes are read in place (cpu/conv_shift.c). */
+/* Rows of whole vectors and enough outputs that padded planes are read in place (cpu/conv/conv_shift.c). */
 static fl_conv whole_rows(void) {
   fl_conv c = random_conv(1);
   for (int a = 1; a < 3; a++) {
@@ -194,7 +194,7 @@ static fl_conv whole_rows(void) {
   return c;
 }
 
-/* Channels and outputs enough that outputs are the lanes (cpu/conv_lanes.c) and taps of a weight's gradient are apart;
+/* Channels and outputs enough that outputs are the lanes (cpu/conv/conv_lanes.c) and taps of a weight's gradient are apart;
 ** one image or many to a block, one block or many, some pixels without any tap. */
 static fl_conv many_channels(void) {
   fl_conv c = random_conv(0);
@@ -214,7 +214,7 @@ static fl_conv many_channels(void) {
   return c;
 }
 
-/* Few outputs a group (cpu/conv_few.c): chunks of some rows of a plane, lines above and below the source. */
+/* Few outputs a group (cpu/conv/conv_few.c): chunks of some rows of a plane, lines above and below the source. */
 static fl_conv few_outputs(void) {
   fl_conv c = random_conv(0);
   c.n = pick(1, 3);

@@ -1,5 +1,5 @@
 /*
-** cpu/call_sort.c, call_select.c, call_count.c, call_scan.c, run as calls made by hand, against
+** cpu/sort/call_sort.c, call_select.c, call_count.c, call_scan.c, run as calls made by hand, against
 ** plain loops: every dtype, lengths around the limits of the algorithms, ties, NaN, infinities
 ** and zeros of both signs; one worker and three must give the same bits.
 */

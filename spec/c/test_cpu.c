@@ -5,7 +5,7 @@
 ** interrupts.
 */
 #include "kernel_ref.h"
-#include "cpu/cpu.h"
+#include "cpu/program/program.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
-** Tests of worker threads (cpu/pool.h): each unit is run once, whatever their number and however
+** Tests of worker threads (cpu/state/pool.h): each unit is run once, whatever their number and however
 ** long the pauses are; one worker has one unit at a time; a stop is seen.
 */
-#include "cpu/pool.h"
+#include "cpu/state/pool.h"
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

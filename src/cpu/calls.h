@@ -2,7 +2,7 @@
 ** have no function of their own for a kind. */
 #ifndef FL_CPU_CALLS_H
 #define FL_CPU_CALLS_H
-#include "cpu/cpu.h"
+#include "cpu/state/state.h"
 
 /* Scratch that a call wants here, in bytes. */
 int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call);

@@ -3,15 +3,18 @@
 ** program, and the scratch that its steps will need is reserved, so that a run allocates
 ** nothing. Steps run in order and are done when run returns.
 **
-** Work is spread over the workers in units (cpu.h); steps of little work stay on the caller.
+** Work is spread over the workers in units (program/program.h); steps of little work stay on the caller.
 ** Interrupts: workers stop taking units once the flag is up; run takes the flag. Steps that
 ** write a home are not cut: they run with a flag that stays 0, as do those between the first
 ** and the last that write one home.
 */
 #include "cpu/calls.h"
-#include "cpu/blocks.h"
-#include "cpu/cpu.h"
-#include "cpu/scan.h"
+#include "cpu/fft/fft_job.h"
+#include "cpu/gemm/matmul.h"
+#include "cpu/program/program.h"
+#include "cpu/scan/scan.h"
+#include "cpu/scatter.h"
+#include "cpu/state/blocks.h"
 #include "base/env.h"
 #include <stdio.h>
 #include <string.h>
@@ -50,25 +53,6 @@ static flame_status cpu_transfer(fl_device *d, void *dst, const void *src, int64
 }
 
 /* ---- prepare --------------------- */
-
-int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
-  if (worker > s->worker_bytes) {
-    const int64_t size = fl_round64(worker);
-    char *p = fl_alloc(m, (size_t)(size * s->width));
-    if (!p) return 0;
-    fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
-    s->scratch = p;
-    s->worker_bytes = size;
-  }
-  if (shared > s->shared_bytes) {
-    char *p = fl_alloc(m, (size_t)shared);
-    if (!p) return 0;
-    fl_free(m, s->shared, (size_t)s->shared_bytes);
-    s->shared = p;
-    s->shared_bytes = shared;
-  }
-  return 1;
-}
 
 static void free_step(fl_mem *m, fl_cpu_step *t) {
   if (!t) return;

@@ -6,7 +6,7 @@
 ** narrow rows of a table, by ranges of the index: then no two workers meet, and each place
 ** still sees its terms in the same order.
 */
-#include "cpu/cpu.h"
+#include "cpu/scatter.h"
 #include "tensor/math.h"
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
-** The loops over lanes: one table per instruction set, included by lane_base.c and
-** lane_avx2.c with LANE_TABLE. The same text with the same order of operations: the same bits.
+** The loops over lanes: one table per instruction set, compiled for base and
+** AVX2 (base/isa.h). The same text with the same order of operations: the same bits.
 ** Rules: no branch in a loop that is to be vectorised; nothing is contracted; in-place safe
 ** ('ivdep' promises that arrays are equal or apart, but for scatter, which has no pragma).
 */
@@ -13,6 +13,7 @@
 #pragma GCC diagnostic ignored "-Woverride-init"    /* sin and cos, below */
 #endif
 #include "kernel/lane_code.h"
+#include "base/isa.h"
 #include "tensor/math.h"
 
 #if defined(__clang__)
@@ -365,7 +366,7 @@ static int32_t mask_test(const int32_t *m, const int32_t *c, int64_t n) {
 #define INT2 INT1
 #define BITS1(id, name, R, A, value) [FL_KB_##id] = { [FL_LC_##A] = bits_##id },
 #define BITS2 BITS1
-const fl_lane_table LANE_TABLE = {
+const fl_lane_table FL_ISA_NAME(fl_lane) = {
   .op = {
     [FL_KO_ADD] = SIX(add), [FL_KO_SUB] = SIX(sub), [FL_KO_MUL] = SIX(mul),
     [FL_KO_DIV] = SIX(div), [FL_KO_REM] = FOUR(rem), [FL_KO_SHL] = FOUR(shl),

@@ -4,7 +4,7 @@
 **   cusolver_factor.c     equations and triangular factors
 **   cusolver_spectrum.c   orthogonal factors, singular values, eigenvalues
 ** The libraries are column-major: a row-major matrix handed over as it is is its transpose. As on
-** the CPU (cpu/linalg_one.c) names change sides instead of elements where that will do.
+** the CPU (cpu/linalg/linalg_one.c) names change sides instead of elements where that will do.
 */
 #ifndef FL_CUDA_CUSOLVER_WORK_H
 #define FL_CUDA_CUSOLVER_WORK_H

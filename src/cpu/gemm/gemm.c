@@ -1,0 +1,125 @@
+/*
+** Blocks of a matrix product, by our own tile kernel. A block of C (mc x nc) is one unit of
+** work: its panels of A and B are packed, kc at a time, into the worker's scratch (about 2 MB,
+** the size of a second-level cache), whatever the strides and, for half types, widened to f32.
+** C is summed in its own memory, or in f32 scratch for half types, and rounded once.
+**
+** The order of terms of an element follows from k alone (kc is fixed), so results do not
+** depend on block sizes, position or workers.
+*/
+#include "cpu/gemm/matmul.h"
+#include "tensor/math.h"
+#include <string.h>
+
+enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static int64_t round_up(int64_t n, int64_t to) { return parts(n, to) * to; }
+
+/* Panels of 'w' rows (A: along m) or columns (B: along n), each k groups of w, zero-filled.
+** s: step of the w-dim, t: step along k. */
+#define PACK(name, S, T, FROM) \
+  static void name(T *y, const S *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) { \
+    for (int64_t i = 0; i < n; i += w) { \
+      const int64_t m = least(w, n - i); \
+      const S *p = x + i * s; \
+      if (s == 1) { \
+        for (int64_t q = 0; q < k; q++, p += t, y += w) { \
+          for (int64_t j = 0; j < m; j++) y[j] = FROM(p[j]); \
+          for (int64_t j = m; j < w; j++) y[j] = 0; \
+        } \
+        continue; \
+      } \
+      for (int64_t j = 0; j < m; j++) \
+        for (int64_t q = 0; q < k; q++) y[q * w + j] = FROM(p[j * s + q * t]); \
+      for (int64_t j = m; j < w; j++) \
+        for (int64_t q = 0; q < k; q++) y[q * w + j] = 0; \
+      y += k * w; \
+    } \
+  }
+#define AS_IS(x) (x)
+PACK(pack_f64, double, double, AS_IS)
+PACK(pack_f32, float, float, AS_IS)
+PACK(pack_f16, uint16_t, float, fl_f16_value)
+PACK(pack_bf16, uint16_t, float, fl_bf16_value)
+
+static void pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) {
+  const void *p = x;
+  if (dtype == FLAME_F64) pack_f64(y, p, n, k, s, t, w);
+  else if (dtype == FLAME_F32) pack_f32(y, p, n, k, s, t, w);
+  else if (dtype == FLAME_F16) pack_f16(y, p, n, k, s, t, w);
+  else pack_bf16(y, p, n, k, s, t, w);
+}
+
+/* All tiles of a packed block; those at the edge go through a buffer. */
+#define TILES(name, T, MR, NR, TILE) \
+  static void name(const fl_gemm *g, int64_t m, int64_t n, int64_t k, const T *a, const T *b, \
+                   T *c, int64_t ldc, int add) { \
+    T edge[FL_GEMM_MR * FL_GEMM_NR]; \
+    for (int64_t j = 0; j < n; j += g->NR, b += k * g->NR) { \
+      const T *pa = a; \
+      for (int64_t i = 0; i < m; i += g->MR, pa += k * g->MR) { \
+        T *out = c + i * ldc + j; \
+        const int64_t mi = least(g->MR, m - i), nj = least(g->NR, n - j); \
+        if (mi == g->MR && nj == g->NR) { \
+          g->TILE(k, pa, b, out, ldc, add); \
+          continue; \
+        } \
+        g->TILE(k, pa, b, edge, g->NR, 0); \
+        for (int64_t r = 0; r < mi; r++) \
+          for (int64_t q = 0; q < nj; q++) \
+            out[r * ldc + q] = add ? out[r * ldc + q] + edge[r * g->NR + q] : edge[r * g->NR + q]; \
+      } \
+    } \
+  }
+TILES(tiles_f32, float, mr, nr, tile)
+TILES(tiles_f64, double, mr64, nr64, tile64)
+
+static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
+  if (dtype == FLAME_F16) for (int64_t i = 0; i < n; i++) y[i] = fl_f16_bits(x[i]);
+  else for (int64_t i = 0; i < n; i++) y[i] = fl_bf16_bits(x[i]);
+}
+
+/* Block sizes: even parts, and enough of them for the workers. */
+void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
+                    fl_gemm_shape *s) {
+  const int wide = m->dtype == FLAME_F64, mr = wide ? g->mr64 : g->mr, nr = wide ? g->nr64 : g->nr;
+  int64_t mb = parts(m->m, wide ? MC64 : MC), nb = parts(m->n, NC);
+  while (batches * mb * nb < width && m->m * m->n / (mb * nb) > 64 * 64) {
+    if (m->m / mb > m->n / nb) mb++;
+    else nb++;
+  }
+  s->mc = round_up(parts(m->m, mb), mr);
+  s->nc = round_up(parts(m->n, nb), nr);
+  s->mb = parts(m->m, s->mc);
+  s->nb = parts(m->n, s->nc);
+}
+
+/* Scratch of a worker: packed A, packed B, C of half types. */
+int64_t fl_gemm_scratch(void) {
+  return (MC + 64) * KC * 8 + (NC + 64) * KC * 8 + (MC + 64) * (NC + 64) * 4;
+}
+
+void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s, int64_t block,
+                   const char *a, const char *b, char *c, char *scratch) {
+  const int wide = m->dtype == FLAME_F64, half = fl_dtype_size(m->dtype) == 2;
+  const int64_t size = fl_dtype_size(m->dtype), i = block / s->nb * s->mc, j = block % s->nb * s->nc;
+  const int64_t mc = least(s->mc, m->m - i), nc = least(s->nc, m->n - j);
+  char *pa = scratch, *pb = scratch + (MC + 64) * KC * 8, *wc = pb + (NC + 64) * KC * 8;
+  char *out = half ? wc : c + (i * m->n + j) * size;
+  const int64_t ldc = half ? nc : m->n;
+  for (int64_t p = 0; p < m->k; p += KC) {
+    const int64_t kc = least(KC, m->k - p);
+    pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
+         wide ? g->mr64 : g->mr);
+    pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],
+         wide ? g->nr64 : g->nr);
+    if (wide) tiles_f64(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
+    else tiles_f32(g, mc, nc, kc, (void *)pa, (void *)pb, (void *)out, ldc, p > 0);
+  }
+  if (half)
+    for (int64_t r = 0; r < mc; r++)
+      narrow(m->dtype, (uint16_t *)(void *)(c + ((i + r) * m->n + j) * size),
+             (float *)(void *)wc + r * nc, nc);
+}

@@ -1,0 +1,220 @@
+/*
+** Matrix products: which way each takes.
+**   tiny ones and integers   plain loops (direct.c), spread over batches and rows
+**   f32, f64 in library form OpenBLAS, if it can be opened, in blocks of bounded work, so that
+**                            an interrupt is seen soon
+**   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones
+** The choice follows from shapes, strides and dtype alone, never from the number of workers.
+*/
+#include "cpu/gemm/matmul.h"
+#include "cpu/gemm/blas.h"
+#include <limits.h>
+#include <string.h>
+
+enum { TINY = 4096, SMALL = 1 << 21, ROWS_WORK = 1 << 20 };
+static const int64_t block_work = 700 * 1000 * 1000;      /* multiply-adds of one BLAS call */
+
+typedef struct product {
+  const fl_matmul *m;
+  const fl_gemm *g;
+  fl_gemm_shape shape;
+  char *a, *b, *c, *scratch;
+  int64_t rows, units;          /* direct: rows a unit; units a batch */
+} product;
+
+const fl_gemm *fl_gemm_of(const fl_vm *vm) {
+#if defined(__x86_64__)
+  if (vm == &fl_vm_avx512) return &fl_gemm_avx512;
+  if (vm == &fl_vm_avx2) return &fl_gemm_avx2;
+#endif
+  (void)vm;
+  return &fl_gemm_base;
+}
+
+static int64_t batches(const fl_matmul *m) {
+  int64_t n = 1;
+  for (int d = 0; d < m->nbatch; d++) n *= m->batch[d];
+  return n;
+}
+
+static int64_t work(const fl_matmul *m) {
+  const double w = (double)m->m * (double)m->n * (double)m->k;
+  return w > 9e18 ? INT64_MAX : (int64_t)w;
+}
+
+static int is_native(const fl_matmul *m) { return m->dtype == FLAME_F32 || m->dtype == FLAME_F64; }
+
+/* Matrices of batch element i. */
+static void at_batch(const product *p, int64_t i, char **a, char **b, char **c) {
+  const fl_matmul *m = p->m;
+  int64_t ao = 0, bo = 0, co = 0;
+  for (int d = m->nbatch - 1; d >= 0; d--) {
+    const int64_t x = i % m->batch[d];
+    i /= m->batch[d];
+    ao += x * m->abatch[d];
+    bo += x * m->bbatch[d];
+    co += x * m->cbatch[d];
+  }
+  const int64_t size = fl_dtype_size(m->dtype);
+  *a = p->a + ao * size;
+  *b = p->b + bo * size;
+  *c = p->c + co * size;
+}
+
+/* ---- the library --------------------- */
+
+typedef struct form { int trans; int64_t ld; } form;
+
+/* rows x cols with strides s: how BLAS sees it; 0 if it can not. */
+static int library_form(int64_t rows, int64_t cols, const int64_t s[2], form *f) {
+  if ((s[1] == 1 || cols == 1) && (rows == 1 || s[0] >= cols)) {
+    f->trans = FL_BLAS_PLAIN;
+    f->ld = rows == 1 || s[0] < cols ? cols : s[0];
+  } else if ((s[0] == 1 || rows == 1) && (cols == 1 || s[1] >= rows)) {
+    f->trans = FL_BLAS_TRANS;
+    f->ld = cols == 1 || s[1] < rows ? rows : s[1];
+  } else {
+    return 0;
+  }
+  return f->ld <= INT_MAX && rows <= INT_MAX && cols <= INT_MAX;
+}
+
+static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, const form *fb,
+                      int64_t mi, int64_t nj, int64_t kp, const char *a, const char *b, char *c,
+                      int add) {
+  const void *x = a, *y = b;
+  void *z = c;
+  if (m->dtype == FLAME_F32)
+    blas->sgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0f, x, (int)fa->ld,
+                y, (int)fb->ld, add ? 1.0f : 0.0f, z, (int)m->n);
+  else
+    blas->dgemm(FL_BLAS_ROW_MAJOR, fa->trans, fb->trans, (int)mi, (int)nj, (int)kp, 1.0, x, (int)fa->ld,
+                y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Nearly square blocks of C within block_work; a k too long for that is cut as well. */
+static void block_sizes(const fl_matmul *m, int64_t *mb, int64_t *nb, int64_t *kb) {
+  *mb = m->m;
+  *nb = m->n;
+  *kb = least(m->k, block_work / 4096);
+  while ((double)*mb * (double)*nb * (double)*kb > (double)block_work && (*mb > 64 || *nb > 64)) {
+    if (*mb >= *nb) *mb = (*mb + 1) / 2;
+    else *nb = (*nb + 1) / 2;
+  }
+}
+
+static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, const form *fa,
+                     const form *fb) {
+  const fl_matmul *m = p->m;
+  const int64_t size = fl_dtype_size(m->dtype), count = batches(m);
+  int64_t mb, nb, kb;
+  block_sizes(m, &mb, &nb, &kb);
+  for (int64_t i = 0; i < count; i++) {
+    char *a, *b, *c;
+    at_batch(p, i, &a, &b, &c);
+    for (int64_t r = 0; r < m->m; r += mb)
+      for (int64_t q = 0; q < m->n; q += nb)
+        for (int64_t k = 0; k < m->k; k += kb) {
+          if (fl_stopped(dev)) return;
+          call_blas(blas, m, fa, fb, least(mb, m->m - r), least(nb, m->n - q), least(kb, m->k - k),
+                    a + (r * m->as[0] + k * m->as[1]) * size, b + (k * m->bs[0] + q * m->bs[1]) * size,
+                    c + (r * m->n + q) * size, k > 0);
+        }
+  }
+}
+
+/* ---- our own --------------------- */
+
+static void gemm_unit(void *arg, int64_t unit, int worker) {
+  const product *p = arg;
+  char *a, *b, *c;
+  at_batch(p, unit / p->units, &a, &b, &c);
+  fl_gemm_block(p->m, p->g, &p->shape, unit % p->units, a, b, c,
+                p->scratch + worker * fl_gemm_scratch());
+}
+
+static void direct_unit(void *arg, int64_t unit, int worker) {
+  const product *p = arg;
+  fl_matmul part = *p->m;
+  const int64_t r = unit % p->units * p->rows, size = fl_dtype_size(part.dtype);
+  char *a, *b, *c;
+  (void)worker;
+  at_batch(p, unit / p->units, &a, &b, &c);
+  part.m = least(p->rows, part.m - r);
+  fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size);
+}
+
+/* Several tiny products make one unit of work, so the pool is left alone for few of them. */
+static void run_direct(fl_device *dev, product *p) {
+  fl_cpu *d = dev->state;
+  const fl_matmul *m = p->m;
+  const int64_t row = m->n * m->k;
+  p->rows = row < ROWS_WORK ? ROWS_WORK / (row ? row : 1) : 1;
+  if (p->rows > m->m) p->rows = m->m;
+  p->units = (m->m + p->rows - 1) / p->rows;
+  const int64_t units = batches(m) * p->units;
+  if ((double)units * (double)p->rows * (double)row > 65536)
+    fl_threads_run(d->pool, units, direct_unit, p, d->stop);
+  else for (int64_t u = 0; u < units; u++) direct_unit(p, u, 0);
+}
+
+static void run_gemm(fl_device *dev, product *p) {
+  fl_cpu *d = dev->state;
+  const int64_t count = batches(p->m);
+  p->g = fl_gemm_of(d->vm);
+  fl_gemm_blocks(p->m, p->g, d->width, count, &p->shape);
+  p->units = p->shape.mb * p->shape.nb;
+  p->scratch = d->shared;
+  fl_threads_run(d->pool, count * p->units, gemm_unit, p, d->stop);
+}
+
+static void zero(const product *p) {
+  const fl_matmul *m = p->m;
+  const int64_t count = batches(m);
+  char *a, *b, *c;
+  for (int64_t i = 0; i < count; i++) {
+    at_batch(p, i, &a, &b, &c);
+    memset(c, 0, (size_t)(m->m * m->n * fl_dtype_size(m->dtype)));
+  }
+}
+
+/* ---- the choice --------------------- */
+
+typedef enum { NOTHING, ZERO, DIRECT, BLAS, GEMM } way;
+
+static way choose(const fl_cpu *d, const fl_matmul *m, form *fa, form *fb, const fl_blas **blas) {
+  if (m->m == 0 || m->n == 0 || batches(m) == 0) return NOTHING;
+  if (m->k == 0) return ZERO;
+  if (!fl_is_float(m->dtype) || work(m) <= TINY) return DIRECT;
+  if (m->m <= 2 && m->bs[1] == 1 && work(m) <= SMALL) return DIRECT;      /* rows of B, summed */
+  const int many = batches(m) >= 8 && work(m) <= SMALL;
+  if (!is_native(m) || many || m->n > INT_MAX) return GEMM;
+  if (!library_form(m->m, m->k, m->as, fa) || !library_form(m->k, m->n, m->bs, fb)) return GEMM;
+  *blas = fl_blas_get(d->blas_name, d->width, fl_gemm_of(d->vm)->level);
+  return *blas ? BLAS : GEMM;
+}
+
+int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m) {
+  form fa, fb;
+  const fl_blas *blas;
+  return choose(d, m, &fa, &fb, &blas) == GEMM ? d->width * fl_gemm_scratch() : 0;
+}
+
+flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *bind) {
+  const int64_t size = fl_dtype_size(m->dtype);
+  form fa, fb;
+  const fl_blas *blas;
+  const way w = choose(dev->state, m, &fa, &fb, &blas);
+  if (w == NOTHING) return FLAME_OK;
+  product p = { .m = m };
+  p.a = (char *)fl_place_address(bind, &m->at) + m->aoff * size;
+  p.b = (char *)fl_place_address(bind, &m->bt) + m->boff * size;
+  p.c = (char *)fl_place_address(bind, &m->ct) + m->coff * size;
+  if (w == ZERO) zero(&p);
+  else if (w == DIRECT) run_direct(dev, &p);
+  else if (w == BLAS) run_blas(dev, blas, &p, &fa, &fb);
+  else run_gemm(dev, &p);
+  return FLAME_OK;
+}

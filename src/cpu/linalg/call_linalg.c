@@ -1,0 +1,98 @@
+/*
+** Calls on batches of matrices: who works on which (linalg_one.c computes one).
+**
+** Matrices of a batch are spread over the workers, while the library's own threads rest: for
+** small matrices they wait for one another longer than they work. Those that are large enough
+** for them, or need much working memory, go one after another. The matrix with the lowest
+** position that has no result is the one reported.
+*/
+#include "cpu/state/state.h"
+#include "cpu/linalg/linalg_one.h"
+#include <stdatomic.h>
+
+enum { LIBRARY_THREADS = 256, UNIT_WORK = 32768 };
+static const int64_t much_space = 32 << 20;
+
+typedef struct job {
+  fl_linalg_form f;
+  fl_linalg_one one;
+  const fl_call_run *run;
+  int64_t space, each, width;          /* bytes a worker; matrices a unit; bytes an element */
+  atomic_llong bad;                    /* lowest position without a result, and why: report() */
+} job;
+
+static int64_t worker_space(int kind, const fl_linalg_form *f) { return fl_round64(fl_linalg_space(kind, f)); }
+
+static int64_t scratch(const fl_call *call, int workers) {
+  fl_linalg_form f;
+  if (!fl_linalg_form_of(call, &f)) return 0;
+  const int64_t one = worker_space(call->kind, &f);
+  return f.batch > 1 && one <= much_space ? one * workers : one;
+}
+
+/* Lowest position and its reason in one number, so that both are set at once. */
+static void report(job *j, int64_t at, int why) {
+  long long mine = at * 8 + why, seen = atomic_load(&j->bad);
+  while (mine < seen && !atomic_compare_exchange_weak(&j->bad, &seen, mine)) {}
+}
+
+static void run_one(job *j, int64_t i, char *space) {
+  const fl_linalg_form *f = &j->f;
+  const void *in[2] = { NULL, NULL };
+  void *out[3] = { NULL, NULL, NULL };
+  int64_t base = 0;
+  for (int k = 0; k < f->nin; k++) in[k] = (const char *)j->run->in[k] + i * f->in[k] * j->width;
+  for (int k = 0; k < f->nout; k++) {
+    out[k] = (char *)j->run->out + (base + i * f->out[k]) * j->width;
+    base += f->batch * f->out[k];
+  }
+  const int why = fl_linalg_one_run(&j->one, in, out, space);
+  if (why) report(j, i, why);
+}
+
+static void unit(void *arg, int64_t u, int worker) {
+  job *j = arg;
+  const int64_t end = (u + 1) * j->each < j->f.batch ? (u + 1) * j->each : j->f.batch;
+  for (int64_t i = u * j->each; i < end; i++) run_one(j, i, (char *)j->run->scratch + worker * j->space);
+}
+
+static flame_status run(fl_device *d, const fl_call_run *r) {
+  fl_cpu *cpu = d->state;
+  job j = { .run = r, .width = r->call->dtype == FLAME_F64 ? 8 : 4 };
+  fl_linalg_form_of(r->call, &j.f);
+  const int64_t big = j.f.m > j.f.n ? j.f.m : j.f.n, less = j.f.m > j.f.n ? j.f.n : j.f.m;
+  if (r->call->numel == 0) return FLAME_OK;
+  j.one = (fl_linalg_one){ &j.f, r->call->kind, j.width == 8, fl_lapack_get(cpu->blas_name, cpu->width, j.width == 8),
+                           fl_lapack_get(cpu->blas_name, cpu->width, 1), cpu->stop };
+  j.space = worker_space(r->call->kind, &j.f);
+  atomic_init(&j.bad, INT64_MAX);
+  const double work = (double)big * (double)less * (double)(less + j.f.k) + 64;
+  j.each = work < UNIT_WORK ? (int64_t)(UNIT_WORK / work) : 1;
+  const int64_t units = (j.f.batch + j.each - 1) / j.each;
+  const int large = j.one.lib && less > LIBRARY_THREADS, rest = j.one.lib && !large;
+  if (rest) fl_lapack_shared(1);
+  if (!large && units > 1 && j.space <= much_space) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
+  else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
+  if (rest) fl_lapack_shared(0);
+  const long long bad = atomic_load(&j.bad);
+  if (bad != INT64_MAX) fl_linalg_fault(&j.f, bad / 8, (int)(bad % 8), r->fault);
+  return FLAME_OK;
+}
+
+#define KIND(name) \
+  int64_t fl_cpu_scratch_##name(const fl_call *call, int workers); \
+  flame_status fl_cpu_call_##name(fl_device *d, const fl_call_run *r); \
+  int64_t fl_cpu_scratch_##name(const fl_call *call, int workers) { return scratch(call, workers); } \
+  flame_status fl_cpu_call_##name(fl_device *d, const fl_call_run *r) { return run(d, r); }
+KIND(inverse)
+KIND(solve)
+KIND(triangular)
+KIND(determinant)
+KIND(cofactor)
+KIND(cofactor_grad)
+KIND(cholesky)
+KIND(lu)
+KIND(qr)
+KIND(svd)
+KIND(eigh)
+KIND(matrix_exp)

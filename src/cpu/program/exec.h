@@ -1,0 +1,32 @@
+/*
+** What exec.c (the operations of a section on one tile) and units.c (which tiles, in which order) share.
+*/
+#ifndef FL_CPU_EXEC_H
+#define FL_CPU_EXEC_H
+#include "cpu/program/program.h"
+
+typedef struct fl_tile {
+  const fl_prog *g;
+  void **reg, **line_at;          /* line_at: COL, of LINE registers at the chunk's start */
+  char *full, *row, *line, *state;       /* areas */
+  int64_t *pos;
+  int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers now */
+  int64_t pt1, pt0, pt2;          /* first point in tile order, first kept, first reduced index */
+  int64_t rows, cols;             /* of a tile: FULL = rows x cols */
+  int64_t first;                  /* position in the row of its first element */
+  char *into;                     /* LONG, COL: the state being made */
+  int64_t corner[FL_MAX_AXES];    /* MAP in boxes: coordinates of the tile's first point */
+  fl_walk box;
+  fl_vm_fault *fault;
+} fl_tile;
+
+/* An operand as the tile sees it: walk, first point in it, elements before the walk's origin. */
+typedef struct fl_view { const fl_walk *w; int64_t at, shift; } fl_view;
+
+void *fl_tile_own(const fl_tile *t, uint16_t v);        /* a register's place of its own */
+fl_view fl_tile_view(fl_tile *t, int operand, int level);
+char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v);
+void fl_tile_run(fl_tile *t, const fl_section *s);
+/* A state's value as a ROW register: positions 1-based, half types rounded. */
+void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *val, const int64_t *pos, int64_t n);
+#endif

@@ -1,0 +1,165 @@
+/*
+** Kernels of plans on the CPU. Parts:
+**
+**   lean.c     a kernel without what changes nothing
+**   lower.c    it becomes a program: sections of operations on registers (lower_mode.c: tiles)
+**   fuse.c     operations that go in one trip
+**   regs.c     where registers lie; when a store may be written at once
+**   exec.c     runs a section on one tile        units.c    a program's units on one worker
+**
+** Values. Every instruction of a kernel becomes a register of one of four kinds:
+**   UNI   one element for the whole kernel, computed when the run begins
+**   ROW   one element for each kept index (level 0)
+**   LINE  one element for each reduced index. WHOLE: a FULL register computed once a unit, for
+**         tiles are alike; COL: computed once a chunk (level 2); LONG: FULL
+**   FULL  one element for each point (level 1; in a MAP the only level)
+** The kind follows from the strides and operands, not from the planner's level, so work on
+** broadcast operands is done once a row or once a line. Where that saves work, a MAP is lowered
+** as a ROW kernel without reductions, its last dim the row, or as a COL kernel along the dim before. Registers beyond the instructions are
+** copies of these made full ('fill' of UNI, 'spread' of ROW and LINE) and converted inputs of
+** reductions.
+**
+** Modes. A tile is a run of points handled by one call of each operation.
+**   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
+**          the last dim, boxes of 64 x 64 points of that dim and the last (32 x 32 for dear work)
+**   WHOLE  short and middling rows: a tile is one row, or several; all rounds in a tile. COL:
+**          the same for few rows of few columns
+**   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
+**   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
+** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.
+** Results do not depend on modes, tiles, groups or workers: plan/kernel.h fixes the order.
+*/
+#ifndef FL_CPU_PROGRAM_H
+#define FL_CPU_PROGRAM_H
+#include "cpu/state/state.h"
+
+enum { FL_BOX_TILES = 4 };
+typedef enum { FL_MODE_MAP, FL_MODE_WHOLE, FL_MODE_LONG, FL_MODE_COL } fl_mode;
+typedef enum {                            /* of two operands: the bits of both */
+  FL_KIND_UNI, FL_KIND_ROW, FL_KIND_LINE, FL_KIND_FULL
+} fl_value_kind;
+
+typedef enum {
+  FL_V_OP,        /* fn.op(v, a, b, c) */
+  FL_V_ROWS,      /* the same row by row: with bits 0 and 4 (up) of 'uni' one element a row, with bit 4
+                     alone one row for all */
+  FL_V_CHAIN,     /* v = chain arg, made of several (fuse.c) */
+  FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
+  FL_V_LOAD,      /* operand arg; by reference where it lies as a register would */
+  FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
+  FL_V_FILL,      /* v = element a for all */
+  FL_V_SPREAD,    /* FULL v = ROW or LINE a */
+  FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): WHOLE gives ROW v, else into the state */
+  FL_V_STORE,     /* store arg of a, unless a was made in its memory */
+  FL_V_NONE       /* taken by another (fuse.c) */
+} fl_vcode;
+
+typedef struct fl_vop {
+  uint8_t code, level, uni, reg;      /* reg: register type of v (FILL, SPREAD) or of memory.
+                                         GATHER's uni: one index a row of the tile. INDEX's reg: the
+                                         operand whose map gives the positions c, + 1; 0: c has them */
+  uint16_t v, a, b, c, arg;           /* arg: FL_OP_* of OP and ROWS */
+  uint16_t flags;                     /* INDEX: flags; LOAD, GATHER: 1 may be by reference, FL_BY_HALVES;
+                                         REDUCE: 1 a times b, FL_BY_HALVES, FL_BY_PLACE */
+  uint16_t target;                    /* store + 1 in whose memory v may be made; 0: none */
+  union {
+    fl_vm_fn op;
+    fl_vm_move move;
+    fl_vm_load load;
+    fl_vm_store store;
+    fl_vm_gather gather;
+    fl_vm_draw draw;
+    void (*fill)(void *y, const void *x, int64_t n);
+    void (*spread)(void *y, const void *x, int64_t rows, int64_t cols);
+  } fn;
+} fl_vop;
+
+typedef struct fl_chain {
+  uint8_t n, reg, by_row;
+  struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
+} fl_chain;
+enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read by chains and by sums
+                                                       with this flag alone */
+       FL_BY_PLACE = 4 };                           /* WHOLE rows: the extreme whose place the operation before found */
+
+typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
+/* Sections: BIND (UNI values), UNIT (fills and WHOLE's LINE values, at the start of a unit), LINE
+** (COL's, at the start of a chunk), then for round r the level-0 work before it and the level-1
+** work of it, and at the end the level-0 stores. MAP and WHOLE have all else in FULL(0). */
+enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
+#define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
+#define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
+
+typedef struct fl_vreg { uint8_t kind, reg, lives; int64_t off; } fl_vreg;   /* off: bytes in its area */
+
+typedef struct fl_red {
+  uint16_t op, value, round;
+  uint8_t reg, dtype;                 /* register of the state; dtype of the result */
+  const fl_vm_reduce *fn;
+} fl_red;
+
+typedef struct fl_access_info {
+  fl_walk w1, w0, w2;                 /* over points in tile order; over kept, over reduced indices */
+  int64_t low, high;                  /* elements reached, from the operand's first */
+  uint8_t used;                       /* 1 read, 2 written, 0 without memory (an IOTA's map) */
+} fl_access_info;
+
+typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
+
+typedef struct fl_prog {
+  const fl_vm *vm;
+  const fl_kernel *k;                 /* 'lean' or 'own' */
+  fl_kernel lean;                     /* the planner's without what changes nothing (lean.c) */
+  void *lean_at;                      /* its arrays */
+  size_t lean_bytes;
+  fl_kernel own;                      /* a MAP as a ROW or COL kernel: its arrays are those of 'lean', */
+  fl_operand *turned;                 /* but for a COL kernel's operands */
+  fl_mem *mem;
+  uint8_t mode, asks, one_line, dear; /* asks: for the next tile's lines ahead; one_line: WHOLE's LINE values
+                                         are one row, else as many as a tile has; dear: operations of each
+                                         point that take long, at most 8 */
+  int rounds;                         /* of reductions; the last section round has the stores */
+  int nsec;
+  fl_section *sec;
+  struct { fl_vreg *at; int64_t n, cap; } reg;
+  struct { fl_red *at; int64_t n, cap; } red;
+  struct { fl_draw_info *at; int64_t n, cap; } draw;
+  struct { fl_chain *at; int64_t n, cap; } chain;
+  fl_access_info *access;             /* one an operand */
+  uint64_t *conflict;                 /* per store: operands read after its value is made */
+  void **address;                     /* of each operand, for this run */
+  uint8_t *direct;                    /* per store, for this run */
+  char *uni;                          /* 8 bytes a register */
+  int64_t batch;                      /* WHOLE: rows a tile; COL, boxes: rows of a tile */
+  int64_t full, row;                  /* most elements of a FULL and of a ROW register */
+  int64_t width;                      /* COL: columns of a block; boxes: of a tile; else 1 */
+  int64_t columns, col_blocks;        /* kernels of kind COL: innermost kept size, blocks in it; else 1 */
+  int64_t boxes;                      /* MAP in boxes: units; else 0 */
+  int box_dim, box_last;
+  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups a block, reduced indices a group;
+                                         groups of a unit where all workers share blocks */
+  int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks of a unit; units */
+  int64_t full_bytes, row_bytes, line_bytes, state_bytes;   /* a worker's areas; one state of all reductions */
+  int64_t slots;                      /* states on a worker's counter */
+} fl_prog;
+
+/* One step of count kernels; even: of as many units each. Plain data in p->mem. */
+typedef struct fl_cpu_step { int32_t count, even; fl_prog **prog; int64_t *first; int64_t work; } fl_cpu_step;
+
+/* lower.c: NULL with the error in c. */
+fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
+void fl_prog_free(fl_prog *g);
+/* fuse.c, regs.c (which calls it): 0 when memory is out. */
+int fl_prog_fuse(fl_prog *g);
+int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);    /* the registers; how many */
+int fl_prog_place(fl_prog *g);
+/* Addresses, scalars, and which stores may be direct, for one run. */
+void fl_prog_address(fl_prog *g, const fl_binding *b);
+/* units.c. bind first: the UNI values of a run (scratch: a worker's). */
+void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);
+int64_t fl_prog_worker_bytes(const fl_prog *g);
+int64_t fl_prog_shared_bytes(const fl_prog *g);          /* split runs: one batch */
+int fl_prog_split(const fl_prog *g);                     /* needs rounds over several units */
+void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fault);
+void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop);
+#endif

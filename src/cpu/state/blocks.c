@@ -1,0 +1,78 @@
+/*
+** Size classes (blocks.h): eight to a power of two from 64 bytes on, so that a class follows
+** from the size asked for and a sized free finds it again. A kept block's first word links to
+** the next of its class. Everything comes from base/mem, counted and failable.
+*/
+#include "cpu/state/blocks.h"
+
+enum { CLASSES = 8 * 58 };
+
+struct fl_blocks {
+  fl_mem *mem;
+  int64_t limit, kept;
+  void *list[CLASSES];
+};
+
+/* Class and its size: smallest (8 + e) << s with s >= 3 that holds 'bytes'. */
+static int class_of(int64_t bytes, int64_t *size) {
+  int s = 3;
+  while (bytes > (int64_t)15 << s) s++;
+  int64_t e = (bytes + ((int64_t)1 << s) - 1) >> s;
+  if (e < 8) e = 8;
+  *size = e << s;
+  return (s - 3) * 8 + (int)(e - 8);
+}
+
+fl_blocks *fl_blocks_open(fl_mem *m, int64_t limit) {
+  fl_blocks *s = fl_zalloc(m, sizeof *s);
+  if (!s) return NULL;
+  s->mem = m;
+  s->limit = limit;
+  return s;
+}
+
+void *fl_blocks_alloc(fl_blocks *s, int64_t bytes) {
+  int64_t size;
+  if (bytes < 0 || bytes > INT64_MAX / 4) return NULL;
+  const int k = class_of(bytes, &size);
+  if (s->list[k]) {
+    void *p = s->list[k];
+    s->list[k] = *(void **)p;
+    s->kept -= size;
+    return p;
+  }
+  return fl_alloc(s->mem, (size_t)size);
+}
+
+void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
+  int64_t size;
+  if (!p) return;
+  const int k = class_of(bytes, &size);
+  if (s->kept + size > s->limit) {
+    fl_free(s->mem, p, (size_t)size);
+    return;
+  }
+  *(void **)p = s->list[k];
+  s->list[k] = p;
+  s->kept += size;
+}
+
+void fl_blocks_trim(fl_blocks *s) {
+  for (int k = 0; k < CLASSES; k++) {
+    const int64_t size = (int64_t)((uint64_t)(8 + k % 8) << (k / 8 + 3));   /* as class_of */
+    while (s->list[k]) {
+      void *p = s->list[k];
+      s->list[k] = *(void **)p;
+      fl_free(s->mem, p, (size_t)size);
+    }
+  }
+  s->kept = 0;
+}
+
+int64_t fl_blocks_kept(const fl_blocks *s) { return s->kept; }
+
+void fl_blocks_close(fl_blocks *s) {
+  if (!s) return;
+  fl_blocks_trim(s);
+  fl_free(s->mem, s, sizeof *s);
+}

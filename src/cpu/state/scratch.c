@@ -1,0 +1,21 @@
+/* Memory that steps and calls compute in: as much as the largest so far has asked for. */
+#include "cpu/state/state.h"
+
+int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
+  if (worker > s->worker_bytes) {
+    const int64_t size = fl_round64(worker);
+    char *p = fl_alloc(m, (size_t)(size * s->width));
+    if (!p) return 0;
+    fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));
+    s->scratch = p;
+    s->worker_bytes = size;
+  }
+  if (shared > s->shared_bytes) {
+    char *p = fl_alloc(m, (size_t)shared);
+    if (!p) return 0;
+    fl_free(m, s->shared, (size_t)s->shared_bytes);
+    s->shared = p;
+    s->shared_bytes = shared;
+  }
+  return 1;
+}

@@ -1,0 +1,38 @@
+/*
+** The state of a CPU device, which all of cpu/ shares. Folders, each of which uses those before it:
+**   vm/       the loops over registers, a table for each instruction set
+**   state/    this, worker threads (pool.c), freed memory kept for reuse (blocks.c)
+**   program/  kernels of plans: lowered to programs, and run
+**   gemm/     matrix products
+**   conv/ linalg/ fft/ sort/ scan/    calls (tensor/call.h)
+** and above them scatter.c, calls.c (the table of calls) and device.c (the device table).
+*/
+#ifndef FL_CPU_STATE_H
+#define FL_CPU_STATE_H
+#include "cpu/state/pool.h"
+#include "cpu/vm/vm.h"
+#include "device/device.h"
+
+typedef struct fl_cpu {
+  fl_threads *pool;
+  const fl_vm *vm;
+  const struct fl_scan_loops *scan;   /* of the same instruction set */
+  char blas_name[256];                /* FLAME_BLAS when the device was opened */
+  struct fl_blocks *blocks;           /* freed blocks for reuse */
+  struct fl_fft_cache *fft;           /* fft_cache.c; NULL: not used yet */
+  int width;                          /* workers */
+  int64_t worker_bytes, shared_bytes; /* as allocated */
+  char *scratch, *shared;             /* width * worker_bytes; split runs and packing */
+  fl_vm_fault *fault;                 /* one a worker */
+  const atomic_int *stop;             /* of the step now run: the interrupt flag, or one that stays 0 */
+} fl_cpu;
+
+/* scratch.c: at least so many bytes for each worker and for all; 0: no memory. */
+int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
+/* 1 when the step is to be cut short (the flag stays for the caller of run to take). */
+static inline int fl_stopped(const fl_device *dev) {
+  const fl_cpu *cpu = dev->state;
+  return atomic_load_explicit(cpu->stop, memory_order_relaxed) != 0;
+}
+static inline int64_t fl_round64(int64_t n) { return (n + 63) & ~(int64_t)63; }
+#endif
