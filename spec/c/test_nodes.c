@@ -80,21 +80,6 @@ static void tracked_views_keep_their_parent_for_the_gradient(flame_context *c) {
   flame_free(t);
 }
 
-static void passed_nodes_outlive_the_inner_scope(flame_context *c) {
-  FL_ENTER(c);
-  fl_node *x = data(c, 2, 3);
-  const int64_t mark = fl_scope_begin(c);
-  fl_node *a = record(FL_OP_exp, x, NULL);
-  fl_node *b = fl_scope_pass(c, mark, record(FL_OP_neg, a, NULL));
-  record(FL_OP_exp, b, NULL);
-  CHECK(fl_scope_pass(c, mark, x) == x && fl_scope_pass(c, mark, NULL) == NULL);
-  fl_scope_end(c, mark);
-  CHECK(b->held == 1 && b->state == FL_PENDING && a->held == 0 && c->win.live == 2);
-  CHECK(c->borrowed.n == 2);
-  FL_LEAVE(c);
-  CHECK(c->nodes.live == 0);
-}
-
 static void reading_a_failed_value_repeats_its_message(flame_context *c) {
   FL_ENTER(c);
   c->site = 7;
@@ -265,7 +250,6 @@ int main(void) {
     TEST(long_chains_fall_without_recursion),
     TEST(untracked_views_share_one_base),
     TEST(tracked_views_keep_their_parent_for_the_gradient),
-    TEST(passed_nodes_outlive_the_inner_scope),
     TEST(reading_a_failed_value_repeats_its_message),
     TEST(a_full_window_is_run_on_entry),
     TEST(holes_are_reused_by_compaction),

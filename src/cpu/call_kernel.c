@@ -4,6 +4,7 @@
 */
 #include "cpu/calls.h"
 #include "kernel/function.h"
+#include "base/num.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
   fl_lane_launch l = { 0 };
   set_geometry(call, &l);
   if (!k->lanes) return 0;
-  return fl_round64((int64_t)fl_lane_scratch(k->lanes, &l)) * workers + fl_round64(sizeof(launch));
+  return fl_round_up((int64_t)fl_lane_scratch(k->lanes, &l), 64) * workers + fl_round_up(sizeof(launch), 64);
 }
 
 /* Arguments of the lanes; outputs get the contents that they have before the launch. */
@@ -109,10 +110,10 @@ flame_status fl_cpu_call_kernel(fl_device *d, const fl_call_run *r) {
   x->code = function_of(c)->lanes;
   x->l.stop = cpu->stop;
   x->l.max_steps = d->ctx->kernel_steps;
-  x->scratch = (char *)r->scratch + fl_round64(sizeof *x);
+  x->scratch = (char *)r->scratch + fl_round_up(sizeof *x, 64);
   atomic_init(&x->worst, INT64_MAX);
   set_geometry(c, &x->l);
-  x->stride = fl_round64((int64_t)fl_lane_scratch(x->code, &x->l));
+  x->stride = fl_round_up((int64_t)fl_lane_scratch(x->code, &x->l), 64);
   bind(r, x);
   if (!fl_lane_launch_ok(x->code, &x->l, &d->ctx->err)) return d->ctx->err.code;
   if (x->l.checks & FL_LANE_RACE) {

@@ -4,6 +4,7 @@
 **   flame_status fl_cpu_call_<kind>(device, run)      computes; bad values: a text in run->fault
 */
 #include "cpu/calls.h"
+#include "base/num.h"
 #include <string.h>
 
 #define CALL(name, faults, doc) \
@@ -20,7 +21,7 @@ static const struct {
 };
 
 int64_t fl_cpu_call_scratch(const fl_cpu *cpu, const fl_call *call) {
-  return fl_round64(table[call->kind].scratch(call, cpu->width)) + 64;
+  return fl_round_up(table[call->kind].scratch(call, cpu->width), 64) + 64;
 }
 
 flame_status fl_cpu_call(fl_device *d, fl_call_run *r) {

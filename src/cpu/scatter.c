@@ -8,6 +8,7 @@
 */
 #include "cpu/scatter.h"
 #include "tensor/math.h"
+#include "base/num.h"
 #include <assert.h>
 #include <string.h>
 
@@ -184,15 +185,13 @@ static void some_points(const job *j, const sheet *s, int64_t k, int64_t m, int6
   }
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void run_sheet(const job *j, const sheet *s) {
   const int64_t rows = s->rows.size, n = s->row.size;
   const int dense = s->row.idx == 1 && s->rows.idx == n && s->rows.position == n * s->row.position;
   const int64_t most = dense && n > 0 && n < BLOCK ? BLOCK / n : 1;
-  for (int64_t k = 0; s->row.idx == 0 && k < rows; k += BLOCK) some_rows(j, s, k, least(BLOCK, rows - k));
+  for (int64_t k = 0; s->row.idx == 0 && k < rows; k += BLOCK) some_rows(j, s, k, fl_min(BLOCK, rows - k));
   for (int64_t k = 0; s->row.idx != 0 && k < rows; k += most)
-    for (int64_t i = 0; i < n; i += BLOCK) some_points(j, s, k, least(most, rows - k), i, least(BLOCK, n - i));
+    for (int64_t i = 0; i < n; i += BLOCK) some_points(j, s, k, fl_min(most, rows - k), i, fl_min(BLOCK, n - i));
 }
 
 /* ---- the whole space --------------------- */
@@ -237,7 +236,7 @@ static void scatter_unit(void *arg, int64_t unit, int worker) {
     int a = j->rank - 2;
     place_sheet(j, at, &s);
     s.rows = inner[0];
-    s.rows.size = least(to[a] - at[a], some);
+    s.rows.size = fl_min(to[a] - at[a], some);
     run_sheet(j, &s);
     at[a] += s.rows.size;
     for (; a > 0 && at[a] >= to[a]; at[--a]++) at[a] = from[a];

@@ -75,7 +75,7 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   const uint8_t mode = c->anomaly;
   int ok = 0;
   for (int64_t i = mark; ok >= 0 && i < last; i++) {
-    ok = suspected(c, mode, (fl_node *)((uintptr_t)c->borrowed.at[i] & ~(uintptr_t)1), &list[n]);
+    ok = suspected(c, mode, c->borrowed.at[i], &list[n]);
     if (ok > 0) n++;
   }
   flame_status e = ok < 0 ? c->err.code : FLAME_OK;

@@ -7,6 +7,7 @@
 #include "engine/profile.h"
 #include "base/text.h"
 #include "tensor/entry.h"
+#include "base/num.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -361,8 +362,6 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   return run_roots(c, device, roots, nroots, effects);
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* docs/design.md 1.11: one collector step right before planning; a full collection once live handles
 ** or their bytes have doubled since the last (bytes: and are a few hundredths of what a GPU has, as a
 ** full one takes as long as a GPU needs for gigabytes). Small loops drop few handles a step, which a
@@ -371,9 +370,9 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int full_is_due(flame_context *c) {
   fl_engine *e = c->engine;
   const int64_t live = c->tensors.live;
-  if (live > 2 * larger(e->live_after_full, MIN_HANDLES)) return 1;
-  if (fl_engine_live_bytes(c) > 2 * larger(e->bytes_after_full, larger(MIN_BYTES, e->roomy))) return 1;
-  if (live <= 2 * larger(e->live_after_full, FEW_HANDLES) || !c->collector.heap) return 0;
+  if (live > 2 * fl_max(e->live_after_full, MIN_HANDLES)) return 1;
+  if (fl_engine_live_bytes(c) > 2 * fl_max(e->bytes_after_full, fl_max(MIN_BYTES, e->roomy))) return 1;
+  if (live <= 2 * fl_max(e->live_after_full, FEW_HANDLES) || !c->collector.heap) return 0;
   if (e->recorded_at_full > c->stats.recorded) e->recorded_at_full = 0;      /* counters were reset */
   return c->stats.recorded - e->recorded_at_full >= c->collector.heap(c->collector.arg);
 }

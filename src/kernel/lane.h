@@ -112,6 +112,4 @@ int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
 /* "kernel 'k', line 7: index 1024 of 'out' (1024 elements) by thread (0, 0, 0) of block
 ** (4, 0, 0)". Nothing is added where there is no fault. */
 void fl_lane_message(const fl_lane_report *r, fl_text *t);
-/* The code, for people: one instruction a line. */
-void fl_lane_print(const fl_lane_code *c, fl_text *t);
 #endif

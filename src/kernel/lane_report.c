@@ -92,31 +92,3 @@ void fl_lane_message(const fl_lane_report *r, fl_text *t) {
   }
   who(t, r, &r->at);
 }
-
-static const char *const names[FL_LI_COUNT] = {
-  "eval", "index", "load", "store", "atomic", "jump", "loop", "unless", "if", "and", "save",
-  "back", "remove", "return", "barrier", "shuffle", "vote", "printf", "assert", "begin", "set",
-  "check", "divisor", "end"
-};
-
-static void operand(const fl_lane_code *c, fl_text *t, const char *before, int32_t reg) {
-  if (reg < 0 || reg >= c->regs.n) return;
-  const fl_lane_reg *r = &c->regs.at[reg];
-  fl_text_printf(t, "%s%s%d", before, r->uniform ? "u" : r->wide ? "w" : "v", (int)r->slot);
-}
-
-void fl_lane_print(const fl_lane_code *c, fl_text *t) {
-  for (int64_t k = 0; k < c->ins.n; k++) {
-    const fl_lane_ins *p = &c->ins.at[k];
-    fl_text_printf(t, "%4d  %-8s", (int)k, names[p->op]);
-    operand(c, t, " ", p->dst);
-    if (p->fn >= 0) fl_text_printf(t, " = f%d", (int)p->fn);
-    operand(c, t, " ", p->a);
-    operand(c, t, " ", p->b);
-    operand(c, t, " ", p->c);
-    if (p->x >= 0) fl_text_printf(t, " x%d", (int)p->x);
-    if (p->m >= 0) fl_text_printf(t, " m%d", (int)p->m);
-    if (p->var >= 0) fl_text_printf(t, " %s", c->func->vars[p->var].name);
-    fl_text_printf(t, "%s  ; %d\n", p->masked ? " masked" : "", (int)p->line);
-  }
-}

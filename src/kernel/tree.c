@@ -390,8 +390,3 @@ fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b) {
   return s;
 }
 
-fl_kstmt *fl_kstmt_leave(fl_kfunc *f, fl_kblock *b, int label) {
-  fl_kstmt *s = with(f, b, FL_KS_LEAVE, -1, NULL, NULL);
-  if (s) s->label = label;
-  return s;
-}

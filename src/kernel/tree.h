@@ -302,7 +302,6 @@ fl_kstmt *fl_kstmt_atomic(fl_kfunc *f, fl_kblock *b, int op, int mode, int var, 
 fl_kstmt *fl_kstmt_if(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond);   /* fill ->body and ->other */
 fl_kstmt *fl_kstmt_loop(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond); /* cond may be NULL */
 fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b);                /* with a new label */
-fl_kstmt *fl_kstmt_leave(fl_kfunc *f, fl_kblock *b, int label);
 void fl_kblock_append(fl_kblock *b, fl_kblock more);                /* moves */
 
 /* Copies with variables renamed by map[old] (NULL: kept) and new sites; for use inside one

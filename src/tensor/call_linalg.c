@@ -4,10 +4,9 @@
 ** All inputs and the result have one dtype, f32 or f64.
 */
 #include "tensor/call_linalg.h"
+#include "base/num.h"
 #include <limits.h>
 #include <stdio.h>
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int ins(fl_linalg_form *f, int64_t first, int64_t second) {
   f->in[0] = first;
@@ -47,13 +46,13 @@ static int qr_form(const int64_t *p, fl_linalg_form *f) {
   if (!two_sizes(p, f) || !flag(p[4]) || !flag(p[5])) return 0;
   f->a = (int)p[4];
   f->b = (int)p[5];
-  f->k = f->a ? f->m : least(f->m, f->n);
+  f->k = f->a ? f->m : fl_min(f->m, f->n);
   return ins(f, f->m * f->n, -1) && outs(f, f->b ? f->m * f->k : 0, f->k * f->n, -1);
 }
 
 static int svd_form(const int64_t *p, fl_linalg_form *f) {
   if (!two_sizes(p, f) || !flag(p[4]) || !flag(p[5])) return 0;
-  const int64_t k = f->k = least(f->m, f->n);
+  const int64_t k = f->k = fl_min(f->m, f->n);
   f->a = (int)p[4];
   f->b = (int)p[5];
   return ins(f, f->m * f->n, -1) &&

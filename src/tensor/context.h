@@ -63,7 +63,7 @@ typedef struct flame_context {
   fl_rng rng;
   fl_stats stats;
   int64_t live_bytes[FL_MAX_DEVICES], peak_bytes[FL_MAX_DEVICES];  /* of buffers */
-  struct { fl_node **at; int64_t n, cap; } borrowed;  /* lowest bit set: passed, see fl_scope_pass */
+  struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
   int64_t sequence;              /* of entries */

@@ -157,7 +157,4 @@ void fl_scope_end(struct flame_context *c, int64_t mark);
 /* The scope holds n as well: the caller read it from a handle, and what follows may run scripts
 ** that free the handle. Returns n; NULL: no memory, or NULL came in. */
 fl_node *fl_scope_hold(struct flame_context *c, fl_node *n);
-/* Let 'n' outlive the inner scope begun at 'mark': fl_scope_end(c, mark), still to be called,
-** hands it to the outer scope. Returns n; NULL, or a node of no inner scope, passes through. */
-fl_node *fl_scope_pass(struct flame_context *c, int64_t mark, fl_node *n);
 #endif

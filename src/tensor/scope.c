@@ -3,25 +3,13 @@
 ** A builder's result is owned by the innermost scope: one stack of nodes for the context,
 ** each with one 'held' count; a scope is a height of that stack. So a gradient rule stays
 ** one expression and leaks nothing, also when it fails half-way.
-** A passed node has the lowest bit of its stack entry set until the inner scope ends.
 */
 #include "tensor/context.h"
-
-static fl_node *untag(fl_node *n) { return (fl_node *)((uintptr_t)n & ~(uintptr_t)1); }
-static fl_node *tag(fl_node *n) { return (fl_node *)((uintptr_t)n | 1); }
-static int tagged(const fl_node *n) { return (uintptr_t)n & 1; }
 
 int64_t fl_scope_begin(flame_context *c) { return c->borrowed.n; }
 
 void fl_scope_end(flame_context *c, int64_t mark) {
-  int64_t keep = mark;
-  for (int64_t i = mark; i < c->borrowed.n; i++) {      /* passed ones to the bottom */
-    fl_node *n = c->borrowed.at[i];
-    if (!tagged(n)) continue;
-    c->borrowed.at[i] = c->borrowed.at[keep];
-    c->borrowed.at[keep++] = untag(n);
-  }
-  while (c->borrowed.n > keep) fl_node_drop(c->borrowed.at[--c->borrowed.n]);
+  while (c->borrowed.n > mark) fl_node_drop(c->borrowed.at[--c->borrowed.n]);
 }
 
 fl_node *fl_scope_hold(flame_context *c, fl_node *n) {
@@ -33,16 +21,6 @@ fl_node *fl_scope_hold(flame_context *c, fl_node *n) {
   }
   *at = n;
   n->held++;
-  return n;
-}
-
-fl_node *fl_scope_pass(flame_context *c, int64_t mark, fl_node *n) {
-  if (!n) return NULL;
-  for (int64_t i = c->borrowed.n - 1; i >= mark; i--) {
-    if (untag(c->borrowed.at[i]) != n) continue;
-    c->borrowed.at[i] = tag(n);
-    break;
-  }
   return n;
 }
 

@@ -4,6 +4,7 @@
 */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
+#include "base/num.h"
 #include <string.h>
 
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
@@ -73,7 +74,7 @@ static int64_t gcd(int64_t a, int64_t b) {
 /* Distinct residues that taps of an axis reach, and how many kernel indices lie between taps of one. */
 static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
   *dk = s->stride[a] / gcd(s->dil[a], s->stride[a]);
-  return fl_conv_least(s->k[a], *dk);
+  return fl_min(s->k[a], *dk);
 }
 
 /* The gradient of x for the residue of kernel index k0. */

@@ -5,6 +5,7 @@
 ** type of the buffer: f32, f64 or i64. A unit is some rows of results, or some planes.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { WORK = 32768 }; /* elements read by a unit, about */
@@ -178,9 +179,9 @@ static void rows_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
   const int64_t ss = sum_size(q->kind), first = unit * q->each,
-                last = fl_conv_least(first + q->each, q->all);
-  char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round64(s->in[2] * ss),
-       *y = tmp + fl_round64(s->in[2] * ss);
+                last = fl_min(first + q->each, q->all);
+  char *row = q->scratch + worker * q->worker_bytes, *tmp = row + fl_round_up(s->in[2] * ss, 64),
+       *y = tmp + fl_round_up(s->in[2] * ss, 64);
   for (int64_t i = first; i < last; i++) {
     const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
     const range rd = window(s, 0, d), rh = window(s, 1, h);
@@ -255,7 +256,7 @@ static void meet_row(const pool *q, const char *x, int64_t first, char *most, in
 static void at_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all);
+  const int64_t first = unit * q->each, last = fl_min(first + q->each, q->all);
   char *most = q->scratch + worker * q->worker_bytes;
   for (int64_t i = first; i < last; i++) {
     const int64_t plane = i / s->out[1] / s->out[0], d = i / s->out[1] % s->out[0], h = i % s->out[1];
@@ -289,7 +290,7 @@ static void take(int size, void *y, const void *x, const int64_t *at, int64_t n,
 
 static void take_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results;
+  const int64_t first = unit * q->each, last = fl_min(first + q->each, q->all), n = q->results;
   (void)worker;
   for (int64_t p = first; p < last; p++) {
     char *y = (char *)q->r->out + p * n * q->size;
@@ -301,9 +302,9 @@ static void take_unit(void *arg, int64_t unit, int worker) {
 
 static void put_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all), n = q->results,
+  const int64_t first = unit * q->each, last = fl_min(first + q->each, q->all), n = q->results,
                 ss = sum_size(q->kind);
-  char *row = q->scratch + worker * q->worker_bytes, *sum = row + fl_round64(n * ss);
+  char *row = q->scratch + worker * q->worker_bytes, *sum = row + fl_round_up(n * ss, 64);
   for (int64_t p = first; p < last; p++) {
     const int64_t *at = (const int64_t *)q->r->in[1] + p * n;
     char *to = (char *)q->r->out + p * q->volume * q->size;
@@ -352,10 +353,10 @@ static void spread_columns(const pool *q, const char *g, char *row) {
 static void back_unit(void *arg, int64_t unit, int worker) {
   const pool *q = arg;
   const fl_pooling *s = &q->s;
-  const int64_t first = unit * q->each, last = fl_conv_least(first + q->each, q->all),
+  const int64_t first = unit * q->each, last = fl_min(first + q->each, q->all),
                 ss = sum_size(q->kind), width = s->in[2];
-  char *g = q->scratch + worker * q->worker_bytes, *row = g + fl_round64(s->out[2] * ss),
-       *sum = row + fl_round64(width * ss);
+  char *g = q->scratch + worker * q->worker_bytes, *row = g + fl_round_up(s->out[2] * ss, 64),
+       *sum = row + fl_round_up(width * ss, 64);
   for (int64_t p = first; p < last; p++) {
     char *to = (char *)q->r->out + p * q->volume * q->size, *y = q->size == ss ? to : sum;
     memset(y, 0, (size_t)(q->volume * ss));
@@ -399,19 +400,19 @@ static int start(pool *q, fl_device *d, const fl_call_run *r, int dtype, int max
 static flame_status run(fl_device *d, pool *q, fl_unit_fn fn, int64_t worker_bytes) {
   const fl_cpu *cpu = d->state;
   q->worker_bytes = worker_bytes;
-  fl_threads_run(cpu->pool, fl_conv_parts(q->all, q->each), fn, q, cpu->stop);
+  fl_threads_run(cpu->pool, fl_ceil_div(q->all, q->each), fn, q, cpu->stop);
   return FLAME_OK;
 }
 
 static int64_t row_bytes(const fl_pooling *s) {
-  return 2 * fl_round64(s->in[2] * 8) + fl_round64(s->out[2] * 8);
+  return 2 * fl_round_up(s->in[2] * 8, 64) + fl_round_up(s->out[2] * 8, 64);
 }
-static int64_t most_bytes(const fl_pooling *s) { return fl_round64(s->out[2] * 8); }
+static int64_t most_bytes(const fl_pooling *s) { return fl_round_up(s->out[2] * 8, 64); }
 static int64_t put_bytes(const fl_pooling *s) {
-  return fl_round64(fl_volume3(s->in) * 8) + fl_round64(fl_volume3(s->out) * 8);
+  return fl_round_up(fl_volume3(s->in) * 8, 64) + fl_round_up(fl_volume3(s->out) * 8, 64);
 }
 static int64_t back_bytes(const fl_pooling *s) {
-  return row_bytes(s) + fl_round64(fl_volume3(s->in) * 8);
+  return row_bytes(s) + fl_round_up(fl_volume3(s->in) * 8, 64);
 }
 
 static int64_t scratch(const fl_call *call, int workers, int64_t (*bytes)(const fl_pooling *)) {

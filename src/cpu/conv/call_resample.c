@@ -4,6 +4,7 @@
 ** some of the outer indices. Starts and positions come from tensors, so they are checked first.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 
 enum { WORK = 32768, TERMS = 64 };
 
@@ -58,7 +59,7 @@ ROWS(rows_f64, double, mix64)
 
 static void unit(void *arg, int64_t index, int worker) {
   const resample *q = arg;
-  const int64_t first = index * q->each, last = fl_conv_least(first + q->each, q->outer);
+  const int64_t first = index * q->each, last = fl_min(first + q->each, q->outer);
   (void)worker;
   for (int64_t k = first; k < last; k++) {
     const int64_t from = k * q->elements * q->inner, to = k * q->results * q->inner;
@@ -92,6 +93,6 @@ flame_status fl_cpu_call_resample(fl_device *d, const fl_call_run *r) {
     return FL_FAIL(d->ctx, FLAME_INTERNAL, r->call->what, "the matrix of a resampling is damaged");
   const int64_t work = (q.results + q.terms) * q.inner;
   q.each = work < WORK ? WORK / work : 1;
-  fl_threads_run(cpu->pool, fl_conv_parts(q.outer, q.each), unit, &q, cpu->stop);
+  fl_threads_run(cpu->pool, fl_ceil_div(q.outer, q.each), unit, &q, cpu->stop);
   return FLAME_OK;
 }

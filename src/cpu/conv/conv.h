@@ -21,6 +21,7 @@
 #include "cpu/state/state.h"
 #include "cpu/conv/gemm_conv.h"
 #include "tensor/call_conv.h"
+#include "base/num.h"
 
 typedef struct fl_conv_axis {
   int64_t count, step, size;            /* outputs of the pass; source step and size */
@@ -45,8 +46,6 @@ typedef struct fl_conv_run_state {      /* of one call */
   char *scratch;
 } fl_conv_job;
 
-static inline int64_t fl_conv_least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t fl_conv_parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 static inline int fl_conv_wide(int dtype) { return dtype == FLAME_F64; }
 static inline int64_t fl_conv_bytes(int dtype) { return fl_conv_wide(dtype) ? 8 : 4; }    /* of a sum */
 static inline int64_t fl_conv_taps(const fl_conv_pass *p) { return p->ax[0].taps * p->ax[1].taps * p->ax[2].taps; }
@@ -56,8 +55,8 @@ static inline int64_t fl_conv_dest(const fl_conv_pass *p) { return p->ax[0].osiz
 
 /* The part of 0 … len - 1 for which x + i * step lies in the source: *lo … *hi - 1. */
 static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t len, int64_t *lo, int64_t *hi) {
-  *lo = x < 0 ? fl_conv_parts(-x, step) : 0;
-  *hi = x < size ? fl_conv_least(len, (size - 1 - x) / step + 1) : 0;
+  *lo = x < 0 ? fl_ceil_div(-x, step) : 0;
+  *hi = x < size ? fl_min(len, (size - 1 - x) / step + 1) : 0;
 }
 
 /* Offsets of packed pixels: k times nv vectors, one behind the other. */

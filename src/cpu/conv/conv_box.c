@@ -3,6 +3,7 @@
 ** outside the source is 0 there, so that nobody asks again.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b) {
@@ -10,7 +11,7 @@ int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b) {
     const fl_conv_axis *a = &p->ax[i + 1];
     const int64_t span = (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
     b->low[i] = a->doff < 0 ? a->off0 - span : a->off0;
-    b->residues[i] = fl_conv_least(a->step, span + 1);
+    b->residues[i] = fl_min(a->step, span + 1);
     b->reach[i] = span / a->step;
   }
   b->planes = p->ax[0].taps * b->residues[0] * b->residues[1];
@@ -31,10 +32,10 @@ static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_c
                        int64_t y, int64_t x) {
   const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];
   const int64_t size = fl_conv_bytes(p->dtype), n = b->pitch, step = cols->step;
-  const int64_t lo = x < 0 ? fl_conv_least(n, fl_conv_parts(-x, step)) : 0;
-  const int64_t hi = x < cols->size ? fl_conv_least(n, (cols->size - 1 - x) / step + 1) : 0;
-  const int64_t top = y < 0 ? fl_conv_least(b->height, fl_conv_parts(-y, rows->step)) : 0;
-  int64_t end = y < rows->size ? fl_conv_least(b->height, (rows->size - 1 - y) / rows->step + 1) : 0;
+  const int64_t lo = x < 0 ? fl_min(n, fl_ceil_div(-x, step)) : 0;
+  const int64_t hi = x < cols->size ? fl_min(n, (cols->size - 1 - x) / step + 1) : 0;
+  const int64_t top = y < 0 ? fl_min(b->height, fl_ceil_div(-y, rows->step)) : 0;
+  int64_t end = y < rows->size ? fl_min(b->height, (rows->size - 1 - y) / rows->step + 1) : 0;
   if (at < 0 || hi <= lo || end < top) end = top;
   memset(to, 0, (size_t)(top * n * size));
   if (end > top) {
@@ -53,8 +54,8 @@ static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_co
   void *even = to;
   float *out = even;
   const void *from = p->src;
-  int64_t top = y < 0 ? fl_conv_least(b->height, fl_conv_parts(-y, rows->step)) : 0;
-  int64_t end = y < rows->size ? fl_conv_least(b->height, (rows->size - 1 - y) / rows->step + 1) : 0;
+  int64_t top = y < 0 ? fl_min(b->height, fl_ceil_div(-y, rows->step)) : 0;
+  int64_t end = y < rows->size ? fl_min(b->height, (rows->size - 1 - y) / rows->step + 1) : 0;
   if (at < 0 || end < top) end = top;
   for (int half = 0; half < 2; half++) {
     memset(out + half * b->plane, 0, (size_t)(top * n) * sizeof *out);

@@ -10,6 +10,7 @@
 ** pitch with zeros between rows, and the same buffer, a tap each.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
@@ -28,27 +29,27 @@ typedef struct flat {
   int64_t worker_bytes;
 } flat;
 
-static int64_t round_block(int64_t n) { return fl_conv_parts(n, FL_CONV_BLOCK) * FL_CONV_BLOCK; }
+static int64_t round_block(int64_t n) { return fl_ceil_div(n, FL_CONV_BLOCK) * FL_CONV_BLOCK; }
 
 /* Shapes of the buffers; 0 when they do not fit. */
 static int plan(flat *q, const fl_conv_pass *p) {
   *q = (flat){ .p = p };
   if (fl_conv_taps(p) > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;
-  const int64_t cols = fl_conv_least(p->ax[2].count, 2048), pitch = cols + q->box.reach[1];
-  const int64_t rows = fl_conv_least(RESULT / pitch, SOURCE / (q->box.planes * pitch) - q->box.reach[0]);
+  const int64_t cols = fl_min(p->ax[2].count, 2048), pitch = cols + q->box.reach[1];
+  const int64_t rows = fl_min(RESULT / pitch, SOURCE / (q->box.planes * pitch) - q->box.reach[0]);
   if (rows < 1) return 0;
-  fl_conv_box_size(&q->box, fl_conv_least(p->ax[1].count, rows), cols);
+  fl_conv_box_size(&q->box, fl_min(p->ax[1].count, rows), cols);
   q->blocks0 = p->ax[0].count;
-  q->blocks1 = fl_conv_parts(p->ax[1].count, q->box.rows);
-  q->blocks2 = fl_conv_parts(p->ax[2].count, q->box.cols);
+  q->blocks1 = fl_ceil_div(p->ax[1].count, q->box.rows);
+  q->blocks2 = fl_ceil_div(p->ax[2].count, q->box.cols);
   return 1;
 }
 
 static int64_t source_bytes(const flat *q) {
-  return fl_round64((q->box.planes * q->box.plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+  return fl_round_up((q->box.planes * q->box.plane + 2 * FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t result_bytes(const flat *q) {
-  return fl_round64((round_block(q->box.rows * q->box.pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype));
+  return fl_round_up((round_block(q->box.rows * q->box.pitch) + FL_CONV_BLOCK) * fl_conv_bytes(q->p->dtype), 64);
 }
 
 /* Of one worker. */
@@ -145,7 +146,7 @@ static void weights32(const flat *q, float *to, int rows, int64_t w, int64_t fir
     T weight[4 * TAPS]; \
     const int64_t all = fl_conv_taps(q->p), ld = result_bytes(q) / (int64_t)sizeof(T); \
     for (int64_t first = 0; first < all; first += TAPS, add = 1) { \
-      const int taps = (int)fl_conv_least(TAPS, all - first); \
+      const int taps = (int)fl_min(TAPS, all - first); \
       for (int i = 0; i < taps; i++) x[i] = (const T *)buffer + q->at[first + i]; \
       weights##bits(q, weight, rows, w, first, taps); \
       for (int64_t h = 0; h < lines; h++) { \
@@ -187,8 +188,8 @@ static void flat_unit(void *arg, int64_t unit, int worker) {
                 image = unit / q->blocks2 / q->blocks1 / q->blocks0;
   const int64_t n = image / p->groups, g = image % p->groups, element = fl_dtype_size(p->dtype),
                 size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->box.rows, ax[1].count - r0),
-                cols = fl_conv_least(q->box.cols, ax[2].count - c0);
+  const int64_t rows = fl_min(q->box.rows, ax[1].count - r0),
+                cols = fl_min(q->box.cols, ax[2].count - c0);
   char *buffer = q->workers + worker * q->worker_bytes, *y = buffer + source_bytes(q);
   const int64_t first = lines_inplace(q, rows, cols), wide = round_block((rows - first - 1) * q->box.pitch + cols);
   for (int64_t c = 0; c < p->chans; c++) {
@@ -249,8 +250,8 @@ static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, cha
   const int64_t c0 = block % q->blocks2 * q->box.cols, r0 = block / q->blocks2 % q->blocks1 * q->box.rows;
   const int64_t t0 = block / q->blocks2 / q->blocks1, taps = fl_conv_taps(p),
                 size = fl_conv_bytes(p->dtype);
-  const int64_t rows = fl_conv_least(q->box.rows, ax[1].count - r0),
-                cols = fl_conv_least(q->box.cols, ax[2].count - c0);
+  const int64_t rows = fl_min(q->box.rows, ax[1].count - r0),
+                cols = fl_min(q->box.cols, ax[2].count - c0);
   const int64_t wide = round_block((rows - 1) * q->box.pitch + cols);
   char *y = buffer + source_bytes(q);
   for (int64_t r = 0; r < p->rows; r++)

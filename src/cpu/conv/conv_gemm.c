@@ -10,6 +10,7 @@
 */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { NC = 256, NC64 = 128, ROWS = 480, GROUP_BYTES = 32 << 20, FEW_TAPS = 16, FEW_BLOCKS = 2 };
@@ -42,7 +43,7 @@ int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t wid
   int64_t row = first / c2, t2 = first % c2, at = 0, left = count;
   while (left > 0) {
     if (at == 0) start[part++] = n;
-    const int64_t len = fl_conv_least(fl_conv_least(c2 - t2, width - at), left);
+    const int64_t len = fl_min(fl_min(c2 - t2, width - at), left);
     seg[n++] =
         (fl_conv_seg){ (int32_t)at, (int32_t)len, row / c1 / c0, { row / c1 % c0, row % c1, t2 } };
     at = at + len == width ? 0 : at + len;
@@ -87,20 +88,20 @@ static void plan_terms(product *q, const fl_conv_pass *p) {
   q->terms = q->taps * p->chans;
   q->channels = q->taps <= FEW_TAPS ? FL_CONV_KC / q->taps : 0;
   if (q->channels) {
-    q->channels = fl_conv_parts(p->chans, fl_conv_parts(p->chans, q->channels));
+    q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
     q->kc = q->channels * q->taps;
-  } else q->kc = fl_conv_parts(q->terms, fl_conv_parts(q->terms, FL_CONV_KC));
-  q->parts = fl_conv_parts(q->terms, q->kc);
+  } else q->kc = fl_ceil_div(q->terms, fl_ceil_div(q->terms, FL_CONV_KC));
+  q->parts = fl_ceil_div(q->terms, q->kc);
 }
 
 static int64_t most_groups(const fl_conv_pass *p, int64_t group_bytes) {
   const int64_t n = group_bytes ? GROUP_BYTES / group_bytes : 1;
-  return n < 1 ? 1 : fl_conv_least(n, p->groups);
+  return n < 1 ? 1 : fl_min(n, p->groups);
 }
 
 /* Bytes of packed weights of a group, for panels of any height up to MR. */
 static int64_t group_bytes(const fl_conv_pass *p) {
-  const int64_t padded = p->rows + fl_conv_parts(p->rows, 4);
+  const int64_t padded = p->rows + fl_ceil_div(p->rows, 4);
   product q;
   plan_terms(&q, p);
   return padded * FL_CONV_LDA * q.parts * fl_conv_bytes(p->dtype);
@@ -111,8 +112,8 @@ static int64_t pixels_bytes(void) { return (int64_t)FL_CONV_KC * NC * 4; }
 static int64_t sums_bytes(void) { return (int64_t)(ROWS + FL_CONV_MR) * NC * 4; }
 static int64_t segs_bytes(void) { return (int64_t)(NC + 16) * (int64_t)sizeof(fl_conv_seg); }
 static int64_t worker_bytes(void) {
-  return fl_round64(panel_bytes() + pixels_bytes() + sums_bytes() + segs_bytes() +
-                    FL_CONV_NR * (int64_t)sizeof(fl_conv_run));
+  return fl_round_up(panel_bytes() + pixels_bytes() + sums_bytes() + segs_bytes() +
+                    FL_CONV_NR * (int64_t)sizeof(fl_conv_run), 64);
 }
 
 static int empty(const fl_conv_pass *p) {
@@ -122,15 +123,15 @@ static int empty(const fl_conv_pass *p) {
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers) {
   if (empty(p) || p->chans == 0) return 0;
   const int64_t one = group_bytes(p);
-  return fl_round64(one * most_groups(p, one)) + workers * worker_bytes();
+  return fl_round_up(one * most_groups(p, one), 64) + workers * worker_bytes();
 }
 
 /* Even panels, so that a last one of few rows does not cost a full one. */
 static void plan_rows(product *q) {
-  q->panels = fl_conv_parts(q->p->rows, q->mr);
-  q->panel_rows = fl_conv_parts(q->p->rows, q->panels);
-  q->panels = fl_conv_parts(q->p->rows, q->panel_rows);
-  q->row_panels = fl_conv_least(q->panels, ROWS / q->panel_rows);
+  q->panels = fl_ceil_div(q->p->rows, q->mr);
+  q->panel_rows = fl_ceil_div(q->p->rows, q->panels);
+  q->panels = fl_ceil_div(q->p->rows, q->panel_rows);
+  q->row_panels = fl_min(q->panels, ROWS / q->panel_rows);
 }
 
 /* Units: first shorter runs of pixels (unless rows are more: each run asks for all weights), then
@@ -142,15 +143,15 @@ static void plan_units(product *q) {
                 images = q->direct ? p->n : 1;
   q->image = q->direct ? count : all;
   q->width = most;
-  while (q->width > 2 * q->nr && p->rows < all && images * fl_conv_parts(all, q->width) * p->groups < want)
+  while (q->width > 2 * q->nr && p->rows < all && images * fl_ceil_div(all, q->width) * p->groups < want)
     q->width /= 2;
-  q->blocks = images * fl_conv_parts(all, q->width);
+  q->blocks = images * fl_ceil_div(all, q->width);
   if (q->blocks <= FEW_BLOCKS) {       /* packing pixels anew for each unit would cost more than it evens out */
-    const int64_t per = fl_conv_parts(q->job->workers, q->blocks * p->groups);
-    q->row_panels = fl_conv_least(q->row_panels, fl_conv_parts(q->panels, per));
-  } else while (q->row_panels > 1 && q->blocks * p->groups * fl_conv_parts(q->panels, q->row_panels) < want)
+    const int64_t per = fl_ceil_div(q->job->workers, q->blocks * p->groups);
+    q->row_panels = fl_min(q->row_panels, fl_ceil_div(q->panels, per));
+  } else while (q->row_panels > 1 && q->blocks * p->groups * fl_ceil_div(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
-  q->row_blocks = fl_conv_parts(q->panels, q->row_panels);
+  q->row_blocks = fl_ceil_div(q->panels, q->row_panels);
 }
 
 static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
@@ -176,7 +177,7 @@ static void plan(product *q, const fl_conv_job *job, const fl_conv_pass *p) {
   const int64_t one = group_bytes(p);
   q->groups = q->fresh ? p->groups : most_groups(p, one);
   q->a = job->scratch;
-  q->workers = job->scratch + fl_round64(one * most_groups(p, one));
+  q->workers = job->scratch + fl_round_up(one * most_groups(p, one), 64);
   q->worker_bytes = worker_bytes();
 }
 
@@ -244,7 +245,7 @@ static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t
   while (k < end) {
     int64_t tap[3];
     fl_conv_tap_of(p, k / p->chans, tap);
-    const int64_t c = k % p->chans, n = fl_conv_least(p->chans - c, end - k);
+    const int64_t c = k % p->chans, n = fl_min(p->chans - c, end - k);
     widen(p->dtype, to, p->w, row + c * p->wc + fl_conv_kernel_index(p, tap), p->wc, n);
     to += n * fl_conv_bytes(p->dtype);
     k += n;
@@ -254,17 +255,17 @@ static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t
 /* One part of a panel's weights. */
 static void pack_panel(const product *q, int64_t g, int64_t part, int64_t panel, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t row0 = panel * q->panel_rows, rows = fl_conv_least(q->panel_rows, p->rows - row0);
+  const int64_t row0 = panel * q->panel_rows, rows = fl_min(q->panel_rows, p->rows - row0);
   const int64_t base = (q->group + g) * p->wg + row0 * p->wr, size = fl_conv_bytes(p->dtype);
   if (q->channels) {
     const int64_t c = part * q->channels;
     gather(q, to, p->w + (base + c * p->wc) * fl_dtype_size(p->dtype), rows,
-           fl_conv_least(q->channels, p->chans - c));
+           fl_min(q->channels, p->chans - c));
     return;
   }
   for (int64_t r = 0; r < rows; r++)
     pack_row(q, to + r * FL_CONV_LDA * size, base + r * p->wr, part * q->kc,
-             fl_conv_least((part + 1) * q->kc, q->terms));
+             fl_min((part + 1) * q->kc, q->terms));
 }
 
 static char *panel_at(const product *q, int64_t g, int64_t part, int64_t panel) {
@@ -312,7 +313,7 @@ static void pack_pixels(const product *q, int64_t g, int64_t k0, int64_t k1, con
     else
       for (int64_t k = k0, n; k < k1; k += n) {
         fl_conv_tap_of(p, k / inner, tap);
-        n = fl_conv_least(inner - k % inner, k1 - k);
+        n = fl_min(inner - k % inner, k1 - k);
         pack_channels(q, g, tap, k % inner, n, s, nseg, width, width, to + (k - k0) * width * size);
       }
     to += (k1 - k0) * width * size;
@@ -349,7 +350,7 @@ static void multiply_panel(const product *q, int64_t rows, int64_t k, const char
                            int64_t first, int64_t count, char *c, int64_t ldc, int whole, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
   for (int64_t j = first; j < count; j += q->nr) {
-    const int64_t cols = fl_conv_least(q->nr, count - j), nv = cols <= q->lanes ? 1 : 2;
+    const int64_t cols = fl_min(q->nr, count - j), nv = cols <= q->lanes ? 1 : 2;
     if (whole || cols == nv * q->lanes) tile(q, rows, nv, k, a, b, c + j * size, ldc, add);
     else edge_tile(q, rows, nv, k, a, b, c + j * size, ldc, cols, add);
     b += k * nv * q->lanes * size;
@@ -363,10 +364,10 @@ static void multiply(const product *q, int64_t g, int64_t part, int64_t panel0, 
   for (int64_t j = 0; j < count; j += most)
     for (int64_t i = 0; i < panels; i++) {
       const int64_t row = i * q->panel_rows;
-      const int64_t rows = fl_conv_least(q->panel_rows, q->p->rows - panel0 * q->panel_rows - row);
+      const int64_t rows = fl_min(q->panel_rows, q->p->rows - panel0 * q->panel_rows - row);
       const char *a = q->fresh ? room : panel_at(q, g, part, panel0 + i);
       if (q->fresh) pack_panel(q, g, part, panel0 + i, room);
-      multiply_panel(q, rows, k, a, b + j * k * size, j, fl_conv_least(count, j + most),
+      multiply_panel(q, rows, k, a, b + j * k * size, j, fl_min(count, j + most),
                      c + row * ldc * size, ldc, !q->direct, part > 0);
     }
 }
@@ -400,23 +401,23 @@ static void unit(void *arg, int64_t index, int worker) {
   const int64_t panel0 = index % q->row_blocks * q->row_panels,
                 block = index / q->row_blocks % q->blocks;
   const int64_t g = index / q->row_blocks / q->blocks;
-  const int64_t per = fl_conv_parts(q->image, q->width), at = block % per * q->width;
-  const int64_t count = fl_conv_least(q->width, q->image - at),
-                panels = fl_conv_least(q->row_panels, q->panels - panel0);
+  const int64_t per = fl_ceil_div(q->image, q->width), at = block % per * q->width;
+  const int64_t count = fl_min(q->width, q->image - at),
+                panels = fl_min(q->row_panels, q->panels - panel0);
   const int64_t row0 = panel0 * q->panel_rows,
-                rows = fl_conv_least(panels * q->panel_rows, p->rows - row0);
+                rows = fl_min(panels * q->panel_rows, p->rows - row0);
   const int64_t image = block / per, plane = fl_conv_dest(p), group = q->group + g;
   fl_conv_cut(p, image * q->image + at, count, q->nr, seg, start);
   char *c = q->direct ? p->dst + (((image * p->groups + group) * p->rows + row0) * plane + at) *
                                      fl_dtype_size(p->dtype)
                       : sums;
-  const int64_t ldc = q->direct ? plane : fl_conv_parts(count, q->nr) * q->nr;
+  const int64_t ldc = q->direct ? plane : fl_ceil_div(count, q->nr) * q->nr;
   for (int64_t k = 0, part = 0; k < q->terms; k += q->kc, part++) {
-    const int64_t end = fl_conv_least(k + q->kc, q->terms);
+    const int64_t end = fl_min(k + q->kc, q->terms);
     pack_pixels(q, group, k, end, seg, start, count, b);
     multiply(q, g, part, panel0, panels, end - k, b, count, c, ldc, room);
   }
-  if (!q->direct) scatter(q, group, row0, rows, seg, start, fl_conv_parts(count, q->nr), sums, ldc);
+  if (!q->direct) scatter(q, group, row0, rows, seg, start, fl_ceil_div(count, q->nr), sums, ldc);
 }
 
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p) {
@@ -426,7 +427,7 @@ void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p) {
   plan(&q, job, p);
   const int64_t most = q.groups;
   for (q.group = 0; q.group < p->groups && !fl_stopped(job->dev); q.group += most) {
-    q.groups = fl_conv_least(most, p->groups - q.group);
+    q.groups = fl_min(most, p->groups - q.group);
     if (!q.fresh) fl_threads_run(cpu->pool, q.groups * q.panels, weights_unit, &q, cpu->stop);
     fl_threads_run(cpu->pool, q.groups * q.blocks * q.row_blocks, unit, &q, cpu->stop);
   }

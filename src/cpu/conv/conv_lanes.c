@@ -11,6 +11,7 @@
 ** Sums: part by part of the channels, within it tap by tap.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { PIXELS = 256, LEAST_COLS = 4, MOST_COLS = 256, MOST_TAPS = 128, LEAST = 32 };
@@ -44,13 +45,13 @@ typedef struct spot { int64_t n, images, g, t0, r0, height, z, y; } spot;
 
 static int64_t source_size(const lanes *q) { return q->planes * q->lines * q->p->ax[2].size * q->pitch; }   /* of a part */
 static int64_t source_bytes(const lanes *q, int64_t images) {          /* of a block, turned */
-  return fl_round64((images * q->parts * source_size(q) + FL_CONV_LDA) * fl_conv_bytes(q->p->dtype));
+  return fl_round_up((images * q->parts * source_size(q) + FL_CONV_LDA) * fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t panel_bytes(const lanes *q) {                           /* of one part */
-  return fl_round64(q->channels * q->slots * FL_CONV_NR * fl_conv_bytes(q->p->dtype));
+  return fl_round_up(q->channels * q->slots * FL_CONV_NR * fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t panel_count(const lanes *q) {                           /* whatever a panel's width */
-  return fl_conv_parts(q->p->rows, FL_CONV_NR);
+  return fl_ceil_div(q->p->rows, FL_CONV_NR);
 }
 static int64_t sums_bytes(const lanes *q) {
   return (q->images * q->rows * q->p->ax[2].count + LINE) * FL_CONV_NR * fl_conv_bytes(q->p->dtype);
@@ -76,9 +77,9 @@ static int plan_terms(lanes *q, const fl_conv_pass *p) {
   if (q->taps < 2 || q->volume > MOST_TAPS || p->ax[2].step > 4 || FL_CONV_LDA % p->ax[2].step) return 0;
   q->slots = q->volume | 1;                              /* an even step would make lines share cache sets */
   q->pitch = FL_CONV_LDA / p->ax[2].step;                /* pixels that neighbours in a row read are LDA apart */
-  q->channels = fl_conv_least(fl_conv_least(PART, q->pitch / LINE * LINE), SLOTS / q->slots);
-  q->channels = fl_conv_parts(p->chans, fl_conv_parts(p->chans, q->channels));
-  q->parts = fl_conv_parts(p->chans, q->channels);
+  q->channels = fl_min(fl_min(PART, q->pitch / LINE * LINE), SLOTS / q->slots);
+  q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
+  q->parts = fl_ceil_div(p->chans, q->channels);
   return 1;
 }
 
@@ -87,10 +88,10 @@ static void cut(lanes *q, int64_t rows, int64_t images) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   q->rows = rows;
-  q->images = fl_conv_parts(p->n, fl_conv_parts(p->n, images));
-  q->lines = fl_conv_least(ax[1].size, (rows - 1) * ax[1].step + span_of(&ax[1]) + 1);
-  q->blocks1 = fl_conv_parts(ax[1].count, rows);
-  q->blocks = fl_conv_parts(p->n, q->images) * p->groups * ax[0].count * q->blocks1;
+  q->images = fl_ceil_div(p->n, fl_ceil_div(p->n, images));
+  q->lines = fl_min(ax[1].size, (rows - 1) * ax[1].step + span_of(&ax[1]) + 1);
+  q->blocks1 = fl_ceil_div(ax[1].count, rows);
+  q->blocks = fl_ceil_div(p->n, q->images) * p->groups * ax[0].count * q->blocks1;
   q->fresh = q->blocks == p->groups;
 }
 
@@ -101,9 +102,9 @@ static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   if (cols > MOST_COLS || ax[2].size > 4 * MOST_COLS || span > MOST_COLS || span_of(&ax[0]) > MOST_COLS) return 0;
   if (!plan_terms(q, p)) return 0;
   int64_t rows = PIXELS / cols > span / 2 ? PIXELS / cols : span / 2;
-  rows = fl_conv_least(rows < 4 ? 4 : rows, ax[1].count);
-  q->planes = fl_conv_least(ax[0].size, span_of(&ax[0]) + 1);
-  cut(q, rows, rows == ax[1].count && ax[0].count == 1 ? fl_conv_least(p->n, PIXELS / (rows * cols) + 1) : 1);
+  rows = fl_min(rows < 4 ? 4 : rows, ax[1].count);
+  q->planes = fl_min(ax[0].size, span_of(&ax[0]) + 1);
+  cut(q, rows, rows == ax[1].count && ax[0].count == 1 ? fl_min(p->n, PIXELS / (rows * cols) + 1) : 1);
   while (q->images > 1 && source_bytes(q, q->images) > most_source) cut(q, rows, q->images - 1);
   if (source_bytes(q, q->images) > most_source || (!q->fresh && weights_bytes(q) > most_weights)) return 0;
   while (workers > 1 && q->blocks * panel_count(q) < UNITS * workers && weights_bytes(q) <= most_weights) {
@@ -140,11 +141,11 @@ static void find_taps(lanes *q) {
 /* Units of a block turn the source anew, unless it is shared. */
 static void plan_units(lanes *q) {
   const int64_t want = UNITS * q->job->workers, least = q->fresh ? 1 : 3;
-  q->panels = fl_conv_parts(q->p->rows, q->nr);
+  q->panels = fl_ceil_div(q->p->rows, q->nr);
   q->ranges = 1;
   while (q->blocks * q->ranges < want && q->panels > least * q->ranges) q->ranges++;
-  q->per = fl_conv_parts(q->panels, q->ranges);
-  q->ranges = fl_conv_parts(q->panels, q->per);
+  q->per = fl_ceil_div(q->panels, q->ranges);
+  q->ranges = fl_ceil_div(q->panels, q->per);
 }
 
 /* ---- the source and the weights, turned ---- */
@@ -158,13 +159,13 @@ static void turn_source(const lanes *q, const spot *s, int64_t image, int64_t pa
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
   const int64_t size = fl_conv_bytes(p->dtype), first = part * q->channels, plane = fl_conv_source(p);
-  const int64_t all = fl_conv_least(q->channels, p->chans - first), lines = fl_conv_least(q->lines, ax[1].size - s->y);
-  for (int64_t z = 0; z < fl_conv_least(q->planes, ax[0].size - s->z); z++)
+  const int64_t all = fl_min(q->channels, p->chans - first), lines = fl_min(q->lines, ax[1].size - s->y);
+  for (int64_t z = 0; z < fl_min(q->planes, ax[0].size - s->z); z++)
     for (int64_t c = 0; c < all; c += LINE) {
       const int64_t channel = ((s->n + image) * p->groups + s->g) * p->chans + first + c;
       const int64_t from = channel * plane + ((s->z + z) * ax[1].size + s->y) * ax[2].size;
       fl_conv_turn(q->job->loops, p->dtype, source_at(q, block, image, part) + (z * q->lines * ax[2].size * q->pitch + c) * size,
-                   q->pitch, LINE, p->src + from * fl_dtype_size(p->dtype), plane, fl_conv_least(LINE, all - c),
+                   q->pitch, LINE, p->src + from * fl_dtype_size(p->dtype), plane, fl_min(LINE, all - c),
                    lines * ax[2].size);
     }
 }
@@ -176,8 +177,8 @@ static int64_t panel_width(const lanes *q, int64_t panel) {
 /* A part of a panel: for each channel its kernel indices, each the outputs. */
 static void turn_panel(const lanes *q, int64_t g, int64_t panel, int64_t part, char *to) {
   const fl_conv_pass *p = q->p;
-  const int64_t first = part * q->channels, all = fl_conv_least(q->channels, p->chans - first), w = panel_width(q, panel);
-  const int64_t have = fl_conv_least(w, p->rows - panel * q->nr), element = fl_dtype_size(p->dtype);
+  const int64_t first = part * q->channels, all = fl_min(q->channels, p->chans - first), w = panel_width(q, panel);
+  const int64_t have = fl_min(w, p->rows - panel * q->nr), element = fl_dtype_size(p->dtype);
   const char *from = p->w + (g * p->wg + panel * q->nr * p->wr + first * p->wc) * element;
   const int one = p->wc == q->slots;                     /* then all is one matrix */
   for (int64_t c = 0; c < (one ? 1 : all); c++)
@@ -195,9 +196,9 @@ static spot spot_of(const lanes *q, int64_t block) {
   const int64_t r0 = block % q->blocks1 * q->rows, t0 = block / q->blocks1 % ax[0].count;
   const int64_t image = block / q->blocks1 / ax[0].count / p->groups * q->images;
   const int64_t z = t0 * ax[0].step + least_of(&ax[0]), y = r0 * ax[1].step + least_of(&ax[1]);
-  return (spot){ .n = image, .images = fl_conv_least(q->images, p->n - image), .g = block / q->blocks1 / ax[0].count % p->groups,
-                 .t0 = t0, .r0 = r0, .height = fl_conv_least(q->rows, ax[1].count - r0),
-                 .z = fl_conv_least(z < 0 ? 0 : z, ax[0].size - 1), .y = fl_conv_least(y < 0 ? 0 : y, ax[1].size - 1) };
+  return (spot){ .n = image, .images = fl_min(q->images, p->n - image), .g = block / q->blocks1 / ax[0].count % p->groups,
+                 .t0 = t0, .r0 = r0, .height = fl_min(q->rows, ax[1].count - r0),
+                 .z = fl_min(z < 0 ? 0 : z, ax[0].size - 1), .y = fl_min(y < 0 ? 0 : y, ax[1].size - 1) };
 }
 
 /* Unit: a panel of a group, or a part of an image of a group. */
@@ -221,13 +222,13 @@ static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, i
   int64_t top, end;
   if (z < 0 || z >= ax[0].size) return;
   fl_conv_inside(s->r0 * ax[1].step + t->off[1], ax[1].step, ax[1].size, s->height, &top, &end);
-  const int64_t each = t->hi > t->lo ? fl_conv_parts(t->hi - t->lo, fl_conv_parts(t->hi - t->lo, mr)) : 0;
+  const int64_t each = t->hi > t->lo ? fl_ceil_div(t->hi - t->lo, fl_ceil_div(t->hi - t->lo, mr)) : 0;
   for (int64_t i = 0; i < s->images; i++) {
     const char *a = source_at(q, source, i, part) + ((z - s->z) * q->lines * ax[2].size + t->off[2]) * q->pitch * size;
     for (int64_t r = top; r < end; r++) {
       const int64_t line = ((s->r0 + r) * ax[1].step + t->off[1] - s->y) * ax[2].size * q->pitch;
       for (int64_t x = t->lo; x < t->hi; x += each)
-        fl_conv_tile(q->job, q->wide, fl_conv_least(each, t->hi - x), w == q->nr ? 2 : 1, k,
+        fl_conv_tile(q->job, q->wide, fl_min(each, t->hi - x), w == q->nr ? 2 : 1, k,
                      a + (line + x * FL_CONV_LDA) * size, b + t->index * w * size, q->off.of[w == q->nr], q->nr / 2,
                      sums + ((i * s->height + r) * cols + x) * w * size, w, 1);
     }
@@ -238,8 +239,8 @@ static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, i
 static void store(const lanes *q, const spot *s, int64_t panel, int64_t w, const char *sums, char *turned) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *ax = p->ax;
-  const int64_t size = fl_conv_bytes(p->dtype), cols = ax[2].count, have = fl_conv_least(w, p->rows - panel * q->nr);
-  const int64_t all = s->images * s->height * cols, ld = fl_conv_parts(all, LINE) * LINE;
+  const int64_t size = fl_conv_bytes(p->dtype), cols = ax[2].count, have = fl_min(w, p->rows - panel * q->nr);
+  const int64_t all = s->images * s->height * cols, ld = fl_ceil_div(all, LINE) * LINE;
   const int whole = ax[1].hop == 1 && ax[2].hop == 1 && cols == ax[2].osize;
   const int64_t run = whole ? s->height * cols : cols;
   fl_conv_turn(q->job->loops, q->wide ? FLAME_F64 : FLAME_F32, turned, ld, ld, sums, w, all, have);
@@ -257,7 +258,7 @@ static void unit(void *arg, int64_t index, int worker) {
   const lanes *q = arg;
   const fl_conv_pass *p = q->p;
   const spot s = spot_of(q, index / q->ranges);
-  const int64_t first = index % q->ranges * q->per, last = fl_conv_least(first + q->per, q->panels);
+  const int64_t first = index % q->ranges * q->per, last = fl_min(first + q->per, q->panels);
   char *sums = q->workers + worker * q->worker_bytes, *turned = sums + sums_bytes(q);
   char *own = turned + sums_bytes(q), *source = q->fresh ? q->shared + s.g * source_bytes(q, q->images) : own;
   for (int64_t i = 0; !q->fresh && i < s.images * q->parts; i++)
@@ -268,7 +269,7 @@ static void unit(void *arg, int64_t index, int worker) {
     for (int64_t part = 0; part < q->parts; part++) {
       if (q->fresh) turn_panel(q, s.g, panel, part, own);
       const char *b = q->fresh ? own : panel_at(q, s.g, panel, part);
-      const int64_t k = fl_conv_least(q->channels, p->chans - part * q->channels);
+      const int64_t k = fl_min(q->channels, p->chans - part * q->channels);
       for (int64_t i = 0; i < q->taps; i++) add_tap(q, &s, &q->tap[i], part, k, w, source, b, sums);
     }
     store(q, &s, panel, w, sums, turned);

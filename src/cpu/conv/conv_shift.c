@@ -9,6 +9,7 @@
 ** tap, taps innermost; whole channels are a part, of at most KC terms.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { VECTOR = 16, VECTOR64 = 8, MOST_TAPS = FL_CONV_KC / 2, BOX = 32 << 10, PIXELS = 256, LEAST_ROWS = 4, ROWS = 480 };
@@ -37,30 +38,30 @@ static int plan(shift *q, const fl_conv_pass *p) {
   q->whole = p->ax[2].count % (q->wide ? VECTOR64 : VECTOR) == 0;
   for (int a = 0; a < 3; a++) q->whole = q->whole && p->ax[a].hop == 1 && p->ax[a].count == p->ax[a].osize;
   if (q->taps < 2 || q->taps > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;
-  q->channels = fl_conv_least(p->chans, FL_CONV_KC / q->taps);
-  q->channels = fl_conv_parts(p->chans, fl_conv_parts(p->chans, q->channels));
-  q->parts = fl_conv_parts(p->chans, q->channels);
+  q->channels = fl_min(p->chans, FL_CONV_KC / q->taps);
+  q->channels = fl_ceil_div(p->chans, fl_ceil_div(p->chans, q->channels));
+  q->parts = fl_ceil_div(p->chans, q->channels);
   const int64_t cols = p->ax[2].count, pitch = cols + q->box.reach[1];
   const int64_t room = BOX / (q->channels * q->box.planes * pitch) - q->box.reach[0];
   const int64_t wanted = (q->whole ? PIXELS : 2 * PIXELS) / cols, rows = wanted > LEAST_ROWS ? wanted : LEAST_ROWS;
-  if (room < 1 || room < fl_conv_least(LEAST_ROWS, p->ax[1].count)) return 0;
-  fl_conv_box_size(&q->box, fl_conv_least(fl_conv_least(rows, room), p->ax[1].count), cols);
+  if (room < 1 || room < fl_min(LEAST_ROWS, p->ax[1].count)) return 0;
+  fl_conv_box_size(&q->box, fl_min(fl_min(rows, room), p->ax[1].count), cols);
   return 1;
 }
 
 static int64_t weights_bytes(const shift *q) {
-  const int64_t rows = q->p->rows + fl_conv_parts(q->p->rows, 4);       /* whatever a panel's height */
+  const int64_t rows = q->p->rows + fl_ceil_div(q->p->rows, 4);       /* whatever a panel's height */
   return q->p->groups * rows * q->parts * FL_CONV_LDA * fl_conv_bytes(q->p->dtype);
 }
 
 /* With what a last vector reads behind it. */
 static int64_t box_bytes(const shift *q) {
-  return fl_round64((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) * fl_conv_bytes(q->p->dtype));
+  return fl_round_up((q->channels * q->box.planes * q->box.plane + FL_CONV_NR) * fl_conv_bytes(q->p->dtype), 64);
 }
 static int64_t sums_width(const shift *q) { return (q->box.rows * q->box.pitch + VECTOR) / VECTOR * VECTOR; }
 static int64_t worker_bytes(const shift *q) {
-  const int64_t rows = fl_conv_least(q->p->rows, ROWS) + FL_CONV_MR;
-  return box_bytes(q) + (q->whole ? 0 : fl_round64(rows * sums_width(q) * fl_conv_bytes(q->p->dtype)));
+  const int64_t rows = fl_min(q->p->rows, ROWS) + FL_CONV_MR;
+  return box_bytes(q) + (q->whole ? 0 : fl_round_up(rows * sums_width(q) * fl_conv_bytes(q->p->dtype), 64));
 }
 
 int fl_conv_shift_fits(const fl_conv_pass *p) {
@@ -72,7 +73,7 @@ int fl_conv_shift_fits(const fl_conv_pass *p) {
 
 int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers) {
   shift q;
-  return plan(&q, p) ? fl_round64(weights_bytes(&q)) + workers * worker_bytes(&q) : 0;
+  return plan(&q, p) ? fl_round_up(weights_bytes(&q), 64) + workers * worker_bytes(&q) : 0;
 }
 
 /* Fewer rows of results, then fewer panels a unit, until every worker has some. */
@@ -80,14 +81,14 @@ static void plan_units(shift *q) {
   const fl_conv_pass *p = q->p;
   const int64_t images = p->n * p->groups * p->ax[0].count, want = 3 * q->job->workers;
   int64_t rows = q->box.rows;
-  while (q->job->workers > 1 && rows > 2 && images * fl_conv_parts(p->ax[1].count, rows) < want) rows = (rows + 1) / 2;
+  while (q->job->workers > 1 && rows > 2 && images * fl_ceil_div(p->ax[1].count, rows) < want) rows = (rows + 1) / 2;
   fl_conv_box_size(&q->box, rows, q->box.cols);
-  q->blocks1 = fl_conv_parts(p->ax[1].count, rows);
+  q->blocks1 = fl_ceil_div(p->ax[1].count, rows);
   q->blocks = images * q->blocks1;
-  q->row_panels = q->whole ? q->panels : fl_conv_least(q->panels, ROWS / q->panel_rows);
-  while (q->job->workers > 1 && q->row_panels > 1 && q->blocks * fl_conv_parts(q->panels, q->row_panels) < want)
+  q->row_panels = q->whole ? q->panels : fl_min(q->panels, ROWS / q->panel_rows);
+  while (q->job->workers > 1 && q->row_panels > 1 && q->blocks * fl_ceil_div(q->panels, q->row_panels) < want)
     q->row_panels = (q->row_panels + 1) / 2;
-  q->row_blocks = fl_conv_parts(q->panels, q->row_panels);
+  q->row_blocks = fl_ceil_div(q->panels, q->row_panels);
 }
 
 static void find_terms(shift *q) {
@@ -128,10 +129,10 @@ static void weights_unit(void *arg, int64_t unit, int worker) {
   const shift *q = arg;
   const fl_conv_pass *p = q->p;
   const int64_t g = unit / q->panels, panel = unit % q->panels, row0 = panel * q->panel_rows;
-  const int64_t rows = fl_conv_least(q->panel_rows, p->rows - row0);
+  const int64_t rows = fl_min(q->panel_rows, p->rows - row0);
   (void)worker;
   for (int64_t part = 0; part < q->parts; part++) {
-    const int64_t c = part * q->channels, channels = fl_conv_least(q->channels, p->chans - c);
+    const int64_t c = part * q->channels, channels = fl_min(q->channels, p->chans - c);
     const void *w = p->w + (g * p->wg + row0 * p->wr + c * p->wc) * fl_conv_bytes(p->dtype);
     void *to = panel_at(q, g, part, panel);
     if (q->wide) gather_f64(q, to, w, rows, channels);
@@ -153,7 +154,7 @@ static void multiply(const shift *q, int64_t rows, int64_t k, const char *a, con
                      int64_t ldc, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);
   for (int64_t j = 0; j < vectors; j += 2) {
-    const int64_t at = vector_at(q, j), nv = fl_conv_least(2, vectors - j);
+    const int64_t at = vector_at(q, j), nv = fl_min(2, vectors - j);
     fl_conv_tile(q->job, q->wide, rows, nv, k, a, b + at * size, q->off, vector_at(q, j + 1) - at,
                  c + j * q->lanes * size, ldc, add);
   }
@@ -181,26 +182,26 @@ static void unit(void *arg, int64_t index, int worker) {
   const int64_t r0 = block % q->blocks1 * q->box.rows, t0 = block / q->blocks1 % p->ax[0].count;
   const int64_t image = block / q->blocks1 / p->ax[0].count, n = image / p->groups, g = image % p->groups;
   const int64_t size = fl_conv_bytes(p->dtype), plane = fl_conv_dest(p), source = fl_conv_source(p);
-  const int64_t height = fl_conv_least(q->box.rows, p->ax[1].count - r0), row0 = panel0 * q->panel_rows;
+  const int64_t height = fl_min(q->box.rows, p->ax[1].count - r0), row0 = panel0 * q->panel_rows;
   const int64_t vectors = q->whole ? height * (q->box.cols / q->lanes)
-                                   : fl_conv_parts((height - 1) * q->box.pitch + q->box.cols, q->lanes);
-  const int64_t panels = fl_conv_least(q->row_panels, q->panels - panel0);
+                                   : fl_ceil_div((height - 1) * q->box.pitch + q->box.cols, q->lanes);
+  const int64_t panels = fl_min(q->row_panels, q->panels - panel0);
   char *b = q->workers + worker * q->worker_bytes, *sums = b + box_bytes(q);
   char *c = q->whole ? p->dst + ((image * p->rows + row0) * plane + (t0 * p->ax[1].count + r0) * q->box.cols) * size : sums;
   const int64_t ldc = q->whole ? plane : sums_width(q);
   for (int64_t part = 0; part < q->parts; part++) {
-    const int64_t first = part * q->channels, channels = fl_conv_least(q->channels, p->chans - first);
+    const int64_t first = part * q->channels, channels = fl_min(q->channels, p->chans - first);
     for (int64_t i = 0; i < channels; i++)
       fl_conv_box_fill(q->job, p, &q->box, b + i * q->box.planes * q->box.plane * size,
                        ((n * p->groups + g) * p->chans + first + i) * source, t0, r0, 0);
     for (int64_t i = 0; i < panels; i++) {
       const int64_t row = i * q->panel_rows;
-      multiply(q, fl_conv_least(q->panel_rows, p->rows - row0 - row), channels * q->taps, panel_at(q, g, part, panel0 + i),
+      multiply(q, fl_min(q->panel_rows, p->rows - row0 - row), channels * q->taps, panel_at(q, g, part, panel0 + i),
                b, vectors, c + row * ldc * size, ldc, part > 0);
     }
   }
   if (!q->whole)
-    store(q, sums, ldc, fl_conv_least(panels * q->panel_rows, p->rows - row0), image * p->rows + row0, t0, r0, height);
+    store(q, sums, ldc, fl_min(panels * q->panel_rows, p->rows - row0), image * p->rows + row0, t0, r0, height);
 }
 
 void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p) {
@@ -210,12 +211,12 @@ void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p) {
   if (!plan(&q, p)) return;
   q.job = job;
   q.lanes = q.wide ? job->loops->lanes64 : job->loops->lanes32;
-  q.panels = fl_conv_parts(p->rows, mr);
-  q.panel_rows = fl_conv_parts(p->rows, q.panels);
-  q.panels = fl_conv_parts(p->rows, q.panel_rows);
+  q.panels = fl_ceil_div(p->rows, mr);
+  q.panel_rows = fl_ceil_div(p->rows, q.panels);
+  q.panels = fl_ceil_div(p->rows, q.panel_rows);
   q.worker_bytes = worker_bytes(&q);
   q.a = job->scratch;
-  q.workers = job->scratch + fl_round64(weights_bytes(&q));
+  q.workers = job->scratch + fl_round_up(weights_bytes(&q), 64);
   plan_units(&q);
   find_terms(&q);
   fl_threads_run(cpu->pool, p->groups * q.panels, weights_unit, &q, cpu->stop);

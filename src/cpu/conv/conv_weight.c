@@ -9,6 +9,7 @@
 ** that follow from the shape; their sums are added in order at the end.
 */
 #include "cpu/conv/conv.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { ROWS = 288, COLS = 256, COLS64 = 128 };
@@ -35,8 +36,8 @@ typedef struct product {
 static int64_t rows_bytes(int64_t size) { return (ROWS + FL_CONV_MR) * (int64_t)FL_CONV_LDA * size; }
 static int64_t cols_bytes(int64_t size) { return (int64_t)FL_CONV_KC * (COLS + FL_CONV_NR) * size; }
 static int64_t worker_bytes(int64_t size) {
-  return fl_round64(rows_bytes(size) + cols_bytes(size) +
-                    FL_CONV_KC * (int64_t)(sizeof(fl_conv_seg) + sizeof(fl_conv_run)) + 64);
+  return fl_round_up(rows_bytes(size) + cols_bytes(size) +
+                    FL_CONV_KC * (int64_t)(sizeof(fl_conv_seg) + sizeof(fl_conv_run)) + 64, 64);
 }
 
 /* Everything that follows from the shape; the same for scratch and run. */
@@ -46,14 +47,14 @@ static void plan(product *q, const fl_conv_pass *p) {
   q->terms = fl_conv_taps(p) * p->chans;
   q->outs = p->rows;
   q->apart = p->chans >= CHANNELS && fl_conv_taps(p) > 1;
-  q->padded = fl_conv_parts(q->outs, 16) * 16;
+  q->padded = fl_ceil_div(q->outs, 16) * 16;
   q->pixels = p->n * fl_conv_count(p);
-  q->chunks = fl_conv_parts(q->pixels, FL_CONV_KC);
+  q->chunks = fl_ceil_div(q->pixels, FL_CONV_KC);
   const int64_t one = p->groups * q->terms * q->padded * size;
-  q->splits = fl_conv_least(SPLITS, fl_conv_parts(q->pixels, SPLIT_PIXELS));
+  q->splits = fl_min(SPLITS, fl_ceil_div(q->pixels, SPLIT_PIXELS));
   while (q->splits > 1 && one > SPLIT_BYTES / q->splits) q->splits--;
-  q->split_chunks = fl_conv_parts(q->chunks, q->splits);
-  q->splits = fl_conv_parts(q->chunks, q->split_chunks);
+  q->split_chunks = fl_ceil_div(q->chunks, q->splits);
+  q->splits = fl_ceil_div(q->chunks, q->split_chunks);
 }
 
 int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers) {
@@ -61,7 +62,7 @@ int64_t fl_conv_weight_bytes(const fl_conv_pass *p, int workers) {
   if (p->n * fl_conv_count(p) == 0 || p->rows * p->chans * p->groups == 0) return 0;
   plan(&q, p);
   const int64_t size = fl_conv_bytes(p->dtype);
-  return fl_round64(q.splits * p->groups * q.terms * q.padded * size) + workers * worker_bytes(size);
+  return fl_round_up(q.splits * p->groups * q.terms * q.padded * size, 64) + workers * worker_bytes(size);
 }
 
 /* Sizes of units; do not change results. */
@@ -73,17 +74,17 @@ static void plan_units(product *q, const fl_conv_job *job) {
   q->lanes = q->wide ? l->lanes64 : l->lanes32;
   q->nr = 2 * q->lanes;
   fl_conv_packed(&q->packed, q->lanes);
-  q->row_blocks = fl_conv_parts(q->terms, ROWS);
-  q->col_blocks = fl_conv_parts(q->outs, q->wide ? COLS64 : COLS);
+  q->row_blocks = fl_ceil_div(q->terms, ROWS);
+  q->col_blocks = fl_ceil_div(q->outs, q->wide ? COLS64 : COLS);
   while (units * q->row_blocks * q->col_blocks < want && q->terms / q->row_blocks > 4 * l->mr)
     q->row_blocks++;
-  q->rows = fl_conv_parts(fl_conv_parts(q->terms, q->row_blocks), l->mr) * l->mr;
+  q->rows = fl_ceil_div(fl_ceil_div(q->terms, q->row_blocks), l->mr) * l->mr;
   if (q->rows > ROWS) q->rows = ROWS / l->mr * l->mr;
-  q->row_blocks = fl_conv_parts(q->terms, q->rows);
-  q->cols = fl_conv_parts(fl_conv_parts(q->outs, q->col_blocks), FL_CONV_NR) * FL_CONV_NR;
-  q->col_blocks = fl_conv_parts(q->outs, q->cols);
+  q->row_blocks = fl_ceil_div(q->terms, q->rows);
+  q->cols = fl_ceil_div(fl_ceil_div(q->outs, q->col_blocks), FL_CONV_NR) * FL_CONV_NR;
+  q->col_blocks = fl_ceil_div(q->outs, q->cols);
   q->sums = job->scratch;
-  q->workers = job->scratch + fl_round64(q->splits * q->p->groups * q->terms * q->padded * size);
+  q->workers = job->scratch + fl_round_up(q->splits * q->p->groups * q->terms * q->padded * size, 64);
   q->worker_bytes = worker_bytes(size);
 }
 
@@ -97,7 +98,7 @@ void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64
   if (dtype == FLAME_F64) l->turn64(b, ldb, w, x, plane, cols, n);
   else if (dtype == FLAME_F32) l->turn32(b, ldb, w, x, plane, cols, n);
   else for (int64_t i = 0; i < n; i += HALVES) {
-    const int64_t m = fl_conv_least(HALVES, n - i);
+    const int64_t m = fl_min(HALVES, n - i);
     const fl_conv_run run = { 0, (int32_t)m, i };
     l->pack[dtype](wide, HALVES, m, cols, from, plane, 1, 1, &run);
     l->turn32(to + i * ldb, ldb, w, wide, HALVES, cols, m);
@@ -111,10 +112,10 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
   const int64_t plane = fl_conv_count(p), element = fl_dtype_size(p->dtype),
                 size = fl_conv_bytes(p->dtype);
   for (int64_t j = 0; j < cols; j += q->nr) {
-    const int64_t have = fl_conv_least(q->nr, cols - j), w = have <= q->lanes ? q->lanes : q->nr;
+    const int64_t have = fl_min(q->nr, cols - j), w = have <= q->lanes ? q->lanes : q->nr;
     for (int64_t i = 0; i < count;) {
       const int64_t image = (pixel + i) / plane, at = (pixel + i) % plane,
-                    n = fl_conv_least(plane - at, count - i);
+                    n = fl_min(plane - at, count - i);
       const int64_t from = ((image * p->groups + g) * p->rows + col + j) * plane + at;
       fl_conv_turn(q->job->loops, p->dtype, to + i * w * size, w, w, q->grad + from * element, plane, have, n);
       i += n;
@@ -128,11 +129,11 @@ static void pack_cols(const product *q, int64_t g, int64_t col, int64_t cols, in
 /* n rows whose terms are the k pixels of 'off', of the 'count' of a chunk; c: rows ldc apart. */
 static void multiply(const product *q, int64_t n, int64_t cols, int64_t k, int64_t count, const fl_conv_offsets *off,
                      const char *a, const char *b, char *c, int64_t ldc, int add) {
-  const int64_t size = fl_conv_bytes(q->p->dtype), mr = fl_conv_parts(n, fl_conv_parts(n, q->job->loops->mr));
+  const int64_t size = fl_conv_bytes(q->p->dtype), mr = fl_ceil_div(n, fl_ceil_div(n, q->job->loops->mr));
   for (int64_t j = 0; j < cols; j += q->nr) {
     const int64_t nv = cols - j <= q->lanes ? 1 : 2;
     for (int64_t i = 0; i < n; i += mr)
-      fl_conv_tile(q->job, q->wide, fl_conv_least(mr, n - i), nv, k, a + i * FL_CONV_LDA * size, b, off->of[nv - 1], q->lanes,
+      fl_conv_tile(q->job, q->wide, fl_min(mr, n - i), nv, k, a + i * FL_CONV_LDA * size, b, off->of[nv - 1], q->lanes,
                    c + (i * ldc + j) * size, ldc, add);
     b += count * nv * q->lanes * size;
   }
@@ -161,7 +162,7 @@ static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, in
     const char *x = p->src + (g * p->chans + first) * plane * fl_dtype_size(p->dtype);
     int64_t tap[3], k = count;
     fl_conv_offsets off;
-    n = fl_conv_least(p->chans - first, row + rows - r);
+    n = fl_min(p->chans - first, row + rows - r);
     fl_conv_tap_of(p, i, tap);
     const int runs = fl_conv_runs(p, seg, nseg, tap, run);
     if (q->apart) k = close_up(q, runs, run, &off);
@@ -183,13 +184,13 @@ static void unit(void *arg, int64_t index, int worker) {
                 row = index / q->col_blocks % q->row_blocks * q->rows;
   const int64_t split = index / q->col_blocks / q->row_blocks % q->splits,
                 g = index / q->col_blocks / q->row_blocks / q->splits;
-  const int64_t rows = fl_conv_least(q->rows, q->terms - row),
-                cols = fl_conv_least(q->cols, q->outs - col);
+  const int64_t rows = fl_min(q->rows, q->terms - row),
+                cols = fl_min(q->cols, q->outs - col);
   char *c = q->sums + ((split * p->groups + g) * q->terms * q->padded + col) * size;
   const int64_t first = split * q->split_chunks,
-                last = fl_conv_least(first + q->split_chunks, q->chunks);
+                last = fl_min(first + q->split_chunks, q->chunks);
   for (int64_t chunk = first; chunk < last; chunk++) {
-    const int64_t pixel = chunk * FL_CONV_KC, count = fl_conv_least(FL_CONV_KC, q->pixels - pixel);
+    const int64_t pixel = chunk * FL_CONV_KC, count = fl_min(FL_CONV_KC, q->pixels - pixel);
     int start[2];
     const int nseg = fl_conv_cut(p, pixel, count, FL_CONV_KC, seg, start);
     pack_cols(q, g, col, cols, pixel, count, b);
@@ -227,13 +228,13 @@ static void put(int dtype, char *to, const double *v, int64_t n) {
 static void collect_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t blocks = fl_conv_parts(q->outs, OUTS), g = index / blocks, o = index % blocks * OUTS;
-  const int64_t n = fl_conv_least(OUTS, q->outs - o), taps = fl_conv_taps(p), all = taps * p->chans;
+  const int64_t blocks = fl_ceil_div(q->outs, OUTS), g = index / blocks, o = index % blocks * OUTS;
+  const int64_t n = fl_min(OUTS, q->outs - o), taps = fl_conv_taps(p), all = taps * p->chans;
   double buffer[OUTS * RUN];
   int64_t c = 0, i = 0;
   (void)worker;
   for (int64_t first = 0; first < all; first += RUN) {
-    const int64_t m = fl_conv_least(RUN, all - first);
+    const int64_t m = fl_min(RUN, all - first);
     for (int64_t k = 0; k < m; k++) {
       add_splits(q, (g * q->terms + (q->apart ? c * taps + i : i * p->chans + c)) * q->padded + o, n, buffer + k);
       if (++i == taps) i = 0, c++;
@@ -253,8 +254,8 @@ static int turned(const product *q) {
 static void turn_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
-  const int64_t blocks = fl_conv_parts(q->terms, TERMS), g = index / blocks, first = index % blocks * TERMS;
-  const int64_t n = fl_conv_least(TERMS, q->terms - first), size = fl_conv_bytes(p->dtype);
+  const int64_t blocks = fl_ceil_div(q->terms, TERMS), g = index / blocks, first = index % blocks * TERMS;
+  const int64_t n = fl_min(TERMS, q->terms - first), size = fl_conv_bytes(p->dtype);
   (void)worker;
   fl_conv_turn(q->job->loops, p->dtype, p->dst + (g * p->wg + first) * size, p->wr, n,
                q->sums + (g * q->terms + first) * q->padded * size, q->padded, n, q->outs);
@@ -269,6 +270,6 @@ void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *g
   plan_units(&q, job);
   fl_threads_run(cpu->pool, p->groups * q.splits * q.row_blocks * q.col_blocks, unit, &q, cpu->stop);
   if (fl_stopped(job->dev)) return;
-  if (turned(&q)) fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.terms, TERMS), turn_unit, &q, cpu->stop);
-  else fl_threads_run(cpu->pool, p->groups * fl_conv_parts(q.outs, OUTS), collect_unit, &q, cpu->stop);
+  if (turned(&q)) fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.terms, TERMS), turn_unit, &q, cpu->stop);
+  else fl_threads_run(cpu->pool, p->groups * fl_ceil_div(q.outs, OUTS), collect_unit, &q, cpu->stop);
 }

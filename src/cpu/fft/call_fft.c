@@ -4,6 +4,7 @@
 ** on the others, nor on their number, nor on the workers.
 */
 #include "cpu/fft/fft_job.h"
+#include "base/num.h"
 #include <string.h>
 
 static const fl_fft_loops *loops_of(const fl_vm *vm, int is64) {
@@ -55,7 +56,7 @@ static void fill_kernel(fl_fft_job *j) {
 static void input_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_lanes *from) {
   const fl_fft_form *f = &j->f;
   const int real = f->mode == FL_FFT_TO_HALF;
-  const int64_t most = f->mode == FL_FFT_FROM_HALF ? f->n / 2 + 1 : f->n, n = fl_fft_least(f->size_in, most);
+  const int64_t most = f->mode == FL_FFT_FROM_HALF ? f->n / 2 + 1 : f->n, n = fl_min(f->size_in, most);
   *from = (fl_fft_lanes){ .lanes = lanes, .swap = f->mode == FL_FFT_COMPLEX && f->inverse };
   from->step = real && !j->packed ? f->inner : 2 * f->inner;
   from->apart = real ? (j->packed ? f->inner : 0) : 1;
@@ -76,7 +77,7 @@ static void clear_rest(const fl_fft_job *j, int64_t transform, int64_t from, int
 static void output_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_lanes *to) {
   const fl_fft_form *f = &j->f;
   const int real = f->mode == FL_FFT_FROM_HALF;
-  const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n, n = fl_fft_least(f->size_out, most);
+  const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n, n = fl_min(f->size_out, most);
   *to = (fl_fft_lanes){ .lanes = lanes, .swap = real || (f->mode == FL_FFT_COMPLEX && f->inverse), .scale = j->scale };
   to->step = real && !j->packed ? f->inner : 2 * f->inner;
   to->apart = real ? (j->packed ? f->inner : 0) : 1;
@@ -103,7 +104,7 @@ static void group(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const fl_fft_loops *loops = j->loops;
   const int64_t first = u * loops->lanes;
-  const int lanes = (int)fl_fft_least(loops->lanes, j->transforms - first);
+  const int lanes = (int)fl_min(loops->lanes, j->transforms - first);
   char *x = j->lanes + 2 * worker * j->lanes_size, *y = x + j->lanes_size, *z;
   fl_fft_lanes from, to;
   input_lanes(j, first, lanes, &from);

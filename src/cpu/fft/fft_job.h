@@ -10,6 +10,7 @@
 #include "cpu/state/state.h"
 #include "cpu/fft/fft.h"
 #include "tensor/call_fft.h"
+#include "base/num.h"
 
 /* exp(-2 pi i k / n) as products of two numbers from tables of about sqrt(n). */
 typedef struct fl_fft_roots { int64_t n; int bits; long double *high, *low; } fl_fft_roots;
@@ -75,7 +76,6 @@ void fl_fft_run_long(fl_fft_job *j);
 static inline int64_t fl_fft_first(const fl_fft_job *j, int64_t i, int64_t size, int parts) {
   return (i / j->f.inner * size * j->f.inner + i % j->f.inner) * parts * (j->is64 ? 8 : 4);
 }
-static inline int64_t fl_fft_least(int64_t a, int64_t b) { return a < b ? a : b; }
 /* fft_cache.c: all tables of transforms go; also when memory is short */
 void fl_fft_close(fl_cpu *s, fl_mem *m);
 #endif

@@ -7,6 +7,7 @@
 **   input -> [a: half spectra, chirps] -> columns -> t -> rows -> output, or [y] -> output
 */
 #include "cpu/fft/fft_job.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { CHUNK = 4096, ALONE = 16384 };
@@ -86,7 +87,7 @@ static void get_pair(const fl_fft_job *j, const char *from, int64_t k, double v[
 static void before(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
-  for (int64_t k = u * CHUNK; k < fl_fft_least((u + 1) * CHUNK, j->core); k++) {
+  for (int64_t k = u * CHUNK; k < fl_min((u + 1) * CHUNK, j->core); k++) {
     double v[2] = { 0, 0 };
     if (k < j->length) element(j, k, v);
     if (j->chirp && k < j->length) times(j, j->chirps, k, v);
@@ -98,7 +99,7 @@ static void before(void *arg, int64_t u, int worker) {
 static void between(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
-  for (int64_t k = u * CHUNK; k < fl_fft_least((u + 1) * CHUNK, j->core); k++) {
+  for (int64_t k = u * CHUNK; k < fl_min((u + 1) * CHUNK, j->core); k++) {
     double v[2];
     get_pair(j, j->y, k, v);
     times(j, j->kernel, k, v);
@@ -135,7 +136,7 @@ static void behind(void *arg, int64_t u, int worker) {
   const int64_t count = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : j->length;
   const int swap = real || (f->mode == FL_FFT_COMPLEX && f->inverse);
   (void)worker;
-  for (int64_t k = u * CHUNK; k < fl_fft_least((u + 1) * CHUNK, count); k++) {
+  for (int64_t k = u * CHUNK; k < fl_min((u + 1) * CHUNK, count); k++) {
     double v[2];
     if (f->mode == FL_FFT_TO_HALF && j->packed) half_element(j, k, v);
     else transformed(j, k, v);
@@ -160,14 +161,14 @@ static void before_half(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const char *in = (const char *)j->run->in[0] + fl_fft_first(j, j->at, j->f.size_in, 2);
   (void)worker;
-  j->loops->merge_one(in, j->length, u * CHUNK, fl_fft_least((u + 1) * CHUNK, j->length / 2 + 1), j->real, j->a);
+  j->loops->merge_one(in, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1), j->real, j->a);
 }
 
 static void behind_half(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   char *out = (char *)j->run->out + fl_fft_first(j, j->at, j->f.size_out, 2);
   (void)worker;
-  j->loops->split_one(j->y, j->length, u * CHUNK, fl_fft_least((u + 1) * CHUNK, j->length / 2 + 1), j->real, out, j->scale);
+  j->loops->split_one(j->y, j->length, u * CHUNK, fl_min((u + 1) * CHUNK, j->length / 2 + 1), j->real, out, j->scale);
 }
 
 /* ---- columns and rows --------------------- */
@@ -180,7 +181,7 @@ static int64_t steps_below(int64_t limit, int64_t from, int64_t step) {
 static void column_lanes(const fl_fft_job *j, int64_t c, int lanes, fl_fft_lanes *from) {
   const fl_fft_form *f = &j->f;
   const int direct = !j->a, real = direct && f->mode == FL_FFT_TO_HALF, pairs = real && j->packed;
-  const int64_t inner = direct ? f->inner : 1, n = direct ? fl_fft_least(f->size_in, f->n) : j->core;
+  const int64_t inner = direct ? f->inner : 1, n = direct ? fl_min(f->size_in, f->n) : j->core;
   const int64_t unit = real && !pairs ? inner : 2 * inner, size = j->is64 ? 8 : 4;
   const char *base = direct ? (const char *)j->run->in[0] + fl_fft_first(j, j->at, f->size_in, real ? 1 : 2) : j->a;
   *from = (fl_fft_lanes){ .lanes = lanes, .swap = direct && f->mode == FL_FFT_COMPLEX && f->inverse,
@@ -196,7 +197,7 @@ static void column_unit(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const fl_fft_loops *loops = j->loops;
   const int64_t c = u * loops->lanes, size = j->is64 ? 8 : 4;
-  const int lanes = (int)fl_fft_least(loops->lanes, j->columns - c);
+  const int lanes = (int)fl_min(loops->lanes, j->columns - c);
   char *x = j->lanes + 2 * worker * j->lanes_size;
   fl_fft_lanes at;
   column_lanes(j, c, lanes, &at);
@@ -219,7 +220,7 @@ static void result_lanes(const fl_fft_job *j, int64_t r, int lanes, fl_fft_lanes
   const fl_fft_form *f = &j->f;
   const int direct = !j->y, real = direct && f->mode == FL_FFT_FROM_HALF, pairs = real && j->packed;
   const int64_t most = f->mode == FL_FFT_TO_HALF ? f->n / 2 + 1 : f->n, size = j->is64 ? 8 : 4;
-  const int64_t inner = direct ? f->inner : 1, n = direct ? fl_fft_least(f->size_out, most) : j->core;
+  const int64_t inner = direct ? f->inner : 1, n = direct ? fl_min(f->size_out, most) : j->core;
   const int64_t unit = real && !pairs ? inner : 2 * inner;
   char *base = direct ? (char *)j->run->out + fl_fft_first(j, j->at, f->size_out, real ? 1 : 2) : j->y;
   *to = (fl_fft_lanes){ .lanes = lanes, .step = unit * j->rows, .apart = pairs ? inner : real ? 0 : 1,
@@ -235,7 +236,7 @@ static void row_unit(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   const fl_fft_loops *loops = j->loops;
   const int64_t r = u * loops->lanes, size = j->is64 ? 8 : 4;
-  const int lanes = (int)fl_fft_least(loops->lanes, j->rows - r);
+  const int lanes = (int)fl_min(loops->lanes, j->rows - r);
   char *x = j->lanes + 2 * worker * j->lanes_size;
   fl_fft_lanes at = { .lanes = lanes, .step = 2, .apart = 1 };
   for (int l = 0; l < lanes; l++) {

@@ -7,6 +7,7 @@
 ** larger one becomes a convolution with a chirp, of a length with small factors.
 */
 #include "cpu/fft/fft_job.h"
+#include "base/num.h"
 #include <math.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ typedef struct arena { char *base; int64_t at; } arena;
 static char *take(arena *r, int64_t bytes) {
   if (bytes == 0) return NULL;
   char *p = r->base ? r->base + r->at : NULL;
-  r->at += fl_round64(bytes);
+  r->at += fl_round_up(bytes, 64);
   return p;
 }
 
@@ -119,7 +120,7 @@ static void place_work(fl_fft_job *j, arena *r, int workers) {
   const int64_t complex = j->is64 ? 16 : 8;
   const int mode = j->f.mode;
   const int64_t longest = j->wide ? (j->core > j->f.n ? j->core : j->f.n) : j->rows > j->columns ? j->rows : j->columns;
-  j->lanes_size = fl_round64((longest + 1) * VECTOR);
+  j->lanes_size = fl_round_up((longest + 1) * VECTOR, 64);
   j->lanes = take(r, 2 * j->lanes_size * workers);
   if (j->wide) return;
   j->t = take(r, j->core * complex);

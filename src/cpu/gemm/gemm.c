@@ -9,20 +9,18 @@
 */
 #include "cpu/gemm/matmul.h"
 #include "tensor/math.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
-static int64_t round_up(int64_t n, int64_t to) { return parts(n, to) * to; }
 
 /* Panels of 'w' rows (A: along m) or columns (B: along n), each k groups of w, zero-filled.
 ** s: step of the w-dim, t: step along k. */
 #define PACK(name, S, T, FROM) \
   static void name(T *y, const S *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) { \
     for (int64_t i = 0; i < n; i += w) { \
-      const int64_t m = least(w, n - i); \
+      const int64_t m = fl_min(w, n - i); \
       const S *p = x + i * s; \
       if (s == 1) { \
         for (int64_t q = 0; q < k; q++, p += t, y += w) { \
@@ -61,7 +59,7 @@ static void pack(int dtype, void *y, const char *x, int64_t n, int64_t k, int64_
       const T *pa = a; \
       for (int64_t i = 0; i < m; i += g->MR, pa += k * g->MR) { \
         T *out = c + i * ldc + j; \
-        const int64_t mi = least(g->MR, m - i), nj = least(g->NR, n - j); \
+        const int64_t mi = fl_min(g->MR, m - i), nj = fl_min(g->NR, n - j); \
         if (mi == g->MR && nj == g->NR) { \
           g->TILE(k, pa, b, out, ldc, add); \
           continue; \
@@ -85,15 +83,15 @@ static void narrow(int dtype, uint16_t *y, const float *x, int64_t n) {
 void fl_gemm_blocks(const fl_matmul *m, const fl_gemm *g, int width, int64_t batches,
                     fl_gemm_shape *s) {
   const int wide = m->dtype == FLAME_F64, mr = wide ? g->mr64 : g->mr, nr = wide ? g->nr64 : g->nr;
-  int64_t mb = parts(m->m, wide ? MC64 : MC), nb = parts(m->n, NC);
+  int64_t mb = fl_ceil_div(m->m, wide ? MC64 : MC), nb = fl_ceil_div(m->n, NC);
   while (batches * mb * nb < width && m->m * m->n / (mb * nb) > 64 * 64) {
     if (m->m / mb > m->n / nb) mb++;
     else nb++;
   }
-  s->mc = round_up(parts(m->m, mb), mr);
-  s->nc = round_up(parts(m->n, nb), nr);
-  s->mb = parts(m->m, s->mc);
-  s->nb = parts(m->n, s->nc);
+  s->mc = fl_round_up(fl_ceil_div(m->m, mb), mr);
+  s->nc = fl_round_up(fl_ceil_div(m->n, nb), nr);
+  s->mb = fl_ceil_div(m->m, s->mc);
+  s->nb = fl_ceil_div(m->n, s->nc);
 }
 
 /* Scratch of a worker: packed A, packed B, C of half types. */
@@ -105,12 +103,12 @@ void fl_gemm_block(const fl_matmul *m, const fl_gemm *g, const fl_gemm_shape *s,
                    const char *a, const char *b, char *c, char *scratch) {
   const int wide = m->dtype == FLAME_F64, half = fl_dtype_size(m->dtype) == 2;
   const int64_t size = fl_dtype_size(m->dtype), i = block / s->nb * s->mc, j = block % s->nb * s->nc;
-  const int64_t mc = least(s->mc, m->m - i), nc = least(s->nc, m->n - j);
+  const int64_t mc = fl_min(s->mc, m->m - i), nc = fl_min(s->nc, m->n - j);
   char *pa = scratch, *pb = scratch + (MC + 64) * KC * 8, *wc = pb + (NC + 64) * KC * 8;
   char *out = half ? wc : c + (i * m->n + j) * size;
   const int64_t ldc = half ? nc : m->n;
   for (int64_t p = 0; p < m->k; p += KC) {
-    const int64_t kc = least(KC, m->k - p);
+    const int64_t kc = fl_min(KC, m->k - p);
     pack(m->dtype, pa, a + (i * m->as[0] + p * m->as[1]) * size, mc, kc, m->as[0], m->as[1],
          wide ? g->mr64 : g->mr);
     pack(m->dtype, pb, b + (p * m->bs[0] + j * m->bs[1]) * size, nc, kc, m->bs[1], m->bs[0],

@@ -8,6 +8,7 @@
 */
 #include "cpu/gemm/matmul.h"
 #include "cpu/gemm/blas.h"
+#include "base/num.h"
 #include <limits.h>
 #include <string.h>
 
@@ -92,13 +93,11 @@ static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, c
                 y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Nearly square blocks of C within block_work; a k too long for that is cut as well. */
 static void block_sizes(const fl_matmul *m, int64_t *mb, int64_t *nb, int64_t *kb) {
   *mb = m->m;
   *nb = m->n;
-  *kb = least(m->k, block_work / 4096);
+  *kb = fl_min(m->k, block_work / 4096);
   while ((double)*mb * (double)*nb * (double)*kb > (double)block_work && (*mb > 64 || *nb > 64)) {
     if (*mb >= *nb) *mb = (*mb + 1) / 2;
     else *nb = (*nb + 1) / 2;
@@ -118,7 +117,7 @@ static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, cons
       for (int64_t q = 0; q < m->n; q += nb)
         for (int64_t k = 0; k < m->k; k += kb) {
           if (fl_stopped(dev)) return;
-          call_blas(blas, m, fa, fb, least(mb, m->m - r), least(nb, m->n - q), least(kb, m->k - k),
+          call_blas(blas, m, fa, fb, fl_min(mb, m->m - r), fl_min(nb, m->n - q), fl_min(kb, m->k - k),
                     a + (r * m->as[0] + k * m->as[1]) * size, b + (k * m->bs[0] + q * m->bs[1]) * size,
                     c + (r * m->n + q) * size, k > 0);
         }
@@ -142,7 +141,7 @@ static void direct_unit(void *arg, int64_t unit, int worker) {
   char *a, *b, *c;
   (void)worker;
   at_batch(p, unit / p->units, &a, &b, &c);
-  part.m = least(p->rows, part.m - r);
+  part.m = fl_min(p->rows, part.m - r);
   fl_matmul_direct(&part, a + r * part.as[0] * size, b, c + r * part.n * size);
 }
 

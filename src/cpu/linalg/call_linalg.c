@@ -8,6 +8,7 @@
 */
 #include "cpu/state/state.h"
 #include "cpu/linalg/linalg_one.h"
+#include "base/num.h"
 #include <stdatomic.h>
 
 enum { LIBRARY_THREADS = 256, UNIT_WORK = 32768 };
@@ -21,7 +22,7 @@ typedef struct job {
   atomic_llong bad;                    /* lowest position without a result, and why: report() */
 } job;
 
-static int64_t worker_space(int kind, const fl_linalg_form *f) { return fl_round64(fl_linalg_space(kind, f)); }
+static int64_t worker_space(int kind, const fl_linalg_form *f) { return fl_round_up(fl_linalg_space(kind, f), 64); }
 
 static int64_t scratch(const fl_call *call, int workers) {
   fl_linalg_form f;

@@ -11,6 +11,7 @@
 */
 #include "cpu/linalg/linalg_one.h"
 #include "cpu/linalg/dense.h"
+#include "base/num.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -27,24 +28,23 @@ static void *take(room *r, int64_t n) {
 }
 static double *doubles(room *r, int64_t n) { return take(r, n * (int64_t)sizeof(double)); }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int32_t as_length(int64_t n) { return n < INT32_MAX ? (int32_t)n : INT32_MAX; }
 
 /* Of gesdd: a tall or wide matrix goes by way of its triangle. */
 static int64_t svd_work(int64_t m, int64_t n) {
   const int64_t k = m < n ? m : n;
-  return 4 * k * k + (3 * BLOCK + 10) * k + larger(m, n);
+  return 4 * k * k + (3 * BLOCK + 10) * k + fl_max(m, n);
 }
 
 /* In doubles, what either way takes. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
-  const int64_t m = f->m, n = f->n, k = f->k, big = larger(m, n), less = m > n ? n : m;
+  const int64_t m = f->m, n = f->n, k = f->k, big = fl_max(m, n), less = m > n ? n : m;
   int64_t d;
   switch (kind) {
     case FL_CALL_inverse: d = 3 * n * n + BLOCK * n; break;
     case FL_CALL_solve: d = n * n + 2 * n * k; break;
     case FL_CALL_triangular: d = n * n + n * k; break;
-    case FL_CALL_qr: d = 2 * m * n + m * k + k * n + (m + BLOCK + 2) * larger(n, k) + m; break;
+    case FL_CALL_qr: d = 2 * m * n + m * k + k * n + (m + BLOCK + 2) * fl_max(n, k) + m; break;
     case FL_CALL_svd:
       d = fl_dense_svd_space(m, n, f->a) + m * n + m * (f->a ? m : k) + n * (f->a ? n : k) + svd_work(m, n);
       break;

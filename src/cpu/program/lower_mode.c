@@ -4,6 +4,7 @@
 ** is grouped; no value depends on it.
 */
 #include "cpu/program/lower.h"
+#include "base/num.h"
 #include <string.h>
 
 /* WHOLE: a row is kept in registers of its length if that saves a second trip over it and
@@ -15,9 +16,6 @@ enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW =
 
 /* ---- modes --------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 static int full_work(const fl_kernel *k, const uint8_t *kind) {
   int work = 0;
@@ -88,7 +86,7 @@ static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points)
 /* Points of a unit. The processor begins anew to look ahead at each: those of light work are a few
 ** a worker. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
-  return light ? most(least(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS) : UNIT_POINTS;
+  return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS) : UNIT_POINTS;
 }
 
 /* trips: rounds of reductions, and one more if values of each point are stored. */
@@ -107,15 +105,15 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
     g->row = g->batch;
     g->unit = (line && points < LINE_UNIT && !g->dear ? LINE_UNIT : points) / (g->full ? g->full : points) * g->batch;
     if (g->unit < g->batch) g->unit = g->batch;
-    g->units = parts(k->rows, g->unit);
+    g->units = fl_ceil_div(k->rows, g->unit);
     return;
   }
   g->mode = FL_MODE_LONG;
   g->full = light ? tile : FL_VM_BLOCK;
   g->row = 1;
   g->blocks = k->rows;
-  g->unit = most(points / k->n, 1);
-  g->few = most(points / ROW_GROUP, 1);
+  g->unit = fl_max(points / k->n, 1);
+  g->few = fl_max(points / ROW_GROUP, 1);
   g->group = ROW_GROUP;
   g->slots = 10;
 }
@@ -123,12 +121,12 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
 /* Columns of a block. Of plain rows: all, which lie in one piece, if each worker then has work; fewer
 ** of other rows if they are few, but no less than pays for another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers, int plain) {
-  const int64_t parts_of_block = parts(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
+  const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);
   int64_t width = plain ? WIDE_BLOCK : COL_BLOCK;
-  while (plain && width > COL_BLOCK && (width >= 2 * columns || parts(columns, width) * parts_of_block < 4 * workers))
+  while (plain && width > COL_BLOCK && (width >= 2 * columns || fl_ceil_div(columns, width) * parts_of_block < 4 * workers))
     width /= 2;
   while (!plain && width > NARROW_BLOCK && width * k->n >= 2 * work_points(g, k, NARROW_POINTS) &&
-         (width >= 2 * columns || parts(columns, width) * parts_of_block < workers))
+         (width >= 2 * columns || fl_ceil_div(columns, width) * parts_of_block < workers))
     width /= 2;
   return width;
 }
@@ -140,25 +138,25 @@ static void choose_cols(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   const int64_t block = k->n * g->columns;
   if (k->rows && k->n <= FL_VM_CHUNK && g->columns <= FL_VM_BLOCK && block <= FL_VM_BLOCK) {
     g->mode = FL_MODE_WHOLE;
-    g->batch = least(tile / most(block, g->columns), k->rows / g->columns);
+    g->batch = fl_min(tile / fl_max(block, g->columns), k->rows / g->columns);
     g->full = g->batch * block;
     g->row = g->batch * g->columns;
-    g->unit = most(work_points(g, k, UNIT_POINTS) / most(g->full, 1), 1) * g->batch;
-    g->units = parts(k->rows / g->columns, g->unit);
+    g->unit = fl_max(work_points(g, k, UNIT_POINTS) / fl_max(g->full, 1), 1) * g->batch;
+    g->units = fl_ceil_div(k->rows / g->columns, g->unit);
     return;
   }
   g->mode = FL_MODE_COL;
-  g->width = least(g->columns, col_width(g, k, g->columns, workers, plain));
+  g->width = fl_min(g->columns, col_width(g, k, g->columns, workers, plain));
   if (g->width < 1) g->width = 1;
-  g->col_blocks = parts(g->columns, g->width);
+  g->col_blocks = fl_ceil_div(g->columns, g->width);
   const int rows = plain ? EIGHT : 1;
-  g->batch = g->col_blocks > 1 ? 1 : most(least(tile / g->width, FL_VM_CHUNK), rows);
+  g->batch = g->col_blocks > 1 ? 1 : fl_max(fl_min(tile / g->width, FL_VM_CHUNK), rows);
   g->full = g->batch * g->width;
   g->row = g->width;
   g->unit = g->few = 1;
   g->blocks = g->columns ? k->rows / g->columns * g->col_blocks : 0;
   g->group = COL_GROUP;
-  if (workers > 1 && g->blocks * parts(k->n, COL_GROUP) < 4 * workers && k->points >= 4 * UNIT_POINTS)
+  if (workers > 1 && g->blocks * fl_ceil_div(k->n, COL_GROUP) < 4 * workers && k->points >= 4 * UNIT_POINTS)
     g->group = FL_VM_CHUNK;
   g->slots = 6;
 }
@@ -181,17 +179,17 @@ static void choose_map(fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   const int d = worth ? fl_jumping_dim(k, last) : -1;
   const int light = full_work(k, kind) <= LIGHT_MAP && (d < 0 || reads_as_is(g, k));
   g->mode = FL_MODE_MAP;
-  g->full = least(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
-  if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k)) g->full = least(k->points, PLAIN_TILE);
+  g->full = fl_min(k->points, light ? LIGHT_TILE : FL_VM_BLOCK);
+  if (d < 0 && full_work(k, kind) <= 1 && reads_as_is(g, k)) g->full = fl_min(k->points, PLAIN_TILE);
   g->unit = work_points(g, k, UNIT_POINTS);
-  g->units = parts(k->points, g->unit);
+  g->units = fl_ceil_div(k->points, g->unit);
   if (d < 0) return;
   g->box_dim = d;
   g->box_last = last;
-  g->batch = least(light ? BOX : BOX / 2, k->size[d]);
-  g->width = least(g->full / g->batch, k->size[last]);
-  g->boxes = k->points / (k->size[d] * k->size[last]) * parts(k->size[d], g->batch * FL_BOX_TILES) *
-             parts(k->size[last], g->width * FL_BOX_TILES);
+  g->batch = fl_min(light ? BOX : BOX / 2, k->size[d]);
+  g->width = fl_min(g->full / g->batch, k->size[last]);
+  g->boxes = k->points / (k->size[d] * k->size[last]) * fl_ceil_div(k->size[d], g->batch * FL_BOX_TILES) *
+             fl_ceil_div(k->size[last], g->width * FL_BOX_TILES);
   g->units = g->boxes;
 }
 
@@ -208,8 +206,8 @@ void fl_prog_choose_mode(fl_prog *g, const uint8_t *kind, int workers) {
   if (k->kind == FL_K_ROW) choose_rows(g, k, kind, workers, g->rounds + full);
   else choose_cols(g, k, kind, workers, g->rounds + full);
   if (g->mode == FL_MODE_WHOLE) return;
-  g->groups = k->n ? parts(k->n, g->group) : 1;
-  g->units = parts(g->blocks, g->unit);
+  g->groups = k->n ? fl_ceil_div(k->n, g->group) : 1;
+  g->units = fl_ceil_div(g->blocks, g->unit);
 }
 
 /* ---- walks --------------------- */

@@ -8,6 +8,7 @@
 ** a question of addresses, so it is asked at each run.
 */
 #include "cpu/program/program.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { SKEW = 576 };      /* bytes between buffers, against equal low address bits */
@@ -19,7 +20,7 @@ typedef struct placer {
   int64_t npool[2], next, most;
 } placer;
 
-static int64_t buffer_bytes(const fl_prog *g, int size) { return fl_round64(g->full * size) + SKEW; }
+static int64_t buffer_bytes(const fl_prog *g, int size) { return fl_round_up(g->full * size, 64) + SKEW; }
 
 static int is_elementwise(const fl_vop *x) { return x->code <= FL_V_MOVE; }
 
@@ -128,11 +129,11 @@ static void place_fixed(fl_prog *g) {
     if (r->kind == FL_KIND_UNI) r->off = 8 * i;
     if (r->kind == FL_KIND_ROW) {
       r->off = g->row_bytes;
-      g->row_bytes += fl_round64(g->row * size);
+      g->row_bytes += fl_round_up(g->row * size, 64);
     }
     if (r->kind == FL_KIND_LINE) {
       r->off = g->line_bytes;
-      g->line_bytes += fl_round64(FL_VM_CHUNK * size);
+      g->line_bytes += fl_round_up(FL_VM_CHUNK * size, 64);
     }
     if (r->kind == FL_KIND_FULL && r->lives) {
       r->off = g->full_bytes;

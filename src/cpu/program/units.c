@@ -8,6 +8,7 @@
 ** a digit of the whole, and combining groups the same way gives the same tree.
 */
 #include "cpu/program/exec.h"
+#include "base/num.h"
 #include <string.h>
 
 /* ---- a worker's memory --------------------- */
@@ -16,13 +17,13 @@
 ** registers lie elsewhere in theirs. */
 enum { PAGE = 4096, FULL_AT = 3072 };
 
-static int64_t pointer_bytes(const fl_prog *g) { return fl_round64(g->reg.n * (int64_t)sizeof(void *)); }
+static int64_t pointer_bytes(const fl_prog *g) { return fl_round_up(g->reg.n * (int64_t)sizeof(void *), 64); }
 
 int64_t fl_prog_worker_bytes(const fl_prog *g) {
   const int64_t slots = g->mode >= FL_MODE_LONG ? g->slots : 1;
   const int64_t state = g->mode >= FL_MODE_LONG ? g->state_bytes : 8 * g->row;
-  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round64(g->full_bytes) + g->row_bytes + g->line_bytes +
-         fl_round64(8 * g->row) + fl_round64(slots * state + 64);
+  return 2 * pointer_bytes(g) + PAGE + FULL_AT + fl_round_up(g->full_bytes, 64) + g->row_bytes + g->line_bytes +
+         fl_round_up(8 * g->row, 64) + fl_round_up(slots * state + 64, 64);
 }
 
 static void point_rows(fl_tile *t, char *row) {
@@ -41,10 +42,10 @@ static void set_up(fl_tile *t, const fl_prog *g, char *scratch, fl_vm_fault *fau
   t->line_at = (void **)(void *)(scratch + pointer_bytes(g));
   const uintptr_t behind = (uintptr_t)scratch + (uintptr_t)(2 * pointer_bytes(g));
   t->full = (char *)((behind + PAGE - 1) / PAGE * PAGE + FULL_AT);
-  t->row = t->full + fl_round64(g->full_bytes);
+  t->row = t->full + fl_round_up(g->full_bytes, 64);
   t->line = t->row + g->row_bytes;
   t->pos = (int64_t *)(void *)(t->line + g->line_bytes);
-  t->state = (char *)t->pos + fl_round64(8 * g->row);
+  t->state = (char *)t->pos + fl_round_up(8 * g->row, 64);
   for (int64_t i = 0; i < g->reg.n; i++) t->reg[i] = fl_tile_own(t, (uint16_t)i);
   t->n1 = g->full;
   t->n0 = g->row;
@@ -62,14 +63,12 @@ void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *f
 
 /* ---- MAP and WHOLE --------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void map_unit(fl_tile *t, int64_t unit) {
   const fl_prog *g = t->g;
-  const int64_t end = least(g->k->points, (unit + 1) * g->unit);
+  const int64_t end = fl_min(g->k->points, (unit + 1) * g->unit);
   for (int64_t p = unit * g->unit; p < end; p += t->n1) {
     t->pt1 = p;
-    t->n1 = least(g->full, end - p);
+    t->n1 = fl_min(g->full, end - p);
     fl_tile_run(t, &g->sec[FL_SEC_FULL(0)]);
   }
 }
@@ -100,8 +99,8 @@ static int box_tile(fl_tile *t, const box_span *s, int64_t i) {
   t->corner[a] = s->a0 + i / across * g->batch;
   t->corner[b] = s->b0 + i % across * g->width;
   if (t->corner[a] >= s->a1) return 0;
-  t->rows = least(g->batch, s->a1 - t->corner[a]);
-  t->cols = least(g->width, s->b1 - t->corner[b]);
+  t->rows = fl_min(g->batch, s->a1 - t->corner[a]);
+  t->cols = fl_min(g->width, s->b1 - t->corner[b]);
   t->n1 = t->rows * t->cols;
   return 1;
 }
@@ -127,8 +126,8 @@ static void box_unit(fl_tile *t, int64_t unit) {
     rest /= k->size[d];
   }
   box_span s = { .a0 = unit / across % down * high, .b0 = unit % across * wide };
-  s.a1 = least(s.a0 + high, k->size[a]);
-  s.b1 = least(s.b0 + wide, k->size[b]);
+  s.a1 = fl_min(s.a0 + high, k->size[a]);
+  s.b1 = fl_min(s.b0 + wide, k->size[b]);
   touch_boxes(t, &s, 0);
   for (int64_t i = 0; ; i++) {
     touch_boxes(t, &s, i + 1);
@@ -140,10 +139,10 @@ static void box_unit(fl_tile *t, int64_t unit) {
 /* A tile's rows are kept indices (ROW) or outer ones, of 'columns' kept indices each (COL). */
 static void whole_unit(fl_tile *t, int64_t unit) {
   const fl_prog *g = t->g;
-  const int64_t end = least(g->k->rows / g->columns, (unit + 1) * g->unit);
+  const int64_t end = fl_min(g->k->rows / g->columns, (unit + 1) * g->unit);
   t->cols = g->k->n * g->columns;
   for (int64_t r = unit * g->unit; r < end; r += t->rows) {
-    t->rows = least(g->batch, end - r);
+    t->rows = fl_min(g->batch, end - r);
     t->n0 = t->rows * g->columns;
     t->n1 = t->rows * t->cols;
     t->pt0 = r * g->columns;
@@ -183,12 +182,12 @@ static void at_block(fl_tile *t, int64_t block) {
   }
   const int64_t outer = block / g->col_blocks, c0 = block % g->col_blocks * g->width;
   t->pt0 = outer * g->columns + c0;
-  t->n0 = t->cols = least(g->width, g->columns - c0);
+  t->n0 = t->cols = fl_min(g->width, g->columns - c0);
 }
 
 static void long_tile(fl_tile *t, int round, int64_t block, int64_t i) {
   const fl_kernel *k = t->g->k;
-  t->n1 = t->cols = least(t->g->full, k->n - i);
+  t->n1 = t->cols = fl_min(t->g->full, k->n - i);
   t->pt1 = block * k->n + i;
   t->first = i;
   fl_tile_run(t, &t->g->sec[FL_SEC_FULL(round)]);
@@ -214,13 +213,13 @@ static void move_lines(fl_tile *t, int64_t r) {
 
 static void col_chunk(fl_tile *t, int round, int64_t block, int64_t i) {
   const fl_prog *g = t->g;
-  const int64_t end = least(i + FL_VM_CHUNK, g->k->n), outer = block / g->col_blocks;
+  const int64_t end = fl_min(i + FL_VM_CHUNK, g->k->n), outer = block / g->col_blocks;
   const int64_t c0 = block % g->col_blocks * g->width;
   start_state(g, t->into, round, t->n0);
   start_lines(t, i, end - i);
   for (int64_t r = i; r < end; r += t->rows) {
     move_lines(t, r - i);
-    t->rows = least(g->batch, end - r);
+    t->rows = fl_min(g->batch, end - r);
     t->n1 = t->rows * t->cols;
     t->pt1 = (outer * g->k->n + r) * g->columns + c0;
     t->first = r;
@@ -238,7 +237,7 @@ static void merge_top(fl_tile *t, int round, int64_t depth) {
 static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
   const int64_t part = g->mode == FL_MODE_LONG ? g->full : FL_VM_CHUNK;
-  const int64_t end = least(g->k->n, (group + 1) * g->group);
+  const int64_t end = fl_min(g->k->n, (group + 1) * g->group);
   int64_t depth = 0, count = 0;
   for (int64_t i = group * g->group; i < end; i += part, count++) {
     t->into = t->state + depth * g->state_bytes;
@@ -284,7 +283,7 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
   if (g->boxes) box_unit(&t, unit);
   else if (g->mode == FL_MODE_MAP) map_unit(&t, unit);
   else if (g->mode == FL_MODE_WHOLE) whole_unit(&t, unit);
-  else for (int64_t b = unit * g->unit; b < least(g->blocks, (unit + 1) * g->unit); b++) block_unit(&t, b);
+  else for (int64_t b = unit * g->unit; b < fl_min(g->blocks, (unit + 1) * g->unit); b++) block_unit(&t, b);
 }
 
 /* ---- blocks of several groups: rounds with all workers --------------------- */
@@ -301,7 +300,7 @@ typedef struct split {
 int fl_prog_split(const fl_prog *g) { return g->mode >= FL_MODE_LONG && g->groups > 1; }
 
 static int64_t split_bytes(const fl_prog *g) {
-  return fl_round64(g->row_bytes) + fl_round64(g->groups * g->state_bytes) + 64;
+  return fl_round_up(g->row_bytes, 64) + fl_round_up(g->groups * g->state_bytes, 64) + 64;
 }
 
 static int64_t split_batch(const fl_prog *g) {
@@ -336,8 +335,8 @@ static void split_group(void *arg, int64_t unit, int worker) {
   const int64_t units = split_units(g), b = unit / units, first = unit % units * g->few;
   fl_tile t;
   enter(&t, s, b, worker);
-  char *parts = s->d->shared + b * s->stride + fl_round64(g->row_bytes);
-  for (int64_t group = first; group < least(first + g->few, g->groups); group++) {
+  char *parts = s->d->shared + b * s->stride + fl_round_up(g->row_bytes, 64);
+  for (int64_t group = first; group < fl_min(first + g->few, g->groups); group++) {
     group_round(&t, s->round, s->block0 + b, group);
     if (s->round < g->rounds) memcpy(parts + group * g->state_bytes, t.state, (size_t)g->state_bytes);
   }
@@ -347,7 +346,7 @@ static void split_group(void *arg, int64_t unit, int worker) {
 static void split_end(void *arg, int64_t unit, int worker) {
   const split *s = arg;
   const fl_prog *g = s->g;
-  char *parts = s->d->shared + unit * s->stride + fl_round64(g->row_bytes);
+  char *parts = s->d->shared + unit * s->stride + fl_round_up(g->row_bytes, 64);
   const int64_t size = g->state_bytes;
   int64_t stack[64], depth = 0;
   fl_tile t;
@@ -379,7 +378,7 @@ void fl_prog_run_split(fl_cpu *d, const fl_prog *g, const atomic_int *stop) {
   split s = { .g = g, .d = d, .stride = split_bytes(g) };
   const int64_t batch = split_batch(g);
   for (s.block0 = 0; s.block0 < g->blocks; s.block0 += batch) {
-    s.batch = least(batch, g->blocks - s.block0);
+    s.batch = fl_min(batch, g->blocks - s.block0);
     run_rows(&s, g->row, split_begin, stop);
     for (s.round = 0; s.round < g->rounds; s.round++) {
       fl_threads_run(d->pool, s.batch * split_units(g), split_group, &s, stop);

@@ -6,6 +6,7 @@
 #include "cpu/state/state.h"
 #include "cpu/sort/sort_keys.h"
 #include "tensor/math.h"
+#include "base/num.h"
 
 enum { UNIT = 1 << 14, LIST = 24, STRETCH = 32, FILL = 4, MANY = 32, CUTS = 20 };
 
@@ -22,7 +23,7 @@ static int listed(int64_t n, int64_t k) { return k <= LIST && n >= 8 * k; }
 
 /* A row of elements, the chosen ones twice, counts. */
 static int64_t worker_bytes(int dtype, int64_t n, int64_t k) {
-  return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS + fl_round64((n + 2 * k) * fl_key_bytes(dtype, n));
+  return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS + fl_round_up((n + 2 * k) * fl_key_bytes(dtype, n), 64);
 }
 
 int64_t fl_cpu_scratch_topk(const fl_call *call, int workers) {

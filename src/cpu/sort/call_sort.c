@@ -6,6 +6,7 @@
 */
 #include "cpu/state/state.h"
 #include "cpu/sort/sort_keys.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { LONG = 1 << 16, UNIT = 1 << 14, BUCKETS = 1 << FL_RADIX_BITS, STRETCH_MOST = 64 };
@@ -28,7 +29,7 @@ typedef struct job {
 
 static int64_t counts_bytes(void) { return (int64_t)sizeof(int64_t) * FL_RADIX_COUNTS; }
 static int64_t worker_bytes(int dtype, int64_t n) {
-  return n > LONG ? counts_bytes() : counts_bytes() + fl_round64(2 * n * fl_key_bytes(dtype, n));
+  return n > LONG ? counts_bytes() : counts_bytes() + fl_round_up(2 * n * fl_key_bytes(dtype, n), 64);
 }
 static int stretch_count(int workers) {
   return 2 * workers < STRETCH_MOST ? 2 * workers : STRETCH_MOST;
@@ -37,9 +38,9 @@ static int stretch_count(int workers) {
 int64_t fl_cpu_scratch_argsort(const fl_call *call, int workers) {
   const int64_t n = call->p[1];
   const int dtype = call->in_dtype[0];
-  int64_t bytes = workers * worker_bytes(dtype, n) + fl_round64(sizeof(job));
+  int64_t bytes = workers * worker_bytes(dtype, n) + fl_round_up(sizeof(job), 64);
   if (n > LONG)
-    bytes += 2 * fl_round64(n * fl_key_bytes(dtype, n)) + (int64_t)sizeof(stretch) * stretch_count(workers);
+    bytes += 2 * fl_round_up(n * fl_key_bytes(dtype, n), 64) + (int64_t)sizeof(stretch) * stretch_count(workers);
   return bytes;
 }
 
@@ -174,7 +175,7 @@ static void positions(fl_device *d, const fl_call_run *r) {
   job *j = r->scratch;
   *j = (job){ .x = r->in[0], .out = r->out, .rows = rows, .n = n, .dtype = dtype, .flip = (int)c->p[2],
               .bits = fl_key_bits(dtype), .slim = fl_key_slim(dtype, n), .stop = cpu->stop,
-              .room = (char *)r->scratch + fl_round64(sizeof *j), .each = worker_bytes(dtype, n) };
+              .room = (char *)r->scratch + fl_round_up(sizeof *j, 64), .each = worker_bytes(dtype, n) };
   if (n <= LONG) {
     j->group = UNIT / n + 1;
     fl_threads_run(cpu->pool, (rows + j->group - 1) / j->group, sort_rows, j, cpu->stop);
@@ -182,8 +183,8 @@ static void positions(fl_device *d, const fl_call_run *r) {
   }
   j->stretches = stretch_count(cpu->width);
   j->a = j->room + cpu->width * j->each;
-  j->b = (char *)j->a + fl_round64(n * fl_key_bytes(dtype, n));
-  j->part = (stretch *)(void *)((char *)j->b + fl_round64(n * fl_key_bytes(dtype, n)));
+  j->b = (char *)j->a + fl_round_up(n * fl_key_bytes(dtype, n), 64);
+  j->part = (stretch *)(void *)((char *)j->b + fl_round_up(n * fl_key_bytes(dtype, n), 64));
   for (int64_t row = 0; row < rows && !fl_stopped(d); row++) {
     j->x = (const char *)r->in[0] + row * n * fl_dtype_size(dtype);
     j->out = (int64_t *)r->out + row * n;

@@ -170,7 +170,6 @@ void fl_threads_close(fl_threads *p) {
   fl_free(p->mem, p, p->bytes);
 }
 
-int fl_threads_width(const fl_threads *p) { return p->threads; }
 
 int fl_threads_awake(fl_threads *p) {
   const int64_t now = now_ns(), before = p->little;

@@ -5,13 +5,12 @@
 #include "base/mem.h"
 #include <stdatomic.h>
 
-/* worker: 0 is the calling thread, else below fl_threads_width. */
+/* worker: 0 is the calling thread, else below the number of threads. */
 typedef void (*fl_unit_fn)(void *arg, int64_t unit, int worker);
 typedef struct fl_threads fl_threads;
 
 fl_threads *fl_threads_open(fl_mem *m, int threads);       /* NULL: no memory; starts no thread yet */
 void fl_threads_close(fl_threads *p);
-int fl_threads_width(const fl_threads *p);                 /* threads that may work, the caller included */
 /* For little work, of which a thread that must be woken takes no part: are the helpers awake, or is this
 ** asked again so soon that those who are woken will stay so? */
 int fl_threads_awake(fl_threads *p);

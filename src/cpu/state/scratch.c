@@ -1,9 +1,10 @@
 /* Memory that steps and calls compute in: as much as the largest so far has asked for. */
 #include "cpu/state/state.h"
+#include "base/num.h"
 
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared) {
   if (worker > s->worker_bytes) {
-    const int64_t size = fl_round64(worker);
+    const int64_t size = fl_round_up(worker, 64);
     char *p = fl_alloc(m, (size_t)(size * s->width));
     if (!p) return 0;
     fl_free(m, s->scratch, (size_t)(s->worker_bytes * s->width));

@@ -12,6 +12,7 @@
 #include "cpu/state/pool.h"
 #include "cpu/vm/vm.h"
 #include "device/device.h"
+#include "base/num.h"
 
 typedef struct fl_cpu {
   fl_threads *pool;
@@ -34,5 +35,4 @@ static inline int fl_stopped(const fl_device *dev) {
   const fl_cpu *cpu = dev->state;
   return atomic_load_explicit(cpu->stop, memory_order_relaxed) != 0;
 }
-static inline int64_t fl_round64(int64_t n) { return (n + 63) & ~(int64_t)63; }
 #endif

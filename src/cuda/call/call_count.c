@@ -5,6 +5,7 @@
 ** reported (bincount) has looked before.
 */
 #include "cuda/call/sort.h"
+#include "base/num.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
   void *clearing[] = { &count, &bins }, *adding[] = { &id, &count, &n, &bins };
   if (bins == 0) return FLAME_OK;
   flame_status e = start(s, FLAME_I64, "histogram_clear", fl_sort_strided(bins, 256), 256, clearing);
-  const int64_t blocks = fl_sort_blocks(n, 2048);
+  const int64_t blocks = fl_ceil_div(n, 2048);
   if (e == FLAME_OK && n > 0) e = start(s, FLAME_I64, "histogram_add", blocks < 1024 ? blocks : 1024, 256, adding);
   return e;
 }

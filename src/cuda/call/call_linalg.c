@@ -6,14 +6,13 @@
 ** message names the matrix that the CPU names.
 */
 #include "cuda/call/cusolver_work.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { THREADS = 256, BLOCKS = 132 * 16, BATCH_SIZE = 512, SMALL_SIDE = 256, SMALL_SPECTRUM = 128, SMALL_ALONE = 32, FEW = 4, LONG_SIDE = 4096, KEPT_FREE = 1024, LONG_PAIR = 128 };
 static const char file[] = "linalg.cu";
 
 static const char *defines_of(const fl_call *c) { return c->dtype == FLAME_F64 ? "#define TYPE 0\n" : "#define TYPE 1\n"; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- launches ---- */
 
@@ -27,7 +26,7 @@ static flame_status launch(const fl_linalg_work *w, const char *entry, int64_t b
 }
 
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items, void **params) {
-  return launch(w, entry, least((items + THREADS - 1) / THREADS, BLOCKS), THREADS, 0, params);
+  return launch(w, entry, fl_min((items + THREADS - 1) / THREADS, BLOCKS), THREADS, 0, params);
 }
 
 flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads, int64_t shared, void **params) {
@@ -76,7 +75,7 @@ static int64_t shared_limit(const fl_cuda *s) {
   return s->cu->DeviceGetAttribute(&bytes, FL_CU_SHARED_OPTIN, s->device) == FL_CU_OK ? bytes : 0;
 }
 
-static unsigned warps_for(int64_t n) { return (unsigned)least(most(n, 2), 32); }
+static unsigned warps_for(int64_t n) { return (unsigned)fl_min(fl_max(n, 2), 32); }
 
 /* Elements between columns that are whole packs of 16 bytes. */
 static int64_t packed(const fl_linalg_work *w, int64_t n) { return (n * w->width + 15) / 16 * 16 / w->width; }
@@ -84,18 +83,18 @@ static int64_t packed(const fl_linalg_work *w, int64_t n) { return (n * w->width
 /* Does the matrix fit a block's shared memory? As qr_small and svd_small divide it. */
 static void try_small(fl_linalg_work *w) {
   const fl_linalg_form *f = &w->f;
-  const int64_t big = most(f->m, f->n), less = least(f->m, f->n);
+  const int64_t big = fl_max(f->m, f->n), less = fl_min(f->m, f->n);
   int64_t warps = 1, bytes = 0;
   w->lanes = big <= LONG_PAIR ? 8 : 32;
   if (less == 0 || (w->c->kind != FL_CALL_qr && w->c->kind != FL_CALL_svd)) return;
   if (w->c->kind == FL_CALL_qr) {
-    warps = warps_for(most(f->n, f->k));
+    warps = warps_for(fl_max(f->n, f->k));
     bytes = ((f->m | 1) * f->n + warps * f->m + 2 * less + 32) * w->width;
     if (big > LONG_SIDE || less > SMALL_SIDE) return;
   } else {
     const int64_t columns = f->b && f->a ? big : less, pairs = (less + 1) / 2;
     warps = w->lanes == 32 ? warps_for(pairs) : (pairs * w->lanes + 31) / 32;
-    bytes = (columns * packed(w, big) + (f->b ? less * packed(w, less) : 0) + less + most(big, 32)) * w->width + less * 4 + 16;
+    bytes = (columns * packed(w, big) + (f->b ? less * packed(w, less) : 0) + less + fl_max(big, 32)) * w->width + less * 4 + 16;
     if (big > LONG_SIDE || less > (f->batch < FEW ? SMALL_ALONE : SMALL_SPECTRUM)) return;
   }
   if (bytes > shared_limit(w->s) - KEPT_FREE) return;
@@ -129,7 +128,7 @@ static void *take(char *base, int64_t *at, int64_t bytes) {
 /* Elements of the working matrices a and b of the kind. */
 static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau) {
   const fl_linalg_form *f = &w->f;
-  const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = least(f->m, f->n);
+  const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = fl_min(f->m, f->n);
   *a = *b = *tau = 0;
   switch (w->c->kind) {
     case FL_CALL_inverse: *a = all * f->n * f->n; *b = w->way == FL_WAY_LOOP ? f->n * f->n : 0; break;
@@ -138,7 +137,7 @@ static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau)
     case FL_CALL_determinant: *a = f->batch * f->n * f->n; break;
     case FL_CALL_lu: *a = f->batch * f->m * f->n; break;
     case FL_CALL_eigh: *a = all * f->n * f->n; break;
-    case FL_CALL_qr: *a = f->m * most(f->n, f->k); *tau = less; break;
+    case FL_CALL_qr: *a = f->m * fl_max(f->n, f->k); *tau = less; break;
     case FL_CALL_svd: *a = f->m * f->n; *b = f->m * (f->a ? f->m : less); *tau = f->n * (f->a ? f->n : less); break;
     default: break;
   }
@@ -152,7 +151,7 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   w->info = take(base, &at, (2 * f->batch + 1) * 4);
   if (w->way == FL_WAY_SMALL) return at;
   rooms(w, &a, &b, &tau);
-  w->pivot = take(base, &at, f->batch * most(f->m, f->n) * 12);
+  w->pivot = take(base, &at, f->batch * fl_max(f->m, f->n) * 12);
   w->at_a = take(base, &at, f->batch * 8);
   w->at_b = take(base, &at, f->batch * 8);
   w->a = take(base, &at, a * w->width);

@@ -3,6 +3,7 @@
 ** alone, so the order of a sum is the same on every such device.
 */
 #include "cuda/call/sort.h"
+#include "base/num.h"
 #include <stdio.h>
 
 /* TILE: as in scan.cu; BLOCKS: of long rows, eight for each of 132 processors. */
@@ -34,7 +35,7 @@ static void cut(const fl_call *c, int64_t *chunk, int64_t *chunks) {
   const int64_t threads = c->p[2] == 1 ? BLOCKS : THREADS, most = lanes < threads ? threads / lanes : 1;
   const int64_t parts = n / unit < most ? n / unit : most;
   *chunk = parts > 1 ? (n + parts - 1) / parts : n;
-  if (c->p[2] == 1) *chunk = fl_sort_blocks(*chunk, TILE) * TILE;
+  if (c->p[2] == 1) *chunk = fl_ceil_div(*chunk, TILE) * TILE;
   *chunks = (n + *chunk - 1) / *chunk;
 }
 
@@ -67,7 +68,7 @@ static flame_status start(const job *j, const char *entry, int64_t blocks, unsig
 static flame_status before(job *j) {
   int64_t lanes = j->outer * j->inner;
   void *params[] = { &j->states, &lanes, &j->chunks, &j->inner };
-  return start(j, "scan_before", fl_sort_blocks(lanes, 8), 256, params);
+  return start(j, "scan_before", fl_ceil_div(lanes, 8), 256, params);
 }
 
 static flame_status scan_rows(job *j) {
@@ -77,13 +78,13 @@ static flame_status scan_rows(job *j) {
                    &j->reverse };
   const int64_t blocks = j->outer * j->chunks;
   flame_status e = FLAME_OK;
-  if (j->n <= SHORT) return start(j, "scan_short", fl_sort_blocks(j->outer, 8), 256, shorts);
+  if (j->n <= SHORT) return start(j, "scan_short", fl_ceil_div(j->outer, 8), 256, shorts);
   if (j->chunks > 1) e = start(j, "scan_chunks", blocks, 256, chunks);
   return e != FLAME_OK ? e : start(j, "scan_rows", blocks, 256, rows);
 }
 
 static flame_status scan_columns(job *j) {
-  const int64_t blocks = fl_sort_blocks(j->outer * j->chunks * j->inner, 128);
+  const int64_t blocks = fl_ceil_div(j->outer * j->chunks * j->inner, 128);
   const int cut_up = j->chunks > 1;
   void *first[] = { &j->x, &j->x2, &j->none, &j->states, &j->outer, &j->n, &j->inner, &j->chunk,
                     &j->chunks, &j->reverse };

@@ -3,6 +3,7 @@
 ** shared memory, longer ones by radix passes. Rows of 2^30 elements or more stay on the host.
 */
 #include "cuda/call/sort.h"
+#include "base/num.h"
 #include <stdio.h>
 
 enum { ROW = 2048, NETWORK = 256, LIMIT = 1 << 30 };
@@ -55,7 +56,7 @@ static plan plan_of(fl_cuda *s, int dtype, int64_t rows, int64_t n, int descendi
   p.passes = p.bits / 8;
   p.flip = descending ? ~(uint64_t)0 >> (64 - p.bits) : 0;
   const int64_t tile = p.bits == 64 ? 2048 : 4096;                   /* TILE of sort.cu */
-  p.tiles = fl_sort_blocks(n, tile);
+  p.tiles = fl_ceil_div(n, tile);
   if (rows > 0 && n > 0) fl_sort_cut(rows, n, tile, &p.chunk, &p.chunks);
   return p;
 }
@@ -76,17 +77,17 @@ static flame_status short_rows(const plan *p, const void *x, void *keys, void *a
   void *tiling[] = { &x, &keys, &at, &out, &values, &count, &items, &first, &flip, &mode };
   if (n > NETWORK) return start(p, "sort_tile", rows, 256, tiling);
   void *params[] = { &x, &keys, &at, &out, &values, &rows, &count, &pad, &elements, &first, &flip, &mode };
-  return start(p, "sort_rows", fl_sort_blocks(rows, elements / pad), (unsigned)elements / 2, params);
+  return start(p, "sort_rows", fl_ceil_div(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
 /* Where digits begin, tickets of passes; what tiles say. */
-static int64_t starts_bytes(const plan *p) { return fl_sort_room(p->rows * p->passes * 256 * 4) + 256; }
-static int64_t tiles_bytes(const plan *p) { return fl_sort_room(p->rows * p->tiles * 256 * 4); }
+static int64_t starts_bytes(const plan *p) { return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256; }
+static int64_t tiles_bytes(const plan *p) { return fl_round_up(p->rows * p->tiles * 256 * 4, 256); }
 
 static int64_t long_bytes(const plan *p) {
   const int64_t numel = p->rows * p->n, buffers = p->passes > 2 ? 2 : p->passes - 1;
   return starts_bytes(p) + tiles_bytes(p) +
-         buffers * (fl_sort_room(numel * p->key_bytes) + fl_sort_room(numel * 4));
+         buffers * (fl_round_up(numel * p->key_bytes, 256) + fl_round_up(numel * 4, 256));
 }
 
 static flame_status zero(const plan *p, void *at, int64_t bytes) {
@@ -112,8 +113,8 @@ static flame_status long_rows(const plan *p, const void *x, void *keys0, void *a
   void *starts = scratch, *said = scratch + starts_bytes(p), *keys[2], *at[2], *none = NULL;
   for (int b = 0; b < 2; b++) {
     keys[b] = room;
-    at[b] = room + fl_sort_room(numel * p->key_bytes);
-    room += fl_sort_room(numel * p->key_bytes) + fl_sort_room(numel * 4);
+    at[b] = room + fl_round_up(numel * p->key_bytes, 256);
+    room += fl_round_up(numel * p->key_bytes, 256) + fl_round_up(numel * 4, 256);
   }
   int64_t n = p->n, tiles = p->tiles;
   uint64_t flip = p->flip;
@@ -163,7 +164,7 @@ typedef struct choice {
 
 static void *take(choice *l, char *scratch, int64_t bytes) {
   void *p = scratch ? scratch + l->bytes : NULL;
-  l->bytes += fl_sort_room(bytes);
+  l->bytes += fl_round_up(bytes, 256);
   return p;
 }
 
@@ -203,7 +204,7 @@ static flame_status collect(const plan *p, choice *l, const void *x, int64_t k) 
   void *collecting[] = { &x, &l->prefix, &l->need, &l->less, &l->equal, &l->keys, &l->at, &n, &chunk, &chunks,
                          &k, &flip };
   flame_status e = start(p, "select_tally", rows * chunks, 256, tallying);
-  if (e == FLAME_OK) e = start(p, "select_before", fl_sort_blocks(rows, 8), 256, summing);
+  if (e == FLAME_OK) e = start(p, "select_before", fl_ceil_div(rows, 8), 256, summing);
   if (e == FLAME_OK) e = start(p, "select_collect", rows * chunks, 256, collecting);
   return e;
 }
@@ -256,7 +257,7 @@ flame_status fl_cuda_call_kth(fl_cuda *s, const fl_call_run *r) {
   void *finding[] = { &x, &l.prefix, &l.less, &l.equal, &n, &chunk, &chunks };
   void *writing[] = { &l.less, &l.equal, &out, &rows, &with_nan };
   flame_status e = find_kth(&p, &l, x, c->p[2]);
-  if (e == FLAME_OK) e = start(&p, "kth_clear", fl_sort_blocks(rows, 256), 256, clearing);
+  if (e == FLAME_OK) e = start(&p, "kth_clear", fl_ceil_div(rows, 256), 256, clearing);
   if (e == FLAME_OK) e = start(&p, "kth_find", rows * chunks, 256, finding);
-  return e != FLAME_OK ? e : start(&p, "kth_write", fl_sort_blocks(rows, 256), 256, writing);
+  return e != FLAME_OK ? e : start(&p, "kth_write", fl_ceil_div(rows, 256), 256, writing);
 }

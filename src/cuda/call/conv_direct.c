@@ -1,12 +1,11 @@
 /* Convolutions by kernels/direct.cu: see conv_direct.h. */
 #include "cuda/call/conv_direct.h"
+#include "base/num.h"
 #include <stdio.h>
 
 enum { DEFINES = 96, THREADS = 256, ROWS = 32, LONGEST = 7, STRIDE_MAX = 4, THIN = 4, BLOCKS = 528 };  /* ROWS: direct.cu's */
 static const char file[] = "direct.cu";
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 static int is_flat(const fl_conv *v) {
   return v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
@@ -40,10 +39,10 @@ int fl_direct_takes(const fl_call *c) {
 typedef struct cut { int64_t rows, outputs, lines, shares; } cut;
 static cut cut_of(const fl_conv *v) {
   const int64_t all = v->n * v->out[0] * v->out[1];
-  cut q = { .rows = parts(v->c * v->k[0] * v->k[1], ROWS), .outputs = parts(v->o, ROWS) };
+  cut q = { .rows = fl_ceil_div(v->c * v->k[0] * v->k[1], ROWS), .outputs = fl_ceil_div(v->o, ROWS) };
   const int64_t most = BLOCKS / (q.rows * q.outputs);
-  q.lines = parts(all, most > 1 ? least(most, all) : 1);
-  q.shares = parts(all, q.lines);
+  q.lines = fl_ceil_div(all, most > 1 ? fl_min(most, all) : 1);
+  q.shares = fl_ceil_div(all, q.lines);
   return q;
 }
 
@@ -84,7 +83,7 @@ static flame_status run_weight(fl_cuda *s, const fl_call_run *r, fl_conv *v, con
   const flame_status e = launch(s, defines, "direct_w",
                                 (const unsigned[]){ (unsigned)q.rows, (unsigned)q.outputs, (unsigned)q.shares }, taking);
   if (e != FLAME_OK) return e;
-  return launch(s, defines, "direct_w_sum", (const unsigned[]){ (unsigned)parts(numel, THREADS), 1, 1 }, summing);
+  return launch(s, defines, "direct_w_sum", (const unsigned[]){ (unsigned)fl_ceil_div(numel, THREADS), 1, 1 }, summing);
 }
 
 flame_status fl_direct_run(fl_cuda *s, const fl_call_run *r) {
@@ -98,5 +97,5 @@ flame_status fl_direct_run(fl_cuda *s, const fl_call_run *r) {
   int numel = (int)r->call->numel;
   void *params[] = { &v, &w, &from, &out, &numel };
   return launch(s, defines, forward ? "direct_y" : "direct_x",
-                (const unsigned[]){ (unsigned)parts(numel, THREADS), 1, 1 }, params);
+                (const unsigned[]){ (unsigned)fl_ceil_div(numel, THREADS), 1, 1 }, params);
 }

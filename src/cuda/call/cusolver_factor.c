@@ -11,14 +11,13 @@
 **   lu           rows are pivoted, so the matrix is turned
 */
 #include "cuda/call/cusolver_work.h"
+#include "base/num.h"
 
 enum { BY_TRIANGLES = 128 };                    /* from this size on they are faster than getrs */
 
 #define SOLVER(call, name) fl_solver_check(w->s, call, name)
 #define BLAS(call, name) fl_solver_check_blas(w->s, call, name)
 #define BOTH(w, prefix, name) ((w)->wide ? (w)->q->lib->prefix##D##name : (w)->q->lib->prefix##S##name)
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static fl_sol_fill other_side(const fl_linalg_work *w) { return w->f.a ? FL_SOL_LOWER : FL_SOL_UPPER; }
 
@@ -31,7 +30,7 @@ static const void *one_of(const fl_linalg_work *w) {
 flame_status fl_linalg_ask_factor(fl_linalg_work *w) {
   const fl_cusolver *lib = w->q->lib;
   const fl_linalg_form *f = &w->f;
-  if (w->way != FL_WAY_LOOP || w->c->kind == FL_CALL_triangular || least(f->m, f->n) == 0) return FLAME_OK;
+  if (w->way != FL_WAY_LOOP || w->c->kind == FL_CALL_triangular || fl_min(f->m, f->n) == 0) return FLAME_OK;
   if (w->c->kind == FL_CALL_cholesky)
     return SOLVER(lib->cusolverDnXpotrf_bufferSize(w->q->handle, w->q->params, FL_SOL_LOWER, f->n, w->type, NULL, f->n,
                                                    w->type, &w->device, &w->host), "cusolverDnXpotrf_bufferSize");
@@ -41,7 +40,7 @@ flame_status fl_linalg_ask_factor(fl_linalg_work *w) {
 
 /* ---- LU ---- */
 
-static int64_t *pivots_of(const fl_linalg_work *w, int64_t i) { return (int64_t *)w->pivot + i * least(w->f.m, w->f.n); }
+static int64_t *pivots_of(const fl_linalg_work *w, int64_t i) { return (int64_t *)w->pivot + i * fl_min(w->f.m, w->f.n); }
 
 /* Of matrix i, which lies at a, column-major m x n. */
 static flame_status factor_one(const fl_linalg_work *w, int64_t i, char *a) {
@@ -166,7 +165,7 @@ static flame_status solve(const fl_linalg_work *w) {
 }
 
 static flame_status lu(const fl_linalg_work *w) {
-  int64_t m = w->f.m, n = w->f.n, k = least(m, n), batch = w->f.batch, each = m * n;
+  int64_t m = w->f.m, n = w->f.n, k = fl_min(m, n), batch = w->f.batch, each = m * n;
   int is64 = w->way == FL_WAY_LOOP;
   flame_status e = fl_linalg_turn(w, w->a, w->x, m, n, n, m, each, each, batch, 0);
   if (e == FLAME_OK) e = factor_all(w, w->a);

@@ -7,11 +7,10 @@
 **   eigh   the other triangle is named; vectors are turned
 */
 #include "cuda/call/cusolver_work.h"
+#include "base/num.h"
 
 #define SOLVER(call, name) fl_solver_check(w->s, call, name)
 #define BOTH(w, name) ((w)->wide ? (w)->q->lib->cusolverDnD##name : (w)->q->lib->cusolverDnS##name)
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static fl_sol_fill other_side(const fl_linalg_work *w) { return w->f.a ? FL_SOL_LOWER : FL_SOL_UPPER; }
 static fl_sol_mode mode_of(const fl_linalg_work *w) { return w->f.b ? FL_SOL_VECTORS : FL_SOL_VALUES; }
@@ -19,7 +18,7 @@ static fl_sol_mode mode_of(const fl_linalg_work *w) { return w->f.b ? FL_SOL_VEC
 /* ---- what the library asks for ---- */
 
 static flame_status ask_qr(fl_linalg_work *w) {
-  const int64_t m = w->f.m, n = w->f.n, k = least(m, n);
+  const int64_t m = w->f.m, n = w->f.n, k = fl_min(m, n);
   int lwork = 0;
   flame_status e = SOLVER(w->q->lib->cusolverDnXgeqrf_bufferSize(w->q->handle, w->q->params, m, n, w->type, NULL, m, w->type,
                                                                 NULL, w->type, &w->device, &w->host),
@@ -53,7 +52,7 @@ static flame_status ask_eigh(fl_linalg_work *w) {
 }
 
 flame_status fl_linalg_ask_spectrum(fl_linalg_work *w) {
-  if (least(w->f.m, w->f.n) == 0) return FLAME_OK;
+  if (fl_min(w->f.m, w->f.n) == 0) return FLAME_OK;
   return w->c->kind == FL_CALL_qr ? ask_qr(w) : w->c->kind == FL_CALL_svd ? ask_svd(w) : ask_eigh(w);
 }
 
@@ -91,7 +90,7 @@ static flame_status no_elements(const fl_linalg_work *w) {
 }
 
 static flame_status qr_one(const fl_linalg_work *w, int64_t i) {
-  const int64_t m = w->f.m, n = w->f.n, kq = w->f.k, k = least(m, n);
+  const int64_t m = w->f.m, n = w->f.n, kq = w->f.k, k = fl_min(m, n);
   int *info = w->info + i;
   flame_status e = fl_linalg_turn(w, w->a, w->x + i * m * n * w->width, m, n, n, m, 0, 0, 1, 0);
   if (e == FLAME_OK)
@@ -105,7 +104,7 @@ static flame_status qr_one(const fl_linalg_work *w, int64_t i) {
 }
 
 static flame_status svd_one(const fl_linalg_work *w, int64_t i) {
-  const int64_t m = w->f.m, n = w->f.n, k = least(m, n), ku = w->f.a ? m : k, kv = w->f.a ? n : k;
+  const int64_t m = w->f.m, n = w->f.n, k = fl_min(m, n), ku = w->f.a ? m : k, kv = w->f.a ? n : k;
   char *vh = w->f.b ? w->part[2] + i * kv * n * w->width : w->tau;      /* wants room for vectors in any case */
   flame_status e = fl_linalg_guard(w, w->a, w->x + i * m * n * w->width, i, 1);
   if (e == FLAME_OK)
@@ -142,7 +141,7 @@ flame_status fl_linalg_run_spectrum(fl_linalg_work *w) {
   flame_status e = FLAME_OK;
   const int kind = w->c->kind;
   if (w->way == FL_WAY_SMALL) return kind == FL_CALL_qr ? small_qr(w) : small_svd(w);
-  if (least(w->f.m, w->f.n) == 0) return no_elements(w);
+  if (fl_min(w->f.m, w->f.n) == 0) return no_elements(w);
   if (w->way == FL_WAY_BATCH) e = eigh_batch(w);
   for (int64_t i = 0; w->way == FL_WAY_LOOP && i < w->f.batch && e == FLAME_OK; i++) {
     e = fl_cuda_poll(w->s);

@@ -1,10 +1,10 @@
 /* A call over the host: inputs come down, the CPU computes, the result goes up. */
 #include "cuda/call/call.h"
 #include "cpu/calls.h"
+#include "base/num.h"
 #include <string.h>
 
 static int64_t in_bytes(const fl_call *c, int i) { return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]); }
-static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static flame_status host_run(fl_cuda *s, const fl_call_run *r, char *memory) {
   const fl_call *c = r->call;
@@ -16,7 +16,7 @@ static flame_status host_run(fl_cuda *s, const fl_call_run *r, char *memory) {
   for (int i = 0; i < c->nin && e == FLAME_OK; i++) {
     h.in[i] = at;
     if (in_bytes(c, i)) e = fl_stage_download(s, at, r->in[i], in_bytes(c, i));
-    at += padded(in_bytes(c, i));
+    at += fl_round_up(in_bytes(c, i), 64);
   }
   h.out = at;
   if (e == FLAME_OK) e = fl_cpu_call(host, &h);
@@ -27,8 +27,8 @@ static flame_status host_run(fl_cuda *s, const fl_call_run *r, char *memory) {
 
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
-  int64_t bytes = padded(c->numel * fl_dtype_size(c->dtype)) + 64;
-  for (int i = 0; i < c->nin; i++) bytes += padded(in_bytes(c, i));
+  int64_t bytes = fl_round_up(c->numel * fl_dtype_size(c->dtype), 64) + 64;
+  for (int i = 0; i < c->nin; i++) bytes += fl_round_up(in_bytes(c, i), 64);
   char *memory = fl_alloc(s->mem, (size_t)bytes);
   if (!memory) return FL_FAIL(s->ctx, FLAME_NO_MEMORY, c->what, "out of host memory");
   const flame_status e = host_run(s, r, memory + (-(uintptr_t)memory & 63));

@@ -3,6 +3,7 @@
 #ifndef FL_CUDA_SORT_H
 #define FL_CUDA_SORT_H
 #include "cuda/call/call.h"
+#include "base/num.h"
 
 enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };       /* twice three for each of 132 processors */
 
@@ -15,13 +16,9 @@ void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]);
 ** there are about FL_SORT_BLOCKS in all. By sizes alone: the same on every device. */
 void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t *chunks);
 
-/* Blocks of 'threads' for one thread an item; at most 65535 where a kernel strides. */
-static inline int64_t fl_sort_blocks(int64_t items, int64_t threads) {
-  return (items + threads - 1) / threads;
-}
+/* Blocks for one thread an item, at most 65535 where a kernel strides. */
 static inline int64_t fl_sort_strided(int64_t items, int64_t threads) {
-  const int64_t b = fl_sort_blocks(items, threads);
+  const int64_t b = fl_ceil_div(items, threads);
   return b < 65535 ? b : 65535;
 }
-static inline int64_t fl_sort_room(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 #endif

@@ -9,6 +9,7 @@
 */
 #include "cuda/driver/pool.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { UNIT = 512 };
@@ -34,13 +35,11 @@ static int bin_of(int64_t size) {
   return b < FL_POOL_BINS ? b : FL_POOL_BINS - 1;
 }
 
-static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
 static int64_t size_for(int64_t bytes) {
-  const int64_t size = round_up(bytes > 0 ? bytes : 1, UNIT);
-  if (size >= LARGE_SEGMENT) return round_up(size, LARGE_STEP);
+  const int64_t size = fl_round_up(bytes > 0 ? bytes : 1, UNIT);
+  if (size >= LARGE_SEGMENT) return fl_round_up(size, LARGE_STEP);
   if (size < 16 * UNIT) return size;
-  return round_up(size, (int64_t)UNIT << (log2_floor((uint64_t)size / UNIT) - 3));
+  return fl_round_up(size, (int64_t)UNIT << (log2_floor((uint64_t)size / UNIT) - 3));
 }
 
 /* ---- bins ---- */
@@ -226,7 +225,7 @@ void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   const int64_t size = p->cached ? size_for(bytes) : (bytes > 0 ? bytes : 1);
   const int large = size > SMALL_MAX;
   const int64_t least = large ? LARGE_SEGMENT : SMALL_SEGMENT;
-  const int64_t segment = size > least ? round_up(size, LARGE_STEP) : least;
+  const int64_t segment = size > least ? fl_round_up(size, LARGE_STEP) : least;
   fl_block *b = segment_or_trim(p, large, p->cached ? segment : size, r);
   if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
     b = segment_new(p, large, size, r);           /* no room for a whole segment */

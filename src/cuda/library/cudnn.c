@@ -6,6 +6,7 @@
 #include "cuda/library/cudnn.h"
 #include "base/hash.h"
 #include "cuda/compile/module.h"
+#include "base/num.h"
 #include <string.h>
 
 enum { KEPT_MAX = 1024, BINS = 64, CONFIGS = 64, NOTES = 16, ITEMS = 8, ALIGNMENT = 16, THIN = 8 };
@@ -231,8 +232,6 @@ static void make_in_order(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_
   if (!p->plan) drop_items(p);
 }
 
-static int64_t rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v) {
   const int64_t size = fl_dtype_size(c->dtype);
   if (type_of(c->dtype) < 0) return;
@@ -242,9 +241,9 @@ static void make(fl_dnn *q, fl_dnn_plan *p, const fl_call *c, const fl_conv *v) 
   if (!p->plan) make_in_order(q, p, c, v, 0);
   if (!p->plan || !p->last) return;
   const int64_t in = fl_volume3(v->in), k = fl_volume3(v->k), out = fl_volume3(v->out);
-  if (in > 1 && v->c > 1) p->bytes[X] = rounded(v->n * v->c * in * size);
-  if (k > 1 && v->c > v->groups) p->bytes[W] = rounded(v->o * (v->c / v->groups) * k * size);
-  if (out > 1 && v->o > 1) p->bytes[Y] = rounded(v->n * v->o * out * size);
+  if (in > 1 && v->c > 1) p->bytes[X] = fl_round_up(v->n * v->c * in * size, 256);
+  if (k > 1 && v->c > v->groups) p->bytes[W] = fl_round_up(v->o * (v->c / v->groups) * k * size, 256);
+  if (out > 1 && v->o > 1) p->bytes[Y] = fl_round_up(v->n * v->o * out * size, 256);
 }
 
 static void forget_all(fl_cuda *s, fl_dnn *q, int host_only) {
@@ -296,7 +295,7 @@ const fl_dnn_plan *fl_dnn_find(fl_cuda *s, const fl_call *c) {
 
 int fl_dnn_turns(const fl_dnn_plan *p) { return p->last; }
 int64_t fl_dnn_space(const fl_dnn_plan *p) {
-  return rounded(p->space) + p->bytes[X] + p->bytes[W] + p->bytes[Y];
+  return fl_round_up(p->space, 256) + p->bytes[X] + p->bytes[W] + p->bytes[Y];
 }
 
 /* ---- running ---- */
@@ -350,7 +349,7 @@ static flame_status copy_aligned(fl_cuda *s, void **at, int64_t bytes, void **co
 /* Inputs in the order that the plan has them. copy: what is to be released. */
 static flame_status arrange(fl_cuda *s, const fl_dnn_plan *p, const fl_call_run *r, int result, void *at[TENSORS],
                             void *copy[TENSORS]) {
-  char *room = (char *)r->scratch + rounded(p->space);
+  char *room = (char *)r->scratch + fl_round_up(p->space, 256);
   fl_conv v;
   flame_status e = FLAME_OK;
   if (!fl_conv_read(r->call, &v)) return FLAME_OK;

@@ -3,6 +3,7 @@
 ** that fill parameters and launch geometry. The order of words is fixed here alone.
 */
 #include "cuda/text/text_form.h"
+#include "base/num.h"
 #include <assert.h>
 #include <string.h>
 
@@ -28,15 +29,13 @@ static int row_steps(const fl_kernel *k, int lanes) {
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* COL: reduced indices of a block: enough blocks for all multiprocessors, and not many times
 ** more, since each leaves a slot to be joined. It orders a sum, so only what no fusion changes
 ** (the numbers of reduced and kept points) decides. */
 static int64_t col_chunk(const fl_kernel *k) {
-  const int64_t tiles = ceil_div(k->rows, COL_WIDTH);
+  const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
   int64_t c = 256;
-  while (c < 2048 && tiles * ceil_div(k->n, 2 * c) >= 1024) c *= 2;
+  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= 1024) c *= 2;
   while (k->n / c > 1024) c *= 2;
   return c;
 }
@@ -331,19 +330,19 @@ static int64_t columns_of(const fl_kernel *k) { return k->nkept ? k->size[k->nke
 
 static void geometry(const text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
-  const int64_t m = f->cls == C_COL ? ceil_div(k->n, col_chunk(k))
+  const int64_t m = f->cls == C_COL ? fl_ceil_div(k->n, col_chunk(k))
                                     : chunks_of(k->n, ROW_CHUNK);
   int64_t grid = 0;
   g->block = f->lanes > 32 ? (uint32_t)f->lanes : 256;
-  if (f->cls == C_MAP) grid = ceil_div(k->points, map_span(f));
-  else if (f->cls == C_GROUP) grid = ceil_div(k->rows, 256 / f->lanes);
+  if (f->cls == C_MAP) grid = fl_ceil_div(k->points, map_span(f));
+  else if (f->cls == C_GROUP) grid = fl_ceil_div(k->rows, 256 / f->lanes);
   else if (f->cls == C_BLOCK) grid = k->rows;
   else if (f->cls == C_CHUNKS) {
     grid = f->split ? k->rows * m : k->rows;
     g->scratch = k->rows * f->nred * m * SLOT_BYTES;
     g->counters = f->split ? k->rows : 0;
   } else {
-    const int64_t tiles = k->rows ? ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
+    const int64_t tiles = k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
     grid = tiles * (m > 0 ? m : 1);
     if (m > 1) g->scratch = tiles * f->nred * m * COL_WIDTH * SLOT_BYTES;
     if (m > 1) g->counters = tiles;
@@ -441,8 +440,8 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
   word[W_ROWS] = k->rows;
   word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? col_chunk(k) : 0;
-  word[W_CHUNKS] = f->cls == C_COL ? ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
-  word[W_TILES] = f->cls == C_COL ? ceil_div(columns_of(k), COL_WIDTH) : 0;
+  word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN]) : chunks_of(k->n, ROW_CHUNK);
+  word[W_TILES] = f->cls == C_COL ? fl_ceil_div(columns_of(k), COL_WIDTH) : 0;
   word[W_FAULT] = (int64_t)(intptr_t)aux->fault;
   word[W_SCRATCH] = (int64_t)(intptr_t)aux->scratch;
   word[W_COUNTER] = (int64_t)(intptr_t)aux->counter;
