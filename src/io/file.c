@@ -8,6 +8,7 @@
 ** followed; what is no regular file is refused, so that nobody loses /dev/null.
 */
 #include "io/io.h"
+#include "base/write.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -259,27 +260,39 @@ static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   return FLAME_OK;
 }
 
+static size_t folder_length(const fl_writer *o) {
+  const char *slash = strrchr(o->path, '/');
+  return slash ? (size_t)(slash + 1 - o->path) : 0;
+}
+static size_t temp_size(const fl_writer *o) { return folder_length(o) + FL_IO_TEMP; }
+
 /* A name that nobody has, in the folder of the target. From the start nobody may open it who may
 ** not open the file it replaces. */
 static flame_status open_temp(fl_writer *o, mode_t mode) {
-  const char *slash = strrchr(o->path, '/');
-  const size_t folder = slash ? (size_t)(slash + 1 - o->path) : 0, size = folder + 40;
-  char *temp = fl_zalloc(&o->c->mem, size);
+  const size_t folder = folder_length(o);
+  char *temp = fl_zalloc(&o->c->mem, temp_size(o));
   if (!temp) return no_memory(o);
   memcpy(temp, o->path, folder);
+  fl_temp_sweep(o->c, folder ? temp : ".");
   for (int tries = 0; tries < 100 && o->fd < 0; tries++) {
     uint64_t r = 0;
     if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
-    snprintf(temp + folder, 40, ".flame-%016llx.tmp", (unsigned long long)r);
+    fl_temp_name(temp + folder, r);
     o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode ? mode : 0666);
     if (o->fd < 0 && errno != EEXIST) break;
+    if (o->fd >= 0 && !fl_temp_lock(o->fd)) {
+      close(o->fd);
+      unlink(temp);
+      o->fd = -1;
+      errno = EBUSY;
+    }
   }
   if (o->fd >= 0) {
     o->temp = temp;
     return FLAME_OK;
   }
   const int why = errno;
-  fl_free(&o->c->mem, temp, size);
+  fl_free(&o->c->mem, temp, temp_size(o));
   return out_fail(o, strerror(why));
 }
 
@@ -303,8 +316,9 @@ static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
       atomic_store(&o->c->interrupted, 0);
       return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
     }
-    const ssize_t k = write(o->fd, p, n < PART ? n : PART);
+    const ssize_t k = fl_write(o->fd, p, n < PART ? n : PART);
     if (k < 0 && errno == EINTR) continue;
+    if (k < 0 && errno == EFBIG) return out_fail(o, "the file is larger than the process (ulimit -f) or the file system may write");
     if (k <= 0) return out_fail(o, k < 0 ? strerror(errno) : "nothing more can be written");
     p += k;
     n -= (size_t)k;
@@ -345,20 +359,16 @@ static void sync_folder(const fl_writer *o) {
   fl_free(&o->c->mem, folder, n + 2);
 }
 
-static size_t temp_size(const fl_writer *o) {
-  const char *slash = strrchr(o->path, '/');
-  return (slash ? (size_t)(slash + 1 - o->path) : 0) + 40;
-}
-
+/* Renamed while it is open, because its lock ends when it is closed. fsync has told of all errors
+** that closing it could tell of. */
 flame_status fl_writer_commit(fl_writer *o) {
   const flame_status e = write_raw(o, o->buffer, o->fill);
   o->fill = 0;
   if (e != FLAME_OK) return e;
   if (fsync(o->fd) != 0) return out_fail(o, strerror(errno));
-  const int closed = close(o->fd);
-  o->fd = -1;
-  if (closed != 0) return out_fail(o, strerror(errno));
   if (rename(o->temp, o->path) != 0) return out_fail(o, strerror(errno));
+  close(o->fd);
+  o->fd = -1;
   fl_free(&o->c->mem, o->temp, temp_size(o));
   o->temp = NULL;
   sync_folder(o);
@@ -367,12 +377,12 @@ flame_status fl_writer_commit(fl_writer *o) {
 
 void fl_writer_close(fl_writer *o) {
   fl_mem *m = &o->c->mem;
-  if (o->fd >= 0) close(o->fd);
-  o->fd = -1;
   if (o->temp) {
     unlink(o->temp);
     fl_free(m, o->temp, temp_size(o));
   }
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
   fl_free(m, o->buffer, CHUNK);
   if (o->path) fl_free(m, o->path, strlen(o->path) + 1);
   o->temp = o->buffer = o->path = NULL;

@@ -65,6 +65,14 @@ flame_status fl_writer_commit(fl_writer *o);
 /* Ends it in any state; without a commit the temporary file goes. */
 void fl_writer_close(fl_writer *o);
 
+/* ---- temporary files (stale.c) --------------------------------------------------------------------- */
+enum { FL_IO_TEMP = sizeof ".flame-0123456789abcdef.tmp" };
+void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
+/* A new temporary file is its writer's from now on; 0: another save took it for a dead one's. */
+int fl_temp_lock(int fd);
+/* Now and then: remove those whose writer is gone. */
+void fl_temp_sweep(flame_context *c, const char *folder);
+
 /* ---- folders (file.c) ----------------------------------------------------------------------------- */
 void *fl_folder_open(const char *path);                 /* NULL with errno */
 /* The next name, valid till the next call, in no order; *kind: 'f' file, 'd' folder, 'l' link,
@@ -108,6 +116,16 @@ typedef struct fl_archive {
 flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *path);
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
 void fl_safetensors_close(fl_archive *a);
+
+/* A list of safetensors files: key is a tensor, value its file. By name, none twice; the spans
+** point into 'text'. The caller closes it, also after a failure. */
+typedef struct fl_parts {
+  fl_reader in;
+  struct { char *at; int64_t n, cap; } text;
+  struct { fl_pair *at; int64_t n, cap; } files;
+} fl_parts;
+flame_status fl_parts_open(fl_parts *p, flame_context *c, const char *path);
+void fl_parts_close(fl_parts *p);
 
 typedef struct fl_to_save { fl_span name; fl_node *node; } fl_to_save;
 /* Nodes are evaluated; the order in the file is by element size, then by name. */

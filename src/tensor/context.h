@@ -84,6 +84,7 @@ typedef struct flame_context {
   void *host;                    /* of the embedding language */
   void (*drop_hooks)(struct flame_context *c, void *hooks);  /* set by autograd/ with the first hook */
   void (*gone)(struct flame_context *c);  /* closed with live handles: called with the last of them */
+  struct { uint64_t device, inode; int64_t wait; } swept;   /* io/stale.c: folder last looked through, saves till the next time */
   char error_text[544];          /* of flame_error */
 } flame_context;
 
