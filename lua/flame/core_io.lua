@@ -235,6 +235,12 @@ function take_value(r, depth)
   return r.tensors[name]
 end
 
+--- Ours is a version and a value in the characters that flame.save writes; any other text under
+--- "flame" is another program's.
+local function is_ours(text)
+  return text ~= nil and (text:find("^%d+:{[%w_%%;{}%[%]-]*$") or text:find("^%d+:[tids][%w_%%-]*;$")) ~= nil
+end
+
 local function parse(path, text, tensors)
   if text:sub(1, 2) ~= "1:" then fail("load", "%s: written by a later flame", path) end
   local r = { path = path, text = text, at = 3, tensors = tensors, used = {} }
@@ -252,16 +258,11 @@ local convert = "convert it once with Python: import torch, safetensors.torch as
 --- Tensors of a model in several files, as "model.safetensors.index.json" lists them. The files
 --- stand beside the list; each gives what the list says and nothing else.
 local function load_parts(path, o)
-  local text = internal.io_read(path, "load")
-  local map = text:match('"weight_map"%s*:%s*(%b{})')
-  if not map then fail("load", "%s: is no list of safetensors files: it has no weight_map", path) end
-  if map:find("\\", 1, true) then fail("load", "%s: a name in its weight_map has an escape (\\): load the files one by one", path) end
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
-  for name, file in map:gmatch('"([^"\\]+)"%s*:%s*"([^"\\]*)"') do
+  for name, file in pairs(internal.io_load_parts(path)) do
     if not file:find("^[%w_][%w._-]*%.safetensors$") then fail("load", "%s: '%s' is no name of a safetensors file", path, file) end
-    files[file] = files[file] or flame.load(folder .. file, o)
-    if not is_tensor(files[file][name]) then fail("load", "%s: %s has no tensor '%s'", path, file, name) end
-    out[name] = files[file][name]
+    files[file] = files[file] or internal.io_load(folder .. file, o.device)
+    out[name] = files[file][name] or fail("load", "%s: %s has no tensor '%s'", path, file, name)
   end
   return out
 end
@@ -283,6 +284,6 @@ internal.def("load", 2, function(path, options)
     fail("load", "%s: is a pickle, which can run code; %s", path, convert)
   end
   local tensors, meta = internal.io_load(path, o.device)
-  if meta.flame then return parse(path, meta.flame, tensors) end
+  if is_ours(meta.flame) then return parse(path, meta.flame, tensors) end
   return tensors, meta
 end, "module")
