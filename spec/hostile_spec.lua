@@ -58,7 +58,8 @@ local long = {       -- name, reader, the file of size n, n
     return safetensors("{" .. table.concat(keys, ",") .. "}")
   end, 3000 },
   { "a list in flame's metadata", "a.safetensors", flame.load, function(n) return metadata("1:{[" .. ("T"):rep(n) .. "]}") end, 50000 },
-  { "a text in flame's metadata", "a.safetensors", flame.load, function(n) return metadata("1:{sa;s" .. ("%41"):rep(n) .. ";}") end, 100000 },
+  { "a text in flame's metadata", "a.safetensors", flame.load,
+    function(n) return metadata("1:{sa;s" .. ("%41"):rep(n) .. ";}") end, 100000 },
   { "digits in flame's metadata", "a.safetensors", flame.load, function(n) return metadata("1:{sa;i" .. ("1"):rep(n) .. ";}") end, 200000 },
   { "brackets of another program", "a.safetensors", flame.load, function(n) return metadata("1:" .. ("{"):rep(n) .. "!") end, 200000 },
   { "a text", "a.txt", data.text, function(n) return ("ab"):rep(n) end, 500000 },

@@ -96,6 +96,7 @@ static inline lua_State *fl_lua_thread(const fl_lua *b) {
 }
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
+int fl_is_callable(lua_State *L, int i);      /* in args.c: a function or what has __call; no tensor, which is indexed by it */
 static inline fl_box *box_at(lua_State *L, int i) {
   const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
   if (x == NULL || lua_rawlen(L, i) != sizeof *x || x->magic != FL_BOX_MAGIC) return NULL;

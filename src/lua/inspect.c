@@ -312,6 +312,11 @@ static int unpin(lua_State *L) {
   return 0;
 }
 
+static int callable(lua_State *L) {
+  lua_pushboolean(L, fl_is_callable(L, 1));
+  return 1;
+}
+
 static int is_tensor(lua_State *L) {
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
@@ -469,7 +474,7 @@ const fl_lua_reg fl_reg_inspect[] = {
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
   { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 },
-  { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
+  { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { NULL, NULL, 0 }
 };
