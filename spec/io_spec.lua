@@ -470,6 +470,70 @@ describe("npy and npz", function()
   end)
 end)
 
+describe("the ending of a file's name", function()
+  it("that flame does not write is refused with those that it does", function()
+    for _, name in ipairs { "x.jpg", "x.bmp", "x.json", "x.svg", "x.txt", "x.gz", "x.safetensor", "x.npy.gz", "x.tar_z", "x.7", "x.JPG" } do
+      local ok, message = pcall(flame.save, path(name), { flame.ones(1) })
+      assert.falsy(ok, name)
+      local known = "there is .safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
+      assert.truthy(message:find(known, 1, true), message)
+      assert.falsy(("\n" .. listing()):find("\n" .. name .. "\n", 1, true))
+    end
+  end)
+
+  it("may be missing", function()
+    assert(os.execute("mkdir -p '" .. path("v1.jpg") .. "'"))
+    for _, name in ipairs { "plain", ".hidden", "v1.jpg/plain", "dot." } do
+      flame.save(path(name), { flame.ones(1) })
+      assert.same({ 1 }, flame.load(path(name))[1]:totable())
+    end
+  end)
+
+  it("in capitals is the same", function()
+    flame.save(path("C.NPY"), flame.ones(2))
+    assert.equal("\x93NUMPY", read("C.NPY"):sub(1, 6))
+  end)
+end)
+
+describe("csv", function()
+  local csv = require("flame.data").csv
+
+  it("gives the same numbers back in every dtype", function()
+    flame.seed(3)
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+      local x = dtype:find("^[fb]") and flame.randn({ 40, 3 }, { dtype = "f64" }):mul(1e3):to(dtype) or
+        flame.randint({ 40, 3 }, 0, 100):to(dtype) - (dtype == "u8" and 0 or 50)
+      flame.save(path("a.csv"), x)
+      local y = csv(path("a.csv"), { dtype = dtype })
+      assert.equal(dtype, y.dtype)
+      assert.is_true(y:eq(x):all():item(), dtype)
+    end
+    local large = flame.tensor({ { math.maxinteger, math.mininteger + 1 } }, { dtype = "i64" })
+    flame.save(path("a.csv"), large)
+    assert.same(large:totable(), csv(path("a.csv"), { dtype = "i64" }):totable())
+    flame.save(path("a.csv"), flame.tensor { { 1 / 3, 0 / 0, math.huge, -math.huge, -0.0, 1e-45 } })
+    local back = csv(path("a.csv"))[1]:totable()
+    assert.equal(flame.tensor(1 / 3):item(), back[1])
+    assert.is_true(back[2] ~= back[2] and back[3] == math.huge and back[4] == -math.huge and 1 / back[5] == -math.huge and back[6] > 0)
+    flame.save(path("a.csv"), flame.tensor { { true, false } })
+    assert.equal("1,0\n", read("a.csv"))
+  end)
+
+  it("holds what has rows and columns, also tracked and transposed, and is not moved by a decimal comma", function()
+    local x = flame.tensor({ { 1.5, 2 }, { 3, 4 } }, { requires_grad = true })
+    local before = os.setlocale(nil, "numeric")
+    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do if os.setlocale(name, "numeric") then break end end
+    flame.save(path("a.csv"), x:t())
+    os.setlocale(before, "numeric")
+    assert.equal("1.5,3\n2,4\n", read("a.csv"))
+    for _, bad in ipairs { flame.ones(3), flame.tensor(1), flame.ones { 1, 2, 3 }, flame.ones { 0, 2 }, { flame.ones { 1, 1 } } } do
+      local ok, message = pcall(flame.save, path("a.csv"), bad)
+      assert.falsy(ok)
+      assert.truthy(message:find("a csv file holds", 1, true), message)
+    end
+  end)
+end)
+
 describe("files of other kinds", function()
   it("are refused without waiting for them: pipes, folders, devices", function()
     assert(os.execute("mkfifo " .. quote(path("pipe"))))

@@ -136,6 +136,32 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   return FLAME_OK;
 }
 
+/* One byte more than wanted is room to see that there are more. */
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+  enum { PART = 1 << 30 };
+  z_stream z = { .zalloc = z_alloc, .zfree = z_free, .opaque = &f->c->mem, .next_in = packed };
+  unsigned char spare;
+  size_t given = 0, made = 0;
+  int k = inflateInit(&z) == Z_OK ? Z_OK : Z_MEM_ERROR;
+  while (k == Z_OK) {
+    const size_t in = n - given < PART ? n - given : PART, room = made == bytes ? 1 : bytes - made < PART ? bytes - made : PART;
+    z.avail_in = (unsigned)in;
+    z.avail_out = (unsigned)room;
+    z.next_out = made == bytes ? &spare : (unsigned char *)out + made;
+    k = inflate(&z, Z_NO_FLUSH);
+    given += in - z.avail_in;
+    made += room - z.avail_out;
+    if (made > bytes) break;
+  }
+  inflateEnd(&z);
+  if (k == Z_MEM_ERROR) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack %zu bytes", n);
+  if (made > bytes || (k == Z_STREAM_END && made < bytes))
+    return fl_reader_fail(f, "the packed data hold %s than %zu bytes", made > bytes ? "more" : "fewer", bytes);
+  if (k == Z_STREAM_END) return FLAME_OK;
+  return fl_reader_fail(f, "%s after %zu unpacked bytes (%s)",
+                        k == Z_BUF_ERROR ? "the packed data ends too early" : "damaged packed data", made, z.msg ? z.msg : "no message");
+}
+
 static void unzip_close(fl_reader *f) {
   if (!f->unzip) return;
   inflateEnd(&f->unzip->z);
@@ -144,7 +170,7 @@ static void unzip_close(fl_reader *f) {
 }
 #else
 static flame_status unzip_open(fl_reader *f) {
-  return fl_reader_fail(f, "is gzip, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
+  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
                        "and build again, or unpack the file");
 }
 static flame_status unzip_member(fl_reader *f) { return unzip_open(f); }
@@ -152,6 +178,10 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   (void)f, (void)p, (void)n;
   *got = 0;
   return FLAME_NOT_SUPPORTED;
+}
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+  (void)packed, (void)n, (void)out, (void)bytes;
+  return unzip_open(f);
 }
 static void unzip_close(fl_reader *f) { (void)f; }
 #endif
@@ -308,14 +338,17 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
   return e;
 }
 
+flame_status fl_writer_poll(fl_writer *o) {
+  if (!atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) return FLAME_OK;
+  atomic_store(&o->c->interrupted, 0);
+  return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
+}
+
 /* In parts, so that an interrupt ends a long write; the temporary file then goes. */
 static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
   enum { PART = 8 << 20 };
   while (n > 0) {
-    if (n > PART && atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) {
-      atomic_store(&o->c->interrupted, 0);
-      return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
-    }
+    if (n > PART && fl_writer_poll(o) != FLAME_OK) return o->c->err.code;
     const ssize_t k = fl_write(o->fd, p, n < PART ? n : PART);
     if (k < 0 && errno == EINTR) continue;
     if (k < 0 && errno == EFBIG) return out_fail(o, "the file is larger than the process (ulimit -f) or the file system may write");

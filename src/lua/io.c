@@ -154,6 +154,7 @@ static int load_one(lua_State *L, const char *op, fl_node *(*read)(flame_context
   return fl_lua_leave(L, b, m, out, read(b->c, path, device));
 }
 static int io_load_idx(lua_State *L) { return load_one(L, "idx", fl_idx_read); }
+static int io_load_png(lua_State *L) { return load_one(L, "load", fl_png_read); }
 static int io_load_npy(lua_State *L) { return load_one(L, "load", fl_npy_read); }
 
 /* ---- tensors into files --------------------------------------------------------------------------- */
@@ -251,9 +252,15 @@ static flame_status save_png(flame_context *c, const char *path, int64_t n, cons
   return e == FLAME_OK ? fl_png_save(c, path, s->node) : e;
 }
 
+static flame_status save_csv(flame_context *c, const char *path, int64_t n, const fl_to_save *s) {
+  const flame_status e = need_one(c, n);
+  return e == FLAME_OK ? fl_csv_save(c, path, s->node) : e;
+}
+
 static int io_save_npz(lua_State *L) { return save_as(L, fl_npz_save); }
 static int io_save_npy(lua_State *L) { return save_as(L, save_npy); }
 static int io_save_png(lua_State *L) { return save_as(L, save_png); }
+static int io_save_csv(lua_State *L) { return save_as(L, save_csv); }
 
 /* ---- text and folders -------------------------------------------------------------------------------- */
 
@@ -368,7 +375,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "to_", io_to_, FL_IN_METHODS },
   { "io_load", io_load, 0 }, { "io_load_parts", io_load_parts, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
-  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
+  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 }, { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
