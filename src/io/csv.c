@@ -21,6 +21,7 @@ static void add_number(fl_text *t, const table *v, int64_t i) {
   }
   memcpy(&d, (const char *)v->at + 8 * i, 8);
   if (isnan(d)) fl_text_puts(t, "nan");
+  else if (d == 0 && signbit(d)) fl_text_puts(t, "-0.0");          /* -0 would read as the integer 0 */
   else if (isinf(d)) fl_text_puts(t, d < 0 ? "-inf" : "inf");
   else fl_text_printf(t, "%.*g", v->digits, d);
 }
