@@ -17,7 +17,7 @@ static char folder[] = "/tmp/flame-fuzz-XXXXXX";
 
 static const char *const words[] = {
   "{", "}", "[", "]", ",", ":", ";", "\"", "\"\"", "\\u0041", "1:", "2:{}", "i5;", "d3ff0000000000000;", "sab;", "%41", "T", "F", "ta;", "tb;",
-  "\"flame\"", "\"weight_map\"", "\"p.safetensors\"", "\"q.safetensors\"", "\"s.safetensors\"", "../", "JAX", "nan", "-inf", "1e400", "0x10",
+  "\"flame\"", "\"weight_map\"", "\"weight_map\":{", "\"p.safetensors\"", "\"q.safetensors\"", "\"s.safetensors\"", "../", "JAX", "nan", "-inf", "1e400", "0x10",
   "\t", " ", "\r\n", "\n", "\xEF\xBB\xBF", NULL
 };
 
