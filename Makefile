@@ -22,9 +22,10 @@ install-packages: ## install what is missing (Debian packages, as root)
 run: install-packages all ## build, then train a small model on text for about a minute
 	build/flame-lua examples/chargpt.lua
 
-test: install-packages ## all C tests and specs; ends in "N passed, N failed"
-	@tools/build release all specs
-	@tools/test build
+test: install-packages ## all C tests and specs, some on the release too; ends in "N passed, N failed"
+	@tools/build release
+	@tools/build test all specs
+	@tools/test build-test
 
 check: install-packages ## warnings as errors, tests, lint, layers, symbols, generated files
 	@tools/check
@@ -37,8 +38,9 @@ asan ubsan tsan: install-packages ## all specs under that sanitizer, in build-as
 	@tools/test build-$@
 
 oom: install-packages ## the specs that make allocations fail
-	@tools/build release all specs
-	@FLAME_OOM_STRIDE=1 tools/test build oom
+	@tools/build release
+	@tools/build test all specs
+	@FLAME_OOM_STRIDE=1 tools/test build-test oom
 
 fuzz: install-packages ## a minute of damaged files and kernels, and random ones, under ASan and UBSan
 	@tools/fuzz
@@ -50,12 +52,13 @@ docs: all ## write the generated pages of docs/
 	@tools/docs write
 
 golden: ## write spec/golden/ anew; review the diff
-	@tools/build release all specs
-	@tools/golden build
+	@tools/build test specs
+	@tools/golden build-test
 
 gpu: ## specs and benchmarks on this machine's GPU
-	@tools/build release all specs
+	@tools/build release
+	@tools/build test all specs
 	@FLAME_DEVICE=cuda tools/gpu-run
 
 clean: ## remove all build folders
-	rm -rf build build-debug build-asan build-ubsan build-tsan build-werror build-fuzz .carry
+	rm -rf build build-test build-debug build-asan build-ubsan build-tsan build-werror build-fuzz .carry

@@ -112,6 +112,15 @@ describe("data.text", function()
   end)
 end)
 
+describe("data.text of what names no text", function()
+  it("says so in its own words", function()
+    local loop = {}
+    loop[1] = loop
+    assert.truthy(message(data.text, loop):find("text: lists of paths are nested deeper than 100, or one holds itself", 1, true))
+    assert.truthy(message(data.text, 5):find("text: path must be a string, got number", 1, true))
+  end)
+end)
+
 describe("data.tokens", function()
   it("reads ids as i32 after a header", function()
     local x = data.tokens(write("t.bin", "head" .. string.pack("<I2I2I2", 1, 40000, 65535)), { dtype = "u16", header = 4 })
@@ -133,6 +142,14 @@ describe("data.csv", function()
   it("names the line that is wrong", function()
     assert.truthy(message(data.csv, write("c.csv", "1,2\n3\n")):find("line 2 has 1 fields", 1, true))
     assert.truthy(message(data.csv, write("c.csv", "1,2\n3,x\n")):find("line 2, field 2: 'x'", 1, true))
+  end)
+
+  it("keeps an empty field before a quoted one where blanks separate", function()
+    assert.allclose({ { 1, 0 / 0, 2 } }, data.csv(write("e.csv", '1\t\t"2"\n'), { sep = "\t" }))
+  end)
+
+  it("refuses text after a quoted field", function()
+    assert.truthy(message(data.csv, write("e.csv", '"1"2,3\n')):find("line 1: text after a closed quotation mark", 1, true))
   end)
 
   it("is not moved by a decimal comma", function()

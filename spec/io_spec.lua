@@ -194,6 +194,53 @@ describe("replacing a file", function()
   end)
 end)
 
+describe("a temporary file", function()
+  it("whose writer was killed goes with the next save to its folder, another's stays", function()
+    local dead, live, other = ".flame-0123456789abcdef.tmp", ".flame-fedcba9876543210.tmp", ".flame-notes.tmp"
+    for _, name in ipairs { dead, live, other } do write(name, "x") end
+    local lock = assert(io.popen(("flock -x %s sh -c 'echo held; read line' >%s"):format(quote(path(live)), quote(path("held"))), "w"))
+    repeat local f = io.open(path("held")) local text = f and f:read("a") if f then f:close() end until text == "held\n"
+    flame.save(path("a.safetensors"), { flame.ones(1) })
+    local names = listing()
+    assert.falsy(names:find(dead, 1, true))
+    assert.truthy(names:find(live, 1, true))
+    assert.truthy(names:find(other, 1, true))
+    lock:close()
+    flame.save(path("a.safetensors"), { flame.ones(1) })
+    assert.falsy(listing():find(live, 1, true))
+    assert.truthy(listing():find(other, 1, true))
+    os.remove(path(other))
+  end)
+
+  it("takes no time in proportion to the folder in each save", function()
+    for i = 1, 640 do write(("many-%d"):format(i), "") end
+    flame.save(path("a.safetensors"), { flame.ones(1) })
+    local dead = ".flame-00000000000000aa.tmp"
+    write(dead, "x")
+    flame.save(path("a.safetensors"), { flame.ones(1) })
+    assert.truthy(listing():find(dead, 1, true))             -- not looked for yet
+    for _ = 1, 20 do flame.save(path("a.safetensors"), { flame.ones(1) }) end
+    assert.falsy(listing():find(dead, 1, true))
+    for i = 1, 640 do os.remove(path(("many-%d"):format(i))) end
+  end)
+end)
+
+describe("a limit of file sizes", function()
+  it("is an error that leaves the old file and the process", function()
+    flame.save(path("old.safetensors"), { flame.ones(3) })
+    local before = read("old.safetensors")
+    local script = ("local f = require 'flame' print(pcall(f.save, %q, { f.ones(100000) })) print(pcall(f.save, %q, { f.ones(1) }))")
+      :format(path("old.safetensors"), path("small.safetensors"))
+    local pipe = io.popen(("ulimit -f 8; %s -e %s 2>&1"):format(interpreter, quote(script)))
+    local said = pipe:read("a")
+    assert.truthy(pipe:close())
+    assert.truthy(said:find("old.safetensors: the file is larger than the process (ulimit -f)", 1, true), said)
+    assert.truthy(said:find("true", 1, true), said)
+    assert.equal(before, read("old.safetensors"))
+    assert.falsy(listing():find("%.tmp"))
+  end)
+end)
+
 describe("reading safetensors", function()
   it("takes the file of another program as a flat table", function()
     local text = safetensors('{"__metadata__":{"format":"pt"},' .. entry("a.b", one) .. "," ..
@@ -269,6 +316,15 @@ describe("reading safetensors", function()
     refused(safetensors("{" .. entry(("n"):rep(70000), one) .. "}", ("x"):rep(8)), "64 KB")
   end)
 
+  it("takes another program's text under the key flame as its metadata", function()
+    for _, text in ipairs { "JAX", "true", "", "1:", "1:30 pm", "12:30", "1:true", "{}" } do
+      local t, meta = flame.load(write("foreign.safetensors",
+        safetensors('{"__metadata__":{"flame":"' .. text .. '"},' .. entry("w", one) .. "}", string.pack("<ff", 1, 2))))
+      assert.same({ 1, 2 }, t.w:totable())
+      assert.same({ flame = text }, meta)
+    end
+  end)
+
   it("refuses metadata of flame that was tampered with", function()
     local function with(text) return safetensors('{"__metadata__":{"flame":"' .. text .. '"}}') end
     refused(with("1:{"), "unreadable text")
@@ -294,6 +350,19 @@ describe("a model in several files", function()
       ['"c": "part-1.safetensors"'] = "part-1.safetensors has no tensor 'c'",
       ['"c": "../part-1.safetensors"'] = "is no name of a safetensors file",
       ['"c": "/etc/passwd"'] = "is no name of a safetensors file",
+    } do
+      local ok, message = pcall(flame.load, list(map))
+      assert.falsy(ok)
+      assert.truthy(message:find(pattern, 1, true), message)
+    end
+    flame.save(path("one.safetensors"), flame.ones(2))       -- one tensor, not a table of them
+    flame.save(path("deep.safetensors"), { a = { b = flame.ones(2) } })
+    t = flame.load(list('"a\\u002eb": "deep.safetensors", "value": "one.safetensors"'))
+    assert.same({ 1, 1 }, t["a.b"]:totable())
+    for map, pattern in pairs {
+      ['"a": "one.safetensors"'] = "one.safetensors has no tensor 'a'",
+      ['"a": 5'] = "a string must stand here",
+      ['"a": "one.safetensors", "a": "deep.safetensors"'] = "stands twice in the weight_map",
     } do
       local ok, message = pcall(flame.load, list(map))
       assert.falsy(ok)
@@ -398,6 +467,70 @@ describe("npy and npz", function()
     local ok, message = pcall(flame.load, write("sum.npz", text:sub(1, at - 1) .. "\1" .. text:sub(at + 1)))
     assert.falsy(ok)
     assert.truthy(message:find("checksum", 1, true), message)
+  end)
+end)
+
+describe("the ending of a file's name", function()
+  it("that flame does not write is refused with those that it does", function()
+    for _, name in ipairs { "x.jpg", "x.bmp", "x.json", "x.svg", "x.txt", "x.gz", "x.safetensor", "x.npy.gz", "x.tar_z", "x.7", "x.JPG" } do
+      local ok, message = pcall(flame.save, path(name), { flame.ones(1) })
+      assert.falsy(ok, name)
+      local known = "there is .safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
+      assert.truthy(message:find(known, 1, true), message)
+      assert.falsy(("\n" .. listing()):find("\n" .. name .. "\n", 1, true))
+    end
+  end)
+
+  it("may be missing", function()
+    assert(os.execute("mkdir -p '" .. path("v1.jpg") .. "'"))
+    for _, name in ipairs { "plain", ".hidden", "v1.jpg/plain", "dot." } do
+      flame.save(path(name), { flame.ones(1) })
+      assert.same({ 1 }, flame.load(path(name))[1]:totable())
+    end
+  end)
+
+  it("in capitals is the same", function()
+    flame.save(path("C.NPY"), flame.ones(2))
+    assert.equal("\x93NUMPY", read("C.NPY"):sub(1, 6))
+  end)
+end)
+
+describe("csv", function()
+  local csv = require("flame.data").csv
+
+  it("gives the same numbers back in every dtype", function()
+    flame.seed(3)
+    for _, dtype in ipairs { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8" } do
+      local x = dtype:find("^[fb]") and flame.randn({ 40, 3 }, { dtype = "f64" }):mul(1e3):to(dtype) or
+        flame.randint({ 40, 3 }, 0, 100):to(dtype) - (dtype == "u8" and 0 or 50)
+      flame.save(path("a.csv"), x)
+      local y = csv(path("a.csv"), { dtype = dtype })
+      assert.equal(dtype, y.dtype)
+      assert.is_true(y:eq(x):all():item(), dtype)
+    end
+    local large = flame.tensor({ { math.maxinteger, math.mininteger + 1 } }, { dtype = "i64" })
+    flame.save(path("a.csv"), large)
+    assert.same(large:totable(), csv(path("a.csv"), { dtype = "i64" }):totable())
+    flame.save(path("a.csv"), flame.tensor { { 1 / 3, 0 / 0, math.huge, -math.huge, -0.0, 1e-45 } })
+    local back = csv(path("a.csv"))[1]:totable()
+    assert.equal(flame.tensor(1 / 3):item(), back[1])
+    assert.is_true(back[2] ~= back[2] and back[3] == math.huge and back[4] == -math.huge and 1 / back[5] == -math.huge and back[6] > 0)
+    flame.save(path("a.csv"), flame.tensor { { true, false } })
+    assert.equal("1,0\n", read("a.csv"))
+  end)
+
+  it("holds what has rows and columns, also tracked and transposed, and is not moved by a decimal comma", function()
+    local x = flame.tensor({ { 1.5, 2 }, { 3, 4 } }, { requires_grad = true })
+    local before = os.setlocale(nil, "numeric")
+    for _, name in ipairs { "de_DE.UTF-8", "de_DE", "fr_FR.UTF-8" } do if os.setlocale(name, "numeric") then break end end
+    flame.save(path("a.csv"), x:t())
+    os.setlocale(before, "numeric")
+    assert.equal("1.5,3\n2,4\n", read("a.csv"))
+    for _, bad in ipairs { flame.ones(3), flame.tensor(1), flame.ones { 1, 2, 3 }, flame.ones { 0, 2 }, { flame.ones { 1, 1 } } } do
+      local ok, message = pcall(flame.save, path("a.csv"), bad)
+      assert.falsy(ok)
+      assert.truthy(message:find("a csv file holds", 1, true), message)
+    end
   end)
 end)
 

@@ -162,8 +162,10 @@ local function by_position(op, names, known, given, o)
   return o
 end
 
---- A table with string keys is one of options, else a list (of axes, of sizes).
-local function is_options(v) return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") end
+--- A table with string keys is one of options, else a list (of axes, of sizes) or stands for a function.
+local function is_options(v)
+  return type(v) == "table" and (next(v) == nil or type(next(v)) == "string") and not internal.callable(v)
+end
 internal.is_options = is_options
 
 --- Positional arguments by names, then a table of options; a list is a value.
@@ -556,7 +558,7 @@ end, "module")
 
 --- Run f n times; raise when handles or bytes grow from the second run on.
 def("leakcheck", 2, function(f, n)
-  if type(f) ~= "function" then fail("leakcheck", "need a function, got %s", word(f)) end
+  if not internal.callable(f) then fail("leakcheck", "need a function, got %s", word(f)) end
   n = n or 5
   local function count()
     collectgarbage()

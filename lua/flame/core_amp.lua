@@ -73,7 +73,7 @@ end
 local function wrap_checkpoint(checkpoint)
   return function(f, ...)
     local dtype = stack[#stack]
-    if inside or not dtype or f == nil then return checkpoint(f, ...) end
+    if inside or not dtype or not internal.callable(f) then return checkpoint(f, ...) end
     return checkpoint(function(...) return flame.autocast(dtype, f, ...) end, ...)
   end
 end
@@ -141,9 +141,9 @@ internal.def("autocast", 254, function(...)
     dtype = o.enabled ~= false and o.dtype
   end
   if dtype ~= false and not half_types[dtype] then fail("autocast", 'dtype must be "f16", "bf16" or false, got %s', tostring(dtype)) end
-  if f ~= nil and type(f) ~= "function" then fail("autocast", "need a function or nothing, got %s", internal.word(f)) end
+  if f ~= nil and not internal.callable(f) then fail("autocast", "need a function or nothing, got %s", internal.word(f)) end
   local guard = setmetatable({ depth = #stack + 1 }, Guard)
-  if not f then
+  if f == nil then
     push(dtype)
     return guard
   end

@@ -6,11 +6,7 @@ local is_tensor = flame.is_tensor
 
 --- A function, a module or a kernel.
 local function need_callable(op, f)
-  local kind, meta = type(f), getmetatable(f)
-  if kind == "function" or kind == "userdata" and not is_tensor(f) then return end
-  if kind ~= "table" or type(meta) ~= "table" or not meta.__call then
-    fail(op, "f must be a function, got %s", is_tensor(f) and "a tensor" or kind)
-  end
+  if not internal.callable(f) then fail(op, "f must be a function, got %s", internal.word(f)) end
 end
 internal.need_callable = need_callable
 
@@ -479,7 +475,7 @@ end
 ---@param spec table  {name =, forward =, backward =}
 ---@return function
 def("func", 1, function(spec)
-  if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func",
+  if type(spec) ~= "table" or not internal.callable(spec.forward) then fail("func",
     "need {name =, forward =, backward =}") end
   local name, proven = spec.name or "func", {}
   local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
@@ -491,7 +487,7 @@ def("func", 1, function(spec)
     local any = false
     for _, x in ipairs(inputs) do any = any or x.requires_grad end
     if not any or not flame.is_grad_enabled() then return table.unpack(values, 1, values.n) end
-    if type(spec.backward) ~= "function" then fail(name, "has no backward: the result can not be tracked") end
+    if not internal.callable(spec.backward) then fail(name, "has no backward: the result can not be tracked") end
     local n, results, like, made, at = values.n, {}, {}, {}, {}
     for i = 1, n do
       if is_tensor(values[i]) then                       -- anything else is given back as it is

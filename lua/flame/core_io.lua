@@ -131,22 +131,29 @@ end
 
 local pickles = { pt = true, pth = true, pkl = true, ckpt = true, bin = true, h5 = true, gguf = true, onnx = true }
 
+--- What stands behind the last dot of the file's name, in small letters; "" without one.
 local function extension(path)
   if type(path) ~= "string" then fail("save", "path must be a string, got %s", internal.word(path)) end
-  return (path:match("%.([A-Za-z0-9]+)$") or ""):lower()
+  return (path:match("[^/]%.([^./]*)$") or ""):lower()
 end
 
 --- The bytes of an image: floats are taken as 0 to 1.
 local function pixels(path, value)
-  if not is_tensor(value) then fail("save", "%s: a PNG file holds one tensor, got a table", path) end
   if value.dtype == "u8" then return value end
-  if not value:is_floating_point() then fail("save", "%s: a PNG needs u8 or floats from 0 to 1, got %s", path, value.dtype) end
+  if value.dtype == "i32" then return value end              -- 16 bits
+  if not value:is_floating_point() then
+    fail("save", "%s: a PNG needs u8, i32 from 0 to 65535 or floats from 0 to 1, got %s", path, value.dtype)
+  end
   return (value:detach() * 255):nan_to_num(0):clamp(0, 255):round():to("u8")
 end
 
+local only_one = { npy = "an npy file", png = "a PNG file", csv = "a csv file" }
+local known = { [""] = true, safetensors = true, npz = true, npy = true, png = true, csv = true }
+local written = ".safetensors, .npz (tensors), .npy (one tensor), .png (an image), .csv (rows and columns)"
+
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .npy one tensor, .npz tensors only, .png one image, else safetensors. The file is replaced
---- when the new one is complete.
+--- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one image, .csv one of
+--- two axes. The file is replaced when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
 internal.def("save", 2, function(path, value)
@@ -155,10 +162,12 @@ internal.def("save", 2, function(path, value)
   if not is_tensor(value) and type(value) ~= "table" then
     fail("save", "need a table of tensors or a tensor, got %s", internal.word(value))
   end
-  if kind == "npy" then
-    if not is_tensor(value) then fail("save", "%s: a npy file holds one tensor, got a table: use .npz", path) end
-    return internal.io_save_npy(path, { "" }, { value })
+  if not known[kind] then fail("save", "%s: flame writes no .%s files, there is %s", path, kind, written) end
+  if only_one[kind] and not is_tensor(value) then
+    fail("save", "%s: %s holds one tensor, got a table: use .npz or .safetensors", path, only_one[kind])
   end
+  if kind == "npy" then return internal.io_save_npy(path, { "" }, { value }) end
+  if kind == "csv" then return internal.io_save_csv(path, { "" }, { value:detach() }) end
   if kind == "png" then return internal.io_save_png(path, { "" }, { pixels(path, value) }) end
   if kind == "npz" then
     local w = { names = {}, tensors = {}, taken = {} }
@@ -235,6 +244,12 @@ function take_value(r, depth)
   return r.tensors[name]
 end
 
+--- Ours is a version and a value in the characters that flame.save writes; any other text under
+--- "flame" is another program's.
+local function is_ours(text)
+  return text ~= nil and (text:find("^%d+:{[%w_%%;{}%[%]-]*$") or text:find("^%d+:[tids][%w_%%-]*;$")) ~= nil
+end
+
 local function parse(path, text, tensors)
   if text:sub(1, 2) ~= "1:" then fail("load", "%s: written by a later flame", path) end
   local r = { path = path, text = text, at = 3, tensors = tensors, used = {} }
@@ -252,23 +267,18 @@ local convert = "convert it once with Python: import torch, safetensors.torch as
 --- Tensors of a model in several files, as "model.safetensors.index.json" lists them. The files
 --- stand beside the list; each gives what the list says and nothing else.
 local function load_parts(path, o)
-  local text = internal.io_read(path, "load")
-  local map = text:match('"weight_map"%s*:%s*(%b{})')
-  if not map then fail("load", "%s: is no list of safetensors files: it has no weight_map", path) end
-  if map:find("\\", 1, true) then fail("load", "%s: a name in its weight_map has an escape (\\): load the files one by one", path) end
   local folder, files, out = path:match("^(.*/)[^/]*$") or "", {}, {}
-  for name, file in map:gmatch('"([^"\\]+)"%s*:%s*"([^"\\]*)"') do
+  for name, file in pairs(internal.io_load_parts(path)) do
     if not file:find("^[%w_][%w._-]*%.safetensors$") then fail("load", "%s: '%s' is no name of a safetensors file", path, file) end
-    files[file] = files[file] or flame.load(folder .. file, o)
-    if not is_tensor(files[file][name]) then fail("load", "%s: %s has no tensor '%s'", path, file, name) end
-    out[name] = files[file][name]
+    files[file] = files[file] or internal.io_load(folder .. file, o.device)
+    out[name] = files[file][name] or fail("load", "%s: %s has no tensor '%s'", path, file, name)
   end
   return out
 end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz; and the list of a model
---- in several files, "….index.json".
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
+--- or (channels, h, w)); and the list of a model in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any
@@ -277,12 +287,13 @@ internal.def("load", 2, function(path, options)
   local o = internal.options("load", options, { device = flame.default_device() })
   if path:find("%.index%.json$") then return load_parts(path, o) end
   local head = internal.io_read(path, "load", 0, 8)
+  if head:sub(1, 4) == "\x89PNG" then return internal.io_load_png(path, o.device) end
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
   if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end
   if head:find("^\x80[\2-\5]") and pickles[extension(path)] then
     fail("load", "%s: is a pickle, which can run code; %s", path, convert)
   end
   local tensors, meta = internal.io_load(path, o.device)
-  if meta.flame then return parse(path, meta.flame, tensors) end
+  if is_ours(meta.flame) then return parse(path, meta.flame, tensors) end
   return tensors, meta
 end, "module")

@@ -413,7 +413,7 @@ local function given_gradient(p, config, values, active, result, g, out_params, 
       plain[at] = values[i]
     end
   end
-  if type(config.vjp) == "function" then
+  if config.vjp and type(config.vjp) ~= "string" then
     local list = table.move(plain, 1, at, #seeds + 1, table.move(seeds, 1, #seeds, 1, {}))
     local grads, by = table.pack(config.vjp(table.unpack(list, 1, #seeds + at))), {}
     local n = 0
@@ -559,7 +559,7 @@ def("kernel", 1, function(spec)
   local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,
     block = spec.block, shared = spec.shared }
   if type(spec.vjp) == "string" then config.vjp_kernel = internal.vjp_from_source(spec.vjp)
-  elseif spec.vjp ~= nil and type(spec.vjp) ~= "function" then
+  elseif spec.vjp ~= nil and not internal.callable(spec.vjp) then
     fail("kernel", "vjp must be a function or CUDA C text, got %s", internal.word(spec.vjp))
   end
   if not spec.vjp then config.recorder, config.replay, config.records = internal.kernel_record(k) end

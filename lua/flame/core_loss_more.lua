@@ -39,6 +39,9 @@ def("triplet_margin_with_distance_loss", 4, function(a, p, n, o)
   need_tensor(op, "p", p)
   need_tensor(op, "n", n)
   o = options(op, o, { distance_function = flame.pairwise_distance, margin = 1.0, swap = false, reduction = "mean" })
+  if not internal.callable(o.distance_function) then
+    fail(op, "distance_function must be a function, got %s", internal.word(o.distance_function))
+  end
   local near, far = o.distance_function(a, p), o.distance_function(a, n)
   if o.swap then far = far:minimum(o.distance_function(p, n)) end
   return reduce(op, (near - far + o.margin):clamp({ min = 0 }), o.reduction)

@@ -130,7 +130,7 @@ internal.def("profile", 254, function(...)
   local path, f = ...
   local from = 3
   if type(path) ~= "string" and path ~= nil then path, f, from = nil, path, 2 end
-  if f ~= nil and type(f) ~= "function" then fail("profile", "need a function or the name of a file, got %s", internal.word(f)) end
+  if f ~= nil and not internal.callable(f) then fail("profile", "need a function or the name of a file, got %s", internal.word(f)) end
   local self = new(path)
   if not f then
     start(self)

@@ -68,7 +68,7 @@ methods.type = internal.checked(function(x, dtype) return dtype and x:to(dtype) 
 ---@param f function
 ---@return flame.Tensor
 methods.apply_ = internal.checked(function(x, f)
-  if type(f) ~= "function" then fail("apply_", "f must be a function, got %s", internal.word(f)) end
+  if not internal.callable(f) then fail("apply_", "f must be a function, got %s", internal.word(f)) end
   local values = need_tensor("apply_", "x", x):reshape(-1):totable()
   for i, v in ipairs(values) do values[i] = f(v) end
   return x:copy_(flame.tensor(values, { dtype = x.dtype, device = x.device }):reshape(x.shape))

@@ -112,16 +112,19 @@ end
 
 -- Text of a file, of the files of a folder in order of their names (links left out, since they
 -- name the same text again), or of a list of such paths.
-local function gather(source, parts)
+local function gather(source, parts, depth)
   if type(source) == "table" then
-    for _, path in ipairs(source) do gather(path, parts) end
-  elseif is_folder(source) then
+    if depth > 100 then fail("text", "lists of paths are nested deeper than 100, or one holds itself") end
+    for _, path in ipairs(source) do gather(path, parts, depth + 1) end
+    return
+  end
+  need_string("text", "path", source)
+  if is_folder(source) then
     local names, kinds = list_of("text", source)
     for _, name in ipairs(names) do
       if kinds[name] == "f" and name:sub(1, 1) ~= "." then parts[#parts + 1] = internal.io_read(source .. "/" .. name, "text") end
     end
   else
-    need_string("text", "path", source)
     parts[#parts + 1] = internal.io_read(source, "text")
   end
 end
@@ -135,7 +138,7 @@ end
 ---@param source string | string[]  a file, a folder or a list of them
 function data.text(source)
   local parts = {}
-  gather(source, parts)
+  gather(source, parts, 1)
   local text = table.concat(parts)
   if #text == 0 then fail("text", "%s: no text", type(source) == "table" and "list" or source) end
   local vocab, id_of, lookup = {}, {}, {}
@@ -196,26 +199,41 @@ function data.tokens(path, options)
   return kind[3](x)
 end
 
--- Fields of a line; one that begins with a quotation mark ends with one, and "" in it is one.
+-- Without the blanks around it. Each byte is looked at a fixed number of times, which patterns that
+-- end in %s*$ do not do.
+local function trimmed(s)
+  local first, last = s:find("%S"), #s
+  if not first then return "" end
+  while s:find("^%s", last) do last = last - 1 end
+  return s:sub(first, last)
+end
+
+-- The text within quotation marks, the first of which is at 'open', and where its last one is; nil:
+-- it has none. "" within is one mark.
+local function quoted(line, open)
+  local close = open + 1
+  while true do
+    close = line:find('"', close, true)
+    if not close then return nil end
+    if line:sub(close + 1, close + 1) ~= '"' then return line:sub(open + 1, close - 1):gsub('""', '"'), close end
+    close = close + 2
+  end
+end
+
+-- Fields of a line, or nil and what is wrong; a field that begins with a quotation mark ends with one.
 local function fields_of(line, separator)
   local fields, at = {}, 1
   while true do
-    local from = line:match('^%s*"()', at)
-    local stop
-    if from then
-      local close = from
-      while true do
-        close = line:find('"', close, true)
-        if not close or line:sub(close + 1, close + 1) ~= '"' then break end
-        close = close + 2
-      end
-      if not close then return nil end
-      fields[#fields + 1] = line:sub(from, close - 1):gsub('""', '"')
+    local stop = line:find(separator, at, true)
+    local field = trimmed(line:sub(at, stop and stop - 1))
+    if field:sub(1, 1) == '"' then
+      local close
+      field, close = quoted(line, line:find('"', at, true))
+      if not field then return nil, "a quotation mark is not closed" end
       stop = line:find(separator, close + 1, true)
-    else
-      stop = line:find(separator, at, true)
-      fields[#fields + 1] = line:sub(at, stop and stop - 1):match("^%s*(.-)%s*$")
+      if line:sub(close + 1, stop and stop - 1):find("%S") then return nil, "text after a closed quotation mark" end
     end
+    fields[#fields + 1] = field
     if not stop then return fields end
     at = stop + #separator
   end
@@ -246,8 +264,9 @@ function data.csv(path, options)
   for line in (text .. "\n"):gmatch("(.-)\r?\n") do
     number = number + 1
     if line:find("%S") then
-      local fields, numeric = fields_of(line, o.sep), true
-      if not fields then fail("csv", "%s: line %d: a quotation mark is not closed", path, number) end
+      local fields, wrong = fields_of(line, o.sep)
+      if not fields then fail("csv", "%s: line %d: %s", path, number, wrong) end
+      local numeric = true
       for _, field in ipairs(fields) do numeric = numeric and number_of(field) ~= nil end
       columns = columns or #fields
       if #fields ~= columns then fail("csv", "%s: line %d has %d fields, the first has %d", path, number, #fields, columns) end

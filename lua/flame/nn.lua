@@ -167,7 +167,7 @@ function Module:forward()
 end
 
 local function add_hook(self, place, f)
-  if type(f) ~= "function" then fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f)) end
+  if not flame.internal.callable(f) then fail("%s: a hook is a function, got %s", getmetatable(self).__name, word(f)) end
   hooks[self] = hooks[self] or { before = {}, after = {} }
   local list = hooks[self][place]
   list[#list + 1] = f
@@ -418,6 +418,7 @@ function Module:eval() return self:train(false) end
 
 --- Calls f on every module below and then on the module itself.
 function Module:apply(f)
+  if not flame.internal.callable(f) then fail("%s: apply needs a function, got %s", getmetatable(self).__name, word(f)) end
   for _, entry in ipairs(children_of(self)) do entry[2]:apply(f) end
   f(self)
   return self

@@ -204,7 +204,7 @@ return function(nn, shared)
     self.dropout2 = nn.Dropout(p)
     local f = o.activation or "relu"
     rawset(self, "activation", type(f) == "string" and flame[f] or f)
-    if self.activation == nil then fail("TransformerEncoderLayer: there is no activation %s", tostring(f)) end
+    if not flame.internal.callable(self.activation) then fail("TransformerEncoderLayer: there is no activation %s", tostring(f)) end
   end
   function nn.TransformerEncoderLayer:forward(x, src_mask, src_key_padding_mask, is_causal)
     if type(src_mask) == "table" then

@@ -50,7 +50,7 @@ return function(nn, shared)
   --- where there is none. A list that it returns replaces the first; of several results the second has the first's.
   ---@return table  with remove()
   function Module:register_full_backward_hook(f)
-    if type(f) ~= "function" then fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f)) end
+    if not flame.internal.callable(f) then fail("%s: a hook is a function, got %s", getmetatable(self).__name, type(f)) end
     local call                                           -- of the module
     local before = self:register_forward_pre_hook(function(module, args)
       local now = { outputs = { false } }

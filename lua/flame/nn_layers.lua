@@ -12,12 +12,12 @@ return function(nn, shared)
   nn.Sequential = Module.extend("Sequential")
   function nn.Sequential:init(list, ...)
     if list == nil then list = {} end
-    if is_module(list) or type(list) == "function" then list = { list, ... } end
+    if is_module(list) or flame.internal.callable(list) then list = { list, ... } end
     if type(list) ~= "table" then fail("Sequential: need a list of modules") end
     for _, module in ipairs(list) do self:append(module) end
   end
   function nn.Sequential:append(module)
-    if not is_module(module) and type(module) ~= "function" then
+    if not is_module(module) and not flame.internal.callable(module) then
       fail("Sequential: item %d is a %s, need a module or a function", #self + 1, type(module))
     end
     self[#self + 1] = module

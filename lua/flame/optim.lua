@@ -31,7 +31,7 @@ end
 
 -- ---- options ------------------------------------------------------------------------------------
 
-local function is_options(t) return type(t) == "table" and (next(t) == nil or type(next(t)) == "string") end
+local function is_options(t) return flame.internal.is_options(t) end
 
 --- What follows the parameters: by position in the order of 'names', or a table at the end.
 local function given_options(what, names, ...)
@@ -250,7 +250,7 @@ end
 function Optimizer:step(closure)
   local loss
   if closure ~= nil then
-    if type(closure) ~= "function" then fail("%s: step takes a function or nothing, got %s", self.what, type(closure)) end
+    if not flame.internal.callable(closure) then fail("%s: step takes a function or nothing, got %s", self.what, type(closure)) end
     loss = flame.enable_grad(closure)
   end
   local _ <close> = unpin

@@ -326,7 +326,7 @@ return function(optim, shared)
   end
 
   function lbfgs:step(closure)
-    if type(closure) ~= "function" then fail("LBFGS: step needs a function that computes the loss and its gradients") end
+    if not flame.internal.callable(closure) then fail("LBFGS: step needs a function that computes the loss and its gradients") end
     local group = self.groups[1]
     local run = { group = group, params = group.params, state = self:state_of(group.params[1]), evaluations = 0 }
     local first

@@ -195,11 +195,18 @@ return function(optim, shared)
     return start(o.opt, function(at, base) return base * (1 - math.min(at, o.total_iters) / o.total_iters) ^ o.power end)
   end
 
+  -- The function of group i: one for all, or one of a list.
+  local function factor(name, f, i)
+    if not flame.internal.callable(f) and type(f) == "table" then f = f[i] end
+    if not flame.internal.callable(f) then fail("%s: f must be a function or a list of one a group, group %d has %s", name, i, type(f)) end
+    return f
+  end
+
   --- Any function of the step (from 0) as factor of the optimiser's rate; a list has one a group.
   function schedule.lambda(...)
     local o = read("lambda", { "f" }, { lr_lambda = false }, renamed({ lr_lambda = "f" }, ...))
     return start(o.opt, function(at, base, i)
-      local f = type(o.f) == "table" and o.f[i] or o.f
+      local f = factor("lambda", o.f, i)
       return base * f(at)
     end)
   end
@@ -208,7 +215,7 @@ return function(optim, shared)
     local o = read("multiplicative", { "f" }, { lr_lambda = false }, renamed({ lr_lambda = "f" }, ...))
     local known = {}                                       -- group -> { step, factor }: the last one asked for
     return start(o.opt, function(at, base, i)
-      local f = type(o.f) == "table" and o.f[i] or o.f
+      local f = factor("multiplicative", o.f, i)
       local last = known[i]
       if not last or last[1] > at then last = { 0, 1 } end
       for k = last[1] + 1, at do last[2] = last[2] * f(k) end

@@ -3293,8 +3293,8 @@ Tensor.linear = flame.linear
 function flame.linspace(first, last, n, o) end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
---- a second result. Recognised by content: safetensors, npy (a tensor), npz; and the list of a model
---- in several files, "….index.json".
+--- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
+--- or (channels, h, w)); and the list of a model in several files, "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any
@@ -5924,8 +5924,8 @@ function flame.rsub(x, y, alpha) end
 Tensor.rsub = flame.rsub
 
 --- Writes a table (or one tensor) with all it holds; see the head of this file.
---- By the name: .npy one tensor, .npz tensors only, .png one image, else safetensors. The file is replaced
---- when the new one is complete.
+--- By the name: .safetensors or no ending all of it, .npz tensors only, .npy one tensor, .png one image, .csv one of
+--- two axes. The file is replaced when the new one is complete.
 ---@param path string
 ---@param value table | flame.Tensor
 function flame.save(path, value) end

@@ -1,5 +1,5 @@
 /*
-** Tests of src/base: counting, failure on purpose, slabs, text, hashes, errors, switches.
+** Tests of src/base: counting, failure on purpose, slabs, text, hashes, errors, switches, writing.
 */
 #include "base/env.h"
 #include "base/error.h"
@@ -7,9 +7,14 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "base/text.h"
+#include "base/write.h"
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static int passed, failed;
 
@@ -207,6 +212,36 @@ static void switches_are_read(void) {
   unsetenv("FLAME_THREADS");
 }
 
+static volatile sig_atomic_t signals;
+static void on_limit(int number) { signals += number == SIGXFSZ; }
+
+/* The host's handler is not called for our write, and still is for what the host sends. */
+static void a_limit_of_sizes_is_an_error(void) {
+  struct rlimit before, small;
+  struct sigaction own, host = { .sa_handler = on_limit };
+  sigset_t one, pending;
+  FILE *f = tmpfile();
+  sigemptyset(&one);
+  sigaddset(&one, SIGXFSZ);
+  CHECK(f && getrlimit(RLIMIT_FSIZE, &before) == 0 && sigaction(SIGXFSZ, &host, &own) == 0);
+  small = before;
+  small.rlim_cur = 4;
+  CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const ssize_t fits = fl_write(fileno(f), "123456", 6), more = fl_write(fileno(f), "x", 1);
+  const int why = errno;
+  pthread_sigmask(SIG_BLOCK, &one, NULL);
+  raise(SIGXFSZ);
+  const ssize_t again = fl_write(fileno(f), "x", 1);
+  sigpending(&pending);
+  const int kept = sigismember(&pending, SIGXFSZ), quiet = signals == 0;
+  pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+  setrlimit(RLIMIT_FSIZE, &before);
+  sigaction(SIGXFSZ, &own, NULL);
+  CHECK(fits == 4 && more == -1 && why == EFBIG && again == -1);
+  CHECK(quiet && kept && signals == 1);
+  if (f) fclose(f);
+}
+
 int main(void) {
   counts_and_aligns();
   aligns_large_blocks();
@@ -217,6 +252,7 @@ int main(void) {
   hashes();
   first_error_stays();
   switches_are_read();
+  a_limit_of_sizes_is_an_error();
   fl_rng r = { 1, 0 };
   CHECK(fl_rng_take(&r, 5) == 0 && fl_rng_take(&r, 4) == 2 && fl_rng_take(&r, 0) == 3);
   CHECK(r.counter == 3);

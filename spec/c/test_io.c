@@ -52,6 +52,42 @@ static fl_node *load_idx(flame_context *c, const char *p) { return fl_idx_read(c
 static const float values[6] = { 1, 2, 3, 4, 5, 6 };
 static const int64_t shape[2] = { 2, 3 };
 
+static flame_status save_png(flame_context *c, const char *p, fl_node *n) {
+  fl_node *bytes = n_cast(n, FLAME_U8);
+  return bytes ? fl_png_save(c, p, bytes) : c->err.code;
+}
+static fl_node *load_png(flame_context *c, const char *p) {
+  fl_node *n = fl_png_read(c, p, 0);
+  return n ? n_cast(n, FLAME_F32) : NULL;
+}
+
+/* csv is read by Lua: here as C does it. */
+static fl_node *load_csv(flame_context *c, const char *p) {
+  float v[6] = { 0 };
+  FILE *f = fopen(p, "r");
+  const int n = f ? fscanf(f, "%f,%f,%f\n%f,%f,%f", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5]) : 0;
+  if (f) fclose(f);
+  return fl_node_from_host(c, 0, FLAME_F32, n == 6 ? 2 : 0, shape, v);
+}
+
+static flame_status save_parts(flame_context *c, const char *p, fl_node *n) {
+  FILE *f = fopen(p, "w");
+  (void)n;
+  if (!f) return FL_FAIL(c, FLAME_IO, "save", "%s", p);
+  fputs("{\"weight_map\": {\"b\": \"x.safetensors\", \"a\": \"y.safetensors\"}}", f);
+  fclose(f);
+  return FLAME_OK;
+}
+static fl_node *load_parts(flame_context *c, const char *p) {
+  fl_parts parts;
+  fl_node *n = NULL;
+  if (fl_parts_open(&parts, c, p) == FLAME_OK && parts.files.n == 2 && parts.files.at[0].key.at[0] == 'a')
+    n = fl_node_from_host(c, 0, FLAME_F32, 2, shape, values);
+  else if (c->err.code == FLAME_OK) FL_FAIL(c, FLAME_IO, "load", "another list");
+  fl_parts_close(&parts);
+  return n;
+}
+
 /* One load within a scope; 1 when it gave the values, 0 when it failed with an error kept. */
 static int load_once(flame_context *c, load_fn load) {
   float got[6];
@@ -129,9 +165,10 @@ int main(void) {
   flame_context *c = flame_open(NULL);
   flame_tensor *x = flame_from_data(c, FLAME_F32, 2, shape, values);
   const struct { const char *name; save_fn save; load_fn load; } kinds[] = {
-    { "safetensors", save_st, load_st }, { "npy", fl_npy_save, load_npy }, { "npz", save_npz, load_npz }
+    { "safetensors", save_st, load_st }, { "npy", fl_npy_save, load_npy }, { "npz", save_npz, load_npz },
+    { "png", save_png, load_png }, { "csv", fl_csv_save, load_csv }, { "list of files", save_parts, load_parts }
   };
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 6; i++) {
     failing_allocations(c, kinds[i].name, kinds[i].save, kinds[i].load, x);
     save_once(c, kinds[i].save, x);
     damaged(c, kinds[i].name, kinds[i].load);

@@ -4,6 +4,7 @@
 ** intermediates, and indexing inside the key. Each program is right on a sound planner and is
 ** then run with the planted bug (FL_PLANT_*) that breaks just this: the check must see it.
 */
+#include "base/hooks.h"
 #include "engine/engine.h"
 #include "tensor/build.h"
 #include <math.h>

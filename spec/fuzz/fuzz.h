@@ -4,8 +4,10 @@
 **
 ** fuzz_X [SECONDS [SEED]]: rounds with the seeds SEED, SEED + 1, … (default 1) for SECONDS (default
 ** 10). fuzz_X 0 SEED is one round, the same as then. A round is a fault when it breaks a
-** rule that the program states (fuzz_fault), when a sanitizer ends it, or when it takes 30 s.
-** FUZZ_PLANT=read, overflow, leak or hang puts such a fault into the first round: a fuzzer that
+** rule that the program states (fuzz_fault), when a sanitizer ends it, or when it takes 30 s; with
+** fuzz_budget also when it takes so many seconds of the processor, which is what a reader that goes
+** back over its text does on a long run of one byte.
+** FUZZ_PLANT=read, overflow, leak, hang or (with fuzz_budget) slow puts such a fault into the first round: a fuzzer that
 ** does not see it is broken (tools/fuzz asks each time).
 */
 #ifndef FL_SPEC_FUZZ_H
@@ -26,6 +28,7 @@ typedef struct fuzz_bytes { unsigned char at[FUZZ_MOST]; size_t n; } fuzz_bytes;
 static const char *fuzz_name;
 static unsigned long long fuzz_seed, fuzz_rounds;
 static int fuzz_faults, fuzz_over;
+static double fuzz_budget;                    /* 0: none */
 static uint64_t fuzz_state;
 
 /* Sanitizers end the program as a failed assert does, so that fuzz_died is called. */
@@ -66,6 +69,16 @@ static inline void fuzz_number(fuzz_bytes *b, size_t at) {
     b->at[at + i] = (unsigned char)(v >> 8 * (swap ? bytes - 1 - i : i));
 }
 
+/* A long run of a byte that formats skip, repeat or nest, or of a word. */
+static inline void fuzz_run(fuzz_bytes *b, size_t at, const char *word) {
+  static const char bytes[] = "  \t\t\r\n\"\"[{(,:;0%\\";
+  unsigned char run[1 << 15];
+  const size_t n = (size_t)1 << (fuzz_draw(2) ? 15 : fuzz_draw(16)), k = strlen(word);
+  memset(run, bytes[fuzz_draw(sizeof bytes - 1)], n);
+  if (k && fuzz_draw(2)) for (size_t i = 0; i < n; i++) run[i] = (unsigned char)word[i % k];
+  fuzz_replace(b, at, 0, run, n);
+}
+
 /* One change within [from, b->n). words: what the format is written with, NULL-terminated. */
 static inline void fuzz_damage_once(fuzz_bytes *b, size_t from, const char *const *words) {
   if (b->n <= from) return;
@@ -73,6 +86,10 @@ static inline void fuzz_damage_once(fuzz_bytes *b, size_t from, const char *cons
   const size_t some = 1 + fuzz_draw(left > 16 ? 16 : (unsigned)left);
   unsigned count = 0;
   while (words[count]) count++;
+  if (fuzz_draw(16) == 0) {
+    fuzz_run(b, at, words[fuzz_draw(count)]);
+    return;
+  }
   switch (fuzz_draw(9)) {
     case 0: b->at[at] = (unsigned char)(b->at[at] ^ 1 << fuzz_draw(8)); return;
     case 1: b->at[at] = (unsigned char)fuzz_draw(256); return;
@@ -121,6 +138,11 @@ static inline void fuzz_plant(fl_mem *m) {
   if (strcmp(what, "leak") != 0) fl_free(m, (void *)p, 64);
 }
 
+static inline void fuzz_plant_slow(clock_t begin) {
+  const char *what = getenv("FUZZ_PLANT");
+  while (what && !strcmp(what, "slow") && (double)(clock() - begin) <= fuzz_budget * CLOCKS_PER_SEC) {}
+}
+
 /* One round by its seed; m->live_bytes must be afterwards what it was before. */
 static inline void fuzz_round(fl_mem *m, void (*round)(void), int cached) {
   for (; cached >= 0; cached--) {
@@ -128,7 +150,10 @@ static inline void fuzz_round(fl_mem *m, void (*round)(void), int cached) {
     fuzz_draw(1);
     const int64_t before = m->live_bytes;
     if (fuzz_rounds == 1 && !cached) fuzz_plant(m);
+    const clock_t begin = clock();
+    if (fuzz_rounds == 1 && !cached) fuzz_plant_slow(begin);
     round();
+    if (fuzz_budget > 0 && (double)(clock() - begin) > fuzz_budget * CLOCKS_PER_SEC) fuzz_fault("more time than its bytes can ask for");
     if (m->live_bytes != before && !cached) fuzz_fault("memory is left");
   }
 }

@@ -13,7 +13,7 @@
 typedef struct fl_mem {
   int64_t live_bytes, live_blocks, peak_bytes;  /* now held, and the most ever */
   int64_t calls;        /* allocations asked for so far (for choosing k) */
-  int64_t fail_at;      /* this call number fails (counted by 'calls'); 0: none */
+  int64_t fail_at;      /* with test hooks, this call number fails (counted by 'calls'); 0: none */
   int fail_forever;     /* and all after it too */
   int64_t limit;        /* live bytes that may not be exceeded; 0: none */
 } fl_mem;

@@ -5,6 +5,7 @@
 */
 #include "engine/evaluate.h"
 #include "engine/profile.h"
+#include "base/hooks.h"
 #include "base/text.h"
 #include "tensor/entry.h"
 #include "base/num.h"
@@ -128,7 +129,7 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   int32_t *inner = NULL;
   flame_status e = FLAME_OK;
-  if (p->homes.n == 0 || c->planted == FL_PLANT_COPY) return FLAME_OK;
+  if (p->homes.n == 0 || FL_PLANTED(c, FL_PLANT_COPY)) return FLAME_OK;
   if (!count_uses(c, r, &inner)) return no_host(c);
   for (int64_t h = 0; e == FLAME_OK && h < p->homes.n; h++) {
     int keep = 0;

@@ -8,6 +8,7 @@
 ** followed; what is no regular file is refused, so that nobody loses /dev/null.
 */
 #include "io/io.h"
+#include "base/write.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -135,6 +136,32 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   return FLAME_OK;
 }
 
+/* One byte more than wanted is room to see that there are more. */
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+  enum { PART = 1 << 30 };
+  z_stream z = { .zalloc = z_alloc, .zfree = z_free, .opaque = &f->c->mem, .next_in = packed };
+  unsigned char spare;
+  size_t given = 0, made = 0;
+  int k = inflateInit(&z) == Z_OK ? Z_OK : Z_MEM_ERROR;
+  while (k == Z_OK) {
+    const size_t in = n - given < PART ? n - given : PART, room = made == bytes ? 1 : bytes - made < PART ? bytes - made : PART;
+    z.avail_in = (unsigned)in;
+    z.avail_out = (unsigned)room;
+    z.next_out = made == bytes ? &spare : (unsigned char *)out + made;
+    k = inflate(&z, Z_NO_FLUSH);
+    given += in - z.avail_in;
+    made += room - z.avail_out;
+    if (made > bytes) break;
+  }
+  inflateEnd(&z);
+  if (k == Z_MEM_ERROR) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack %zu bytes", n);
+  if (made > bytes || (k == Z_STREAM_END && made < bytes))
+    return fl_reader_fail(f, "the packed data hold %s than %zu bytes", made > bytes ? "more" : "fewer", bytes);
+  if (k == Z_STREAM_END) return FLAME_OK;
+  return fl_reader_fail(f, "%s after %zu unpacked bytes (%s)",
+                        k == Z_BUF_ERROR ? "the packed data ends too early" : "damaged packed data", made, z.msg ? z.msg : "no message");
+}
+
 static void unzip_close(fl_reader *f) {
   if (!f->unzip) return;
   inflateEnd(&f->unzip->z);
@@ -143,7 +170,7 @@ static void unzip_close(fl_reader *f) {
 }
 #else
 static flame_status unzip_open(fl_reader *f) {
-  return fl_reader_fail(f, "is gzip, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
+  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
                        "and build again, or unpack the file");
 }
 static flame_status unzip_member(fl_reader *f) { return unzip_open(f); }
@@ -151,6 +178,10 @@ static flame_status unzip_some(fl_reader *f, void *p, size_t n, size_t *got) {
   (void)f, (void)p, (void)n;
   *got = 0;
   return FLAME_NOT_SUPPORTED;
+}
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes) {
+  (void)packed, (void)n, (void)out, (void)bytes;
+  return unzip_open(f);
 }
 static void unzip_close(fl_reader *f) { (void)f; }
 #endif
@@ -259,27 +290,39 @@ static flame_status settle_path(fl_writer *o, const char *path, mode_t *mode) {
   return FLAME_OK;
 }
 
+static size_t folder_length(const fl_writer *o) {
+  const char *slash = strrchr(o->path, '/');
+  return slash ? (size_t)(slash + 1 - o->path) : 0;
+}
+static size_t temp_size(const fl_writer *o) { return folder_length(o) + FL_IO_TEMP; }
+
 /* A name that nobody has, in the folder of the target. From the start nobody may open it who may
 ** not open the file it replaces. */
 static flame_status open_temp(fl_writer *o, mode_t mode) {
-  const char *slash = strrchr(o->path, '/');
-  const size_t folder = slash ? (size_t)(slash + 1 - o->path) : 0, size = folder + 40;
-  char *temp = fl_zalloc(&o->c->mem, size);
+  const size_t folder = folder_length(o);
+  char *temp = fl_zalloc(&o->c->mem, temp_size(o));
   if (!temp) return no_memory(o);
   memcpy(temp, o->path, folder);
+  fl_temp_sweep(o->c, folder ? temp : ".");
   for (int tries = 0; tries < 100 && o->fd < 0; tries++) {
     uint64_t r = 0;
     if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) r = (uint64_t)getpid() * 1000 + (uint64_t)tries;
-    snprintf(temp + folder, 40, ".flame-%016llx.tmp", (unsigned long long)r);
+    fl_temp_name(temp + folder, r);
     o->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode ? mode : 0666);
     if (o->fd < 0 && errno != EEXIST) break;
+    if (o->fd >= 0 && !fl_temp_lock(o->fd)) {
+      close(o->fd);
+      unlink(temp);
+      o->fd = -1;
+      errno = EBUSY;
+    }
   }
   if (o->fd >= 0) {
     o->temp = temp;
     return FLAME_OK;
   }
   const int why = errno;
-  fl_free(&o->c->mem, temp, size);
+  fl_free(&o->c->mem, temp, temp_size(o));
   return out_fail(o, strerror(why));
 }
 
@@ -295,16 +338,20 @@ flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, cons
   return e;
 }
 
+flame_status fl_writer_poll(fl_writer *o) {
+  if (!atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) return FLAME_OK;
+  atomic_store(&o->c->interrupted, 0);
+  return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
+}
+
 /* In parts, so that an interrupt ends a long write; the temporary file then goes. */
 static flame_status write_raw(fl_writer *o, const char *p, size_t n) {
   enum { PART = 8 << 20 };
   while (n > 0) {
-    if (n > PART && atomic_load_explicit(&o->c->interrupted, memory_order_relaxed)) {
-      atomic_store(&o->c->interrupted, 0);
-      return FL_FAIL(o->c, FLAME_INTERRUPTED, o->op, "interrupted!");
-    }
-    const ssize_t k = write(o->fd, p, n < PART ? n : PART);
+    if (n > PART && fl_writer_poll(o) != FLAME_OK) return o->c->err.code;
+    const ssize_t k = fl_write(o->fd, p, n < PART ? n : PART);
     if (k < 0 && errno == EINTR) continue;
+    if (k < 0 && errno == EFBIG) return out_fail(o, "the file is larger than the process (ulimit -f) or the file system may write");
     if (k <= 0) return out_fail(o, k < 0 ? strerror(errno) : "nothing more can be written");
     p += k;
     n -= (size_t)k;
@@ -345,20 +392,16 @@ static void sync_folder(const fl_writer *o) {
   fl_free(&o->c->mem, folder, n + 2);
 }
 
-static size_t temp_size(const fl_writer *o) {
-  const char *slash = strrchr(o->path, '/');
-  return (slash ? (size_t)(slash + 1 - o->path) : 0) + 40;
-}
-
+/* Renamed while it is open, because its lock ends when it is closed. fsync has told of all errors
+** that closing it could tell of. */
 flame_status fl_writer_commit(fl_writer *o) {
   const flame_status e = write_raw(o, o->buffer, o->fill);
   o->fill = 0;
   if (e != FLAME_OK) return e;
   if (fsync(o->fd) != 0) return out_fail(o, strerror(errno));
-  const int closed = close(o->fd);
-  o->fd = -1;
-  if (closed != 0) return out_fail(o, strerror(errno));
   if (rename(o->temp, o->path) != 0) return out_fail(o, strerror(errno));
+  close(o->fd);
+  o->fd = -1;
   fl_free(&o->c->mem, o->temp, temp_size(o));
   o->temp = NULL;
   sync_folder(o);
@@ -367,12 +410,12 @@ flame_status fl_writer_commit(fl_writer *o) {
 
 void fl_writer_close(fl_writer *o) {
   fl_mem *m = &o->c->mem;
-  if (o->fd >= 0) close(o->fd);
-  o->fd = -1;
   if (o->temp) {
     unlink(o->temp);
     fl_free(m, o->temp, temp_size(o));
   }
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
   fl_free(m, o->buffer, CHUNK);
   if (o->path) fl_free(m, o->path, strlen(o->path) + 1);
   o->temp = o->buffer = o->path = NULL;

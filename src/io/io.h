@@ -41,6 +41,8 @@ flame_status fl_reader_some(fl_reader *f, void *p, size_t n, size_t *got);
 /* At most so many bytes can still come: a bound for what a header may claim. */
 int64_t fl_reader_most(const fl_reader *f);
 flame_status fl_reader_seek(fl_reader *f, int64_t at);                 /* plain files */
+/* n bytes of zlib data, which the caller has read, to exactly 'bytes' bytes. */
+flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void *out, size_t bytes);
 /* Go on within a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' unpacked. */
 flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole);
 flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);      /* all of it was read, and is right */
@@ -60,10 +62,19 @@ typedef struct fl_writer {
 } fl_writer;
 flame_status fl_writer_open(fl_writer *o, flame_context *c, const char *op, const char *path);
 flame_status fl_writer_write(fl_writer *o, const void *p, size_t n);
+flame_status fl_writer_poll(fl_writer *o);              /* fails once there was an interrupt */
 /* Written, synced and renamed; on failure the old file stays. */
 flame_status fl_writer_commit(fl_writer *o);
 /* Ends it in any state; without a commit the temporary file goes. */
 void fl_writer_close(fl_writer *o);
+
+/* ---- temporary files (stale.c) --------------------------------------------------------------------- */
+enum { FL_IO_TEMP = sizeof ".flame-0123456789abcdef.tmp" };
+void fl_temp_name(char name[FL_IO_TEMP], uint64_t number);
+/* A new temporary file is its writer's from now on; 0: another save took it for a dead one's. */
+int fl_temp_lock(int fd);
+/* Now and then: remove those whose writer is gone. */
+void fl_temp_sweep(flame_context *c, const char *folder);
 
 /* ---- folders (file.c) ----------------------------------------------------------------------------- */
 void *fl_folder_open(const char *path);                 /* NULL with errno */
@@ -109,6 +120,16 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
 void fl_safetensors_close(fl_archive *a);
 
+/* A list of safetensors files: key is a tensor, value its file. By name, none twice; the spans
+** point into 'text'. The caller closes it, also after a failure. */
+typedef struct fl_parts {
+  fl_reader in;
+  struct { char *at; int64_t n, cap; } text;
+  struct { fl_pair *at; int64_t n, cap; } files;
+} fl_parts;
+flame_status fl_parts_open(fl_parts *p, flame_context *c, const char *path);
+void fl_parts_close(fl_parts *p);
+
 typedef struct fl_to_save { fl_span name; fl_node *node; } fl_to_save;
 /* Nodes are evaluated; the order in the file is by element size, then by name. */
 flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, fl_to_save *tensors,
@@ -139,7 +160,14 @@ void fl_zip_close(fl_zip *z);
 /* Names without ".npy", no two the same. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
-/* ---- png, written only (png.c) --------------------------------------------------------------------------- */
-/* n: u8 of shape (h, w) or (channels, h, w), channels 1, 3 or 4. */
+/* ---- png (png.c, png_read.c) ------------------------------------------------------------------------------ */
+/* n: u8, or i32 from 0 to 65535 (16 bits a channel), of shape (h, w) or (channels, h, w), channels 1 to 4:
+** grey, grey with alpha, colour, colour with alpha. */
 flame_status fl_png_save(flame_context *c, const char *path, fl_node *n);
+/* The same: what was saved comes back, but for (1, h, w), which comes as (h, w). */
+fl_node *fl_png_read(flame_context *c, const char *path, int device);
+
+/* ---- csv, written only (csv.c) ----------------------------------------------------------------------------- */
+/* n: two axes, none empty. Numbers are written so that they read as the same again. */
+flame_status fl_csv_save(flame_context *c, const char *path, fl_node *n);
 #endif

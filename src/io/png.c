@@ -1,7 +1,7 @@
 /*
-** PNG files of images, written only: 8 bits a channel, grey, colour or colour with alpha. Pixels
+** PNG files of images, written: 8 or 16 bits a channel, grey or colour, with alpha or without. Pixels
 ** are not compressed (deflate's stored blocks), so that writing needs no library; a viewer or
-** optimiser may pack them. Channels come as planes, as networks have them.
+** optimiser may pack them. Channels come as planes, as networks have them. png_read.c reads them.
 */
 #include "io/io.h"
 #include <string.h>
@@ -9,8 +9,9 @@
 enum { STORED = 65535 }; /* most bytes of a stored block */
 
 typedef struct image {
-  const unsigned char *planes;
+  const void *planes;
   int64_t channels, height, width;
+  int wide;                     /* planes of i32, 16 bits each in the file */
 } image;
 
 static void put32(unsigned char *p, uint32_t v) {
@@ -28,14 +29,26 @@ static flame_status chunk(fl_writer *o, const char *type, const void *data, size
   return e == FLAME_OK ? fl_writer_write(o, tail, sizeof tail) : e;
 }
 
-/* Rows of pixels, each behind its filter byte 0. */
-static void rows_of(const image *v, unsigned char *to) {
+/* Rows of pixels, each behind its filter byte 0. Returns a value that 16 bits do not hold, or 0. */
+static int32_t rows_of(const image *v, unsigned char *to) {
   const int64_t plane = v->height * v->width;
+  const unsigned char *narrow = v->planes;
+  const int32_t *wide = v->planes;
   for (int64_t y = 0; y < v->height; y++) {
     *to++ = 0;
     for (int64_t x = 0; x < v->width; x++)
-      for (int64_t c = 0; c < v->channels; c++) *to++ = v->planes[c * plane + y * v->width + x];
+      for (int64_t c = 0; c < v->channels; c++) {
+        const int64_t at = c * plane + y * v->width + x;
+        if (!v->wide) {
+          *to++ = narrow[at];
+          continue;
+        }
+        if (wide[at] < 0 || wide[at] > 65535) return wide[at];
+        *to++ = (unsigned char)(wide[at] >> 8);
+        *to++ = (unsigned char)wide[at];
+      }
   }
+  return 0;
 }
 
 static uint32_t adler(const unsigned char *p, size_t n) {
@@ -68,8 +81,9 @@ static flame_status write_chunks(fl_writer *o, const image *v, const unsigned ch
   unsigned char head[13] = { 0 };
   put32(head, (uint32_t)v->width);
   put32(head + 4, (uint32_t)v->height);
-  head[8] = 8;
-  head[9] = v->channels == 1 ? 0 : v->channels == 3 ? 2 : 6;
+  static const unsigned char types[5] = { 0, 0, 4, 2, 6 };      /* by channels */
+  head[8] = v->wide ? 16 : 8;
+  head[9] = types[v->channels];
   flame_status e = fl_writer_write(o, signature, sizeof signature);
   if (e == FLAME_OK) e = chunk(o, "IHDR", head, sizeof head);
   if (e == FLAME_OK) e = chunk(o, "IDAT", data, n);
@@ -80,7 +94,9 @@ static flame_status write_chunks(fl_writer *o, const image *v, const unsigned ch
 static flame_status write_image(flame_context *c, const char *path, const image *v, unsigned char *raw,
                                 size_t n, unsigned char *packed) {
   fl_writer o;
-  rows_of(v, raw);
+  const int32_t beyond = rows_of(v, raw);
+  if (beyond != 0) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: the value %d is not in the range of a PNG of i32, "
+                                  "0 to 65535: divide, or save u8", path, (int)beyond);
   const size_t bytes = stored(raw, n, packed);
   flame_status e = fl_writer_open(&o, c, "save", path);
   if (e == FLAME_OK) e = write_chunks(&o, v, packed, bytes);
@@ -92,15 +108,15 @@ static flame_status write_image(flame_context *c, const char *path, const image 
 flame_status fl_png_save(flame_context *c, const char *path, fl_node *n) {
   const fl_layout *l = n->shape;
   const int64_t *s = l->size + (l->rank == 3);
-  const image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1] };
-  const int fits = n->dtype == FLAME_U8 && (l->rank == 2 || l->rank == 3) &&
-                   (v.channels == 1 || v.channels == 3 || v.channels == 4) && v.height > 0 &&
+  const image v = { NULL, l->rank == 3 ? l->size[0] : 1, s[0], s[1], n->dtype == FLAME_I32 };
+  const int fits = (n->dtype == FLAME_U8 || v.wide) && (l->rank == 2 || l->rank == 3) &&
+                   v.channels >= 1 && v.channels <= 4 && v.height > 0 &&
                    v.width > 0 && v.height < 1 << 24 && v.width < 1 << 24 && l->numel < 1 << 30;
   if (!fits)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save",
-                   "%.150s: a PNG needs u8 of shape (h, w) or (1, 3 or 4, h, w), below 2^30 bytes",
+                   "%.150s: a PNG needs u8 or i32 of shape (h, w) or (1 to 4, h, w), below 2^30 values",
                    path);
-  const size_t raw_bytes = (size_t)(l->numel + v.height),
+  const size_t raw_bytes = (size_t)((v.wide + 1) * l->numel + v.height),
                packed_bytes = raw_bytes + 5 * (raw_bytes / STORED + 1) + 6;
   size_t bytes = 0;
   image w = v;

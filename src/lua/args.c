@@ -323,6 +323,21 @@ void fl_arg_make_opts(lua_State *L, int i, const char *op, fl_make_opts *o) {
   o->requires_grad = fl_option_bool(L, i, op, "requires_grad", 0);
 }
 
+int fl_is_callable(lua_State *L, int i) {
+  enum { MOST = 8 };                    /* of objects whose __call is an object */
+  const int top = lua_gettop(L);
+  int ok = 0;
+  luaL_checkstack(L, MOST + 2, "callable");
+  i = lua_absindex(L, i);
+  for (int k = 0; k < MOST && !ok; k++) {
+    ok = lua_isfunction(L, i);
+    if (ok || box_at(L, i) != NULL || luaL_getmetafield(L, i, "__call") == LUA_TNIL) break;
+    i = lua_gettop(L);
+  }
+  lua_settop(L, top);
+  return ok;
+}
+
 const char *fl_lua_shape_of(char buf[192], const fl_node *n) {
   return fl_shape_text(buf, n->shape->rank, n->shape->size);
 }

@@ -96,6 +96,7 @@ static inline lua_State *fl_lua_thread(const fl_lua *b) {
 }
 
 /* Payload of the tensor at i, or NULL. No call into the registry: see reliability C4. */
+int fl_is_callable(lua_State *L, int i);      /* in args.c: a function or what has __call; no tensor, which is indexed by it */
 static inline fl_box *box_at(lua_State *L, int i) {
   const fl_box_ref *x = (const fl_box_ref *)lua_touserdata(L, i);
   if (x == NULL || lua_rawlen(L, i) != sizeof *x || x->magic != FL_BOX_MAGIC) return NULL;
@@ -239,6 +240,7 @@ enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[], fl_reg_neural[],
   fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_scope[], fl_reg_internal[], fl_reg_io[], fl_reg_kernel[];
+const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
 /* With module, methods, state, metatable at the indices given. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
 int fl_index_get(lua_State *L);        /* x[k]: key at 2, tensor at 1 */

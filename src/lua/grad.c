@@ -125,10 +125,9 @@ static int mode(lua_State *L, int on) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int with = !lua_isnoneornil(L, 1);
-  if (with && !lua_isfunction(L, 1) && !(lua_istable(L, 1) && luaL_getmetafield(L, 1, "__call") != LUA_TNIL))
+  if (with && !fl_is_callable(L, 1))
     return fl_lua_fail(L, on ? "enable_grad" : "no_grad", "need a function, got %s",
         luaL_typename(L, 1));
-  if (with && !lua_isfunction(L, 1)) lua_pop(L, 1);
   guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
   *g = (guard){ .magic = GUARD_MAGIC };
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
@@ -389,7 +388,7 @@ static int g_checkpointed(lua_State *L) {
   return nv;
 }
 
-/* ---- hooks: a list of functions in the registry ---------------------------------------------------- */
+/* ---- hooks: a list of what can be called, in the registry ---------------------------------------------------- */
 typedef struct hook_call { script_function *f; fl_node *g; fl_node *changed; } hook_call;
 
 static int hook_trampoline(lua_State *L) {
@@ -398,7 +397,7 @@ static int hook_trampoline(lua_State *L) {
   const lua_Integer n = luaL_len(L, -1);
   push_node(L, call->f->b, call->g);
   for (lua_Integer i = 1; i <= n; i++) {
-    if (lua_rawgeti(L, 2, i) == LUA_TFUNCTION) {
+    if (lua_rawgeti(L, 2, i) != LUA_TBOOLEAN) {           /* false: removed */
       lua_pushvalue(L, 3);
       lua_call(L, 1, 1);
       fl_box *x = box_at(L, -1);
@@ -463,7 +462,7 @@ static int g_register_hook(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "register_hook");
   fl_arg_tensor(L, 1, "register_hook", "x");
-  if (!lua_isfunction(L, 2)) return fl_lua_fail(L, "register_hook",
+  if (!fl_is_callable(L, 2)) return fl_lua_fail(L, "register_hook",
       "need a function, got %s", luaL_typename(L, 2));
   lua_newtable(L);                                /* may run a finaliser: x is read behind it */
   fl_box *x = fl_arg_tensor(L, 1, "register_hook", "x");

@@ -312,6 +312,11 @@ static int unpin(lua_State *L) {
   return 0;
 }
 
+static int callable(lua_State *L) {
+  lua_pushboolean(L, fl_is_callable(L, 1));
+  return 1;
+}
+
 static int is_tensor(lua_State *L) {
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
@@ -361,25 +366,6 @@ static int is_view(lua_State *L) {
   const fl_box *x = box_at(L, 1);
   lua_pushboolean(L, x != NULL && x->t != NULL && x->t->view);
   return 1;
-}
-
-/* core.fail_alloc(k, forever): the k-th allocation from now on fails; for specs. 0: none. */
-static int fail_alloc(lua_State *L) {
-  flame_context *c = context(L);
-  const int64_t k = luaL_checkinteger(L, 1);
-  c->mem.fail_at = k > 0 ? c->mem.calls + k : 0;
-  c->mem.fail_forever = lua_toboolean(L, 2);
-  lua_pushinteger(L, c->mem.calls);
-  return 1;
-}
-
-/* core.forget_plans(): the next evaluations plan anew; for specs. */
-static int forget_plans(lua_State *L) {
-  flame_context *c = context(L);
-  fl_engine *e = (fl_engine *)c->engine;
-  fl_plans_close(&e->plans);
-  if (!fl_plans_init(&e->plans, &c->mem)) return fl_lua_fail(L, "forget_plans", "no host memory");
-  return 0;
 }
 
 /* ---- core.graph(x): the recorded nodes behind x --------------------------------------------- */
@@ -454,20 +440,6 @@ static int recorded(lua_State *L) {
   return 1;
 }
 
-/* core.interrupt(): as Ctrl-C does. */
-static int interrupt(lua_State *L) {
-  flame_interrupt(context(L));
-  return 0;
-}
-
-/* core.budget(n): evaluate after so many recorded ops -> the number before. */
-static int budget(lua_State *L) {
-  flame_context *c = context(L);
-  lua_pushinteger(L, c->budget);
-  if (!lua_isnoneornil(L, 1)) c->budget = fl_arg_int(L, 1, "budget", "n");
-  return 1;
-}
-
 /* Wall-clock seconds of no particular origin. */
 static double clock_now(void) {
   struct timespec t;
@@ -488,19 +460,6 @@ static int x_timer(lua_State *L) {
   return 1;
 }
 
-/* core.plant(k): the k-th planner bug (FL_PLANT_*) is there from now on, 0: none; for specs. Plans
-** made before are forgotten. */
-static int plant(lua_State *L) {
-  flame_context *c = context(L);
-  fl_engine *e = (fl_engine *)c->engine;
-  const int64_t k = luaL_checkinteger(L, 1);
-  if (k < 0 || k >= FL_PLANT_COUNT) return luaL_argerror(L, 1, "no such bug");
-  c->planted = (uint8_t)k;
-  fl_plans_close(&e->plans);
-  if (!fl_plans_init(&e->plans, &c->mem)) return luaL_error(L, "no memory");
-  return 0;
-}
-
 const fl_lua_reg fl_reg_inspect[] = {
   { "stats", x_stats, FL_IN_MODULE }, { "memory", x_memory, FL_IN_MODULE }, { "info",
       x_info, FL_IN_MODULE },
@@ -514,8 +473,8 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
-  { "forget_plans", forget_plans, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
+  { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 },
+  { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
-  { "graph", recorded, 0 }, { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
+  { "graph", recorded, 0 }, { NULL, NULL, 0 }
 };

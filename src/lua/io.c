@@ -29,10 +29,11 @@ static int arg_device_or_default(lua_State *L, int i, const char *op) {
 /* ---- open files as userdata ------------------------------------------------------------- */
 typedef struct holder {
   void (*close)(void *file);
-  union { fl_archive archive; fl_zip zip; fl_reader in; void *folder; } of;
+  union { fl_archive archive; fl_parts parts; fl_zip zip; fl_reader in; void *folder; } of;
 } holder;
 
 static void close_archive(void *file) { fl_safetensors_close(file); }
+static void close_parts(void *file) { fl_parts_close(file); }
 static void close_zip(void *file) { fl_zip_close(file); }
 static void close_reader(void *file) { if (((fl_reader *)file)->c) fl_reader_close(file); }
 
@@ -70,6 +71,16 @@ static void fill_box(lua_State *L, holder *h, int64_t mark, fl_box *out, fl_node
   fl_lua_leave(L, self_of(L), mark, out, n);
 }
 
+/* Push {key = value}. */
+static void push_pairs(lua_State *L, const fl_pair *p, int64_t n) {
+  lua_newtable(L);
+  for (int64_t i = 0; i < n; i++) {
+    lua_pushlstring(L, p[i].key.at, p[i].key.n);
+    lua_pushlstring(L, p[i].value.at, p[i].value.n);
+    lua_rawset(L, -3);
+  }
+}
+
 /* (path, device) -> {name = tensor}, {key = value} of a safetensors file. */
 static int io_load(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -89,14 +100,24 @@ static int io_load(lua_State *L) {
     fill_box(L, h, m, out, fl_safetensors_read(a, &a->tensors.at[i], device));
     lua_rawset(L, -3);
   }
-  lua_newtable(L);
-  for (int64_t i = 0; i < a->meta.n; i++) {
-    lua_pushlstring(L, a->meta.at[i].key.at, a->meta.at[i].key.n);
-    lua_pushlstring(L, a->meta.at[i].value.at, a->meta.at[i].value.n);
-    lua_rawset(L, -3);
-  }
+  push_pairs(L, a->meta.at, a->meta.n);
   holder_close(h);
   return 2;
+}
+
+/* (path) -> {tensor = file} of a list of safetensors files. */
+static int io_load_parts(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *path = arg_path(L, 1, "load");
+  if (b->c == NULL) fl_lua_raise(L, b);
+  holder *h = holder_new(L, close_parts);
+  const int64_t m = fl_lua_enter(L, b);
+  const flame_status e = fl_parts_open(&h->of.parts, b->c, path);
+  if (e != FLAME_OK) holder_close(h);
+  fl_lua_leave_status(L, b, m, e);
+  push_pairs(L, h->of.parts.files.at, h->of.parts.files.n);
+  holder_close(h);
+  return 1;
 }
 
 /* (path, device) -> {name = tensor} of an npz file; raises for a zip that is none. */
@@ -133,6 +154,7 @@ static int load_one(lua_State *L, const char *op, fl_node *(*read)(flame_context
   return fl_lua_leave(L, b, m, out, read(b->c, path, device));
 }
 static int io_load_idx(lua_State *L) { return load_one(L, "idx", fl_idx_read); }
+static int io_load_png(lua_State *L) { return load_one(L, "load", fl_png_read); }
 static int io_load_npy(lua_State *L) { return load_one(L, "load", fl_npy_read); }
 
 /* ---- tensors into files --------------------------------------------------------------------------- */
@@ -230,9 +252,15 @@ static flame_status save_png(flame_context *c, const char *path, int64_t n, cons
   return e == FLAME_OK ? fl_png_save(c, path, s->node) : e;
 }
 
+static flame_status save_csv(flame_context *c, const char *path, int64_t n, const fl_to_save *s) {
+  const flame_status e = need_one(c, n);
+  return e == FLAME_OK ? fl_csv_save(c, path, s->node) : e;
+}
+
 static int io_save_npz(lua_State *L) { return save_as(L, fl_npz_save); }
 static int io_save_npy(lua_State *L) { return save_as(L, save_npy); }
 static int io_save_png(lua_State *L) { return save_as(L, save_png); }
+static int io_save_csv(lua_State *L) { return save_as(L, save_csv); }
 
 /* ---- text and folders -------------------------------------------------------------------------------- */
 
@@ -345,9 +373,9 @@ static int io_to_(lua_State *L) {
 
 const fl_lua_reg fl_reg_io[] = {
   { "to_", io_to_, FL_IN_METHODS },
-  { "io_load", io_load, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
+  { "io_load", io_load, 0 }, { "io_load_parts", io_load_parts, 0 }, { "io_load_npz", io_load_npz, 0 }, { "io_load_idx", io_load_idx, 0 },
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
-  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 },
+  { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 }, { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
   { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }

@@ -254,7 +254,7 @@ static int kernel_with(lua_State *L) {
   const int me = lua_gettop(L);
   lua_pushvalue(L, 2);
   lua_setiuservalue(L, me, 1);
-  if (lua_getfield(L, 2, "grid") == LUA_TFUNCTION) { k->lua_grid = 1; k->has_grid = 0; }
+  if (lua_getfield(L, 2, "grid"), fl_is_callable(L, -1)) { k->lua_grid = 1; k->has_grid = 0; }
   else if (!lua_isnil(L, -1)) { read_size3(L, "grid", k->grid); k->has_grid = 1; k->lua_grid = 0; }
   lua_settop(L, me);
   if (lua_getfield(L, 2, "block") != LUA_TNIL) { read_size3(L, "block", k->block); k->has_block = 1; }
@@ -265,7 +265,7 @@ static int kernel_with(lua_State *L) {
   lua_settop(L, me);
   if (lua_getfield(L, 2, "records") != LUA_TNIL) k->records = (int)lua_tointeger(L, -1);
   lua_settop(L, me);
-  if (lua_getfield(L, 2, "shape") == LUA_TFUNCTION) { k->lua_shape = 1; k->has_shape = 0; }
+  if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) { k->lua_shape = 1; k->has_shape = 0; }
   else if (!lua_isnil(L, -1)) { fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape); k->has_shape = 1; k->lua_shape = 0; }
   lua_settop(L, me);
   return 1;

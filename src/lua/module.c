@@ -360,6 +360,7 @@ static int build(lua_State *L) {
   registry_tables(L, b);
   fl_ops_register(L, b, AT_MODULE, AT_METHODS, AT_META, AT_META);
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) add(L, b, all[i]);
+  add(L, b, fl_hooks());
   fill_meta(L, b);
   lua_pushcfunction(L, fl_library_text);
   lua_setfield(L, AT_INTERNAL, "embedded");

@@ -178,7 +178,7 @@ static int make_scope(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 1, "scope");
   const int with = !lua_isnoneornil(L, 1);
-  if (with && !lua_isfunction(L, 1)) return fl_lua_fail(L, "scope",
+  if (with && !fl_is_callable(L, 1)) return fl_lua_fail(L, "scope",
       "need a function or nothing, got %s", luaL_typename(L, 1));
   if (b->c == NULL) return fl_lua_raise(L, b);
   scope *s = (scope *)lua_newuserdatauv(L, sizeof *s, 0);

@@ -2,6 +2,7 @@
 ** From groups to the plan: which cells need memory, whether writes may happen in place,
 ** order, addresses of intermediates, steps, and equal kernels merged into one launch.
 */
+#include "base/hooks.h"
 #include "plan/planner.h"
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,7 @@ static int in_place(fl_planner *P, int32_t t) {
     writers++;
     if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target as it was */
   }
-  if (P->c->planted == FL_PLANT_ORDER) return writer >= 0;
+  if (FL_PLANTED(P->c, FL_PLANT_ORDER)) return writer >= 0;
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *H = &P->group.at[g];
     int same;
@@ -190,7 +191,7 @@ static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int
 static int place_memory(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
   arena a = { .mem = P->mem };
   int ok = 1;
-  const int planted = P->c->planted == FL_PLANT_ADDRESS;
+  const int planted = FL_PLANTED(P->c, FL_PLANT_ADDRESS);
   int32_t *head = fl_alloc(P->mem, sizeof *head * (size_t)(2 * n + 2)), *next = fl_alloc(P->mem, sizeof *next * (size_t)(2 * P->cell.n + 2));
   ok = head && next;
   for (int64_t s = 0; ok && s < 2 * n + 2; s++) head[s] = -1;

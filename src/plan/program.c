@@ -7,6 +7,7 @@
 */
 #include "plan/plan.h"
 #include "base/hash.h"
+#include "base/hooks.h"
 #include "tensor/call.h"
 #include "tensor/entry.h"
 #include <string.h>
@@ -98,7 +99,7 @@ static void put_call(writer *w, const fl_call *call) {
   put(w, &k, sizeof k);
 }
 
-static int put_node(fl_program *p, fl_node *n, int planted) {
+static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
   const size_t need = 4096 + (size_t)n->nin * 160;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + (int64_t)need)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
@@ -108,16 +109,16 @@ static int put_node(fl_program *p, fl_node *n, int planted) {
   PUT(&w, n->nin, uint8_t);
   PUT(&w, n->home ? home_slot(p, n->home) : -1, int32_t);
   put_layout(&w, n->shape, 0);
-  if (planted == FL_PLANT_SCALAR) put(&w, n->scal, sizeof n->scal);
+  if (FL_PLANTED(c, FL_PLANT_SCALAR)) put(&w, n->scal, sizeof n->scal);
   if (n->base) {
-    if (planted != FL_PLANT_STALE) {
+    if (!FL_PLANTED(c, FL_PLANT_STALE)) {
       put_layout(&w, n->layout, 1);
       PUT(&w, n->offset, int64_t);
     }
     if (!put_input(p, &w, n->base)) return 0;
   } else {
     for (int i = 0; i < n->nin; i++) if (!put_input(p, &w, n->in[i])) return 0;
-    if (n->attr && planted != FL_PLANT_STALE) {
+    if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) {
       fl_attr a = *n->attr;
       a.what = NULL;
       a.call = NULL;
@@ -166,13 +167,13 @@ static int collect(flame_context *c, fl_program *p) {
     *e = n;
     n->slot = (int32_t)(p->nodes.n - 1);
     *live = is_root(n) || n->home != NULL;
-    if (c->planted == FL_PLANT_DEAD && n->uses > 0 && !n->home) *live = 0;
+    if (FL_PLANTED(c, FL_PLANT_DEAD) && n->uses > 0 && !n->home) *live = 0;
     if (n->home && !add_home(p, n->home)) return 0;
   }
   for (int64_t i = 0; i < p->nodes.n; i++) {          /* a kept view keeps its base */
     fl_node *n = p->nodes.at[i];
     if (p->live.at[i] && n->base && n->base->state == FL_PENDING) p->live.at[n->base->slot] = 1;
-    if (!put_node(p, n, c->planted)) return 0;
+    if (!put_node(c, p, n)) return 0;
   }
   for (int64_t i = 0; i < p->nodes.n; i++)            /* calls' own scalars follow those of the nodes */
     if (!put_call_scalars(p, p->nodes.at[i])) return 0;

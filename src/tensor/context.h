@@ -18,9 +18,6 @@ typedef struct fl_stats {
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
 enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };   /* looks for NaN and Inf, or (FLAME_CHECK=nan) for NaN alone */
 
-enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR, FL_PLANT_ADDRESS,
-       FL_PLANT_STALE, FL_PLANT_COUNT };
-
 /* What the gradient of an op needs, from the text of ops.def. */
 typedef struct fl_rule_needs {
   uint8_t has;           /* bit i: there is a gradient by input i */
@@ -79,7 +76,7 @@ typedef struct flame_context {
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */  /* anomaly: FL_ANOMALY_*, 0: off */
-  uint8_t planted;               /* FL_PLANT_*: a bug that the specs plant and must find */
+  uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;
   void *engine;
@@ -87,6 +84,7 @@ typedef struct flame_context {
   void *host;                    /* of the embedding language */
   void (*drop_hooks)(struct flame_context *c, void *hooks);  /* set by autograd/ with the first hook */
   void (*gone)(struct flame_context *c);  /* closed with live handles: called with the last of them */
+  struct { uint64_t device, inode; int64_t wait; } swept;   /* io/stale.c: folder last looked through, saves till the next time */
   char error_text[544];          /* of flame_error */
 } flame_context;
 

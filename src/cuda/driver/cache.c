@@ -7,6 +7,7 @@
 */
 #include "cuda/driver/cache.h"
 #include "base/hash.h"
+#include "base/write.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -203,7 +204,7 @@ void fl_disk_usage(fl_disk *d, int clear, int64_t *count, int64_t *bytes) {
 
 static int write_all(int fd, const void *p, size_t n) {
   for (size_t done = 0; done < n;) {
-    const ssize_t k = write(fd, (const char *)p + done, n - done);
+    const ssize_t k = fl_write(fd, (const char *)p + done, n - done);
     if (k < 0 && errno == EINTR) continue;
     if (k <= 0) return 0;
     done += (size_t)k;

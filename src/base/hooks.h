@@ -1,0 +1,20 @@
+/*
+** What is there for tests alone: the allocation that fails on request, bugs planted in the planner,
+** and Lua's way to them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake preset "test"
+** and those of the sanitizers) acts on them; in a release FL_HOOKS is 0 and the code behind it is
+** dropped. The fields that hold a request are in every build, so that no struct depends on it.
+*/
+#ifndef FL_BASE_HOOKS_H
+#define FL_BASE_HOOKS_H
+
+#ifdef FLAME_TEST_HOOKS
+enum { FL_HOOKS = 1 };
+#else
+enum { FL_HOOKS = 0 };
+#endif
+
+/* Bugs of the planner, each of which the specs must find. */
+enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR, FL_PLANT_ADDRESS,
+       FL_PLANT_STALE, FL_PLANT_COUNT };
+#define FL_PLANTED(c, bug) (FL_HOOKS && (c)->planted == (bug))
+#endif
