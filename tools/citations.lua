@@ -40,7 +40,7 @@ local function complain(file, number, text)
 end
 
 local function check_line(file, number, line)
-  for name in line:gsub("%$%w+%.md", ""):gmatch("[%w_/%.-]+%.md%f[^%w]") do
+  for name in line:gsub("%$%w+%.md", ""):gsub("%%%a+%.md", ""):gmatch("[%w_/%.-]+%.md%f[^%w]") do
     local base = name:match("[^/]+$")
     count = count + 1
     if not (read(name) or read("docs/" .. base) or base == "README.md") then
