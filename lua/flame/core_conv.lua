@@ -92,7 +92,7 @@ local function record(kind, s, a, b, shape)
   if kind ~= "conv_weight" and is_pointwise(a, s) and a:numel() > 0 and b:numel() > 0 then
     local w = b:reshape(b.shape[1], b.shape[2])
     if kind == "conv_data" then w = w:transpose(1, 2) end
-    return w:matmul(a:reshape(a.shape[1], a.shape[2], -1)):reshape(shape)
+    return w:matmul(a:flatten(3)):reshape(shape)
   end
   return internal.call(kind, s.what, { a, b }, s.params, shape, a.dtype)
 end

@@ -111,6 +111,7 @@ def("nll_loss", 4, function(x, y, o, rest)
   o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
+  if x.shape[d] == 0 then fail("nll_loss", "input has no classes along axis %d, need at least 1", d) end
   need_class_weights("nll_loss", o.weight, x.shape[d])
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])

@@ -100,7 +100,7 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local states = 2 * longest + 1
   local extended = flame.full({ n, longest + 1, 2 }, blank, { dtype = "i64", device = device })
   if longest > 0 then extended[{ {}, { 1, longest }, 2 }] = rows:long() end
-  extended = extended:reshape(n, -1):narrow(2, 1, states)
+  extended = extended:flatten(2):narrow(2, 1, states)
   local at = extended:unsqueeze(1):expand({ t, n, states })
   internal.naming("ctc_loss")
   local p = x:gather(3, at)                                               -- (t, n, states)

@@ -10,7 +10,7 @@ for _, name in ipairs { "zeros", "ones", "empty", "full", "rand", "randn" } do
 end
 for _, name in ipairs { "gelu", "silu" } do
   local f = flame[name]
-  methods[name .. "_"] = function(x, ...) return x:copy_(f(need_tensor(name .. "_", "x", x), ...)) end
+  methods[name .. "_"] = function(x, ...) return need_tensor(name .. "_", "x", x):copy_(f(x, ...)) end
 end
 
 -- ---- norms over the batch ------------------------------------------------------------------------

@@ -87,6 +87,7 @@ local function scatter_reduce(op, x, d, idx, src, reduce, o)
     fail(op, 'reduce must be "sum", "prod", "mean", "amax" or "amin", got "%s"', tostring(reduce))
   end
   if x.dtype == "bool" then return scatter_reduce(op, x:long(), d, idx, src:long(), reduce, o):bool() end
+  if idx:numel() == 0 then return x:clone() end
   if x.ndim == 0 then
     return scatter_reduce(op, x:reshape(1), 1, idx:reshape(-1), src:reshape(-1), reduce, o):reshape({})
   end
@@ -103,7 +104,6 @@ local function scatter_reduce(op, x, d, idx, src, reduce, o)
   local count, one = flame.zeros(x.shape, as), flame.ones(idx.shape, as)
   internal.naming(op)
   count = count:scatter_add(d, idx, one)
-  if idx:numel() == 0 then return x:clone() end
   local hit = count:gt(0)
   if reduce == "prod" then return products(x, d, idx, src, hit, own) end
   if reduce == "amax" or reduce == "amin" then return extremes(x, d, idx, src, hit, own, reduce) end

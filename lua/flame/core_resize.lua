@@ -388,7 +388,7 @@ end
 
 --- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): of eight neighbours, or the nearest.
 local function sample_volume(x, p, o)
-  local s, flat = x.shape, x:reshape(x.shape[1], x.shape[2], -1)
+  local s, flat = x.shape, x:flatten(3)
   for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], o.padding_mode, o.align_corners) end
   if o.mode == "nearest" then
     for k = 1, 3 do p[k] = p[k]:detach():round() end
@@ -524,7 +524,7 @@ def("channel_shuffle", 2, function(x, groups)
   need_tensor("channel_shuffle", "x", x)
   local g, s = per_axis("channel_shuffle", "groups", internal.named(groups, "groups"), 1, 1)[1], x.shape
   if #s < 3 or s[2] % g ~= 0 then fail("channel_shuffle", "x has shape %s, %d does not divide its channels", text(s), g) end
-  return x:reshape(s[1], g, s[2] // g, -1):transpose(2, 3):reshape(s):clone()
+  return x:unflatten(2, { g, s[2] // g }):transpose(2, 3):reshape(s):clone()
 end)
 
 -- ---- columns of windows -----------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def("istft", 10, function(x, n_fft, ...)
     + flame.arange(1, n_fft, { dtype = "i64", device = x.device })
   at = at:reshape(-1)
   local zero = flame.zeros({ frames.shape[1], total }, { dtype = x.dtype, device = x.device })
-  local sum = zero:index_add(2, at, (frames * w):reshape(frames.shape[1], -1))
+  local sum = zero:index_add(2, at, (frames * w):flatten(2))
   local weight = zero[1]:clone():index_add(1, at, (w * w):expand({ count, n_fft }):reshape(-1))
   local first, last = o.center and n_fft // 2 + 1 or 1, o.center and total - n_fft // 2 or total
   if o.length then last = math.min(first + need_int(op, "length", o.length) - 1, total) end

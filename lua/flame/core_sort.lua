@@ -397,7 +397,7 @@ local function runs(rows, order, o)
   local first = flame.ones({ n }, like(rows, "bool"))
   if n > 1 then
     local differ = rows:narrow(1, 2, n - 1):ne(rows:narrow(1, 1, n - 1))
-    if rows.ndim > 1 then differ = differ:reshape(n - 1, -1):any(2) end
+    if rows.ndim > 1 then differ = differ:flatten(2):any(2) end
     first = flame.cat({ first:narrow(1, 1, 1), differ }, 1)
   end
   local starts = first:nonzero():reshape(-1)
@@ -470,7 +470,7 @@ local function set_of(op, x, o, sort)
   local d = axis_of(op, x, o.dim)
   local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil     -- PyTorch's order of a slice
   if sort then
-    order = row_order(y:reshape(y.shape[1], -1))
+    order = row_order(y.ndim > 1 and y:flatten(2) or y:unsqueeze(2))
     y = y:index_select(1, order)
   end
   out = runs(y, order, o)

@@ -155,7 +155,9 @@ end)
 ---@param x flame.Tensor
 ---@return boolean
 def("is_signed", 1, function(x) return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool" end)
-methods.element_size = function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end
+methods.element_size = function(x)
+  return flame.zeros({ 1 }, { dtype = need_tensor("element_size", "x", x).dtype, device = "cpu" }):nbytes()
+end
 --- The shape that shapes (lists, or numbers) have together.
 ---@param ... integer[]|integer
 ---@return integer[]
@@ -296,10 +298,8 @@ local function fractional(n)
     local k, out = fractional_sizes(op, v, n, kernel, o)
     local b, c = v.shape[1], v.shape[2]
     local u = o._random_samples or flame.rand({ b, c, n }, { device = x.device })
-    local shape = { b, c, table.unpack(out) }
-    shape[#shape + 1] = -1
-    local at = windows_at(v, n, u, k, out):reshape(shape) + 1
-    local y, which = v:reshape(b, c, -1):gather(3, at:reshape(b, c, -1)):reshape(at.shape):max(-1)
+    local at = windows_at(v, n, u, k, out):flatten(n + 3) + 1
+    local y, which = v:flatten(3):gather(3, at:flatten(3)):reshape(at.shape):max(-1)
     y = single and y:squeeze(1):clone() or y
     if not o.return_indices then return y end
     local idx = at:gather(-1, which:unsqueeze(-1)):squeeze(-1)
@@ -375,10 +375,10 @@ def("histogramdd", 3, function(x, bins, o)
   local op, w = "histogramdd"
   o, w = need_histogram(op, x, o, 1)
   local n = x.shape[x.ndim]
-  if x.ndim < 2 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
+  if x.ndim < 2 or n == 0 or type(bins) == "table" and #bins ~= n or o.range and #o.range ~= 2 * n then
     fail(op, "x has shape (%s), need points along its last axis, and bins and two bounds for each", table.concat(x.shape, ", "))
   end
-  local points, at, inside, shape, edges, volume = x:detach():reshape(-1, n), 1, nil, {}, {}, 1
+  local points, at, inside, shape, edges, volume = x:detach():flatten(1, -2), 1, nil, {}, {}, 1
   for d = 1, n do
     local flat = points:select(2, d)
     edges[d] = edges_for(op, flat, type(bins) == "table" and bins[d] or bins, o.range and { o.range[2 * d - 1], o.range[2 * d] })

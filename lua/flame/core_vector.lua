@@ -295,11 +295,15 @@ def("tensordot", 3, function(x, y, dims)
   need_tensor("tensordot", "y", y)
   if is_options(dims) then dims = options("tensordot", dims, { dims = 2 }).dims end
   local a, b = dot_axes(x, y, dims or 2)
+  local xs, ys = x.shape, y.shape
   for k = 1, #a do
-    if x.shape[a[k]] ~= y.shape[b[k]] then
-      fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], x.shape[a[k]], b[k], y.shape[b[k]])
+    local m, n = xs[a[k]], ys[b[k]]
+    if m ~= n and m ~= 1 and n ~= 1 then
+      fail("tensordot", "axis %d of x has %d elements, axis %d of y %d", a[k], m, b[k], n)
     end
+    xs[a[k]], ys[b[k]] = m == 1 and n or m, n == 1 and m or n       -- one element goes with any number
   end
+  x, y = x:expand(xs), y:expand(ys)
   local ra, size = other_axes(x, a)
   local rb = other_axes(y, b)
   local shape = sizes_at(y, rb, sizes_at(x, ra, {}))

@@ -48,7 +48,8 @@ return function(nn, shared)
   function nn.MultiheadAttention:init(d, heads, ...)
     local o = read("MultiheadAttention", "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
     heads_of("MultiheadAttention", d, heads)
-    self.embed_dim, self.num_heads, self.dropout = d, heads, o.dropout or 0
+    self.embed_dim, self.num_heads = d, heads
+    self.dropout = flame.internal.need_number("MultiheadAttention", "dropout", o.dropout or 0)
     self.batch_first, self.add_zero_attn = o.batch_first == true, o.add_zero_attn == true
     local function weight(rows, columns)
       return nn.Parameter(nn.init.xavier_uniform(flame.empty({ rows, columns }, shared.make_options(o))))

@@ -116,10 +116,15 @@ return function(nn, shared)
       local more = self.output_padding
       if output_size then
         more = {}
-        local function of(v, i) if type(v) == "table" then return v[#v == 1 and 1 or i] end return v end
+        if type(output_size) ~= "table" or #output_size < n then fail("%s: output_size must be a list of %d sizes", name, n) end
+        local function of(key, i)
+          local v = self[key]
+          if type(v) == "table" then v = v[#v == 1 and 1 or i] end
+          return v or fail("%s: %s has %d numbers, need 1 or %d", name, key, #self[key], n)
+        end
         for i = 1, n do
-          local k, s = self.kernel_size[i], of(self.stride, i)
-          local least = (x:size(i - n - 1) - 1) * s - 2 * of(self.padding, i) + of(self.dilation, i) * (k - 1) + 1
+          local k, s = self.kernel_size[i], of("stride", i)
+          local least = (x:size(i - n - 1) - 1) * s - 2 * of("padding", i) + of("dilation", i) * (k - 1) + 1
           more[i] = output_size[#output_size - n + i] - least
         end
       end

@@ -17,7 +17,11 @@ return function(nn, shared)
 
   -- Arguments by position in the order of 'names', or in one table.
   local function given(name, names, defaults, ...)
-    return flame.internal.defaults("init." .. name, names, defaults, ...)
+    local o = flame.internal.defaults("init." .. name, names, defaults, ...)
+    for key, default in pairs(defaults) do
+      if type(default) == "number" then flame.internal.need_number("init." .. name, key, o[key]) end
+    end
+    return o
   end
 
   function init.uniform(x, ...)
@@ -44,9 +48,12 @@ return function(nn, shared)
 
   --- A convolution that passes its input on: weight (out, in, …) with ones in the middle.
   function init.dirac(x, groups)
-    groups = groups or 1
+    groups = flame.internal.need_int("init.dirac", "groups", groups or 1)
     return rewrite("dirac", x, function()
       if x.ndim < 3 then fail("init.dirac: x has %d axes, need 3 to 5", x.ndim) end
+      if groups < 1 or groups > math.max(x:size(1), 1) or x:size(1) % groups ~= 0 then
+        fail("init.dirac: groups = %d, which does not divide %d outputs", groups, x:size(1))
+      end
       local y, each = flame.zeros(x.shape, like(x)), x:size(1) // groups
       for g = 0, groups - 1 do
         for d = 1, math.min(each, x:size(2)) do

@@ -30,10 +30,16 @@ return function(nn, shared)
     return x
   end
 
+  --- The list or table that a container is made of; nothing stands for an empty one.
+  local function given(name, what, list)
+    if list ~= nil and type(list) ~= "table" then fail("%s: need a table of %ss, got a %s", name, what, type(list)) end
+    return list or {}
+  end
+
   --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   nn.ModuleList = Module.extend("ModuleList")
   function nn.ModuleList:init(list)
-    for _, module in ipairs(list or {}) do self:append(module) end
+    for _, module in ipairs(given("ModuleList", "module", list)) do self:append(module) end
   end
   function nn.ModuleList:append(module)
     if not is_module(module) then fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module)) end
@@ -42,7 +48,7 @@ return function(nn, shared)
   end
   --- All of another list at the end. (The name is a class's maker elsewhere: lists make no classes.)
   function nn.ModuleList:extend(list)
-    for _, module in ipairs(list) do self:append(module) end
+    for _, module in ipairs(given("ModuleList", "module", list)) do self:append(module) end
     return self
   end
   function nn.ModuleList:insert(at, module)
@@ -55,7 +61,8 @@ return function(nn, shared)
     local class = Module.extend(name)
     function class:init(t)
       local keys = {}
-      for key in pairs(t or {}) do keys[#keys + 1] = key end
+      t = given(name, what, t)
+      for key in pairs(t) do keys[#keys + 1] = key end
       table.sort(keys)
       for _, key in ipairs(keys) do
         local x = make and flame.is_tensor(t[key]) and not accept(t[key]) and make(t[key]) or t[key]
@@ -72,7 +79,7 @@ return function(nn, shared)
   named_table("ParameterDict", is_parameter, "Parameter", nn.Parameter)
   nn.ParameterList = Module.extend("ParameterList")
   function nn.ParameterList:init(list)
-    for _, x in ipairs(list or {}) do self:append(x) end
+    for _, x in ipairs(given("ParameterList", "Parameter", list)) do self:append(x) end
   end
   function nn.ParameterList:append(x)
     self[#self + 1] = is_parameter(x) and x or nn.Parameter(x)

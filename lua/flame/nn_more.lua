@@ -106,7 +106,9 @@ return function(nn, positive, _, shared)
       o.inplace = nil                                    -- results are values of their own
       rawset(self, "options", o)
     end
-    function class:forward(x) return f(x, next(self.options) and self.options or nil) end
+    function class:forward(x)
+      return f(flame.internal.need_tensor(name, "x", x), next(self.options) and self.options or nil)
+    end
     function class:extra()
       local text = {}
       for key in names:gmatch("%S+") do
@@ -136,7 +138,10 @@ return function(nn, positive, _, shared)
     local l = o and o.lambd or 0.5
     return flame.where(x:abs():le(l), 0, x)
   end)
-  activation("Threshold", "threshold value", function(x, o) return flame.where(x:gt(o.threshold), x, o.value) end)
+  activation("Threshold", "threshold value", function(x, o)
+    if not (o and o.threshold and o.value) then fail("Threshold: threshold or value is missing") end
+    return flame.where(x:gt(o.threshold), x, o.value)
+  end)
   activation("GLU", "dim", function(x, o)
     local d = o and o.dim or -1
     local n = x:size(d)
@@ -207,6 +212,8 @@ return function(nn, positive, _, shared)
     if o.bias ~= false then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, make_options(o))) end
   end
   function nn.Bilinear:forward(x, y)
+    flame.internal.need_tensor("Bilinear", "x", x)
+    flame.internal.need_tensor("Bilinear", "y", y)
     local shape = x.shape
     shape[#shape] = self.out_features
     local z = flame.einsum("ni,oij,nj->no", x:reshape(-1, self.in1_features), self.weight, y:reshape(-1, self.in2_features))

@@ -108,13 +108,12 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
 
 /* The second derivative of digamma for z > 0: eight terms of its series, then Euler and
 ** Maclaurin's rest. Every piece is a node, so it has derivatives of all orders. */
-static fl_node *tetragamma(fl_node *z) {
+static fl_node *tetragamma(flame_context *c, fl_node *z) {
   static const double rest[] = { -1, -1, -0.5, 0, 1.0 / 6, 0, -1.0 / 6, 0, 0.3, 0, -5.0 / 6, 0, 691.0 / 210 };
-  flame_context *c = z->ctx;
   fl_node *sum = NULL;
   for (int k = 0; k < 8; k++) {
     fl_node *r = n_reciprocal(z), *term = n_mul(n_mul(r, n_mul(r, r)), K(-2));
-    sum = sum ? n_add(sum, term) : term;
+    sum = k ? n_add(sum, term) : term;
     z = n_add(z, K(1));
   }
   fl_node *r = z ? n_reciprocal(z) : NULL, *tail = K(rest[12]);
@@ -129,7 +128,7 @@ fl_node *fl_grad_trigamma(fl_node *g, fl_node *x) {
   const double pi = 3.14159265358979323846;
   fl_node *v = x ? n_cast(x, FLAME_F64) : NULL;
   fl_node *low = n_lt(v, K(0.5));
-  fl_node *y = v ? tetragamma(n_where(low, n_sub(K(1), v), v)) : NULL;
+  fl_node *y = tetragamma(c, n_where(low, n_sub(K(1), v), v));
   fl_node *a = n_mul(n_where(low, n_sub(v, n_round(v)), K(0.25)), K(pi)), *s = n_sin(a);
   fl_node *turn = n_div(n_mul(n_cos(a), K(2 * pi * pi * pi)), n_mul(s, n_mul(s, s)));
   fl_node *slope = n_where(low, n_sub(y, turn), y);

@@ -54,7 +54,9 @@ void *fl_alloc(fl_mem *m, size_t bytes) {
   if (must_fail(m) || size == 0) return NULL;
   if (m->limit > 0 && (int64_t)bytes > m->limit - m->live_bytes) return NULL;
   void *p = obtain(size);
-  if (p) count(m, (int64_t)bytes, 1);
+  if (!p) return NULL;
+  count(m, (int64_t)bytes, 1);
+  fl_mem_close((char *)p + bytes, size - bytes);
   return p;
 }
 
@@ -71,6 +73,8 @@ void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes) {
   if (size != 0 && size == rounded(old_bytes)) {         /* fits where it is */
     if (must_fail(m)) return NULL;
     count(m, (int64_t)bytes - (int64_t)old_bytes, 0);
+    fl_mem_open(p, bytes);
+    fl_mem_close((char *)p + bytes, size - bytes);
     return p;
   }
   void *q = fl_alloc(m, bytes);
@@ -83,6 +87,7 @@ void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes) {
 void fl_free(fl_mem *m, void *p, size_t bytes) {
   if (!p) return;
   count(m, -(int64_t)bytes, -1);
+  fl_mem_open(p, rounded(bytes));
   free(p);
 }
 
@@ -112,29 +117,14 @@ int fl_grow(fl_mem *m, void **at, int64_t *cap, int64_t need, size_t elem) {
 
 /* --- slabs ------------------------------------------------------------------------ */
 
-/* Objects on the free list are poisoned under ASan, so that a use after free is seen
-** although the chunk itself stays allocated. gcc says by a macro that it is on, clang by a feature. */
-#if defined(__has_feature)
-#define HAS_FEATURE(name) __has_feature(name)
-#else
-#define HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
-void __asan_poison_memory_region(void const volatile *p, size_t n);
-void __asan_unpoison_memory_region(void const volatile *p, size_t n);
-#define POISON(p, n) __asan_poison_memory_region((p), (n))
-#define UNPOISON(p, n) __asan_unpoison_memory_region((p), (n))
-#else
-#define POISON(p, n) ((void)0)
-#define UNPOISON(p, n) ((void)0)
-#endif
-
+/* Objects on the free list are fenced off, so that a use after free is seen although the chunk itself
+** stays allocated. */
 typedef struct chunk { struct chunk *next; size_t bytes; } chunk;
 
 static void push_free(fl_slab *s, void *object) {
   *(void **)object = s->free_list;
   s->free_list = object;
-  POISON(object, s->size);
+  fl_mem_close(object, s->size);
 }
 
 void fl_slab_init(fl_slab *s, fl_mem *m, size_t object_size) {
@@ -163,7 +153,7 @@ void *fl_slab_new(fl_slab *s) {
   void **p = s->free_list;
   if (!p && slab_refill(s)) p = s->free_list;
   if (!p) return NULL;
-  UNPOISON(p, s->size);
+  fl_mem_open(p, s->size);
   s->free_list = *p;
   s->live++;
   return p;
@@ -178,7 +168,7 @@ void fl_slab_free(fl_slab *s, void *object) {
 void fl_slab_close(fl_slab *s) {
   for (chunk *c = s->chunks; c;) {
     chunk *next = c->next;
-    UNPOISON(c, c->bytes);
+    fl_mem_open(c, c->bytes);
     fl_free(s->mem, c, c->bytes);
     c = next;
   }

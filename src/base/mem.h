@@ -18,6 +18,24 @@ typedef struct fl_mem {
   int64_t limit;        /* live bytes that may not be exceeded; 0: none */
 } fl_mem;
 
+/* Under ASan: these bytes may not be touched until they are opened again. Blocks are closed behind the
+** bytes asked for, so that the rounding hides no access past them. gcc says by a macro that ASan is on,
+** clang by a feature. */
+#if defined(__has_feature)
+#define FL_HAS_FEATURE(name) __has_feature(name)
+#else
+#define FL_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || FL_HAS_FEATURE(address_sanitizer)
+void __asan_poison_memory_region(void const volatile *p, size_t n);
+void __asan_unpoison_memory_region(void const volatile *p, size_t n);
+#define fl_mem_close(p, n) __asan_poison_memory_region((p), (n))
+#define fl_mem_open(p, n) __asan_unpoison_memory_region((p), (n))
+#else
+#define fl_mem_close(p, n) ((void)0)
+#define fl_mem_open(p, n) ((void)0)
+#endif
+
 /* 'bytes' uninitialised bytes aligned to 64, or NULL. bytes == 0 gives a valid block. */
 void *fl_alloc(fl_mem *m, size_t bytes);
 void *fl_zalloc(fl_mem *m, size_t bytes);

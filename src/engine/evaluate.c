@@ -270,11 +270,17 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
   if (c->err.code == FLAME_OK) c->err.site = n->site;
   assert(!f->text[0] || (n->attr && n->attr->call));       /* only calls leave a text */
   if (f->text[0]) return FL_FAIL(c, FLAME_BAD_VALUE, n->attr->call->what, "%s", f->text);
+  if (flags & FL_INDEX_CLASS && size == 0)
+    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, and there are no classes",
+                   (long long)f->value, (long long)f->position + 1);
   if (flags & FL_INDEX_CLASS)
     return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",
                    (long long)f->value, (long long)f->position + 1, size);
   char range[64] = "", where[24] = "";
   if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
+  if (size == 0)
+    return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range%s, which has no elements",
+                   (long long)f->value, (long long)f->position + 1, where[0] ? where : " for the tensor");
   if (flags & FL_INDEX_NEGATIVE) snprintf(range, sizeof range, "%lld to -1 or ", -size);
   return FL_FAIL(c, FLAME_BAD_VALUE, what, "index %lld at position %lld is out of range%s, need %s1 to %lld",
                  (long long)f->value, (long long)f->position + 1, where, range, size);

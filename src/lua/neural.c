@@ -167,7 +167,8 @@ static int l_embedding(lua_State *L) {
 
 /* one_hot(ids): as many classes as the largest id, which is read here. */
 static int one_hot_counted(lua_State *L) {
-  fl_arg_tensor(L, 1, "one_hot", "ids");
+  if (fl_arg_tensor(L, 1, "one_hot", "ids")->t->node->shape->numel == 0)
+    return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from; give n, their number");
   lua_settop(L, 1);
   lua_getfield(L, 1, "one_hot");
   lua_pushvalue(L, 1);

@@ -81,11 +81,11 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
 
 /* On the CPU a scatter checks its index itself where nobody else reads that and what it is made
 ** from lies in memory: positions then take no memory of their own. A write in place may not fail
-** half way. */
+** half way; one into no elements is no step, so its index is checked apart. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;
-  if (!q || cell->home >= 0 || n->in[2]->shape->numel == 0) return;
+  if (!q || cell->home >= 0 || n->in[2]->shape->numel == 0 || n->shape->numel == 0) return;
   if (q->state != FL_PENDING || q->op != FL_OP_index || q->base) return;
   fl_cell *index = &P->cell.at[q->slot];
   const int32_t from = input_cell(q, 0);

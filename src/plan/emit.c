@@ -227,6 +227,12 @@ static int emit_cast(fl_planner *P, int32_t g, int v, int from, int to, int32_t 
   return fl_plan_add(P, g, (fl_instr){ .code = FL_I_CAST, .dtype = (uint8_t)to, .from = (uint8_t)from, .a = (uint16_t)v }, t, m);
 }
 
+int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
+  const fl_map none = { 0 };
+  const int v = emit_iota(P, g, &none);
+  return v < 0 ? v : emit_cast(P, g, v, FLAME_I64, dtype, INT32_MIN, NULL);
+}
+
 /* scalar 0 + scalar 1 * linear index, in i64 or f64; of a count the index itself */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
@@ -317,6 +323,7 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
   if (!compose(G, n->shape, ss, m, soff, &sm) || !compose(G, n->shape, is, m, ioff, &im)) return FL_EMIT_ANCHOR - t;
   const int v = fl_plan_pull(P, g, iref, &im, depth);
   if (v < 0) return v;
+  if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);   /* the check is all there is */
   const int err = note_read(P, g, sref);
   if (err) return err;
   const int a = fl_plan_access(P, g, (fl_access){ .ref = sref, .dtype = n->dtype, .map = sm, .gstride = gstride });

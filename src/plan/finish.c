@@ -242,7 +242,7 @@ static int scatter_step(fl_planner *P, int32_t g, fl_step *s, int *empty) {
   if (!s->scatter || !fl_plan_scatter_step(P, g, s->scatter)) return 0;
   const int64_t points = product(s->scatter->rank, s->scatter->size);
   s->moved = points * (8 + 2 * fl_dtype_size(s->scatter->dtype));
-  *empty = points == 0;
+  *empty = points == 0 || s->scatter->dst_numel == 0;       /* into nothing: its index raises */
   return 1;
 }
 

@@ -10,6 +10,8 @@
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
 **        reduced index is outer); one level of reductions, then kept-level work; no full-level
 **        stores.
+**   A ROW or COL of rows of no elements (n == 0) has reductions alone at its points, over values that read
+**   no memory, and no full-level stores: what the operands of a level-0 value name exists.
 **
 ** Values. SSA: value v is the result of instr[v]. level 1 values exist at each point, level 0
 ** values once per kept index (in a MAP all are level 1). 'pass' of a level-1 value: how many

@@ -81,12 +81,13 @@ static int64_t row_length(const fl_group *G, uint32_t red) {
   return n;
 }
 
-/* May the group hold whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? */
+/* May the group hold whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not rows of no
+** elements: no dim of theirs moves, so their values would be taken for those of which there is one a row. */
 static int row_program(const fl_group *G, uint32_t red) {
   const int64_t n = row_length(G, red);
   int64_t rows = 1;
   for (int d = 0; d < G->nd; d++) if (!(red >> d & 1)) rows *= G->size[d];
-  return n <= FL_ROW_LIMIT && (rows >= 32 || n <= 8192);
+  return n > 0 && n <= FL_ROW_LIMIT && (rows >= 32 || n <= 8192);
 }
 
 /* An elementwise cell joins g: instruction id, or a refusal. */
@@ -135,6 +136,18 @@ static fl_map results_of(const fl_group *G, uint32_t red) {
   return out;
 }
 
+/* The input of reduction n, read at each point m of the group's space; of rows of no elements nothing is. */
+static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
+  const fl_group *G = fl_plan_group(P, g);
+  const fl_node *q = n->in[0];
+  fl_map im = { 0 };
+  const fl_ref ref = fl_plan_target(P->p, q, &im.offset);
+  if (row_length(G, G->red) == 0) return fl_plan_absent(P, g, q->dtype);
+  if (!fl_map_compose(q->shape->rank, q->shape->size, q->layout->stride, G->nd, G->size, m->stride, m->offset,
+                      im.stride, &im.offset)) return FL_EMIT_REJECT;
+  return fl_plan_pull(P, g, ref, &im, 0);
+}
+
 static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[t].node, *q = n->in[0];
@@ -146,14 +159,9 @@ static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
     G->red = red;
     G->kind = (uint8_t)kind;
   } else if (G->red != red || !red || G->kind != kind) return FL_EMIT_REJECT;
-  fl_map m, im = { 0 };
-  fl_ref ref = fl_plan_target(P->p, q, &im.offset);
-  int v = FL_EMIT_REJECT;
-  if (fl_plan_natural(G, q->shape, &m, &level) && level) {
-    v = fl_map_compose(q->shape->rank, q->shape->size, q->layout->stride, G->nd, G->size, m.stride, m.offset,
-                       im.stride, &im.offset) ? fl_plan_pull(P, g, ref, &im, 0) : FL_EMIT_REJECT;
-    G = fl_plan_group(P, g);
-  }
+  fl_map m;
+  int v = fl_plan_natural(G, q->shape, &m, &level) && level ? pull_row(P, g, n, &m) : FL_EMIT_REJECT;
+  G = fl_plan_group(P, g);
   const int single = G->kind == FL_K_COL || row_length(G, red) > FL_ROW_LIMIT;
   if (v >= 0 && single && G->instr.at[v].pass > 0) v = FL_EMIT_REJECT;
   if (v >= 0) {

@@ -137,6 +137,8 @@ fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
 /* Load of (ref, map) that may be refused when an in-group value is meant (see emit.c). */
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
+/* A value that reads no memory: what a reduction over no elements is written over. */
+int fl_plan_absent(fl_planner *P, int32_t g, int dtype);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
 static inline int fl_is_view(const fl_cell *t) { return t->node && t->node->base; }

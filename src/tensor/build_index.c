@@ -59,12 +59,17 @@ static int take_shape(fl_node *x, int axis, fl_node *idx, int64_t *size, const c
   return r - 1 + k;
 }
 
-/* idx has x's rank and is no larger in the other axes. */
-static int along_ok(fl_node *x, int axis, fl_node *idx, const char *op) {
-  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+/* Has idx x's rank, and is no larger in the other axes? */
+static int along_fits(const fl_node *x, int axis, const fl_node *idx) {
   int ok = x->shape->rank == idx->shape->rank;
   for (int k = 0; ok && k < x->shape->rank; k++)
     ok = k == axis || idx->shape->size[k] <= x->shape->size[k];
+  return ok;
+}
+
+static int along_ok(fl_node *x, int axis, fl_node *idx, const char *op) {
+  char a[FL_SHAPE_TEXT], b[FL_SHAPE_TEXT];
+  const int ok = along_fits(x, axis, idx);
   if (!ok)
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
             "index shape %s does not go with %s along axis %d", FL_SHAPE(a, idx->shape),
@@ -96,9 +101,10 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx) {
 }
 
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx) {
-  if (!x || !idx || !index_ok(x, idx, axis, "gather") ||
-      !along_ok(x, axis, idx, "gather"))
-    return NULL;
+  if (!x || !idx || !index_ok(x, idx, axis, "gather")) return NULL;
+  if (idx->shape->numel == 0 && !along_fits(x, axis, idx))      /* no position: any shape, as PyTorch has it */
+    return n_reshape(n_slice(x, axis, 0, 0, 1), idx->shape->rank, idx->shape->size);
+  if (!along_ok(x, axis, idx, "gather")) return NULL;
   fl_node *in[2] = { x, idx };
   return addressed(FL_OP_gather, x->dtype, fl_layout_retain(idx->shape), 2, in, axis,
                    OWN_SHAPE, 0);
@@ -121,7 +127,10 @@ static fl_node *source_for(fl_node *x, fl_node *src, const char *op) {
 fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add) {
   const char *op = add ? "scatter_add" : "scatter";
   if (!x || !idx || !src || !index_ok(x, idx, axis, op)) return NULL;
-  if (!along_ok(x, axis, idx, op) || !(src = source_for(x, src, op))) return NULL;
+  if (!(src = source_for(x, src, op))) return NULL;
+  if (idx->shape->numel == 0 && (src->shape->rank != idx->shape->rank || !along_fits(x, axis, idx)))
+    return n_copy(x);                                            /* as n_gather_axis */
+  if (!along_ok(x, axis, idx, op)) return NULL;
   if (src->shape->rank == 0) src = n_expand(src, idx->shape->rank, idx->shape->size);
   for (int k = 0; src && src->shape != idx->shape &&
                   src->shape->rank == idx->shape->rank && k < idx->shape->rank;

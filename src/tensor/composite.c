@@ -384,6 +384,11 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
     return NULL;
   }
   l.classes = input->shape->size[l.axis];
+  if (l.classes == 0) {
+    FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, "input has shape %s: no classes along axis %d, need at least 1",
+            FL_SHAPE(s, input->shape), l.axis + 1);
+    return NULL;
+  }
   fl_node *w = fl_widen(input);
   l.logp = w ? log_softmax(w, l.axis) : NULL;
   if (!l.logp) return NULL;

@@ -15,8 +15,7 @@ static fl_node *between(fl_node *x, fl_node *low, fl_node *outside_low, fl_node 
   return n_where(n_ge(x, high), outside_high, n_where(n_le(x, low), outside_low, inside));
 }
 
-static fl_node *value_of(int kind, fl_node *x, double a, double b) {
-  flame_context *c = x->ctx;
+static fl_node *value_of(flame_context *c, int kind, fl_node *x, double a, double b) {
   fl_node *six = n_num(c, 6), *zero = n_num(c, 0);
   switch (kind) {
     case FL_HARDTANH: return n_clamp(x, n_num(c, a), n_num(c, b));
@@ -51,7 +50,7 @@ fl_node *n_piecewise(int kind, fl_node *x, double a, double b) {
   flame_context *c = x->ctx;
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
-  fl_node *y = value_of(kind, fl_widen(x), a, b);
+  fl_node *y = value_of(c, kind, fl_widen(x), a, b);
   if (fl_is_half(x->dtype)) y = n_cast(y, x->dtype);
   c->grad_mode = mode;
   if (!y || !mode || !x->entry) return y;

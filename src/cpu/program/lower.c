@@ -25,14 +25,14 @@ enum { LINE_ROW = 16, LOAD_ROW = 512 };
 
 /* ---- kinds and rounds --------------------- */
 
-/* By which dims an operand moves; a kernel without points reads nothing at level 1. */
-static int kind_of_strides(const fl_kernel *k, const fl_operand *o, int level) {
+/* By which dims an operand moves. */
+static int kind_of_strides(const fl_kernel *k, const fl_operand *o) {
   int kind = FL_KIND_UNI;
   for (int d = 0; d < k->nkept + k->nred; d++) {
     if (k->size[d] == 1 || o->stride[d] == 0) continue;
     kind |= k->kind == FL_K_MAP ? FL_KIND_FULL : d < k->nkept ? FL_KIND_ROW : FL_KIND_LINE;
   }
-  return k->points == 0 && level ? FL_KIND_FULL : kind;
+  return kind;
 }
 
 static int max2(int a, int b) { return a > b ? a : b; }
@@ -47,7 +47,7 @@ static void classify(lower *b, int i) {
     pass = max2(pass, b->pass[in[j]]);
   }
   if (x->code == FL_I_LOAD || x->code == FL_I_GATHER || x->code == FL_I_IOTA)
-    kind |= kind_of_strides(k, &k->operand[x->arg], x->level);
+    kind |= kind_of_strides(k, &k->operand[x->arg]);
   if (x->code == FL_I_REDUCE) {
     kind = FL_KIND_ROW;
     pass++;
@@ -376,22 +376,6 @@ static int start(lower *b, size_t n) {
   return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
 }
 
-/* A kernel of rows without elements: what only its points would need is never run, so that no
-** operand without elements is read. A reduction gives its start value. */
-static void drop_pointless(lower *b) {
-  const fl_kernel *k = b->k;
-  memset(b->need, 0, k->ninstr);
-  for (int s = 0; s < k->nstore; s++)
-    if (b->kind[k->store[s].value] != FL_KIND_FULL) b->need[k->store[s].value] = 1;
-  for (int i = k->ninstr - 1; i >= 0; i--) {
-    const fl_instr *x = &k->instr[i];
-    const uint16_t in[3] = { x->a, x->b, x->c };
-    if (x->code == FL_I_REDUCE || x->code == FL_I_SCALAR) continue;
-    if (!b->need[i]) b->kind[i] = FL_KIND_FULL;
-    for (int j = 0; b->need[i] && j < fl_operand_count(x); j++) b->need[in[j]] = 1;
-  }
-}
-
 /* Work of a MAP that is the same along its last dim, or for all that comes before: even a load,
 ** unless rows are so long that it is one of a block, or (a value a row) so short that blocks of
 ** one row are small. */
@@ -471,7 +455,6 @@ static int lower_all(lower *b) {
   if (!map_as_cols(b)) return 0;
   const fl_kernel *k = b->k;
   for (int i = 0; i < k->ninstr; i++) classify(b, i);
-  if (k->points == 0) drop_pointless(b);
   fl_prog_choose_mode(b->g, b->kind, b->workers);
   for (int i = 0; i < k->ninstr; i++)
     if (b->kind[i] == FL_KIND_LINE && b->g->mode == FL_MODE_LONG) b->kind[i] = FL_KIND_FULL;

@@ -1,7 +1,8 @@
 /*
 ** Size classes (blocks.h): eight to a power of two from 64 bytes on, so that a class follows
 ** from the size asked for and a sized free finds it again. A kept block's first word links to
-** the next of its class. Everything comes from base/mem, counted and failable.
+** the next of its class. Everything comes from base/mem, counted and failable. To ASan (base/mem.h) a
+** block is as long as was asked for, and a kept one is not there.
 */
 #include "cpu/state/blocks.h"
 
@@ -23,6 +24,14 @@ static int class_of(int64_t bytes, int64_t *size) {
   return (s - 3) * 8 + (int)(e - 8);
 }
 
+static void *take_kept(fl_blocks *s, int k, int64_t size) {
+  void *p = s->list[k];
+  fl_mem_open(p, (size_t)size);
+  s->list[k] = *(void **)p;
+  s->kept -= size;
+  return p;
+}
+
 fl_blocks *fl_blocks_open(fl_mem *m, int64_t limit) {
   fl_blocks *s = fl_zalloc(m, sizeof *s);
   if (!s) return NULL;
@@ -35,13 +44,9 @@ void *fl_blocks_alloc(fl_blocks *s, int64_t bytes) {
   int64_t size;
   if (bytes < 0 || bytes > INT64_MAX / 4) return NULL;
   const int k = class_of(bytes, &size);
-  if (s->list[k]) {
-    void *p = s->list[k];
-    s->list[k] = *(void **)p;
-    s->kept -= size;
-    return p;
-  }
-  return fl_alloc(s->mem, (size_t)size);
+  char *p = s->list[k] ? take_kept(s, k, size) : fl_alloc(s->mem, (size_t)size);
+  if (p) fl_mem_close(p + bytes, (size_t)(size - bytes));
+  return p;
 }
 
 void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
@@ -52,21 +57,18 @@ void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
     fl_free(s->mem, p, (size_t)size);
     return;
   }
+  fl_mem_open(p, sizeof(void *));           /* an empty one is closed */
   *(void **)p = s->list[k];
   s->list[k] = p;
   s->kept += size;
+  fl_mem_close((char *)p + sizeof(void *), (size_t)size - sizeof(void *));   /* LSan follows no link in what is closed */
 }
 
 void fl_blocks_trim(fl_blocks *s) {
   for (int k = 0; k < CLASSES; k++) {
     const int64_t size = (int64_t)((uint64_t)(8 + k % 8) << (k / 8 + 3));   /* as class_of */
-    while (s->list[k]) {
-      void *p = s->list[k];
-      s->list[k] = *(void **)p;
-      fl_free(s->mem, p, (size_t)size);
-    }
+    while (s->list[k]) fl_free(s->mem, take_kept(s, k, size), (size_t)size);
   }
-  s->kept = 0;
 }
 
 int64_t fl_blocks_kept(const fl_blocks *s) { return s->kept; }
