@@ -378,7 +378,9 @@ end
 
 --- A new index leaf; steps that need one record it first.
 local function index_leaf(g, shape, n)
-  return g.emit(add_leaf(g, shape, g.r.pick(INTS), function() return g.r.int(1, n) end))
+  local dtype = g.r.pick(INTS)
+  if n > LIMITS[dtype][2] then dtype = "i64" end
+  return g.emit(add_leaf(g, shape, dtype, function() return g.r.int(1, n) end))
 end
 local function row_of(g, allow)
   return pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and (allow or x.dtype ~= "bool") end)
