@@ -623,6 +623,7 @@ local function append(g, s)
   for k, x in pairs(g.vars) do keep[k] = x end
   local counter, result = O.state.counter, (s.f == "set" or s.f == "inplace") and s.a or s.o
   P.step(g.vars, s)
+  if s.f == "read" then g.reads[#g.reads + 1] = g.vars[s.a] end
   local y = g.vars[result]
   if y and y ~= keep[s.o] and (g.long and too_long(y) or not sound(g, y) or s.o2 and not sound(g, g.vars[s.o2])) then
     for k in pairs(g.vars) do g.vars[k] = nil end
@@ -645,8 +646,8 @@ end
 --- What draws the program: its chance, the oracle's variables by number, and which are views, tracked and leaves.
 local function maker(program)
   local r = generator(program.seed)
-  local g = { r = r, vars = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1, float = program.float, smooth = program.smooth,
-    wild = not program.smooth and r.chance(0.1), program = program }
+  local g = { r = r, vars = {}, reads = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1,
+    float = program.float, smooth = program.smooth, wild = not program.smooth and r.chance(0.1), program = program }
   function g.emit(s) return append(g, s) end
   O.seed(program.seed)
   return g
@@ -670,6 +671,12 @@ function P.make(seed, what)
   return g.program
 end
 
+local function numbered(vars)
+  local order = {}
+  for k in pairs(vars) do order[#order + 1] = k end
+  table.sort(order)
+  return order
+end
 --- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long that they are
 -- made in pieces. No oracle is asked about a long one: it is drawn with LONG for the length.
 function P.mix(seed, smooth, long)
@@ -691,9 +698,12 @@ function P.mix(seed, smooth, long)
     local s = M[name](g)
     if s and not (long and s.f == "view" and (SIZED[s.op] or r.chance(0.5))) then append(g, s) end
   end
-  if smooth then P.finish(g) return g.program end
-  local last = M.eval(g)
-  if last then append(g, last) end
+  if smooth then P.finish(g) else
+    local last = M.eval(g)
+    if last then append(g, last) end
+  end
+  g.program.expected = g.reads
+  for _, k in ipairs(numbered(g.vars)) do g.reads[#g.reads + 1] = g.vars[k] end
   return g.program
 end
 
