@@ -99,6 +99,7 @@ local function places(run, lib)
     if y ~= x then error(s.op .. "_ did not return its handle", 0) end
   end
   function run.del(s, _, vars) vars[s.a] = nil end
+  function run.eval(s, _, vars) for _, k in ipairs(s.drop) do vars[k] = nil end end
 end
 
 return function(lib)

@@ -4,6 +4,21 @@
 -- is done, o which variable gets the result, a b c i list which it reads. make(seed) draws one,
 -- running the oracle along the way, so that every step is legal and its result well conditioned.
 -- program_run.lua runs and compares them.
+--
+-- Three sorts. make(seed): many ops, errors, branches and draws of random numbers. make(seed, dtype): one float dtype,
+-- ends in backward. mix(seed, smooth, long): casts, reductions and row programs of mixed dtypes; smooth ones end in
+-- backward, long ones have rows or columns of up to 5000.
+--
+-- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1 among them; leaves
+-- that are stored, pending casts, or read through a transposed layout; views of views; elementwise ops, reductions over
+-- any axes, softmax, layer_norm, var, cross_entropy, products of matrices, gathers, scatters, joins; writes; which
+-- values are alive, given up, or asked for together when the window is evaluated; where the window is cut; when the
+-- collector runs; special values (NaN, infinities, -0, the ends of integers).
+-- Not varied: scans, sorts, convolutions, transforms, factorisations and user kernels, which are steps of their own;
+-- more than 130 elements in a row, unless long; the gradients of long programs; second derivatives; layouts with a
+-- step in the reduced axis of a stored leaf, other than those of views; numbers of threads and instruction sets, which
+-- the environment sets (FLAME_THREADS, FLAME_ISA). Gradients of mixed programs are compared between budgets alone: what
+-- is summed in bf16 may cancel, so differences of the loss give no bound.
 local O = dofile("spec/oracle.lua")
 local is_float = O.is_float
 local run = dofile("spec/program_steps.lua")(O)
@@ -40,6 +55,7 @@ end
 -- ---- making ----------------------------------------------------------------------------------
 local MOST = 48                        -- elements of a value
 local FLOATS, INTS = { "f64", "f32", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
+local MIXED_FLOATS = { "bf16", "bf16", "bf16", "f32", "f32", "f16", "f64" }
 local LIMITS = { i64 = { math.mininteger, math.maxinteger }, i32 = { -2^31 | 0, 2^31 - 1 | 0 },
   i16 = { -32768, 32767 }, i8 = { -128, 127 }, u8 = { 0, 255 } }
 
@@ -52,6 +68,14 @@ local function random_shape(r, rank)
   end
   return shape
 end
+
+--- Sizes of a mixed program: rows and columns shorter and longer than what loops take at a time.
+local BASES = { { 5 }, { 17 }, { 65 }, { 130 }, { 2, 4 }, { 3, 5 }, { 4, 7 }, { 2, 16 }, { 5, 17 }, { 17, 3 }, { 2, 64 }, { 2, 65 },
+  { 65, 2 }, { 1, 70 }, { 2, 3, 4 }, { 3, 2, 17 }, { 2, 5, 1, 3 }, { 4, 1, 9 } }
+
+--- A long program is drawn with the axis of size LONG, which is then that long.
+local LONG, LENGTHS = 9, { 63, 64, 65, 100, 1023, 1024, 1025, 2065, 5000 }
+local LONG_BASES = { { 9 }, { 2, 9 }, { 3, 9 }, { 9, 2 }, { 9, 5 }, { 2, 9, 3 }, { 2, 3, 9 } }
 
 local function nested(shape, f, d)
   d = d or 1
@@ -71,13 +95,36 @@ local function random_element(r, dtype, wild)
   return r.int(dtype == "u8" and 0 or -7, 9)
 end
 
+function P.data(r, shape, dtype) return nested(shape, function() return random_element(r, dtype) end) end
+P.LONG = LONG
 local M = {}                           -- M.name(g): a step, or nil where nothing fits
 
 local function add_leaf(g, shape, dtype, f)
   return { f = "leaf", shape = shape, dtype = dtype, data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
 end
+
+--- A leaf of a long program: the axis of size LONG becomes as long as the program says, with data of its own seed.
+local function stretch(g, s)
+  if not g.long then return end
+  s.long, s.seed = g.long, g.r.int(1, 1 << 30)
+end
+--- A leaf of a mixed program: the program's sizes, some axes 1 or left out, now and then another shape.
+local function mixed_leaf(g)
+  local r = g.r
+  local dtype = (g.smooth or r.chance(0.8)) and r.pick(MIXED_FLOATS) or r.chance(0.85) and r.pick(INTS) or "bool"
+  local shape = { table.unpack(g.base, r.chance(0.15) and 2 or 1) }
+  for d = 1, #shape do if r.chance(0.12) then shape[d] = 1 end end
+  if r.chance(0.08) and not g.long then shape = random_shape(r) end
+  local s = add_leaf(g, shape, dtype)
+  s.grad = g.smooth and r.chance(0.7) or nil
+  s.how = r.pick { "stored", "stored", "pending", "given", not s.grad and #shape > 1 and "turned" or "pending" }
+  s.isview = s.how == "turned" or nil
+  stretch(g, s)
+  return s
+end
 function M.leaf(g)
   local r = g.r
+  if g.base then return mixed_leaf(g) end
   local dtype = g.float or (r.chance(0.65) and r.pick(FLOATS) or r.chance(0.8) and r.pick(INTS) or "bool")
   local s = add_leaf(g, random_shape(r), dtype)
   s.grad = g.float ~= nil and r.chance(0.7) or nil
@@ -128,9 +175,9 @@ for k in pairs(SMOOTH) do UNARY_SMOOTH[#UNARY_SMOOTH + 1] = k end
 table.sort(UNARY_SMOOTH)
 
 function M.un(g)
-  local a, op = pick(g), g.r.pick(g.float and UNARY_SMOOTH or UNARY)
+  local a, op = pick(g), g.r.pick(g.smooth and UNARY_SMOOTH or UNARY)
   if not a or not fits(UNARY_KINDS[op], x_of(g, a).dtype) then return nil end
-  local smooth = g.float and SMOOTH[op]
+  local smooth = g.smooth and SMOOTH[op]
   if type(smooth) == "function" and not all(x_of(g, a), smooth) then return nil end
   return { f = "un", op = op, a = a }
 end
@@ -141,7 +188,7 @@ local function random_number(g, dtype)
 end
 function M.bin(g)
   local r = g.r
-  local op = g.float and r.pick { "add", "sub", "mul", "mul", "add", "div", "maximum", "minimum" } or r.pick(BINARY)
+  local op = g.smooth and r.pick { "add", "sub", "mul", "mul", "add", "div", "maximum", "minimum" } or r.pick(BINARY)
   local a = pick(g)
   if not a then return nil end
   local x = x_of(g, a)
@@ -149,7 +196,7 @@ function M.bin(g)
   if r.chance(0.4) then
     s.n, s.rev = random_number(g, x.dtype), r.chance(0.3) or nil
     if not fits(BINARY_KINDS[op], x.dtype) or op == "pow" then return nil end
-    if g.float and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then return nil end
+    if g.smooth and op == "div" and (s.rev and not all(x, SMOOTH.reciprocal) or s.n == 0) then return nil end
     return s
   end
   s.b = pick(g, function(y) local t = O.joint(x.shape, y.shape); return t and O.numel(t) <= 2 * MOST end)
@@ -159,7 +206,7 @@ function M.bin(g)
   if not fits(BINARY_KINDS[op], dtype) then return nil end
   local function low(v) return math.abs(v) < 4 end
   if op == "pow" and not (is_float(dtype) and all(x, function(v) return v > 0.01 and v < 20 end) and all(y, low)) then return nil end
-  if g.float and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
+  if g.smooth and op == "div" and not all(y, SMOOTH.reciprocal) then return nil end
   return s
 end
 function M.where(g)
@@ -178,11 +225,12 @@ end
 function M.clamp(g)
   local a = pick(g, float)
   local function off(v) return math.abs(v + 1) > 1e-3 and math.abs(v - 1.5) > 1e-3 end
-  if not a or g.float and not all(x_of(g, a), off) then return nil end
+  if not a or g.smooth and not all(x_of(g, a), off) then return nil end
   return { f = "clamp", a = a, lo = -1, hi = 1.5 }
 end
 
 local function some_axes(g, x)
+  if g.base and #x.shape > 0 and g.r.chance(0.4) then return { #x.shape } end
   if #x.shape == 0 or g.r.chance(0.25) then return nil end
   local axes = {}
   for d = 1, #x.shape do if g.r.chance(0.5) then axes[#axes + 1] = d end end
@@ -199,14 +247,14 @@ function M.red(g)
   local r, a = g.r, pick(g)
   if not a then return nil end
   local x = x_of(g, a)
-  local op = g.float and r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin" } or
+  local op = g.smooth and r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin" } or
     r.pick { "sum", "sum", "mean", "var", "prod", "amax", "amin", "argmax", "argmin", "any", "all" }
   if (op == "mean" or op == "var") and not float(x) then return nil end
-  local s = { f = "red", op = op, a = a, axes = some_axes(g, x), keep = r.chance(0.3) }
+  local s = { f = "red", op = op, a = a, axes = some_axes(g, x), keep = r.chance(g.base and 0.5 or 0.3) }
   if op:find "arg" then s.axes = s.axes and { s.axes[1] } end
   if op ~= "sum" and op ~= "prod" and op ~= "any" and op ~= "all" and O.numel(x.shape) == 0 then return nil end
   if op == "prod" and not all(x, function(v) return math.abs(v) < 8 end) then return nil end
-  if g.float and op:find "^am" and not distinct(x) then return nil end
+  if g.smooth and op:find "^am" and not distinct(x) then return nil end
   if op == "var" then                  -- one element: 0 / 0, told apart elsewhere
     local n = s.axes and 1 or O.numel(x.shape)
     for _, d in ipairs(s.axes or {}) do n = n * x.shape[d] end
@@ -214,9 +262,16 @@ function M.red(g)
   end
   return s
 end
+--- What mixed precision does: a narrow value made f32 and reduced, the cast one still there for others.
+function M.widened(g)
+  local a = pick(g, function(x) return O.types[x.dtype].top and #x.shape > 0 and O.numel(x.shape) > 0 end)
+  local wide = a and g.emit { f = "cast", a = a, dtype = "f32" }
+  if not wide then return nil end
+  return { f = "red", op = g.r.pick { "sum", "sum", "mean", "amax" }, a = wide, axes = { #x_of(g, wide).shape }, keep = g.r.chance(0.5) }
+end
 function M.maxd(g)
   local a = pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and x.dtype ~= "bool" end)
-  if not a or g.float and not distinct(x_of(g, a)) then return nil end
+  if not a or g.smooth and not distinct(x_of(g, a)) then return nil end
   local x = x_of(g, a)
   return { f = "maxd", op = g.r.pick { "max", "min" }, a = a, d = g.r.int(1, #x.shape), keep = g.r.chance(0.3) }
 end
@@ -292,7 +347,7 @@ function M.view(g)
     if n < 2 then return nil end
     s.isview = nil
   else
-    if op == "detach" and g.float then return nil end
+    if op == "detach" and g.smooth then return nil end
     s.isview = nil
   end
   return s
@@ -324,7 +379,9 @@ end
 
 --- A new index leaf; steps that need one record it first.
 local function index_leaf(g, shape, n)
-  return g.emit(add_leaf(g, shape, g.r.pick(INTS), function() return g.r.int(1, n) end))
+  local dtype = g.r.pick(INTS)
+  if n > LIMITS[dtype][2] then dtype = "i64" end
+  return g.emit(add_leaf(g, shape, dtype, function() return g.r.int(1, n) end))
 end
 local function row_of(g, allow)
   return pick(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 and (allow or x.dtype ~= "bool") end)
@@ -357,7 +414,7 @@ function M.scatter(g)
   local d, shape = g.r.int(1, #x.shape), { table.unpack(x.shape) }
   shape[d] = g.r.int(1, 3)
   local b = g.emit(add_leaf(g, shape, x.dtype))
-  return { f = "scatter", a = a, d = d, b = b, add = g.float ~= nil or g.r.chance(0.6), i = index_leaf(g, shape, x.shape[d]) }
+  return { f = "scatter", a = a, d = d, b = b, add = g.smooth or g.r.chance(0.6), i = index_leaf(g, shape, x.shape[d]) }
 end
 function M.index_add(g)
   local a = row_of(g)
@@ -396,8 +453,13 @@ function M.layer_norm(g)
   if not a then return nil end
   local x, s = x_of(g, a), { f = "layer_norm", a = a }
   local n = x.shape[#x.shape]
-  if g.r.chance(0.5) then s.w = g.emit(add_leaf(g, { n }, x.dtype, function() return g.r.int(-4, 4) / 4 end)) end
-  if g.r.chance(0.5) then s.b = g.emit(add_leaf(g, { n }, x.dtype, function() return g.r.int(-4, 4) / 4 end)) end
+  for _, name in ipairs { "w", "b" } do
+    if g.r.chance(0.5) then
+      local leaf = add_leaf(g, { n }, x.dtype, function() return g.r.int(-4, 4) / 4 end)
+      stretch(g, leaf)
+      s[name] = g.emit(leaf)
+    end
+  end
   return s
 end
 function M.cross_entropy(g)
@@ -411,8 +473,9 @@ function M.silu(g)
   return a and { f = "silu", a = a }
 end
 function M.cast(g)
-  local a = pick(g)
-  local to = g.r.chance(0.6) and g.r.pick(FLOATS) or g.r.chance(0.8) and g.r.pick(INTS) or "bool"
+  local a = pick(g, g.smooth and float)
+  local floats = g.base and MIXED_FLOATS or FLOATS
+  local to = (g.smooth or g.r.chance(0.6)) and g.r.pick(floats) or g.r.chance(0.8) and g.r.pick(INTS) or "bool"
   if not a then return nil end
   return { f = "cast", a = a, dtype = to }
 end
@@ -457,10 +520,10 @@ function M.set(g)
   return (s.b or s.n) and s or nil
 end
 function M.inplace(g)
-  local r, a = g.r, target(g, g.float and function(x) return x.dtype == g.float end)
+  local r, a = g.r, target(g, g.smooth and function(x) return float(x) and (not g.float or x.dtype == g.float) end)
   if not a then return nil end
   local x = x_of(g, a)
-  local op = r.pick(g.float and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or
+  local op = r.pick(g.smooth and { "add", "mul", "copy", "add", "sub", "fill", "sin" } or
     { "add", "mul", "copy", "copy", "sub", "fill", "relu", "maximum", "neg" })
   if x.dtype == "bool" and op ~= "copy" then return nil end
   local s = { f = "inplace", op = op, a = a }
@@ -496,8 +559,23 @@ end
 --- A write at a position out of range: the target stays what it was, and what follows goes on from
 -- that; the next read says so once. Not where gradients are asked for: they would rest on it.
 function M.missed(g)
-  local a = not g.float and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
+  local a = not g.smooth and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
   return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3), add = g.r.chance(0.3) }
+end
+--- Several values evaluated together; most of the others are given up before, so that they are made on the way or not at all.
+function M.eval(g)
+  local s, wanted = { f = "eval", list = {}, drop = {} }, {}
+  for _ = 1, g.r.int(1, 4) do
+    local k = pick(g, function(_, v) return not wanted[v] end)
+    if k then wanted[k], s.list[#s.list + 1] = true, k end
+  end
+  local order, most = {}, g.r.pick { 0, 0.3, 0.9 }
+  for k in pairs(g.vars) do order[#order + 1] = k end
+  table.sort(order)
+  for _, k in ipairs(order) do
+    if not wanted[k] and not g.leaf[k] and g.r.chance(most) then s.drop[#s.drop + 1] = k end
+  end
+  return #s.list > 0 and s or nil
 end
 function M.read(g) local a = pick(g); return a and { f = "read", a = a } end
 function M.gc(g) return { f = "gc", how = g.r.int(1, 3) } end
@@ -506,20 +584,37 @@ function M.del(g) local a = pick(g, function(_, k) return not g.tracked_leaf[k] 
 local WEIGHTS = { leaf = 3, un = 9, bin = 14, where = 2, clamp = 1, red = 6, maxd = 1, view = 12, join = 2, pad = 1, index_select = 1,
   gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 2, softmax = 1, layer_norm = 1, cross_entropy = 1, silu = 1, cast = 3,
   rand = 1, dead = 1, branch = 1, set = 4, inplace = 6, refuse = 1, error = 1, late = 1, missed = 2, read = 3, gc = 2, del = 3 }
-local NAMES = {}
-for name, w in pairs(WEIGHTS) do for _ = 1, w do NAMES[#NAMES + 1] = name end end
-table.sort(NAMES)
+local MIXED = { leaf = 2, un = 5, bin = 11, where = 2, clamp = 1, red = 14, maxd = 1, view = 6, join = 1, pad = 1, index_select = 1,
+  gather = 1, embedding = 1, scatter = 1, index_add = 1, mm = 1, softmax = 3, layer_norm = 4, cross_entropy = 1, silu = 1, cast = 18,
+  set = 2, inplace = 4, read = 1, eval = 6, gc = 1, del = 3, widened = 5 }
+local LONGER = { leaf = 2, un = 5, bin = 12, where = 2, clamp = 1, red = 14, maxd = 1, view = 3, softmax = 3, layer_norm = 5, silu = 1,
+  cast = 18, inplace = 3, read = 1, eval = 6, gc = 1, del = 3, widened = 5 }
+local function drawn_by(weights)
+  local names = {}
+  for name, w in pairs(weights) do for _ = 1, w do names[#names + 1] = name end end
+  table.sort(names)
+  return names
+end
+local NAMES, MIXED_NAMES, LONG_NAMES = drawn_by(WEIGHTS), drawn_by(MIXED), drawn_by(LONGER)
+--- Views whose steps hold sizes.
+local SIZED = { reshape = true, slice = true, expand = true, select = true, narrow = true }
 
---- Is the result known well enough to be worth comparing?
-local function sound(y)
+--- Is the result known well enough to be worth comparing? In mixed programs a few roundings to bf16 are.
+local function sound(g, y)
+  local part, least = g.base and 0.06 or 1e-2, g.base and 0.02 or 1e-3
   for _, p in ipairs(O.flat(y)) do
     if is_float(y.dtype) then
-      if not (p[2] <= 1e-2 * math.abs(p[1]) + 1e-3) and p[1] == p[1] and math.abs(p[1]) ~= math.huge then return false end
+      if not (p[2] <= part * math.abs(p[1]) + least) and p[1] == p[1] and math.abs(p[1]) ~= math.huge then return false end
     elseif p[2] ~= 0 then return false end
   end
   return true
 end
 
+local function too_long(y)
+  local n = 0
+  for _, size in ipairs(y.shape) do n = n + (size == LONG and 1 or 0) end
+  return n > 1
+end
 --- Append a step: numbered, run by the oracle, taken back when its result is not sound.
 local function append(g, s)
   local n = #g.program.steps
@@ -529,8 +624,9 @@ local function append(g, s)
   for k, x in pairs(g.vars) do keep[k] = x end
   local counter, result = O.state.counter, (s.f == "set" or s.f == "inplace") and s.a or s.o
   P.step(g.vars, s)
+  if s.f == "read" then g.reads[#g.reads + 1] = g.vars[s.a] end
   local y = g.vars[result]
-  if y and y ~= keep[s.o] and (not sound(y) or s.o2 and not sound(g.vars[s.o2])) then
+  if y and y ~= keep[s.o] and (g.long and too_long(y) or not sound(g, y) or s.o2 and not sound(g, g.vars[s.o2])) then
     for k in pairs(g.vars) do g.vars[k] = nil end
     for k, x in pairs(keep) do g.vars[k] = x end
     O.state.counter = counter
@@ -539,6 +635,7 @@ local function append(g, s)
   if y then
     g.view[result] = result == s.o and s.isview
     g.tracked_leaf[result] = s.f == "leaf" and s.grad or nil
+    g.leaf[result] = s.f == "leaf" or nil
     if #y.shape == 0 then g.program.scalar = true end
     if O.numel(y.shape) == 0 then g.program.empty = true end
   end
@@ -547,13 +644,20 @@ local function append(g, s)
   return s.o
 end
 
+--- What draws the program: its chance, the oracle's variables by number, and which are views, tracked and leaves.
+local function maker(program)
+  local r = generator(program.seed)
+  local g = { r = r, vars = {}, reads = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1,
+    float = program.float, smooth = program.smooth, wild = not program.smooth and r.chance(0.1), program = program }
+  function g.emit(s) return append(g, s) end
+  O.seed(program.seed)
+  return g
+end
+
 --- The program of a seed. what: nil, or the float dtype of a program that ends in backward.
 function P.make(seed, what)
-  local r = generator(seed)
-  local g = { r = r, vars = {}, view = {}, tracked_leaf = {}, next = 1, float = what, wild = not what and r.chance(0.1),
-    program = { seed = seed, float = what, steps = {} } }
-  function g.emit(s) return append(g, s) end
-  O.seed(seed)
+  local g = maker { seed = seed, float = what, smooth = what ~= nil, steps = {} }
+  local r = g.r
   local length = r.int(8, 26)
   for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
   if what then append(g, (function() local s = add_leaf(g, { 3, 2 }, what); s.grad = true; return s end)()) g.anchor = g.next - 2 end
@@ -565,6 +669,42 @@ function P.make(seed, what)
     if s then append(g, s) end
   end
   if what then P.finish(g) end
+  return g.program
+end
+
+local function numbered(vars)
+  local order = {}
+  for k in pairs(vars) do order[#order + 1] = k end
+  table.sort(order)
+  return order
+end
+--- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long that they are
+-- made in pieces. No oracle is asked about a long one: it is drawn with LONG for the length.
+function P.mix(seed, smooth, long)
+  local g = maker { seed = seed, mixed = true, smooth = smooth or false, long = long, steps = {} }
+  local r = g.r
+  g.long = long and r.pick(LENGTHS)
+  g.base = r.pick(long and LONG_BASES or BASES)
+  if r.chance(0.04) and not long then g.base = { table.unpack(g.base) } g.base[r.int(1, #g.base)] = 0 end
+  if smooth then
+    local s = M.leaf(g)
+    s.grad, s.how, s.isview = true, "stored", nil
+    append(g, s)
+    g.anchor = 1
+  end
+  for _ = 1, r.int(2, 3) do append(g, M.leaf(g)) end
+  for _ = 1, r.int(4, 14) do
+    local name = r.pick(long and LONG_NAMES or MIXED_NAMES)
+    if smooth and name == "where" then name = "bin" end
+    local s = M[name](g)
+    if s and not (long and s.f == "view" and (SIZED[s.op] or r.chance(0.5))) then append(g, s) end
+  end
+  if smooth then P.finish(g) else
+    local last = M.eval(g)
+    if last then append(g, last) end
+  end
+  g.program.expected = g.reads
+  for _, k in ipairs(numbered(g.vars)) do g.reads[#g.reads + 1] = g.vars[k] end
   return g.program
 end
 
@@ -585,10 +725,10 @@ function P.finish(g)
   for _ = 1, g.r.chance(0.3) and 2 or 1 do
     local sum
     local order = {}
-    for k, x in pairs(g.vars) do if x.dtype == g.float then order[#order + 1] = k end end
+    for k, x in pairs(g.vars) do if float(x) and (not g.float or x.dtype == g.float) then order[#order + 1] = k end end
     table.sort(order)
     for _, k in ipairs(order) do
-      if (k == g.anchor or g.r.chance(0.6)) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
+      if (k == g.anchor or g.r.chance(g.base and 0.9 or 0.6)) and all(x_of(g, k), function(v) return math.abs(v) < 1e3 end) then
         local one = append(g, { f = "red", op = "sum", a = k, keep = false })
         sum = sum and one and append(g, { f = "bin", op = "add", a = sum, b = one }) or sum or one
       end
@@ -635,6 +775,35 @@ function P.count(program, counts)
     pending = s.f ~= "read" and (pending or s.f == "bin" or s.f == "un")
   end
   for k in pairs(stale) do read(k) end
+end
+
+--- The same for a mixed program.
+local ROWS = { softmax = true, layer_norm = true, cross_entropy = true }
+function P.count_mixed(program, counts)
+  local seen, halves, widened = {}, {}, {}
+  for _, s in ipairs(program.steps) do
+    if s.f == "leaf" then
+      seen[(s.how or "given") .. " leaf"] = true
+      seen[s.dtype .. " leaf"] = true
+      halves[s.o] = O.types[s.dtype].top and s.how ~= "pending"
+      for _, n in ipairs(s.shape) do if n == 0 then seen["leaf without elements"] = true end end
+    elseif s.f == "cast" then
+      seen["cast to " .. s.dtype] = true
+      widened[s.o] = s.dtype == "f32" and halves[s.a]
+    elseif s.f == "red" then
+      seen["reduction"] = true
+      if widened[s.a] then seen["reduction of widened halves"] = true end
+      if s.axes and s.axes[1] == 1 and not s.axes[2] then seen["reduction of the first axis"] = true end
+    elseif s.f == "eval" then
+      seen[#s.list > 1 and "evaluated together" or "evaluated alone"] = true
+      if #s.drop > 0 then seen["given up before"] = true end
+    elseif s.f == "set" or s.f == "inplace" then seen["write"] = true
+    elseif s.f == "view" then seen["view"] = true
+    elseif s.f == "backward" then seen["backward"] = true
+    elseif ROWS[s.f] then seen["row program"] = true end
+  end
+  if program.long then seen["long"] = true end
+  for name in pairs(seen) do counts[name] = (counts[name] or 0) + 1 end
 end
 
 local function copy(t)

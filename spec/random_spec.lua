@@ -15,14 +15,7 @@ PART, PARTS = tonumber(PART) % tonumber(PARTS), tonumber(PARTS)
 --- The seeds of this process among the first n.
 local function seeds(n) return FIRST + (PART - FIRST) % PARTS, FIRST + n - 1, PARTS end
 local WHOLE = 1 << 20
-local BUDGETS, COLLECTORS = { 1, 7, WHOLE }, { "stop", "generational", "incremental" }
-
---- Each budget once and each collector mode once, in turn all nine pairs.
-local function modes_of(seed)
-  local modes = {}
-  for i, budget in ipairs(BUDGETS) do modes[i] = { budget = budget, collector = COLLECTORS[(seed + i) % 3 + 1] } end
-  return modes
-end
+local modes_of = P.modes_of
 
 local function report(program, modes, why)
   local function fails(p) return P.check(p, modes) end
@@ -159,7 +152,7 @@ describe("a planted planner bug", function()
   end
   local function plain(program)
     local modes = {}
-    for i, budget in ipairs(BUDGETS) do modes[i] = { budget = budget, collector = "stop" } end
+    for i, budget in ipairs { 1, 7, WHOLE } do modes[i] = { budget = budget, collector = "stop" } end
     return P.check(program, modes, true)
   end
   local function against_slices(program)

@@ -275,6 +275,45 @@ describe("scans", function()
     assert.equal(0, y.grad:totable()[1])
     assert.is_false(y.grad:isnan():any():item())
   end)
+
+  -- by x[k]: the sum over j >= k of g[j] exp(x[k] - y[j]), in f64 from the values as the half type has them
+  it("of logcumsumexp in half types are those of f32, rounded once", function()
+    for _, dtype in ipairs { "bf16", "f16" } do
+      for _, size in ipairs { { 1, 1 }, { 3, 7 }, { 2, 400 }, { 2, 3000 } } do
+        local rows, n = size[1], size[2]
+        local x = flame.randn({ rows, n }, { dtype = "f64" }):mul(3):to(dtype)
+        local w = flame.randn({ rows, n }, { dtype = "f64" }):to(dtype)
+        if n > 1 then x[{ 1, 1 }] = -INF end
+        local function gradient(v)
+          v = v:detach():clone():requires_grad_(true)
+          local y = v:logcumsumexp(2)
+          y:backward(w:to(v.dtype))
+          return v.grad, y
+        end
+        local half, y = gradient(x)
+        assert.equal(dtype, half.dtype)
+        assert.same(x:logcumsumexp(2):totable(), y:totable())             -- tracked or not
+        assert.same(gradient(x:to("f32")):to(dtype):totable(), half:totable())
+        local X, W, got = x:totable(), w:totable(), half:totable()
+        for r = 1, rows do
+          local total, sums, later, size_of = 0, {}, 0, 0
+          for j = 1, n do total = total + math.exp(X[r][j]) sums[j] = total end
+          for k = n, 1, -1 do
+            if sums[k] > 0 then later, size_of = later + W[r][k] / sums[k], size_of + math.abs(W[r][k]) / sums[k] end
+            local e = math.exp(X[r][k])
+            local want, bound = e * later, (dtype == "f16" and 2^-11 or 2^-8) * math.abs(e * later) + 2^-18 * e * size_of + 2^-24
+            assert.is_true(math.abs(got[r][k] - want) <= bound, ("%s, row %d, %d: %g, not %g"):format(dtype, r, k, got[r][k], want))
+          end
+        end
+      end
+      local z = T({ -INF, 0.5, 2 }, dtype):requires_grad_(true)
+      z:logcumsumexp(1):sum():backward()
+      assert.equal(0, z.grad:totable()[1])
+      local zero = T(1.5, dtype):requires_grad_(true)
+      zero:logcumsumexp(1):backward()
+      assert.equal(1, zero.grad:item())
+    end
+  end)
 end)
 
 describe("gradients through positions", function()

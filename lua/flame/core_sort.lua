@@ -350,9 +350,12 @@ end
 running("cumsum", SUM, sums[false])
 running("cumprod", PRODUCT, products)
 
+-- Half types are f32 inside where there is a gradient: its weights are exponentials of differences to the results.
 def("logcumsumexp", 2, function(x, d)
   d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
-  return x:numel() == 0 and x:clone() or with_axis(logs, x, d)
+  if x:numel() == 0 then return x:clone() end
+  if tracked(x) and (x.dtype == "f16" or x.dtype == "bf16") then return with_axis(logs, x:to("f32"), d):to(x.dtype) end
+  return with_axis(logs, x, d)
 end)
 
 --- Running extremes and where they stand; a NaN stays. Off the tape a GPU goes over x again for the values,

@@ -106,8 +106,11 @@ void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *va
 
 enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 
-/* A register that was pointed at memory of another type holds that. */
-static int is_half(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
+/* Is a register not in its own place, but where memory is read or written? */
+static int is_aimed(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
+
+/* Does a register hold bf16? What is aimed at a store's memory holds values of that register's type. */
+static int is_half(const fl_tile *t, uint16_t v) { return t->g->reg.at[v].halves && is_aimed(t, v); }
 
 static void widen(fl_tile *t, uint16_t v) {
   const fl_vm_link link = { .op = FL_LINK_load_half, .moves = 1, .p = t->reg[v] };
@@ -258,7 +261,7 @@ static void op_rows(fl_tile *t, const fl_vop *x) {
 static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_prog *g = t->g;
   const fl_chain *c = &g->chain.at[x->arg];
-  const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype == FLAME_BF16 && is_half(t, x->v);
+  const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype == FLAME_BF16 && is_aimed(t, x->v);
   const int count = c->n - (half && c->link[c->n - 1].op == FL_LINK_round_half);     /* its store rounds */
   fl_vm_link link[FL_CHAIN];
   for (int i = 0; i < count; i++) {

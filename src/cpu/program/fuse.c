@@ -364,7 +364,9 @@ static void settle_load(const fuse *f, fl_vop *load) {
         else others |= c->link[k].op != FL_LINK_load_half;
       }
     }
-  if (!others) load->flags = FL_BY_HALVES;
+  if (others) return;
+  load->flags = FL_BY_HALVES;
+  f->g->reg.at[load->v].halves = 1;
 }
 
 static void fuse_section(fuse *f) {

@@ -90,7 +90,9 @@ enum { FL_SEC_BIND, FL_SEC_UNIT, FL_SEC_LINE, FL_SEC_STORE, FL_SEC_ROUND };
 #define FL_SEC_ROW(r) (FL_SEC_ROUND + 2 * (r))
 #define FL_SEC_FULL(r) (FL_SEC_ROUND + 2 * (r) + 1)
 
-typedef struct fl_vreg { uint8_t kind, reg, lives; int64_t off; } fl_vreg;   /* off: bytes in its area */
+/* halves: a LOAD by FL_BY_HALVES gives it, which points it at bf16 in memory where that lies at unit stride.
+** off: bytes in its area */
+typedef struct fl_vreg { uint8_t kind, reg, lives, halves; int64_t off; } fl_vreg;
 
 typedef struct fl_red {
   uint16_t op, value, round;
