@@ -50,6 +50,7 @@ typedef struct fl_cell {
   int32_t cost, leaves, consumers, out, home;
   uint8_t base_home;       /* its old value was not copied: its home holds it already */
   int32_t group;           /* that completes it, -1 before it is placed */
+  int32_t scalar;          /* first of a call's own scalars in the plan's (finish.c) */
   fl_place place;
   int64_t bytes;
   int32_t first, last;     /* steps that write and read it */
