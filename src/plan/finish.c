@@ -400,6 +400,7 @@ static int fill_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan
   for (int64_t i = 0; i < n; i++) {
     fl_step s;
     int empty;
+    if (fl_plan_stops(P, i)) return 0;
     if (turns[i].stage != stage) { stage = turns[i].stage; begin = plan->nstep; }
     if (!make_step(P, &turns[i], &s, &empty)) { free_step(P->mem, &s); return 0; }
     if (empty) { free_step(P->mem, &s); continue; }

@@ -140,5 +140,9 @@ int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
+/* Looked at for each of many: has an interrupt come? Then planning ends, and fl_plan_make says why. */
+static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
+  return (i & 255) == 255 && atomic_load_explicit(&P->c->interrupted, memory_order_relaxed);
+}
 static inline int fl_is_view(const fl_cell *t) { return t->node && t->node->base; }
 #endif
