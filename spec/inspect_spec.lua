@@ -183,6 +183,37 @@ describe("FLAME_CHECK", function()
   end)
 end)
 
+describe("a switch of the environment", function()
+  local source <close> = assert(io.open("src/base/env.def"))
+  local number = 0
+  for name, default, takes in source:read("a"):gmatch('ENV%((%S+),%s*"([^"]*)",%s*"([^"]*)"') do
+    number = number + 1
+    local low, high = takes:match("^(%d+) to (%d+)$")
+    local function tried(value) return run(name .. "=" .. quote(value), "-e " .. quote("print(require('flame').ones(1):item())")) end
+    local bad = low and { "many", "-1", tostring(math.tointeger(high) + 1), "1x", "1.5", "99999999999999999999" } or
+      takes ~= "" and { "many", "avx", "or", "," .. takes } or {}
+    for _, value in ipairs(bad) do
+      it(("%s refuses '%s'"):format(name, value), function()
+        local text, status = tried(value)
+        assert.equal(1, status)
+        assert.truthy(text:find(name .. " ", 1, true) and text:find(value:match("[^,]+"), 1, true), text)
+        for word in takes:gsub("^words ", ""):gmatch("[^, ]+") do assert.truthy(text:find(word, 1, true), text) end
+      end)
+    end
+    it(name .. " takes what it should", function()
+      local good = low and { low, high } or {}
+      for word in (low and "" or takes:gsub("^words ", ""):gsub(" or ", " ")):gmatch("[^, ]+") do good[#good + 1] = word end
+      good[#good + 1] = default
+      for _, value in ipairs(good) do
+        local text, status = tried(value)
+        assert.equal(0, status, text)
+        assert.truthy(text:find("1.0\n", 1, true), text)
+      end
+    end)
+  end
+  it("is one of the list", function() assert.is_true(number >= 14) end)
+end)
+
 describe("FLAME_CHECK=nan", function()
   local function check(script) return run("FLAME_CHECK=nan", "-e " .. quote(script)) end
 

@@ -116,6 +116,22 @@ describe("Ctrl-C", function()
     "kept 30.0 7\nfalse")
 end)
 
+describe("a second Ctrl-C", function()
+  -- LAPACK does not look at the first; the second ends the program (130: by SIGINT)
+  local long = "x = flame.randn(3000, 3000) flame.eval(x) print('go') io.stdout:flush() flame.eval((x:svd()))"
+  it("ends a script in a long call of a library", function()
+    local base = os.tmpname()
+    local f <close> = assert(io.open(base, "w"))
+    f:write("flame = require 'flame' " .. long)
+    f:flush()
+    os.execute(("sh -c 'echo $$ >%s.pid; exec %s %s' >%s.out 2>&1 &"):format(base, program, base, base))
+    assert(wait(60, 0.02, function() return there(base .. ".out") and all_of(base .. ".out"):find("go", 1, true) end))
+    os.execute(("sleep 0.3; kill -INT $(cat %s.pid); sleep 0.2; kill -INT $(cat %s.pid)"):format(base, base))
+    assert.is_true(wait(10, 0.02, function() return not os.execute(("kill -0 $(cat %s.pid) 2>/dev/null"):format(base)) end))
+    for _, suffix in ipairs({ "", ".pid", ".out" }) do os.remove(base .. suffix) end
+  end)
+end)
+
 describe("an interrupt", function()
   it("during a write leaves the old or the new value, never a part", function()
     -- the flag is up before the run: what was recorded fails or stays, the target is whole
@@ -128,6 +144,20 @@ describe("an interrupt", function()
     assert.is_true(first == 1 or first == 3)
     x:fill_(4)
     assert.equal(4, x:max():item())
+  end)
+  it("ends the planning of many nodes, and leaves them as they were", function()
+    local x, rows = flame.ones(3), {}
+    flame.eval(x)
+    local budget = flame.internal.budget(100000)
+    for i = 1, 600 do rows[i] = x * i end
+    flame.internal.budget(budget)
+    local plans = flame.stats().plans
+    flame.internal.interrupt()
+    local ok, e = pcall(flame.eval)
+    assert.is_false(ok)
+    assert.matches("interrupted!$", e)
+    assert.equal(plans, flame.stats().plans)
+    for i = 1, 600, 7 do assert.equal(3 * i, rows[i]:sum():item()) end
   end)
   it("loses nothing: what was recorded is computed when it is read", function()
     local x = flame.ones(10)

@@ -140,17 +140,19 @@ static const fl_upcalls calls = {
 
 static void gone(flame_context *c) { free(c); }
 
-/* A misspelt check would be a check that never fails. */
-static flame_status configure_checks(flame_context *c) {
-  static const char known[] = "nan,sync,bounds,race,uninit,grad";
-  int n;
-  const char *word = fl_env_unknown(FL_ENV_FLAME_CHECK, known, &n);
-  if (word) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "FLAME_CHECK has the word '%.*s'; it takes %s, with commas between", n, word, known);
+/* A misspelt switch would be one that does nothing. */
+static flame_status check_environment(flame_context *c) {
+  char why[300];
+  for (int k = 0; k < FL_ENV_COUNT; k++)
+    if (fl_env_refuse(k, why, sizeof why)) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "open", "%s", why);
+  return FLAME_OK;
+}
+
+static void configure_checks(flame_context *c) {
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "bounds") || fl_env_int(FL_ENV_DEBUG_CUDA)) c->kernel_checks |= FL_LANE_BOUNDS;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "race")) c->kernel_checks |= FL_LANE_RACE;
   if (c->sim || fl_env_lists(FL_ENV_FLAME_CHECK, "uninit")) c->kernel_checks |= FL_LANE_UNINIT;
   c->anomaly = fl_env_lists(FL_ENV_FLAME_CHECK, "nan") ? FL_ANOMALY_NAN : 0;
-  return FLAME_OK;
 }
 
 static flame_status configure(flame_context *c, const flame_options *o) {
@@ -163,7 +165,8 @@ static flame_status configure(flame_context *c, const flame_options *o) {
   if (fl_env_int(FL_ENV_FLAME_EAGER)) c->budget = 1;
   c->sim = fl_env_int(FL_ENV_FLAME_SIM) != 0;
   c->kernel_steps = fl_env_int(FL_ENV_FLAME_KERNEL_STEPS);
-  if (configure_checks(c) != FLAME_OK) return FLAME_BAD_ARGUMENT;
+  if (check_environment(c) != FLAME_OK) return FLAME_BAD_ARGUMENT;
+  configure_checks(c);
   e->debug = fl_env_int(FL_ENV_FLAME_DEBUG);
   c->grad_mode = 1;
   c->deterministic = 1;

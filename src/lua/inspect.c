@@ -112,7 +112,7 @@ static int facts(lua_State *L) {
 /* core.settings(): the environment's switches that are set, {name = value}. */
 static int settings(lua_State *L) {
   static const char *const names[] = {
-#define ENV(name, def, doc) #name,
+#define ENV(name, def, takes, doc) #name,
 #include "base/env.def"
 #undef ENV
   };

@@ -160,8 +160,7 @@ int fl_plan_classify(fl_planner *P) {
     *t = (fl_cell){ .node = n, .shape = n->shape, .dtype = n->dtype, .live = p->live.at[i],
                     .group = -1, .out = -1, .home = -1, .first = INT32_MAX, .last = -1,
                     .bytes = n->shape->numel * fl_dtype_size(n->dtype) };
-    for (int64_t h = 0; n->home && h < p->homes.n; h++)
-      if (p->homes.at[h] == n->home) t->home = (int32_t)h;
+    if (n->home) t->home = fl_program_home(p, n->home);
     if (n->base) continue;
     t->anchored = t->live || fl_ops[n->op].fuse == FL_FUSE_R || is_step(n->op);
   }

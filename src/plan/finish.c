@@ -72,39 +72,106 @@ static int is_long(const fl_planner *P, const fl_group *G) {
   return (double)n->shape->numel * (double)a->shape->size[a->shape->rank - 1] > 0x1p30;
 }
 
+/* Which groups write a cell that has a home, and which read a home's old value: lists through 'entry',
+** so that each home looks at its own groups only. */
+typedef struct { int32_t group, next; } link;
+typedef struct {
+  int32_t *writer, *reader;                    /* first link of each cell, of each home; -1: none */
+  struct { link *at; int64_t n, cap; } entry;
+  int32_t last_check;                          /* stage of the last group that may report */
+} homes;
+
+static int add_link(fl_planner *P, homes *h, int32_t *first, int64_t group) {
+  if (*first >= 0 && h->entry.at[*first].group == group) return 1;
+  link *l = FL_PUSH(P->mem, &h->entry);
+  if (!l) return 0;
+  *l = (link){ (int32_t)group, *first };
+  *first = (int32_t)(h->entry.n - 1);
+  return 1;
+}
+
+static int add_reader(fl_planner *P, homes *h, fl_ref ref, int64_t group) {
+  if (ref >= 0 || ref == INT32_MIN) return 1;
+  const int32_t home = fl_program_home(P->p, P->p->ext.at[~ref]->buffer);
+  return home < 0 || add_link(P, h, &h->reader[home], group);
+}
+
+static int add_writer(fl_planner *P, homes *h, fl_ref t, int64_t group) {
+  return P->cell.at[t].home < 0 || add_link(P, h, &h->writer[t], group);
+}
+
+static int link_group(fl_planner *P, homes *h, int64_t g) {
+  const fl_group *G = &P->group.at[g];
+  int ok = 1;
+  if (G->faulty && G->stage > h->last_check) h->last_check = G->stage;
+  for (int64_t i = 0; ok && is_kernel(G) && i < G->access.n; i++) {
+    const fl_access *a = &G->access.at[i];
+    if (a->iota) continue;
+    ok = a->store ? add_writer(P, h, a->ref, g) : add_reader(P, h, a->ref, g);
+  }
+  if (is_kernel(G)) return ok;
+  const fl_node *n = P->cell.at[G->cell].node;
+  for (int i = 0; ok && i < n->nin; i++) {
+    int64_t off;
+    ok = add_reader(P, h, fl_plan_target(P->p, fl_plan_read(P, G->cell, i), &off), g);
+  }
+  return ok && add_writer(P, h, G->cell, g);
+}
+
+static void close_homes(fl_planner *P, homes *h) {
+  fl_free(P->mem, h->writer, sizeof *h->writer * (size_t)P->cell.n);
+  fl_free(P->mem, h->reader, sizeof *h->reader * (size_t)P->p->homes.n);
+  FL_DROP(P->mem, &h->entry);
+}
+
+static int open_homes(fl_planner *P, homes *h) {
+  memset(h, 0, sizeof *h);
+  if (P->p->homes.n == 0) return 1;
+  h->writer = fl_alloc(P->mem, sizeof *h->writer * (size_t)P->cell.n);
+  h->reader = fl_alloc(P->mem, sizeof *h->reader * (size_t)P->p->homes.n);
+  int ok = h->writer && h->reader;
+  for (int64_t t = 0; ok && t < P->cell.n; t++) h->writer[t] = -1;
+  for (int64_t i = 0; ok && i < P->p->homes.n; i++) h->reader[i] = -1;
+  for (int64_t g = 0; ok && g < P->group.n; g++) ok = link_group(P, h, g);
+  return ok;
+}
+
+/* The stage of the last group that must be done before t is written (the checks, and readers of the
+** old value); -1: t's own writer reads other points than it writes. */
+static int32_t last_reader(const fl_planner *P, const homes *h, int32_t t, int32_t writers) {
+  const int32_t home = P->cell.at[t].home;
+  int32_t last = h->last_check;
+  for (int32_t i = h->reader[home]; i >= 0; i = h->entry.at[i].next) {
+    const fl_group *H = &P->group.at[h->entry.at[i].group];
+    int same;
+    if (!reads_home(P, H, home, t, &same)) continue;
+    if (!writes_cell(H, t)) { if (H->stage > last) last = H->stage; }
+    else if (!same || writers > 1) return -1;
+  }
+  return last;
+}
+
 /* May cell t be stored straight into its home? Else it goes through the arena and a copy at
 ** the end. Moves the writer to a later stage where that is all it takes. */
-static int in_place(fl_planner *P, int32_t t) {
-  const int32_t home = P->cell.at[t].home;
-  int32_t last_read = 0, writer = -1, writers = 0;
-  for (int64_t g = 0; g < P->group.n; g++) {
-    const fl_group *G = &P->group.at[g];
-    if (!writes_cell(G, t)) continue;
-    writer = (int32_t)g;
+static int in_place(fl_planner *P, const homes *h, int32_t t) {
+  int32_t writers = 0;
+  for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
+    const fl_group *G = &P->group.at[h->entry.at[i].group];
     writers++;
     if (G->faulty || is_long(P, G)) return 0;        /* an error must leave the target as it was */
   }
-  if (FL_PLANTED(P->c, FL_PLANT_ORDER)) return writer >= 0;
-  for (int64_t g = 0; g < P->group.n; g++) {
-    const fl_group *H = &P->group.at[g];
-    int same;
-    if (H->faulty && H->stage > last_read) last_read = H->stage;    /* checks come before effects */
-    if (!reads_home(P, H, home, t, &same)) continue;
-    if (writes_cell(H, t)) {
-      if (!same || writers > 1) return 0;
-      continue;
-    }
-    if (H->stage > last_read) last_read = H->stage;
+  if (FL_PLANTED(P->c, FL_PLANT_ORDER)) return writers > 0;
+  const int32_t last = last_reader(P, h, t, writers);
+  if (last < 0) return 0;
+  for (int32_t i = h->writer[t]; i >= 0; i = h->entry.at[i].next) {
+    fl_group *W = &P->group.at[h->entry.at[i].group];
+    if (W->stage > last) continue;
+    if (writers > 1 || last + 1 >= W->limit || W->closed) return 0;
+    W->stage = last + 1;
+    for (int64_t k = 0; k < W->deps.n; k++)
+      if (W->stage < P->group.at[W->deps.at[k]].limit) P->group.at[W->deps.at[k]].limit = W->stage;
   }
-  for (int64_t g = 0; g < P->group.n; g++) {
-    fl_group *W = &P->group.at[g];
-    if (!writes_cell(W, t) || W->stage > last_read) continue;
-    if (writers > 1 || last_read + 1 >= W->limit || W->closed) return 0;
-    W->stage = last_read + 1;
-    for (int64_t i = 0; i < W->deps.n; i++)
-      if (W->stage < P->group.at[W->deps.at[i]].limit) P->group.at[W->deps.at[i]].limit = W->stage;
-  }
-  return writer >= 0;
+  return writers > 0;
 }
 
 /* ---- order ------------------------------------------------------------------------------------ */
@@ -277,9 +344,16 @@ static int make_step(fl_planner *P, const turn *t, fl_step *s, int *empty) {
   }
 }
 
+/* Kernels that a step of so many has memory for: powers of two, so that merging takes linear time. */
+static size_t room_of(int32_t count) {
+  size_t n = 1;
+  while (n < (size_t)count) n *= 2;
+  return n;
+}
+
 static void free_step(fl_mem *m, fl_step *s) {
   for (int32_t i = 0; s->kernel && i < s->count; i++) fl_kernel_free(m, &s->kernel[i]);
-  if (s->kernel) fl_free(m, s->kernel, sizeof *s->kernel * (size_t)(s->count ? s->count : 1));
+  if (s->kernel) fl_free(m, s->kernel, sizeof *s->kernel * room_of(s->count));
   if (s->matmul) fl_free(m, s->matmul, sizeof *s->matmul);
   if (s->scatter) fl_free(m, s->scatter, sizeof *s->scatter);
   if (s->call) fl_callee_release(s->call->call.callee);
@@ -288,7 +362,8 @@ static void free_step(fl_mem *m, fl_step *s) {
 
 /* Equal MAP kernels of one stage become instances of one launch. b is emptied. */
 static int merge(fl_mem *m, fl_step *a, fl_step *b) {
-  fl_kernel *k = fl_realloc(m, a->kernel, sizeof *k * (size_t)a->count, sizeof *k * (size_t)(a->count + 1));
+  const size_t had = room_of(a->count), need = room_of(a->count + 1);
+  fl_kernel *k = need == had ? a->kernel : fl_realloc(m, a->kernel, sizeof *k * had, sizeof *k * need);
   if (!k) return 0;
   k[a->count++] = b->kernel[0];
   a->kernel = k;
@@ -303,27 +378,48 @@ static int mergeable(const fl_step *a, const fl_step *b) {
          a->kernel->key == b->kernel->key && fl_kernel_same_structure(a->kernel, b->kernel);
 }
 
-static int add_step(fl_planner *P, fl_plan *plan, fl_step s, int32_t stage_begin) {
-  for (int32_t i = plan->nstep - 1; i >= stage_begin; i--)
+/* Steps of the stage under way by the keys of their kernels: the newest of each bin, and of each step
+** the one before it in its bin. */
+typedef struct { int32_t *bin, *before; int64_t nbin; } by_key;
+
+static int add_step(fl_planner *P, fl_plan *plan, by_key *t, fl_step s, int32_t stage_begin) {
+  const int kernel = s.kind == FL_S_KERNEL && s.kernel->kind == FL_K_MAP;
+  int32_t *bin = &t->bin[kernel ? s.kernel->key & (uint64_t)(t->nbin - 1) : 0];
+  for (int32_t i = kernel ? *bin : -1; i >= stage_begin; i = t->before[i])
     if (mergeable(&plan->step[i], &s)) return merge(P->mem, &plan->step[i], &s);
+  if (kernel) {
+    t->before[plan->nstep] = *bin;
+    *bin = plan->nstep;
+  }
   plan->step[plan->nstep++] = s;
   return 1;
 }
 
-static int make_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
+static int fill_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan, by_key *t) {
   int32_t stage = -1, begin = 0;
-  plan->step_cap = (int32_t)n + 1;
-  plan->step = fl_zalloc(P->mem, sizeof *plan->step * (size_t)plan->step_cap);
-  if (!plan->step) return 0;
+  for (int64_t i = 0; i < t->nbin; i++) t->bin[i] = -1;
   for (int64_t i = 0; i < n; i++) {
     fl_step s;
     int empty;
+    if (fl_plan_stops(P, i)) return 0;
     if (turns[i].stage != stage) { stage = turns[i].stage; begin = plan->nstep; }
     if (!make_step(P, &turns[i], &s, &empty)) { free_step(P->mem, &s); return 0; }
     if (empty) { free_step(P->mem, &s); continue; }
-    if (!add_step(P, plan, s, begin)) { free_step(P->mem, &s); return 0; }
+    if (!add_step(P, plan, t, s, begin)) { free_step(P->mem, &s); return 0; }
   }
   return 1;
+}
+
+static int make_steps(fl_planner *P, const turn *turns, int64_t n, fl_plan *plan) {
+  by_key t = { .nbin = (int64_t)room_of((int32_t)n + 1) };
+  plan->step_cap = (int32_t)n + 1;
+  plan->step = fl_zalloc(P->mem, sizeof *plan->step * (size_t)plan->step_cap);
+  t.bin = fl_alloc(P->mem, sizeof *t.bin * (size_t)t.nbin);
+  t.before = fl_alloc(P->mem, sizeof *t.before * (size_t)(n + 1));
+  const int ok = plan->step && t.bin && t.before && fill_steps(P, turns, n, plan, &t);
+  fl_free(P->mem, t.bin, sizeof *t.bin * (size_t)t.nbin);
+  fl_free(P->mem, t.before, sizeof *t.before * (size_t)(n + 1));
+  return ok;
 }
 
 /* Which step completes each result, and which steps write homes. */
@@ -414,8 +510,11 @@ static int describe(fl_planner *P, fl_plan *plan) {
   if (p->key.n) memcpy(plan->key, p->key.at, (size_t)p->key.n);
   for (int32_t i = 0; i < plan->next; i++) plan->ext[i].dtype = p->ext.at[i]->dtype;
   for (int32_t i = 0; i < plan->nfault; i++) plan->fault[i].node = P->fault.at[i];
+  int32_t scalars = (int32_t)(4 * p->nodes.n);
   for (int64_t t = 0; t < p->nodes.n; t++) {
-    const fl_cell *c = &P->cell.at[t];
+    fl_cell *c = &P->cell.at[t];
+    c->scalar = scalars;
+    if (c->node->op == FL_OP_call) scalars += c->node->attr->call->nscalar;
     if (c->out >= 0) plan->out[c->out] = (fl_out){ .node = (int32_t)t, .dtype = c->dtype, .home = c->home, .bytes = c->bytes };
   }
   return 1;
@@ -426,13 +525,17 @@ static int order_turns(fl_planner *P, turn **turns, int64_t *n, size_t *cap) {
   turn *at = *turns = fl_alloc(P->mem, *cap);
   if (!at) return 0;
   *n = 0;
-  for (int64_t t = 0; t < P->p->nodes.n; t++) {
+  homes h;
+  const int ok = open_homes(P, &h);
+  for (int64_t t = 0; ok && t < P->p->nodes.n; t++) {
     fl_cell *c = &P->cell.at[t];
-    if (c->home < 0 || in_place(P, (int32_t)t)) continue;
+    if (c->home < 0 || in_place(P, &h, (int32_t)t)) continue;
     c->place = (fl_place){ .where = FL_AT_ARENA };
     at[(*n)++] = (turn){ -1, (int32_t)t, LAST_STAGE };
     if (c->base_home) at[(*n)++] = (turn){ -1, (int32_t)t, 0 };
   }
+  close_homes(P, &h);
+  if (!ok) return 0;
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
     if (is_kernel(G) && G->access.n == 0) continue;

@@ -371,10 +371,6 @@ int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s) {
   if (s->call.kind == FL_CALL_kernel) moved += fl_call_prepared_kernel(&s->call);
   s->out = P->cell.at[G->cell].place;
   s->fault = G->fault;
-  s->scalar = (int32_t)(4 * P->p->nodes.n);
-  for (int64_t i = 0; i < P->p->nodes.n && P->p->nodes.at[i] != n; i++) {
-    const fl_node *q = P->p->nodes.at[i];
-    if (q->op == FL_OP_call) s->scalar += q->attr->call->nscalar;
-  }
+  s->scalar = P->cell.at[G->cell].scalar;
   return moved;
 }

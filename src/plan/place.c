@@ -573,6 +573,7 @@ int fl_plan_place(fl_planner *P) {
   const int64_t n = P->cell.n;
   for (int64_t t = 0; t < n; t++) {
     const fl_cell *cell = &P->cell.at[t];
+    if (fl_plan_stops(P, t)) return 0;
     if (cell->anchored && !fl_is_view(cell) && cell->group < 0 && !place(P, (int32_t)t)) return 0;
   }
   return 1;

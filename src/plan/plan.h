@@ -113,6 +113,8 @@ typedef struct fl_program {
 /* Collect what the roots need. roots NULL: all roots of the window on 'device'. p is zero, or
 ** one that fl_program_empty left: its memory is used again. After an error it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots, fl_program *p);
+/* The place of a buffer among the program's homes, -1: it is none of them. */
+int32_t fl_program_home(const fl_program *p, const fl_buffer *b);
 void fl_program_empty(fl_program *p);
 void fl_program_free(fl_program *p);
 /* Plan it; pure. NULL with the error in c. */

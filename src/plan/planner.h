@@ -50,6 +50,7 @@ typedef struct fl_cell {
   int32_t cost, leaves, consumers, out, home;
   uint8_t base_home;       /* its old value was not copied: its home holds it already */
   int32_t group;           /* that completes it, -1 before it is placed */
+  int32_t scalar;          /* first of a call's own scalars in the plan's (finish.c) */
   fl_place place;
   int64_t bytes;
   int32_t first, last;     /* steps that write and read it */
@@ -141,5 +142,9 @@ int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype);
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m);
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
+/* Looked at for each of many: has an interrupt come? Then planning ends, and fl_plan_make says why. */
+static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
+  return (i & 255) == 255 && atomic_load_explicit(&P->c->interrupted, memory_order_relaxed);
+}
 static inline int fl_is_view(const fl_cell *t) { return t->node && t->node->base; }
 #endif

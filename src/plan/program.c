@@ -58,16 +58,18 @@ static void put_layout(writer *w, const fl_layout *l, int strides) {
   if (strides) put(w, l->stride, sizeof l->stride[0] * (size_t)l->rank);
 }
 
-static int32_t home_slot(fl_program *p, fl_buffer *b) {
-  for (int64_t i = 0; i < p->homes.n; i++) if (p->homes.at[i] == b) return (int32_t)i;
-  return -1;
+int32_t fl_program_home(const fl_program *p, const fl_buffer *b) {
+  const int32_t s = b->slot;
+  return s >= 0 && s < p->homes.n && p->homes.at[s] == b ? s : -1;
 }
 
 static int add_home(fl_program *p, fl_buffer *b) {
-  if (home_slot(p, b) >= 0) return 1;
+  if (fl_program_home(p, b) >= 0) return 1;
   fl_buffer **h = FL_PUSH(p->mem, &p->homes);
-  if (h) *h = b;
-  return h != NULL;
+  if (!h) return 0;
+  *h = b;
+  b->slot = (int32_t)(p->homes.n - 1);
+  return 1;
 }
 
 /* An input: slot of a program node (>= 0) or the complement of an external slot. */
@@ -107,7 +109,7 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
   PUT(&w, n->dtype, uint8_t);
   PUT(&w, n->axes, uint8_t);
   PUT(&w, n->nin, uint8_t);
-  PUT(&w, n->home ? home_slot(p, n->home) : -1, int32_t);
+  PUT(&w, n->home ? fl_program_home(p, n->home) : -1, int32_t);
   put_layout(&w, n->shape, 0);
   if (FL_PLANTED(c, FL_PLANT_SCALAR)) put(&w, n->scal, sizeof n->scal);
   if (n->base) {
@@ -151,7 +153,7 @@ static int put_homes(fl_program *p) {
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;
   writer w = { p->key.at + p->key.n, NULL };
   for (int64_t i = 0; i < p->ext.n; i++)
-    PUT(&w, p->homes.n ? home_slot(p, p->ext.at[i]->buffer) : -1, int32_t);
+    PUT(&w, p->homes.n ? fl_program_home(p, p->ext.at[i]->buffer) : -1, int32_t);
   p->key.n = w.at - p->key.at;
   return 1;
 }

@@ -36,6 +36,7 @@ typedef struct fl_buffer {
   uint8_t device;            /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;           /* memory of the host: never written, release() at the end */
   uint8_t homed;             /* a pending write will end here: there is one at most */
+  int32_t slot;              /* among the homes of the program that was made last (fl_program_home) */
   int64_t bytes;
   void *ptr;                 /* device address */
   struct fl_node *nodes;     /* STORED nodes living here, linked by bnext/bprev */

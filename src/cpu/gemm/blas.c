@@ -1,20 +1,40 @@
-/* OpenBLAS by dlopen (blas.h). The handle is process-wide, as is OpenBLAS' own thread count. */
+/*
+** OpenBLAS by dlopen (blas.h). The handle is process-wide, as is OpenBLAS' own thread count.
+**
+** A product's parts are our workers' (matmul.c), so the library is kept at one thread: what its own
+** threads compute depends on their number, and they wait awake. Large factorisations alone get them.
+**
+** Memory. Each caller at once takes a buffer of some 128 MB of addresses, which the library keeps.
+** It asks for one again and again, for ever, when there is no room. So where the address space is
+** limited (ulimit -v) the buffers of all callers are taken when the library is opened, each after a
+** look whether there is room, and its own threads, which take more, stay off.
+*/
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { LIBRARIES = 2, MOST_CALLERS = 64 };         /* fl_blas' and fl_lapack's; of a limited process */
+static const size_t mega = 1 << 20;
+
+typedef struct library {
+  void *h;
+  void (*set)(int);                      /* its number of threads; NULL: it has no such function */
+  void *(*take)(int);                    /* one of its buffers */
+  void (*give)(void *);
+  int limited, ready, refused;           /* when it was opened; buffers it has; too many callers */
+} library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static fl_blas blas;                     /* under the lock until 'tried', constant after it */
-static int tried, level;
-
-static void *open_any(const char *name) {
-  static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", NULL };
-  void *h = NULL;
-  if (*name) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  for (int i = 0; names[i] && !h; i++) h = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  return h;
-}
+static library opened[LIBRARIES];        /* all under the lock, but … */
+static int count, tried, level;
+static fl_blas blas;                     /* … constant once 'tried' */
+static void (*omp_set)(int);             /* of a library on top of OpenMP: threads of the calling one */
+static int (*omp_get)(void);
+static int narrow, wide;                 /* callers inside that use one thread, and several */
 
 /* A function pointer out of a data pointer, as POSIX has it. */
 static void find(void *h, const char *name, void *out) {
@@ -22,35 +42,154 @@ static void find(void *h, const char *name, void *out) {
   memcpy(out, &p, sizeof p);
 }
 
+static int is_limited(void) {
+  struct rlimit r;
+  return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY;
+}
+
+/* Could so many bytes of addresses be had? */
+static int has_room(size_t bytes) {
+  void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return 0;
+  munmap(p, bytes);
+  return 1;
+}
+
+/* To open it: its code, and a stack for each thread that it starts. */
+static int has_room_to_open(void) {
+  struct rlimit r;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  size_t stack = 8 * mega;
+  if (getrlimit(RLIMIT_STACK, &r) == 0 && r.rlim_cur != RLIM_INFINITY) stack = (size_t)r.rlim_cur;
+  return has_room(192 * mega + (size_t)(cores > 1 ? cores : 1) * (stack + mega));
+}
+
+/* Have the library take buffers for so many callers, and one more. */
+static int make_ready(library *l, int callers) {
+  void *buffer[MOST_CALLERS + 1];
+  int n = 0, room = callers <= MOST_CALLERS;
+  if (!l->limited || !l->take || callers < l->ready) return 1;
+  if (l->refused && callers >= l->refused) return 0;
+  while (room && n <= callers) {
+    room = has_room(512 * mega);
+    if (room) buffer[n++] = l->take(0);
+  }
+  while (n > 0) l->give(buffer[--n]);
+  if (room) l->ready = callers + 1;
+  else l->refused = callers;
+  return room;
+}
+
+static library *note(void *h) {
+  for (int i = 0; i < count; i++) if (opened[i].h == h) return &opened[i];
+  library *l = &opened[count++];
+  int (*parallel)(void) = NULL;
+  *l = (library){ .h = h, .limited = is_limited() };
+  find(h, "openblas_set_num_threads", &l->set);
+  find(h, "openblas_get_parallel", &parallel);
+  find(h, "blas_memory_alloc", &l->take);
+  find(h, "blas_memory_free", &l->give);
+  if (!l->give) l->take = NULL;
+  if (parallel && parallel() == 2) {
+    find(h, "omp_set_num_threads", &omp_set);
+    find(h, "omp_get_max_threads", &omp_get);
+  }
+  if (l->set) l->set(1);
+  return l;
+}
+
+static void *open_one(const char *const *files, int (*fits)(void *h), int callers) {
+  if (is_limited() && !has_room_to_open()) return NULL;
+  for (int i = 0; files[i]; i++) {
+    void *h = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+    if (h && fits(h)) return make_ready(note(h), callers) ? h : NULL;
+  }
+  return NULL;
+}
+
+void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers) {
+  pthread_mutex_lock(&lock);
+  void *h = open_one(files, fits, callers);
+  pthread_mutex_unlock(&lock);
+  return h;
+}
+
+int fl_blas_room(void *h, int callers) {
+  pthread_mutex_lock(&lock);
+  const int room = make_ready(note(h), callers);
+  pthread_mutex_unlock(&lock);
+  return room;
+}
+
 /* How wide the kernels are that OpenBLAS has chosen: 2 AVX-512, 1 AVX2, 0 narrower or unknown.
 ** It takes a processor newer than itself for the oldest it knows. */
 static int level_of(void *h) {
-  static const char *const wide[] = { "SkylakeX", "Cooperlake", "Sapphire", NULL };
+  static const char *const wide_cores[] = { "SkylakeX", "Cooperlake", "Sapphire", NULL };
   static const char *const middle[] = { "Haswell", "Zen", "Excavator", NULL };
   char *(*corename)(void) = NULL;
   find(h, "openblas_get_corename", &corename);
   const char *core = corename ? corename() : "";
-  for (int i = 0; wide[i]; i++) if (!strncmp(core, wide[i], strlen(wide[i]))) return 2;
+  for (int i = 0; wide_cores[i]; i++) if (!strncmp(core, wide_cores[i], strlen(wide_cores[i]))) return 2;
   for (int i = 0; middle[i]; i++) if (!strncmp(core, middle[i], strlen(middle[i]))) return 1;
   return 0;
 }
 
-static void open_blas(const char *name, int threads) {
-  void (*set_threads)(int) = NULL;
-  void *h = open_any(name);
-  if (!h) return;
+static int has_products(void *h) { return dlsym(h, "cblas_sgemm") && dlsym(h, "cblas_dgemm"); }
+
+static void *open_products(const char *name, int callers) {
+  const char *const usual[] = { "libopenblas.so.0", "libopenblas.so", NULL }, *const asked[] = { name, NULL };
+  void *h = open_one(*name ? asked : usual, has_products, callers);
+  if (!h) return NULL;
   level = *name ? FL_BLAS_ASKED : level_of(h);
   find(h, "cblas_sgemm", &blas.sgemm);
   find(h, "cblas_dgemm", &blas.dgemm);
-  find(h, "openblas_set_num_threads", &set_threads);
-  if (set_threads) set_threads(threads);
+  blas.alone = !note(h)->set;
+  return h;
 }
 
-const fl_blas *fl_blas_get(const char *name, int threads, int least) {
+const fl_blas *fl_blas_get(const char *name, int callers, int least) {
+  static void *h;
   if (!strcmp(name, "off")) return NULL;
   pthread_mutex_lock(&lock);
-  if (!tried) open_blas(name, threads);
+  if (!tried) h = open_products(name, callers);
   tried = 1;
+  const int room = h && level >= least && make_ready(note(h), callers);
   pthread_mutex_unlock(&lock);
-  return blas.sgemm && blas.dgemm && level >= least ? &blas : NULL;
+  return room ? &blas : NULL;
+}
+
+/* ---- threads --------------------- */
+
+static void set_all(int threads) {
+  for (int i = 0; i < count; i++) if (opened[i].set && !opened[i].limited) opened[i].set(threads);
+}
+
+void fl_blas_enter(int threads) {
+  pthread_mutex_lock(&lock);
+  if (threads > 1) {
+    if (wide++ == 0 && narrow == 0) set_all(threads);
+  } else if (narrow++ == 0 && wide > 0) {
+    set_all(1);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void fl_blas_leave(int threads) {
+  pthread_mutex_lock(&lock);
+  if (threads > 1) {
+    if (--wide == 0) set_all(1);
+  } else {
+    narrow--;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+int fl_blas_thread_enter(int threads) {
+  const int before = omp_get ? omp_get() : 0;
+  if (omp_set) omp_set(threads);
+  return before;
+}
+
+void fl_blas_thread_leave(int before) {
+  if (omp_set && before > 0) omp_set(before);
 }

@@ -1,10 +1,12 @@
 /*
 ** Matrix products: which way each takes.
 **   tiny ones and integers   plain loops (direct.c), spread over batches and rows
-**   f32, f64 in library form OpenBLAS, if it can be opened, in blocks of bounded work, so that
-**                            an interrupt is seen soon
-**   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones
-** The choice follows from shapes, strides and dtype alone, never from the number of workers.
+**   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of them a call by
+**                            one worker to the library, which uses no thread of its own
+**   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones, and
+**                            middle sizes, where it is as fast and shares out better
+** The choice and the parts follow from shapes, strides and dtype alone, never from the number of
+** workers, so neither do the bits.
 */
 #include "cpu/gemm/matmul.h"
 #include "cpu/gemm/blas.h"
@@ -13,7 +15,12 @@
 #include <string.h>
 
 enum { TINY = 4096, SMALL = 1 << 21, ROWS_WORK = 1 << 20 };
+/* Parts of a product for the library. Each packs all of B, or of A, again: shorter ones cost more than
+** 5 % on one thread. */
+enum { LEAST_WORK = 1 << 23, MIDDLE = 1 << 25, THIN = 48, PARTS = 16, LEAST_ROWS = 256, LEAST_COLS = 512 };
 static const int64_t block_work = 700 * 1000 * 1000;      /* multiply-adds of one BLAS call */
+
+typedef struct cut { int64_t mb, nb, kb; } cut;
 
 typedef struct product {
   const fl_matmul *m;
@@ -21,7 +28,12 @@ typedef struct product {
   fl_gemm_shape shape;
   char *a, *b, *c, *scratch;
   int64_t rows, units;          /* direct: rows a unit; units a batch */
+  const struct fl_blas *blas;
+  struct form { int trans; int64_t ld; } fa, fb;
+  cut cut;                      /* of a BLAS product: a unit is mb x nb of C, in calls of kb terms */
+  const atomic_int *stop;
 } product;
+typedef struct form form;
 
 const fl_gemm *fl_gemm_of(const fl_vm *vm) {
 #if defined(__x86_64__)
@@ -64,8 +76,6 @@ static void at_batch(const product *p, int64_t i, char **a, char **b, char **c) 
 
 /* ---- the library --------------------- */
 
-typedef struct form { int trans; int64_t ld; } form;
-
 /* rows x cols with strides s: how BLAS sees it; 0 if it can not. */
 static int library_form(int64_t rows, int64_t cols, const int64_t s[2], form *f) {
   if ((s[1] == 1 || cols == 1) && (rows == 1 || s[0] >= cols)) {
@@ -93,35 +103,55 @@ static void call_blas(const fl_blas *blas, const fl_matmul *m, const form *fa, c
                 y, (int)fb->ld, add ? 1.0 : 0.0, z, (int)m->n);
 }
 
-/* Nearly square blocks of C within block_work; a k too long for that is cut as well. */
-static void block_sizes(const fl_matmul *m, int64_t *mb, int64_t *nb, int64_t *kb) {
-  *mb = m->m;
-  *nb = m->n;
-  *kb = fl_min(m->k, block_work / 4096);
-  while ((double)*mb * (double)*nb * (double)*kb > (double)block_work && (*mb > 64 || *nb > 64)) {
-    if (*mb >= *nb) *mb = (*mb + 1) / 2;
-    else *nb = (*nb + 1) / 2;
-  }
+/* n in even parts of at least 'least_size', at most PARTS of them, in whole panels of the library's. */
+static int64_t even_part(int64_t n, int64_t least_size) {
+  int64_t parts = n / least_size;
+  if (parts > PARTS) parts = PARTS;
+  return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }
 
-static void run_blas(fl_device *dev, const fl_blas *blas, const product *p, const form *fa,
-                     const form *fb) {
-  const fl_matmul *m = p->m;
-  const int64_t size = fl_dtype_size(m->dtype), count = batches(m);
-  int64_t mb, nb, kb;
-  block_sizes(m, &mb, &nb, &kb);
-  for (int64_t i = 0; i < count; i++) {
-    char *a, *b, *c;
-    at_batch(p, i, &a, &b, &c);
-    for (int64_t r = 0; r < m->m; r += mb)
-      for (int64_t q = 0; q < m->n; q += nb)
-        for (int64_t k = 0; k < m->k; k += kb) {
-          if (fl_stopped(dev)) return;
-          call_blas(blas, m, fa, fb, fl_min(mb, m->m - r), fl_min(nb, m->n - q), fl_min(kb, m->k - k),
-                    a + (r * m->as[0] + k * m->as[1]) * size, b + (k * m->bs[0] + q * m->bs[1]) * size,
-                    c + (r * m->n + q) * size, k > 0);
-        }
+/* Rows of C, or where these are few its columns. Terms that take long are cut too: that packs nothing
+** twice. */
+static cut cut_of(const fl_matmul *m) {
+  cut c = { m->m, m->n, m->k };
+  if (work(m) > LEAST_WORK) {
+    c.mb = even_part(m->m, LEAST_ROWS);
+    if (c.mb == m->m) c.nb = even_part(m->n, LEAST_COLS);
   }
+  const int64_t terms = block_work / c.mb / c.nb;
+  c.kb = fl_min(m->k, terms < 256 ? 256 : terms);
+  return c;
+}
+
+static void blas_unit(void *arg, int64_t unit, int worker) {
+  const product *p = arg;
+  const fl_matmul *m = p->m;
+  const int64_t size = fl_dtype_size(m->dtype), across = fl_ceil_div(m->n, p->cut.nb);
+  const int64_t r = unit % p->units / across * p->cut.mb, q = unit % p->units % across * p->cut.nb;
+  const int before = fl_blas_thread_enter(1);
+  char *a, *b, *c;
+  (void)worker;
+  at_batch(p, unit / p->units, &a, &b, &c);
+  for (int64_t k = 0; k < m->k; k += p->cut.kb) {
+    if (atomic_load_explicit(p->stop, memory_order_relaxed)) break;
+    call_blas(p->blas, m, &p->fa, &p->fb, fl_min(p->cut.mb, m->m - r), fl_min(p->cut.nb, m->n - q),
+              fl_min(p->cut.kb, m->k - k), a + (r * m->as[0] + k * m->as[1]) * size,
+              b + (k * m->bs[0] + q * m->bs[1]) * size, c + (r * m->n + q) * size, k > 0);
+  }
+  fl_blas_thread_leave(before);
+}
+
+static void run_blas(fl_device *dev, product *p) {
+  fl_cpu *d = dev->state;
+  const fl_matmul *m = p->m;
+  p->cut = cut_of(m);
+  p->units = fl_ceil_div(m->m, p->cut.mb) * fl_ceil_div(m->n, p->cut.nb);
+  p->stop = d->stop;
+  const int64_t units = batches(m) * p->units;
+  fl_blas_enter(1);
+  if (!p->blas->alone) fl_threads_run(d->pool, units, blas_unit, p, d->stop);
+  else for (int64_t u = 0; u < units && !fl_stopped(dev); u++) blas_unit(p, u, 0);
+  fl_blas_leave(1);
 }
 
 /* ---- our own --------------------- */
@@ -183,13 +213,18 @@ static void zero(const product *p) {
 
 typedef enum { NOTHING, ZERO, DIRECT, BLAS, GEMM } way;
 
+/* Does our own kernel do as well as the library's, and share out better? */
+static int is_middle(const fl_matmul *m) {
+  return m->m >= THIN && m->n >= THIN && work(m) > LEAST_WORK && work(m) <= MIDDLE;
+}
+
 static way choose(const fl_cpu *d, const fl_matmul *m, form *fa, form *fb, const fl_blas **blas) {
   if (m->m == 0 || m->n == 0 || batches(m) == 0) return NOTHING;
   if (m->k == 0) return ZERO;
   if (!fl_is_float(m->dtype) || work(m) <= TINY) return DIRECT;
   if (m->m <= 2 && m->bs[1] == 1 && work(m) <= SMALL) return DIRECT;      /* rows of B, summed */
   const int many = batches(m) >= 8 && work(m) <= SMALL;
-  if (!is_native(m) || many || m->n > INT_MAX) return GEMM;
+  if (!is_native(m) || many || is_middle(m) || m->n > INT_MAX) return GEMM;
   if (!library_form(m->m, m->k, m->as, fa) || !library_form(m->k, m->n, m->bs, fb)) return GEMM;
   *blas = fl_blas_get(d->blas_name, d->width, fl_gemm_of(d->vm)->level);
   return *blas ? BLAS : GEMM;
@@ -203,17 +238,15 @@ int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m) {
 
 flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *bind) {
   const int64_t size = fl_dtype_size(m->dtype);
-  form fa, fb;
-  const fl_blas *blas;
-  const way w = choose(dev->state, m, &fa, &fb, &blas);
-  if (w == NOTHING) return FLAME_OK;
   product p = { .m = m };
+  const way w = choose(dev->state, m, &p.fa, &p.fb, &p.blas);
+  if (w == NOTHING) return FLAME_OK;
   p.a = (char *)fl_place_address(bind, &m->at) + m->aoff * size;
   p.b = (char *)fl_place_address(bind, &m->bt) + m->boff * size;
   p.c = (char *)fl_place_address(bind, &m->ct) + m->coff * size;
   if (w == ZERO) zero(&p);
   else if (w == DIRECT) run_direct(dev, &p);
-  else if (w == BLAS) run_blas(dev, blas, &p, &fa, &fb);
+  else if (w == BLAS) run_blas(dev, &p);
   else run_gemm(dev, &p);
   return FLAME_OK;
 }

@@ -1,11 +1,12 @@
 /*
 ** Calls on batches of matrices: who works on which (linalg_one.c computes one).
 **
-** Matrices of a batch are spread over the workers, while the library's own threads rest: for
-** small matrices they wait for one another longer than they work. Those that are large enough
-** for them, or need much working memory, go one after another. The matrix with the lowest
+** Matrices of a batch are spread over the workers. Those that are large enough for the library's own
+** threads get these and go one after another: their results alone depend on the number of threads.
+** Those that need much working memory go one after another too. The matrix with the lowest
 ** position that has no result is the one reported.
 */
+#include "cpu/gemm/blas.h"
 #include "cpu/state/state.h"
 #include "cpu/linalg/linalg_one.h"
 #include "base/num.h"
@@ -53,8 +54,10 @@ static void run_one(job *j, int64_t i, char *space) {
 
 static void unit(void *arg, int64_t u, int worker) {
   job *j = arg;
+  const int before = worker ? fl_blas_thread_enter(1) : 0;
   const int64_t end = (u + 1) * j->each < j->f.batch ? (u + 1) * j->each : j->f.batch;
   for (int64_t i = u * j->each; i < end; i++) run_one(j, i, (char *)j->run->scratch + worker * j->space);
+  fl_blas_thread_leave(before);
 }
 
 static flame_status run(fl_device *d, const fl_call_run *r) {
@@ -70,11 +73,13 @@ static flame_status run(fl_device *d, const fl_call_run *r) {
   const double work = (double)big * (double)less * (double)(less + j.f.k) + 64;
   j.each = work < UNIT_WORK ? (int64_t)(UNIT_WORK / work) : 1;
   const int64_t units = (j.f.batch + j.each - 1) / j.each;
-  const int large = j.one.lib && less > LIBRARY_THREADS, rest = j.one.lib && !large;
-  if (rest) fl_lapack_shared(1);
+  const int large = j.one.lib && less > LIBRARY_THREADS, threads = large ? cpu->width : 1;
+  if (j.one.lib) fl_blas_enter(threads);
+  const int before = fl_blas_thread_enter(threads);
   if (!large && units > 1 && j.space <= much_space) fl_threads_run(cpu->pool, units, unit, &j, cpu->stop);
   else for (int64_t u = 0; u < units && !fl_stopped(d); u++) unit(&j, u, 0);
-  if (rest) fl_lapack_shared(0);
+  fl_blas_thread_leave(before);
+  if (j.one.lib) fl_blas_leave(threads);
   const long long bad = atomic_load(&j.bad);
   if (bad != INT64_MAX) fl_linalg_fault(&j.f, bad / 8, (int)(bad % 8), r->fault);
   return FLAME_OK;

@@ -25,9 +25,6 @@ typedef struct fl_lapack {
 } fl_lapack;
 
 /* The functions for f32 (is64 0) or f64, opened at the first call of the process that wants them;
-** NULL: there are none. name: as in FLAME_BLAS. threads: the library's own, set then. */
-const fl_lapack *fl_lapack_get(const char *name, int threads, int is64);
-/* Around work where each of our workers calls the library: its own threads rest meanwhile, for the
-** whole process (they would wait for one another). Calls come in pairs, 1 and 0. */
-void fl_lapack_shared(int begin);
+** NULL: there are none, or no room for them. name: as in FLAME_BLAS. callers: as in fl_blas_get. */
+const fl_lapack *fl_lapack_get(const char *name, int callers, int is64);
 #endif
