@@ -3,7 +3,7 @@
 local raises = require("spec.helper").raises
 local flame, nn = require "flame", require "flame.nn"
 
-local x = flame.arange(24):reshape(2, 3, 4)
+local x = flame.arange(24.0):reshape(2, 3, 4)
 local function same(a, b) return assert.same(b:totable(), a:totable()) end
 
 describe("arguments by name", function()
@@ -92,7 +92,7 @@ describe("words of PyTorch", function()
     local before = flame.get_default_dtype()
     assert.equal("f32", before)
     flame.set_default_dtype("f64")
-    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2), flame.arange(3), flame.linspace(0, 1, 3),
+    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2), flame.arange(3.0), flame.linspace(0, 1, 3),
       flame.randn(2), nn.Linear(2, 2).weight, nn.BatchNorm1d(2).running_mean, flame.hann_window(4), flame.rand(1) }
     local kept = { flame.tensor({ true }), flame.zeros_like(x), flame.randperm(3), nn.Linear(2, 2, { dtype = "f32" }).weight }
     flame.set_default_dtype("f32")

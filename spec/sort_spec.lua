@@ -442,7 +442,7 @@ describe("random positions", function()
     fails("multinomial: probs is 0 everywhere", drawn, T { { 0, 0 } })
     assert.same({ 3, 3 }, drawn(T { 0, 0, 5 }))
     if DEVICE == "cpu" then return end
-    local x, bad = flame.arange(5), flame.zeros(5)
+    local x, bad = flame.arange(5.0), flame.zeros(5)
     local at = flame.multinomial(bad, 1000, true)                  -- the line that is named
     local taken = flame.eval(x:index_select(1, at))
     local line = debug.getinfo(1, "l").currentline - 2

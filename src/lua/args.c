@@ -69,8 +69,10 @@ fl_node *fl_factor_node(fl_lua *b, double v) {
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name) {
   int ok = 0;
   const lua_Integer v = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &ok) : 0;
-  if (!ok) fl_lua_fail(L, op, "%s must be an integer, got %s", name, fl_arg_found(L, i));
-  return v;
+  if (ok) return v;
+  const double d = lua_type(L, i) == LUA_TNUMBER ? lua_tonumber(L, i) : 0;
+  fl_lua_fail(L, op, "%s must be an integer, got %s%s", name, fl_arg_found(L, i),
+      isfinite(d) && d != floor(d) ? " (a / b is a float, a // b an integer)" : "");
 }
 
 int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise) {
