@@ -436,7 +436,7 @@ Tensor.any = flame.any
 ---@return flame.Tensor
 function Tensor:apply_(f) end
 
---- first, first + step, … up to last; arange(n) is 1 to n
+--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
 ---@param first number
 ---@param last? number
 ---@param step? number
