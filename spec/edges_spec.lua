@@ -233,7 +233,7 @@ describe("an LSTM with proj_size", function()
   end)
   it("refuses one that is not below hidden_size, and where there is none", function()
     raises("LSTM: proj_size = 4, need 0 to 3, less than hidden_size", nn.LSTM, 3, 4, { proj_size = 4 })
-    raises("GRU: no option proj_size", nn.GRU, 3, 4, { proj_size = 2 })
+    raises("GRU: no option 'proj_size'", nn.GRU, 3, 4, { proj_size = 2 })
   end)
 end)
 

@@ -53,7 +53,7 @@ describe("arguments by name", function()
       GroupNorm = { num_groups = 2, num_channels = 4 }, AvgPool2d = { kernel_size = 2 }, AdaptiveAvgPool2d = { output_size = 1 } } do
       assert.is_true(nn[name](o).training, name)
     end
-    raises("Linear: no option in_feature, there is: bias device dtype", nn.Linear, { in_feature = 2, out_features = 3 })
+    raises("Linear: no option 'in_feature', there is: bias device dtype", nn.Linear, { in_feature = 2, out_features = 3 })
     raises("Linear: outputs is nil, need a positive integer", nn.Linear, { in_features = 2 })
     local Own = nn.Module.extend("Linear")
     function Own:init(o) self.given = o end
@@ -165,7 +165,7 @@ describe("a module's state", function()
     assert.is_nil(m:state_dict().mask)
     assert.is_truthy(m:state_dict().mean)
     assert.is_false(nn.Parameter(flame.ones(2), { requires_grad = false }).requires_grad)
-    raises("Buffer: no option saved", nn.Buffer, flame.ones(2), { saved = true })
+    raises("Buffer: no option 'saved'", nn.Buffer, flame.ones(2), { saved = true })
     raises("Buffer: persistent must be true or false, got string", nn.Buffer, flame.ones(2), "no")
     raises("Parameter: requires_grad must be true or false, got number", nn.Parameter, flame.ones(2), { requires_grad = 0 })
   end)

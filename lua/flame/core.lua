@@ -14,6 +14,47 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 internal.word = word
 
+local function keys_of(t)
+  local names = {}
+  for name in pairs(t) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  return #names > 0 and table.concat(names, " ") or "none"
+end
+
+--- Raises: 'key' is none of the options, the keys of 'known'. 'text' lists them where their order says something.
+local function no_option(op, key, known, text)
+  fail(op, "no option '%s', there is: %s%s", tostring(key), text or keys_of(known), internal.hint(tostring(key), known))
+end
+internal.no_option = no_option
+
+--- __index and __newindex of objects that have these methods and fields (name -> true) and no others: another
+--- name raises with the nearest one. A method can be replaced by a function. refuse(self, key) may raise first.
+function internal.closed(what, own, fields, refuse)
+  local function unknown(self, key)
+    local known = {}
+    if refuse then refuse(self, key) end
+    local t = own
+    while type(t) == "table" do
+      for name in pairs(t) do known[name] = true end
+      t = getmetatable(t) and getmetatable(t).__index
+    end
+    for name in pairs(fields) do known[name] = true end
+    local hint = internal.hint(tostring(key), known)
+    if hint == "" then hint = ", there is: " .. keys_of(fields) end
+    internal.fail("", ("%s has no field '%s'%s"):format(what, tostring(key), hint))
+  end
+  local function get(self, key)
+    local v = own[key]
+    if v == nil and not fields[key] then unknown(self, key) end
+    return v
+  end
+  local function set(self, key, value)
+    if not fields[key] and not (own[key] ~= nil and type(value) == "function") then unknown(self, key) end
+    rawset(self, key, value)
+  end
+  return get, set
+end
+
 local function need_tensor(op, name, x)
   if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
   return x
@@ -78,8 +119,8 @@ local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q"
 --- The function with what a table at the end holds under these names (one text) in its place among the
 --- arguments; options of its own are left in a table behind them.
 local function placed(op, in_order, text, most)
-  local names = {}
-  for name in text:gmatch("%S+") do names[#names + 1] = name end
+  local names, known = {}, {}
+  for name in text:gmatch("%S+") do names[#names + 1], known[name] = name, true end
   return function(...)
     local n, a, rest = select("#", ...), { ... }, {}
     local o = a[n]
@@ -90,7 +131,7 @@ local function placed(op, in_order, text, most)
       if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
     end
     if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
-    if most == #names + 1 then fail(op, "no option '%s', there is: %s", tostring(next(rest)), text) end
+    if most == #names + 1 then no_option(op, next(rest), known, text) end
     a[#names + 2] = rest
     return in_order(table.unpack(a, 1, #names + 2))
   end
@@ -136,12 +177,7 @@ local function options(op, given, known)
   if given == nil then return o end
   if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
   for k, v in pairs(given) do
-    if known[k] == nil then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " "))
-    end
+    if known[k] == nil then no_option(op, k, known) end
     o[k] = fits_default(op, k, known[k], v)
   end
   return o

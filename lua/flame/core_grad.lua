@@ -121,7 +121,7 @@ end, "autograd.grad", 7)
 --- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
 local function sorted_keys(t)
   local keys = {}
-  for k in next, t do keys[#keys + 1] = k end
+  for k in pairs(t) do keys[#keys + 1] = k end
   table.sort(keys, function(a, b)
     local ta, tb = math.type(a) or type(a), math.type(b) or type(b)
     if ta ~= tb then return ta < tb end

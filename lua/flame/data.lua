@@ -2,7 +2,7 @@
 -- Nothing here touches the global random state: shuffling and data.random have generators of
 -- their own. A gzip file is read wherever a file is.
 local flame = require "flame"
-local internal = flame.internal
+local internal, _ = flame.internal, flame.outer          -- which loads what flame.internal gets from Lua
 
 local data = {}
 
@@ -18,12 +18,7 @@ local function options_of(op, given, known)
   if given == nil then return o end
   if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
   for key, value in pairs(given) do
-    if known[key] == nil then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail(op, "no option '%s', there is: %s", tostring(key), table.concat(names, " "))
-    end
+    if known[key] == nil then internal.no_option(op, key, known) end
     o[key] = value
   end
   return o
@@ -270,7 +265,7 @@ end
 -- ---- batches ---------------------------------------------------------------------------------------
 
 local Batches = {}
-Batches.__index = Batches
+Batches.__index, Batches.__newindex = internal.closed("batches", Batches, { device = true })
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
 -- starts anew when the script seeds anew.

@@ -1,7 +1,8 @@
 --- Modules: parameters in a tree, found by name, and the layers built from them.
 -- A module is a table whose metatable is its class. What is assigned to a module is noted in
 -- order of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain
--- lists of those. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
+-- lists of those. Parameters and buffers stand beside the table and not in it, so that each
+-- assignment to their names is seen. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
 -- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
@@ -15,6 +16,7 @@ local nn = {}
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
 local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys as first assigned
+local held = setmetatable({}, { __mode = "k" })       -- module -> key -> its parameter or buffer
 local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
 local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
 
@@ -25,12 +27,7 @@ local function options_of(what, t, known)
   if t == nil then return {} end
   if type(t) ~= "table" then fail("%s: options are a table, got %s", what, word(t)) end
   for key in pairs(t) do
-    if not known[key] then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail("%s: no option %s, there is: %s", what, tostring(key), #names > 0 and table.concat(names, " ") or "none")
-    end
+    if not known[key] then flame.internal.no_option(what, key, known) end
   end
   return t
 end
@@ -77,20 +74,76 @@ end
 ---@class flame.Module
 ---@field training boolean
 local Module = {}
-Module.__index = Module
 Module.__name = "Module"
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
 
+local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
+
+--- What stands in a module under a key; nothing of its class.
+local function field(self, key)
+  local tensors = held[self]
+  local x = tensors and tensors[key]
+  if x ~= nil then return x end
+  return rawget(self, key)
+end
+
+--- What the name of 'old', a parameter or buffer, may be given: such a one, nothing, and a buffer's any tensor.
+local function successor(self, key, old, value)
+  if value == nil or marked(value) then return value end
+  local class, name = getmetatable(self).__name, tostring(key)
+  if kinds[old] == "parameter" then
+    local place = math.type(key) == "integer" and "self[" .. name .. "]" or "self." .. name
+    fail("%s: %s is a Parameter: it can be one or nil, got %s: write nn.Parameter(…), or flame.no_grad(function() %s:copy_(…) end)",
+      class, name, word(value), place)
+  end
+  if not flame.is_tensor(value) then fail("%s: %s is a Buffer: it can be a tensor or nil, got %s", class, name, word(value)) end
+  return nn.Buffer(value, kinds[old] == "buffer")
+end
+
+--- Assignment to a key that the table itself has no value for.
 local function note(self, key, value)
-  local keys = order[self]
+  local keys, tensors = order[self], held[self]
   if not keys then
     keys = {}
     order[self] = keys
   end
-  keys[#keys + 1] = key
-  rawset(self, key, value)
+  local old = tensors and tensors[key]
+  if old ~= nil then value = successor(self, key, old, value)
+  else keys[#keys + 1] = key end
+  if not marked(value) then
+    if old ~= nil then tensors[key] = nil end
+    return rawset(self, key, value)
+  end
+  if not tensors then
+    tensors = {}
+    held[self] = tensors
+  end
+  tensors[key] = value
+end
+
+--- The parameter or buffer at a key; one that took the place of a plain value goes where all are.
+local function settled(self, key)
+  local x = rawget(self, key)
+  if not marked(x) then return field(self, key) end
+  held[self] = held[self] or {}
+  held[self][key] = x
+  rawset(self, key, nil)
+  return x
+end
+
+-- A module's own length and pairs, with its parameters and buffers.
+local function length(self)
+  local n = rawlen(self)
+  while field(self, n + 1) ~= nil do n = n + 1 end
+  return n
+end
+local function all_fields(self)
+  local all = {}
+  for key, x in next, self do all[key] = x end
+  for key, x in pairs(held[self] or {}) do all[key] = x end
+  return next, all
 end
 
 local function is_module(x)
@@ -150,8 +203,13 @@ function Module.extend(name, parent)
   if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
   parent = parent or Module
   local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
-  class.__index = class
-  class.__name = name
+  class.__index = function(self, key)
+    local tensors = held[self]
+    local x = tensors and tensors[key]
+    if x ~= nil then return x end
+    return class[key]
+  end
+  class.__name, class.__len, class.__pairs = name, length, all_fields
   class.__newindex = note
   class.__call = function(self, ...)
     if hooks[self] then return call_hooked(self, ...) end
@@ -189,7 +247,7 @@ function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) 
 -- Shared things once, unless 'again' is to hear of them too.
 local function walk(self, visit, prefix, seen, again)
   local function item(path, value)
-    local tensor = type(value) == "userdata" and kinds[value] ~= nil
+    local tensor = marked(value)
     if not tensor and not is_module(value) then return end
     if seen[value] then
       if again and tensor then again(path, value) end
@@ -201,7 +259,7 @@ local function walk(self, visit, prefix, seen, again)
   end
   local met = {}                                        -- a key that was nil in between stands twice
   for _, key in ipairs(order[self] or {}) do
-    local value = not met[key] and rawget(self, key) or nil
+    local value = not met[key] and settled(self, key) or nil
     met[key] = true
     if type(value) == "table" and order[value] == nil then
       if getmetatable(value) == nil and not seen[value] then
@@ -302,7 +360,7 @@ function Module:children() return setmetatable(values_of(children_of(self)), eac
 local function at_path(self, path, what)
   local value = self
   for part in tostring(path):gmatch("[^.]+") do
-    value = type(value) == "table" and rawget(value, math.tointeger(tonumber(part)) or part) or nil
+    value = type(value) == "table" and field(value, math.tointeger(tonumber(part)) or part) or nil
   end
   if value == nil then fail("%s: there is no %s", getmetatable(self).__name, tostring(path)) end
   if what == "module" and not is_module(value) or what ~= "module" and not kinds[value] then
@@ -517,7 +575,7 @@ end
 local function make_options(o) return { dtype = o.dtype, device = o.device } end
 
 local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
-  is_module = is_module, kinds = kinds }
+  is_module = is_module, kinds = kinds, marked = marked }
 local _ = flame.outer                                  -- loads what flame.internal gets from Lua
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)

@@ -3,7 +3,7 @@ local flame = require "flame"
 
 return function(nn, shared)
   local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
-  local is_module, kinds, make_options = shared.is_module, shared.kinds, shared.make_options
+  local is_module, make_options = shared.is_module, shared.make_options
 
   -- ---- containers ------------------------------------------------------------------------------
 
@@ -65,17 +65,16 @@ return function(nn, shared)
     end
     nn[name] = class
   end
-  local function is_parameter(x) return type(x) == "userdata" and kinds[x] ~= nil end
   --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
   named_table("ModuleDict", is_module, "module")
   --- Parameters by name, and in a list.
-  named_table("ParameterDict", is_parameter, "Parameter", nn.Parameter)
+  named_table("ParameterDict", shared.marked, "Parameter", nn.Parameter)
   nn.ParameterList = Module.extend("ParameterList")
   function nn.ParameterList:init(list)
     for _, x in ipairs(list or {}) do self:append(x) end
   end
   function nn.ParameterList:append(x)
-    self[#self + 1] = is_parameter(x) and x or nn.Parameter(x)
+    self[#self + 1] = shared.marked(x) and x or nn.Parameter(x)
     return self
   end
 

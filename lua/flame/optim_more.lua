@@ -360,7 +360,7 @@ return function(optim, shared)
   -- ---- scaled losses ------------------------------------------------------------------------------
   ---@class flame.GradScaler
   local GradScaler = {}
-  GradScaler.__index = GradScaler
+  GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
 
   --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
   --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.

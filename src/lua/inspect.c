@@ -298,6 +298,16 @@ static int fail(lua_State *L) {
   return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%s", luaL_checkstring(L, 2));
 }
 
+/* core.hint(word, known): what a message says of a word that is no key of the table. */
+static int hint(lua_State *L) {
+  char out[64];
+  luaL_checktype(L, 2, LUA_TTABLE);
+  fl_word_guess g = fl_word_begin(luaL_checkstring(L, 1));
+  fl_offer_keys(L, 2, &g);
+  lua_pushstring(L, fl_word_hint(&g, out));
+  return 1;
+}
+
 /* core.pin(): the script's line is looked up once; until core.unpin() every op has it. */
 static int pin(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -514,7 +524,7 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
+  { "fail", fail, 0 }, { "hint", hint, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
   { "forget_plans", forget_plans, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
