@@ -340,7 +340,7 @@ describe("attention", function()
     local optim = require "flame.optim"
     local Net = nn.Module.extend("Net")
     function Net:init()
-      self.embed, self.block, self.head = nn.Embedding(6, 16), nn.TransformerBlock(16, 2), nn.Linear(16, 6)
+      self.embed, self.block, self.head = nn.Embedding(6, 16), nn.TransformerBlock(16, 2, { causal = true }), nn.Linear(16, 6)
     end
     function Net:forward(ids) return self.head(self.block(self.embed(ids):rotary())) end
     local net = Net()

@@ -110,6 +110,28 @@ internal.need_operand = need_operand
 
 local function is_float(x) return x:is_floating_point() end
 
+--- Lets the functions of a table that take a fixed number of arguments raise where there are more. Messages from
+--- inside keep the names that they give (internal.checked would put the function's there).
+function internal.limit(t)
+  local made, names = {}, {}                  -- two names of one function stay two names of one
+  for name, f in next, t do if type(f) == "function" and not name:find("^__") then names[#names + 1] = name end end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local f = t[name]
+    local facts = debug.getinfo(f, "Su")
+    if facts.what == "Lua" and not facts.isvararg then
+      local most, in_order = facts.nparams, f
+      made[f] = made[f] or function(...)
+        if select("#", ...) > most then
+          fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s", (select("#", ...)))
+        end
+        return in_order(...)
+      end
+      t[name] = made[f]
+    end
+  end
+end
+
 -- What has no default in PyTorch, and is written with its name there all the same: after x, in order.
 local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts", tile = "dims",
   movedim = "source destination", repeat_interleave = "repeats", renorm = "p dim maxnorm", threshold = "threshold value",
@@ -196,6 +218,16 @@ local function by_position(op, names, known, given, o)
     end
   end
   return o
+end
+
+--- Of tensors: no gradients, or, with set_to_none = false (also in a table), zeros where there are some.
+function internal.zero_grad(op, list, set_to_none)
+  if type(set_to_none) == "table" then set_to_none = options(op, set_to_none, { set_to_none = true }).set_to_none end
+  if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
+  for _, p in ipairs(list) do
+    if set_to_none ~= false then p.grad = nil
+    elseif p.grad then p.grad:zero_() end
+  end
 end
 
 --- A table with string keys is one of options, else a list (of axes, of sizes).

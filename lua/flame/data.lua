@@ -265,7 +265,8 @@ end
 -- ---- batches ---------------------------------------------------------------------------------------
 
 local Batches = {}
-Batches.__index, Batches.__newindex = internal.closed("batches", Batches, { device = true })
+Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
+  { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true, epoch = true })
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
 -- starts anew when the script seeds anew.
@@ -434,5 +435,7 @@ end
 
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress
+internal.limit(data)
+internal.limit(Batches)
 
 return data

@@ -171,12 +171,25 @@ local function by_name(class, init)
   return init
 end
 
+-- Arguments of init and forward of a class of this library, beside the module, where their number is fixed.
+local limits = setmetatable({}, { __mode = "k" })
+local function check_surplus(class, f, ...)
+  local most, given = limits[f], select("#", ...)
+  while most and given > most and select(given, ...) == nil do given = given - 1 end
+  if most and given > most then
+    fail("%s: %d argument%s at most, got %d", class.__name, most, most == 1 and "" or "s", given)
+  end
+end
+
 local function construct(class, ...)
   local self = setmetatable({}, class)
   order[self] = {}
   rawset(self, "training", true)
   local init = class.init
-  if init then by_name(class, init)(self, ...) end
+  if init then
+    check_surplus(class, init, ...)
+    by_name(class, init)(self, ...)
+  end
   return self
 end
 
@@ -212,16 +225,18 @@ function Module.extend(name, parent)
   class.__name, class.__len, class.__pairs = name, length, all_fields
   class.__newindex = note
   class.__call = function(self, ...)
+    local forward = self.forward
+    check_surplus(class, forward, ...)
     if hooks[self] then return call_hooked(self, ...) end
-    return self:forward(...)
+    return forward(self, ...)
   end
   class.__tostring = function(self) return self:describe() end
   return class
 end
 
-function Module:forward()
-  fail("%s has no forward: define function %s:forward(…)", getmetatable(self).__name,
-        getmetatable(self).__name)
+function Module.forward(...)
+  local name = getmetatable((...)).__name
+  fail("%s has no forward: define function %s:forward(…)", name, name)
 end
 
 local function add_hook(self, place, f)
@@ -481,9 +496,10 @@ function Module:apply(f)
   return self
 end
 
---- Sets .grad of every parameter to nil.
-function Module:zero_grad()
-  for _, p in ipairs(self:parameters()) do p.grad = nil end
+--- Sets .grad of every parameter to nil; set_to_none = false, also in a table, fills them with 0 instead.
+---@param set_to_none? boolean|table  true
+function Module:zero_grad(set_to_none)
+  flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
 end
 
 --- Tracks every parameter, or none.
@@ -562,12 +578,19 @@ local function read(what, names, more, ...)
   end
   for name in more:gmatch("%S+") do known[name] = true end
   local last = given.n
+  while last > 0 and given[last] == nil do last = last - 1 end
   if last > 0 and is_options(given[last]) then
     for key, value in pairs(options_of(what, given[last], known)) do out[key] = value end
     last = last - 1
   end
-  if last > #list then fail("%s: %d arguments too many", what, last - #list) end
-  for i = 1, last do out[list[i]] = given[i] end
+  for i = 1, last do
+    if is_options(given[i]) and next(given[i]) ~= nil then fail("%s: the options table comes last", what) end
+  end
+  if last > #list then fail("%s: %d argument%s too many", what, last - #list, last - #list == 1 and "" or "s") end
+  for i = 1, last do
+    if given[i] ~= nil and out[list[i]] ~= nil then fail("%s: %s is given by position and by name", what, list[i]) end
+    if given[i] ~= nil then out[list[i]] = given[i] end
+  end
   return out
 end
 
@@ -587,5 +610,20 @@ require "flame.nn_conv"(nn, shared)
 require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
+
+for _, class in pairs(nn) do
+  if class == Module then flame.internal.limit(class)
+  elseif type(class) == "table" and rawget(class, "__name") then
+    local init, forward = rawget(class, "init"), rawget(class, "forward")
+    class.init, class.forward = nil, nil
+    flame.internal.limit(class)
+    for key, f in pairs { init = init, forward = forward } do
+      local facts = debug.getinfo(f, "u")
+      if not facts.isvararg then limits[f] = facts.nparams - 1 end
+      class[key] = f
+    end
+  end
+end
+for _, t in ipairs { nn.init, nn.utils } do flame.internal.limit(t) end
 
 return nn

@@ -136,7 +136,10 @@ return function(nn, positive, _, shared)
     local l = o and o.lambd or 0.5
     return flame.where(x:abs():le(l), 0, x)
   end)
-  activation("Threshold", "threshold value", function(x, o) return flame.where(x:gt(o.threshold), x, o.value) end)
+  activation("Threshold", "threshold value", function(x, o)
+    if not (o and o.threshold and o.value) then fail("Threshold: need threshold and value") end
+    return flame.where(x:gt(o.threshold), x, o.value)
+  end)
   activation("GLU", "dim", function(x, o)
     local d = o and o.dim or -1
     local n = x:size(d)

@@ -181,13 +181,7 @@ end
 
 --- Sets the gradient of every parameter to nil; {set_to_none = false} fills them with 0 instead.
 function Optimizer:zero_grad(options)
-  if type(options) == "table" then options = options.set_to_none end
-  for _, group in ipairs(self.groups) do
-    for _, p in ipairs(group.params) do
-      if options ~= false then p.grad = nil
-      elseif p.grad then p.grad:zero_() end
-    end
-  end
+  for _, group in ipairs(self.groups) do internal.zero_grad("zero_grad", group.params, options) end
 end
 
 --- The state of p for this rule, made at its first step.
@@ -449,13 +443,13 @@ local function joint_norm(params, p)
 end
 
 --- Scales all gradients in place so that their joint norm is at most max_norm.
----@param options table?  {norm_type = 2, error_if_nonfinite = false}
+---@param ... any  norm_type = 2, error_if_nonfinite = false, or a table of them
 ---@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, options)
+function optim.clip_grad_norm(params, max_norm, ...)
   if flame.is_tensor(max_norm) then max_norm = max_norm:item() end
   number("clip_grad_norm", "max_norm", max_norm, 0)
-  if type(options) == "number" then options = { norm_type = options } end
-  options = internal.options("clip_grad_norm", options, { norm_type = 2, error_if_nonfinite = false })
+  local options = internal.defaults("clip_grad_norm", { "norm_type", "error_if_nonfinite" },
+    { norm_type = 2, error_if_nonfinite = false }, ...)
   params = list_of("clip_grad_norm", params)
   local _ <close> = unpin
   pin()
@@ -488,5 +482,7 @@ local shared = { make_class = make_class, fail = fail, number = number, pin = pi
   copy_of = copy_of }
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)
+internal.limit(optim)
+internal.limit(Optimizer)
 
 return optim

@@ -336,6 +336,8 @@ return function(optim, shared)
     return setmetatable({ opt = o.opt, o = o, at = 0, base = bases(o.opt), more = { best = best, bad = 0, rest = 0 } }, Plateau)
   end
 
+  flame.internal.limit(Schedule)
+
   local function reduce(self)
     for i, group in ipairs(self.opt.groups) do
       local least = type(self.o.min_lr) == "table" and self.o.min_lr[i] or self.o.min_lr
@@ -358,6 +360,7 @@ return function(optim, shared)
     return self.opt.lr
   end
 
+  flame.internal.limit(schedule)
   --- torch's names for the same.
   optim.lr_scheduler = { StepLR = schedule.step, MultiStepLR = schedule.multi_step, ExponentialLR = schedule.exponential,
     LinearLR = schedule.linear, ConstantLR = schedule.constant, PolynomialLR = schedule.polynomial, LambdaLR = schedule.lambda,
