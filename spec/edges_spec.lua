@@ -20,6 +20,24 @@ local function slope(f, values, dtype)
   return y:gradients({ x })[x]
 end
 
+describe("joining", function()
+  it("takes its axis from the tensors that it joins, and not from an empty first one", function()
+    local none, a, b = flame.zeros(0), flame.ones(2, 3), flame.ones(2, 4)
+    assert.same({ 2, 7 }, flame.cat({ none, a, b }, 2).shape)
+    assert.same({ 2, 7 }, flame.cat({ none, a, none, b }, -1).shape)
+    assert.same({ 4, 3 }, flame.cat({ none, none, a, a }, -2).shape)
+    assert.same({ 0 }, flame.cat({ none, none }, -1).shape)
+    raises("cat: axis 3 is out of range, the tensor has 2 axes", flame.cat, { none, a }, 3)
+    raises("cat: axis 2 is out of range, the tensor has 1 axis", flame.cat, { none }, 2)
+    raises("cat: shapes (2, 3) and (2) differ in their number of axes", flame.cat, { a, flame.ones(2) }, 2)
+    raises("cat: shapes (2) and (2, 3) differ in their number of axes", flame.cat, { flame.ones(2), a }, 2)
+    raises("cat: shapes (2) and () differ in their number of axes", flame.cat, { flame.ones(2), flame.tensor(1) })
+    raises("stack: shapes (2) and (2, 1) differ in their number of axes", flame.stack, { flame.ones(2), flame.ones(2, 1) }, 3)
+    raises("stack: shapes (0) and (2, 3) differ in their number of axes", flame.stack, { none, a }, 2)
+    raises("hstack: shapes (2) and (2, 3) differ in their number of axes", flame.hstack, { flame.ones(2), a })
+  end)
+end)
+
 describe("slopes at the edge", function()
 
   it("are infinite at the poles of polygamma, of every order", function()
