@@ -10,9 +10,12 @@ return function(nn, shared)
   --- A table without other keys than 1 … n; nil is an empty one.
   local function need_list(name, list)
     if list == nil then return {} end
-    if type(list) ~= "table" or is_module(list) then fail("%s: need a list, got %s", name, is_module(list) and "a module" or type(list)) end
+    local what = is_module(list) and "a module" or type(list)
+    if what ~= "table" then fail("%s: need a list, got %s", name, what) end
     for key in pairs(list) do
-      if math.type(key) ~= "integer" or key < 1 or key > #list then fail("%s: need a list, got a table with the key %s", name, tostring(key)) end
+      if math.type(key) ~= "integer" or key < 1 or key > #list then
+        fail("%s: need a list, got a table with the key %s", name, tostring(key))
+      end
     end
     return list
   end
