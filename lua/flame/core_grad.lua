@@ -518,6 +518,17 @@ def("func", 1, function(spec)
   end
 end, "module")
 
+--- The value y of op, which follows the tensors after it although nothing here knows its gradient: where one of them is
+--- tracked, backward raises at y, instead of leaving them out.
+function internal.opaque(op, y, ...)
+  if not is_tensor(y) or not y:is_floating_point() or not internal.tracked(...) then return y end
+  return flame.func {
+    name = op,
+    forward = function(_, v) return v:clone() end,
+    backward = function() fail(op, "it has no gradient here: detach what it is given, x:detach(), if none is wanted") end,
+  }(y, ...)
+end
+
 --- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
 -- which is afterwards where it was.
 local function again(f, args, kept, rng)
