@@ -2486,7 +2486,7 @@ Tensor.ifftn = flame.ifftn
 function flame.ifftshift(x, d) end
 Tensor.ifftshift = flame.ifftshift
 
---- The regularised lower incomplete gamma function; differentiable by x.
+--- The regularised lower incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -2495,7 +2495,7 @@ Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
 flame.igamma_ = flame.igamma
---- The regularised upper incomplete gamma function; differentiable by x.
+--- The regularised upper incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -3127,7 +3127,7 @@ function flame.linalg.ldl_factor(x, o) end
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.ldl_factor_ex(x, o) end
 
---- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient.
+--- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient: backward raises.
 ---@param ld flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor  (…, n, k)
@@ -4051,7 +4051,7 @@ function Tensor:new_tensor(values, o) end
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
 
---- The next float after x towards y.
+--- The next float after x towards y. It has no gradient: backward raises.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -7093,7 +7093,7 @@ function Tensor:uniform_(low, high) end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates.
+--- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|table
 ---@param return_inverse? boolean|table
