@@ -172,11 +172,11 @@ local function by_name(class, init)
 end
 
 -- Arguments of init and forward of a class of this library, beside the module, where their number is fixed.
-local limits = setmetatable({}, { __mode = "k" })
-local function check_surplus(class, f, ...)
-  local most, given = limits[f], select("#", ...)
-  while most and given > most and select(given, ...) == nil do given = given - 1 end
-  if most and given > most then
+local limits = {}
+local function check_surplus(class, most, ...)
+  local given = select("#", ...)
+  while given > most and select(given, ...) == nil do given = given - 1 end
+  if given > most then
     fail("%s: %d argument%s at most, got %d", class.__name, most, most == 1 and "" or "s", given)
   end
 end
@@ -187,7 +187,7 @@ local function construct(class, ...)
   rawset(self, "training", true)
   local init = class.init
   if init then
-    check_surplus(class, init, ...)
+    if limits[init] then check_surplus(class, limits[init], ...) end
     by_name(class, init)(self, ...)
   end
   return self
@@ -226,7 +226,8 @@ function Module.extend(name, parent)
   class.__newindex = note
   class.__call = function(self, ...)
     local forward = self.forward
-    check_surplus(class, forward, ...)
+    local most = limits[forward]
+    if most and select("#", ...) > most then check_surplus(class, most, ...) end
     if hooks[self] then return call_hooked(self, ...) end
     return forward(self, ...)
   end
