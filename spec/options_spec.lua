@@ -126,6 +126,32 @@ describe("options that do not exist", function()
   end)
 end)
 
+describe("options of functions", function()
+  it("that do not exist are refused", function()
+    local x = flame.ones(2)
+    for _, name in ipairs { "new_zeros", "new_ones", "new_empty" } do
+      mistyped(name, "device", function(o) return x[name](x, 2, 3, o) end)
+      mistyped(name, "device", function(o) return x[name](x, { 2 }, o) end)
+    end
+    mistyped("new_full", "device", function(o) return x:new_full({ 2 }, 1, o) end)
+    mistyped("new_tensor", "device", function(o) return x:new_tensor({ 2 }, o) end)
+    mistyped("func", "backward", function(o)
+      o.forward = print
+      return flame.func(o)
+    end)
+    mistyped("warmup", "device", flame.warmup)
+    refused("grad: argnum 1 must be an integer, got table", flame.grad, print, { argnums = 1 })
+    refused("anomaly: need true or false, got table", flame.autograd.anomaly, {})
+    refused("timer: 0 arguments at most, got 1", flame.timer, x)
+    for _, name in ipairs { "is_tensor", "element_size", "free" } do
+      refused(name .. ": 1 argument at most, got 2", flame[name] or x[name], x, {})
+    end
+    local y = x:new_zeros(2, 3, { dtype = "i64" })
+    assert.same({ "i64", 2, 3 }, { y.dtype, table.unpack(y.shape) })
+    assert.is_true(x:new_tensor({ 1 }, { requires_grad = true }).requires_grad)
+  end)
+end)
+
 describe("arguments that nothing would look at", function()
   it("are refused by constructors", function()
     refused("Unflatten: 2 arguments at most, got 3", nn.Unflatten, 1, { 2 }, 3)

@@ -199,6 +199,7 @@ def("grad", 9, function(f, ...)
   need_callable("grad", f)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
+  for i, k in ipairs(nums) do internal.need_int("grad", "argnum " .. i, k) end
   return function(...)
     local args, xs, out, tracked = table.pack(...), {}, {}, flame.is_grad_enabled()
     local _ <close> = flame.enable_grad()
@@ -481,6 +482,7 @@ end
 def("func", 1, function(spec)
   if type(spec) ~= "table" or type(spec.forward) ~= "function" then fail("func",
     "need {name =, forward =, backward =}") end
+  internal.options("func", spec, { name = "", forward = "", backward = "" })
   local name, proven = spec.name or "func", {}
   local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
     not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)

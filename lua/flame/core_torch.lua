@@ -155,7 +155,8 @@ end)
 ---@param x flame.Tensor
 ---@return boolean
 def("is_signed", 1, function(x) return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool" end)
-methods.element_size = function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end
+methods.element_size = internal.checked(function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end,
+  "element_size", 1)
 --- The shape that shapes (lists, or numbers) have together.
 ---@param ... integer[]|integer
 ---@return integer[]

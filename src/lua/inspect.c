@@ -247,6 +247,8 @@ static int x_debug(lua_State *L) {
 static int x_anomaly(lua_State *L) {
   flame_context *c = context(L);
   fl_arg_count(L, 1, "anomaly");
+  if (!lua_isnoneornil(L, 1) && !lua_isboolean(L, 1))
+    return fl_lua_fail(L, "anomaly", "need true or false, got %s", fl_arg_found(L, 1));
   if (!lua_isnoneornil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->anomaly != 0);
   return 1;
@@ -323,6 +325,7 @@ static int unpin(lua_State *L) {
 }
 
 static int is_tensor(lua_State *L) {
+  fl_arg_count(L, 1, "is_tensor");
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
 }
@@ -493,6 +496,7 @@ static int elapsed(lua_State *L) {
 /* flame.timer(): a function that gives the seconds since; work still queued does not count:
 ** flame.synchronize() first. */
 static int x_timer(lua_State *L) {
+  fl_arg_count(L, 0, "timer");
   lua_pushnumber(L, clock_now());
   lua_pushcclosure(L, elapsed, 1);
   return 1;
