@@ -50,7 +50,8 @@ local CLASSES = {
 }
 local function entry_of(name)
   for _, e in ipairs(CLASSES) do
-    if e.only and (" " .. e.only:gsub("%s+", " ") .. " "):find(" " .. name .. " ", 1, true) or not e.only and name:find(e[1]) then return e end
+    local only = e.only and " " .. e.only:gsub("%s+", " ") .. " "
+    if only and only:find(" " .. name .. " ", 1, true) or not only and name:find(e[1]) then return e end
   end
 end
 local function classes()
