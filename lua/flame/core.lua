@@ -14,47 +14,6 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 internal.word = word
 
-local function keys_of(t)
-  local names = {}
-  for name in pairs(t) do names[#names + 1] = tostring(name) end
-  table.sort(names)
-  return #names > 0 and table.concat(names, " ") or "none"
-end
-
---- Raises: 'key' is none of the options, the keys of 'known'. 'text' lists them where their order says something.
-local function no_option(op, key, known, text)
-  fail(op, "no option '%s', there is: %s%s", tostring(key), text or keys_of(known), internal.hint(tostring(key), known))
-end
-internal.no_option = no_option
-
---- __index and __newindex of objects that have these methods and fields (name -> true) and no others: another
---- name raises with the nearest one. A method can be replaced by a function. refuse(self, key) may raise first.
-function internal.closed(what, own, fields, refuse)
-  local function unknown(self, key)
-    local known = {}
-    if refuse then refuse(self, key) end
-    local t = own
-    while type(t) == "table" do
-      for name in pairs(t) do known[name] = true end
-      t = getmetatable(t) and getmetatable(t).__index
-    end
-    for name in pairs(fields) do known[name] = true end
-    local hint = internal.hint(tostring(key), known)
-    if hint == "" then hint = ", there is: " .. keys_of(fields) end
-    internal.fail("", ("%s has no field '%s'%s"):format(what, tostring(key), hint))
-  end
-  local function get(self, key)
-    local v = own[key]
-    if v == nil and not fields[key] then unknown(self, key) end
-    return v
-  end
-  local function set(self, key, value)
-    if not fields[key] and not (own[key] ~= nil and type(value) == "function") then unknown(self, key) end
-    rawset(self, key, value)
-  end
-  return get, set
-end
-
 local function need_tensor(op, name, x)
   if not is_tensor(x) then fail(op, "%s must be a tensor, got %s", name, word(x)) end
   return x
@@ -110,28 +69,6 @@ internal.need_operand = need_operand
 
 local function is_float(x) return x:is_floating_point() end
 
---- Lets the functions of a table that take a fixed number of arguments raise where there are more. Messages from
---- inside keep the names that they give (internal.checked would put the function's there).
-function internal.limit(t)
-  local made, names = {}, {}                  -- two names of one function stay two names of one
-  for name, f in next, t do if type(f) == "function" and not name:find("^__") then names[#names + 1] = name end end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    local f = t[name]
-    local facts = debug.getinfo(f, "Su")
-    if facts.what == "Lua" and not facts.isvararg then
-      local most, in_order = facts.nparams, f
-      made[f] = made[f] or function(...)
-        if select("#", ...) > most then
-          fail(name, "%d argument%s at most, got %d", most, most == 1 and "" or "s", (select("#", ...)))
-        end
-        return in_order(...)
-      end
-      t[name] = made[f]
-    end
-  end
-end
-
 -- What has no default in PyTorch, and is written with its name there all the same: after x, in order.
 local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q", roll = "shifts", tile = "dims",
   movedim = "source destination", repeat_interleave = "repeats", renorm = "p dim maxnorm", threshold = "threshold value",
@@ -153,7 +90,7 @@ local function placed(op, in_order, text, most)
       if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
     end
     if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
-    if most == #names + 1 then no_option(op, next(rest), known, text) end
+    if most == #names + 1 then internal.no_option(op, next(rest), known, text) end
     a[#names + 2] = rest
     return in_order(table.unpack(a, 1, #names + 2))
   end
@@ -199,7 +136,7 @@ local function options(op, given, known)
   if given == nil then return o end
   if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
   for k, v in pairs(given) do
-    if known[k] == nil then no_option(op, k, known) end
+    if known[k] == nil then internal.no_option(op, k, known) end
     o[k] = fits_default(op, k, known[k], v)
   end
   return o
@@ -218,16 +155,6 @@ local function by_position(op, names, known, given, o)
     end
   end
   return o
-end
-
---- Of tensors: no gradients, or, with set_to_none = false (also in a table), zeros where there are some.
-function internal.zero_grad(op, list, set_to_none)
-  if type(set_to_none) == "table" then set_to_none = options(op, set_to_none, { set_to_none = true }).set_to_none end
-  if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
-  for _, p in ipairs(list) do
-    if set_to_none ~= false then p.grad = nil
-    elseif p.grad then p.grad:zero_() end
-  end
 end
 
 --- A table with string keys is one of options, else a list (of axes, of sizes).

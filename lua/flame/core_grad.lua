@@ -531,6 +531,16 @@ function internal.opaque(op, y, ...)
   }(y, ...)
 end
 
+--- Of tensors: no gradients, or, with set_to_none = false (also in a table), zeros where there are some.
+function internal.zero_grad(op, list, set_to_none)
+  if type(set_to_none) == "table" then set_to_none = internal.options(op, set_to_none, { set_to_none = true }).set_to_none end
+  if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
+  for _, p in ipairs(list) do
+    if set_to_none ~= false then p.grad = nil
+    elseif p.grad then p.grad:zero_() end
+  end
+end
+
 --- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
 -- which is afterwards where it was.
 local function again(f, args, kept, rng)

@@ -7,7 +7,7 @@
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
 -- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua:
--- sequences; nn_lazy.lua: layers that take their input's size from the first input, weights made of others.
+-- sequences; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from the first input, weights made of others.
 local flame = require "flame"
 
 local nn = {}
@@ -16,7 +16,6 @@ local nn = {}
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
 local order = setmetatable({}, { __mode = "k" })      -- module -> list of keys as first assigned
-local held = setmetatable({}, { __mode = "k" })       -- module -> key -> its parameter or buffer
 local kinds = setmetatable({}, { __mode = "k" })      -- tensor -> "parameter" | "buffer" | "passing"
 local hooks = setmetatable({}, { __mode = "k" })      -- module -> {before = {…}, after = {…}}
 
@@ -79,72 +78,8 @@ nn.Module = setmetatable(Module, { __call = function()
   fail('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
 
-local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
-
---- What stands in a module under a key; nothing of its class.
-local function field(self, key)
-  local tensors = held[self]
-  local x = tensors and tensors[key]
-  if x ~= nil then return x end
-  return rawget(self, key)
-end
-
---- What the name of 'old', a parameter or buffer, may be given: such a one, nothing, and a buffer's any tensor.
-local function successor(self, key, old, value)
-  if value == nil or marked(value) then return value end
-  local class, name = getmetatable(self).__name, tostring(key)
-  if kinds[old] == "parameter" then
-    local place = math.type(key) == "integer" and "self[" .. name .. "]" or "self." .. name
-    fail("%s: %s is a Parameter: it can be one or nil, got %s: write nn.Parameter(…), or flame.no_grad(function() %s:copy_(…) end)",
-      class, name, word(value), place)
-  end
-  if not flame.is_tensor(value) then fail("%s: %s is a Buffer: it can be a tensor or nil, got %s", class, name, word(value)) end
-  return nn.Buffer(value, kinds[old] == "buffer")
-end
-
---- Assignment to a key that the table itself has no value for.
-local function note(self, key, value)
-  local keys, tensors = order[self], held[self]
-  if not keys then
-    keys = {}
-    order[self] = keys
-  end
-  local old = tensors and tensors[key]
-  if old ~= nil then value = successor(self, key, old, value)
-  else keys[#keys + 1] = key end
-  if not marked(value) then
-    if old ~= nil then tensors[key] = nil end
-    return rawset(self, key, value)
-  end
-  if not tensors then
-    tensors = {}
-    held[self] = tensors
-  end
-  tensors[key] = value
-end
-
---- The parameter or buffer at a key; one that took the place of a plain value goes where all are.
-local function settled(self, key)
-  local x = rawget(self, key)
-  if not marked(x) then return field(self, key) end
-  held[self] = held[self] or {}
-  held[self][key] = x
-  rawset(self, key, nil)
-  return x
-end
-
--- A module's own length and pairs, with its parameters and buffers.
-local function length(self)
-  local n = rawlen(self)
-  while field(self, n + 1) ~= nil do n = n + 1 end
-  return n
-end
-local function all_fields(self)
-  local all = {}
-  for key, x in next, self do all[key] = x end
-  for key, x in pairs(held[self] or {}) do all[key] = x end
-  return next, all
-end
+local fields = require "flame.nn_fields"(order, kinds, fail, function(...) return nn.Buffer(...) end)
+local marked, field, settled = fields.marked, fields.field, fields.settled
 
 local function is_module(x)
   return type(x) == "table" and order[x] ~= nil
@@ -216,14 +151,8 @@ function Module.extend(name, parent)
   if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
   parent = parent or Module
   local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
-  class.__index = function(self, key)
-    local tensors = held[self]
-    local x = tensors and tensors[key]
-    if x ~= nil then return x end
-    return class[key]
-  end
-  class.__name, class.__len, class.__pairs = name, length, all_fields
-  class.__newindex = note
+  class.__name = name
+  fields.give(class)
   class.__call = function(self, ...)
     local forward = self.forward
     local most = limits[forward]
