@@ -173,7 +173,8 @@ describe("a bad index", function()
     fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor", function() return x[{ { 1,
       2, 3, 3 } }] end)
     fails("x[…]: a position must be an integer, got number 1.5 (a / b is a float, a // b an integer)", function() return x[1.5] end)
-    fails("x[…]: an index tensor must hold integers, got f32: use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)", function() return x[flame.ones(2)] end)
+    fails("x[…]: an index tensor must hold integers, got f32"
+      .. ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)", function() return x[flame.ones(2)] end)
     fails("x[…]: step 0 on axis 1", function() return x[{ { 1, 2, 0 } }] end)
     fails("x[…]: a mask of shape (2) does not cover axis 1 of (3, 4)",
       function() return x[flame.tensor({ true, true })] end)

@@ -7,7 +7,8 @@
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
 -- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua:
--- sequences; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from the first input, weights made of others.
+-- sequences; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from the
+-- first input, weights made of others.
 local flame = require "flame"
 
 local nn = {}
