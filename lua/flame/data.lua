@@ -2,7 +2,8 @@
 -- Nothing here touches the global random state: shuffling and data.random have generators of
 -- their own. A gzip file is read wherever a file is.
 local flame = require "flame"
-local internal, _ = flame.internal, flame.outer          -- which loads what flame.internal gets from Lua
+local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 
 local data = {}
 

@@ -530,7 +530,7 @@ local function make_options(o) return { dtype = o.dtype, device = o.device } end
 
 local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
   is_module = is_module, kinds = kinds, marked = marked }
-local _ = flame.outer                                  -- loads what flame.internal gets from Lua
+flame.internal.load()                                  -- what flame.internal gets from Lua
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)

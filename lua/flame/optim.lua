@@ -6,7 +6,8 @@
 -- the same order, or in one table at the end. State has torch's names too (exp_avg,
 -- momentum_buffer, …). LBFGS, Muon and rarer rules: optim_more.lua; schedules: optim_schedule.lua.
 local flame = require "flame"
-local internal, _ = flame.internal, flame.outer          -- which loads what flame.internal gets from Lua
+local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 
 local optim = {}
 

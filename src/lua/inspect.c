@@ -300,6 +300,12 @@ static int fail(lua_State *L) {
   return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%s", luaL_checkstring(L, 2));
 }
 
+/* core.load(): all that is written in Lua is there, also where an earlier load had no memory for all of it. */
+static int load_core(lua_State *L) {
+  fl_core_load(L, self_of(L));
+  return 0;
+}
+
 /* core.hint(word, known): what a message says of a word that is no key of the table. */
 static int hint(lua_State *L) {
   char out[64];
@@ -528,7 +534,7 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "hint", hint, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
+  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 }, { "fail_alloc", fail_alloc, 0 },
   { "forget_plans", forget_plans, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { "interrupt", interrupt, 0 }, { "budget", budget, 0 }, { "plant", plant, 0 }, { NULL, NULL, 0 }
