@@ -113,7 +113,7 @@ function GPT:init(vocabulary, width, heads, layers, context, dropout)
   self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, { bias = false })
 end
 function GPT:forward(x)
-  local h = self.token(x) + self.position(flame.arange(x:size(2)):long())
+  local h = self.token(x) + self.position(flame.arange(x:size(2)))
   for _, block in ipairs(self.blocks) do h = block(h) end
   return self.head(self.norm(h))
 end

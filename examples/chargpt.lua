@@ -45,7 +45,7 @@ if held:numel() < context + 1 then
 end
 
 -- Sequences that start at the given positions, and what follows each of their characters.
-local offsets = flame.arange(context):long():reshape(1, context)
+local offsets = flame.arange(context):reshape(1, context)
 local function windows(source, starts)
   local at = starts:reshape(-1, 1) + (offsets - 1)
   return source[at], source[at + 1]
@@ -80,7 +80,7 @@ function GPT:init(vocabulary)
   nn.init.normal(self.head.weight, 0, 0.02)
 end
 function GPT:forward(x)
-  local h = self.token(x) + self.position(flame.arange(x:size(2)):long())
+  local h = self.token(x) + self.position(flame.arange(x:size(2)))
   for _, block in ipairs(self.blocks) do h = block(h) end
   return self.head(self.norm(h))
 end

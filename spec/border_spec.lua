@@ -15,7 +15,7 @@ local function error_of(f, ...)
 end
 
 local function survives()
-  assert.equal(10, flame.arange(4):sum():item())
+  assert.equal(10, flame.arange(4.0):sum():item())
 end
 
 -- Every function that takes a tensor, by name.
@@ -53,7 +53,7 @@ describe("a call with strange arguments", function()
     -- TSan does not see Lua's errors leave frames, and its stack of them is not without end
     local every = os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1
     local calls, errors = 0, 0
-    local tensor = flame.arange(6):reshape(2, 3):clone()
+    local tensor = flame.arange(6.0):reshape(2, 3):clone()
     local odd = strangers()
     for _, nf in ipairs(functions()) do
       local name, f = nf[1], nf[2]
@@ -132,7 +132,7 @@ describe("sizes", function()
     survives()
   end)
   it("of reshape, views and windows raise where they do not fit", function()
-    local x = flame.arange(12):reshape(3, 4)
+    local x = flame.arange(12.0):reshape(3, 4)
     for _, f in ipairs({
       function() return x:reshape(5) end, function() return x:reshape(-1, -1) end, function() return x:reshape(0, -1) end,
       function() return x:reshape(-2, 6) end, function() return x:reshape(math.mininteger) end,
@@ -178,7 +178,7 @@ end)
 
 describe("a key", function()
   it("with positions of any size raises or clips, and never reads elsewhere", function()
-    local x = flame.arange(12):reshape(3, 4):clone()
+    local x = flame.arange(12.0):reshape(3, 4):clone()
     local odd = { 0, 4, -4, 5, math.maxinteger, math.mininteger, 1.5, 0 / 0, math.huge, "1", true, io.stdout, print }
     for i = 1, #odd do
       error_of(function() return x[odd[i]] end)
@@ -199,7 +199,7 @@ describe("a key", function()
     assert.same({ { 1, 2, 3, 4 }, { 5, 6, 7, 8 }, { 9, 10, 11, 12 } }, x:totable())
   end)
   it("with index tensors out of range raises at the latest when it is read", function()
-    local x = flame.arange(12):reshape(3, 4):clone()
+    local x = flame.arange(12.0):reshape(3, 4):clone()
     for _, v in ipairs({ 0, 4, -4, math.maxinteger, math.mininteger }) do
       local i = flame.tensor({ 1, v }, { dtype = "i64" })
       error_of(function() return x[i]:totable() end)
@@ -217,7 +217,7 @@ describe("a key", function()
   end)
   it("whose table a finaliser empties in mid-call is still safe", function()
     for _ = 1, 20 do
-      local x = flame.arange(12):reshape(3, 4):clone()
+      local x = flame.arange(12.0):reshape(3, 4):clone()
       local key = { flame.tensor({ 1, 2 }, { dtype = "i64" }), flame.tensor({ true, false, true, true }) }
       local list = { flame.ones(2), flame.ones(2) }
       local keep = {}
@@ -407,7 +407,7 @@ end)
 describe("a failed value", function()
   local function failed()
     local i = flame.tensor({ 9 }, { dtype = "i64" })
-    local x = flame.arange(3)[i]
+    local x = flame.arange(3.0)[i]
     pcall(x.totable, x)
     return x
   end
@@ -429,7 +429,7 @@ describe("a failed value", function()
     assert.is_true(pcall(y.totable, y) or true)
     y = flame.ones(3)
     flame.eval(y)
-    local bad = flame.arange(3)[flame.tensor({ 1, 2, 8 }, { dtype = "i64" })]
+    local bad = flame.arange(3.0)[flame.tensor({ 1, 2, 8 }, { dtype = "i64" })]
     pcall(function() y:add_(bad) flame.eval(y) end)
     survives()
   end)
@@ -570,7 +570,7 @@ describe("an error", function()
   end)
   it("found when a value is read names the line that recorded it and the line that read it", function()
     local at = debug.getinfo(1, "l").currentline + 1
-    local x = flame.arange(3)[flame.tensor({ 7 }, { dtype = "i64" })]
+    local x = flame.arange(3.0)[flame.tensor({ 7 }, { dtype = "i64" })]
     local e = error_of(function() return x:totable() end)
     assert.matches("^" .. (here .. ":" .. at):gsub("%p", "%%%0") .. ": ", e)
     assert.matches("read at " .. (here .. ":" .. (at + 1)):gsub("%p", "%%%0"), e)

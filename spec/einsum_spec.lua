@@ -100,7 +100,7 @@ end)
 
 describe("rearrange", function()
   it("takes '...' for axes without a name", function()
-    local x = flame.arange(120):reshape(2, 3, 4, 5)
+    local x = flame.arange(120.0):reshape(2, 3, 4, 5)
     local function same(expected, spec, sizes) assert.same(expected:totable(), x:rearrange(spec, sizes):totable()) end
     same(x:flatten(3, 4), "... h w -> ... (h w)")
     same(x:permute(2, 3, 4, 1), "b ... -> ... b")

@@ -151,3 +151,41 @@ describe("order, frequencies and windows", function()
     assert.allclose({ 0, 0.34, 1, 0.34 }, flame.blackman_window(4))
   end)
 end)
+
+describe("conjugates and parts", function()
+  it("are of the last axis where that holds complex numbers, and leave real numbers as they are", function()
+    local z = flame.tensor({ { 1, 2 }, { -3, 4 } }, { dtype = "f64" })
+    local conj = { { 1, -2 }, { -3, -4 } }
+    for _, name in ipairs { "conj", "conj_physical" } do
+      assert.same(conj, z[name](z):totable())
+      assert.same(z:totable(), z[name](z, { complex = false }):totable())
+      for _, x in ipairs { flame.ones(2), flame.ones(2, 3), flame.tensor(3.5), flame.zeros(0), z:long() } do
+        assert.same(x:totable(), x[name](x):totable())
+        assert.equal(x.dtype, x[name](x).dtype)
+      end
+    end
+    assert.same({ { 1, -3 }, { 2, 4 } }, { z:real():totable(), z:imag():totable() })
+    assert.same(z:totable(), z:real({ complex = false }):totable())
+    assert.same({ 1, 1, 1 }, flame.real(flame.ones(3)):totable())
+    local long = randn(5, 2)                            -- the inverse transform is the conjugate of that of the conjugate
+    assert.allclose(long:ifft(), long:conj():fft():conj() / 5, close)
+    for _, name in ipairs { "resolve_conj", "resolve_neg" } do assert.same(z:totable(), z[name](z):totable()) end
+    for _, name in ipairs { "conj", "real", "resolve_conj", "resolve_neg" } do
+      local y = z[name](z)
+      y:zero_()                                          -- a value of its own
+    end
+    assert.same({ 1, 2 }, z[1]:totable())
+  end)
+  it("have gradients, and refuse what can not be", function()
+    local x = randn(3, 2)
+    for _, name in ipairs { "conj", "real", "imag", "conj_physical", "resolve_conj", "resolve_neg" } do
+      assert.is_true(flame.gradcheck(function(v) return v[name](v) end, { x }, { order = 2 }))
+      assert.is_true(x:requires_grad_()[name](x).requires_grad)
+    end
+    fails("imag: x has shape (3) and holds real numbers", flame.imag, flame.ones(3))
+    fails("conj: x has shape (2, 3), need complex numbers", flame.conj, flame.ones(2, 3), { complex = true })
+    fails("complex must be true or false, got number", flame.conj, x, { complex = 1 })
+    fails("real: no option 'complx'", flame.real, x, { complx = true })
+    fails("conj: x must be a tensor", flame.conj, 3)
+  end)
+end)

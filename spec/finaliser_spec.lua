@@ -39,7 +39,7 @@ local function with_gradient()
 end
 ]] .. "%s" .. [[
 
-assert(flame.arange(4):sum():item() == 10)
+assert(flame.arange(4.0):sum():item() == 10)
 print("survived")
 ]]
 

@@ -6,7 +6,7 @@ local function fails(message, f, ...)
   assert.equal(message, (tostring(e):gsub("^[^:]*:%d+: ", "")))
 end
 local function ids(t) return flame.tensor(t, { dtype = "i64" }) end
-local function grid() return flame.arange(12):reshape(3, 4):clone() end   -- rows 1..4, 5..8, 9..12
+local function grid() return flame.arange(12.0):reshape(3, 4):clone() end   -- rows 1..4, 5..8, 9..12
 
 describe("reading x[…]", function()
   it("takes a position of the first axis, from either end", function()
@@ -50,7 +50,7 @@ describe("reading x[…]", function()
     local x = grid()
     assert.same({ 1, 6, 11 }, x[{ ids({ 1, 2, 3 }), ids({ 1, 2, 3 }) }]:totable())
     assert.same({ { 1, 3 }, { 9, 11 } }, x[{ ids({ { 1 }, { 3 } }), ids({ 1, 3 }) }]:totable())
-    local y = flame.arange(24):reshape(2, 3, 4)
+    local y = flame.arange(24.0):reshape(2, 3, 4)
     assert.same({ 2, 3 }, y[{ ids({ 1, 2 }), {}, ids({ 1, 4 }) }].shape)
     assert.same({ { 1, 5, 9 }, { 16, 20, 24 } }, y[{ ids({ 1, 2 }), {}, ids({ 1, 4 }) }]:totable())
     assert.same({ { 1, 6 }, { 13, 18 } }, y[{ {}, ids({ 1, 2 }), ids({ 1, 2 }) }]:totable())
@@ -172,8 +172,9 @@ describe("a bad index", function()
       function() return x[{ 1, 2, 3, 4 }] end)
     fails("x[…]: 4 numbers for one axis: a list of positions is an index tensor", function() return x[{ { 1,
       2, 3, 3 } }] end)
-    fails("x[…]: a position must be an integer, got number 1.5", function() return x[1.5] end)
-    fails("x[…]: an index tensor must hold integers, got f32", function() return x[flame.ones(2)] end)
+    fails("x[…]: a position must be an integer, got number 1.5 (a / b is a float, a // b an integer)", function() return x[1.5] end)
+    fails("x[…]: an index tensor must hold integers, got f32"
+      .. ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)", function() return x[flame.ones(2)] end)
     fails("x[…]: step 0 on axis 1", function() return x[{ { 1, 2, 0 } }] end)
     fails("x[…]: a mask of shape (2) does not cover axis 1 of (3, 4)",
       function() return x[flame.tensor({ true, true })] end)
@@ -214,7 +215,7 @@ describe("of several positions out of range", function()
     end
   end)
   it("the first op is told, whether they are of one launch or not", function()
-    local x, square = flame.arange(4), flame.ones(4, 4)
+    local x, square = flame.arange(4.0), flame.ones(4, 4)
     flame.eval()
     for _ = 1, 3 do
       local a, b = x:index_select(1, ids { 1, 7 }), x:index_select(1, ids { 8, 1 })
@@ -289,7 +290,7 @@ describe("a write at a position out of range, found when it runs,", function()
   end)
   it("leaves a target whose new value had nothing to do with it", function()
     local function f(x)
-      local five = flame.arange(5)
+      local five = flame.arange(5.0)
       x:add_(1)
       local at = line(); x:copy_(five[bad]:expand(3))
       return at
@@ -418,7 +419,7 @@ describe("a sum into places of a table", function()
     fails("index_put_: shapes (2) and (3) do not broadcast", function() x:index_put_({ two, three, two }, 1) end)
   end)
   it("counts an index without axes as a position", function()
-    local x, one, rows = flame.arange(120):reshape(2, 3, 4, 5), flame.tensor(2, { dtype = "i64" }), ids({ 1, 3 })
+    local x, one, rows = flame.arange(120.0):reshape(2, 3, 4, 5), flame.tensor(2, { dtype = "i64" }), ids({ 1, 3 })
     assert.same(x[{ 2, {}, rows }]:totable(), x[{ one, {}, rows }]:totable())
     assert.same({ 3, 2, 5 }, x[{ one, {}, rows }].shape)
     assert.same({ 2, 2 }, x[{ {}, rows, one, rows }].shape)

@@ -88,7 +88,7 @@ describe("Ctrl-C", function()
   teardown(function() if os.getenv("FLAME_INTERRUPT_TIMES") then print(table.concat(took, ", ")) end end)
 
   -- the device is started, and long text compiled, before the interrupt: neither lets itself be stopped
-  local keep = "x = flame.arange(5) * 2 y = 7 x:sum():item()"
+  local keep = "x = flame.arange(5.0) * 2 y = 7 x:sum():item()"
   local look = "print('kept ' .. x:sum():item() .. ' ' .. y)"
   -- TSan delivers a signal at the next call of the C library: this loop makes none
   if os.getenv("FLAME_SANITIZE") ~= "thread" then

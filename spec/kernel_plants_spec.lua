@@ -148,7 +148,7 @@ __global__ void k(const float *x, float *y, int n) {
 
 local script = { [[
 local flame = require "flame"
-local x = flame.arange(0, 99) * -1
+local x = flame.arange(0.0, 99) * -1
 local function try(name, launch, source)
   local k = flame.kernel(source)
   local ok, e = pcall(function() return k:with(launch)(x, 100):totable() end)

@@ -18,7 +18,7 @@ describe("flame.kernel", function()
   local saxpy = flame.kernel(SAXPY)
 
   it("runs with the number of elements left out", function()
-    local x, y = flame.arange(1000), flame.full({ 1000 }, 3)
+    local x, y = flame.arange(1000.0), flame.full({ 1000 }, 3)
     local z = saxpy(2, x, y)
     assert.same({ 1000 }, z.shape)
     assert.equal("f32", z.dtype)
@@ -32,7 +32,7 @@ describe("flame.kernel", function()
   end)
 
   it("takes shape, grid and block from with", function()
-    local x = flame.arange(10)
+    local x = flame.arange(10.0)
     local z = saxpy:with { shape = { 4 }, grid = { 1 }, block = { 32 } }(1, x, x)
     assert.same({ 2, 4, 6, 8 }, z:totable())
   end)
@@ -42,7 +42,7 @@ describe("flame.kernel", function()
   end)
 
   it("joins the recorded window", function()
-    local x = flame.arange(8)
+    local x = flame.arange(8.0)
     local z = (saxpy(2, x * x, x + 1) * 0.5):sum()
     local want = 0
     for i = 1, 8 do want = want + (2 * i * i + i + 1) * 0.5 end
@@ -91,7 +91,7 @@ describe("flame.kernel", function()
   end)
 
   it("launches in place through the handles given", function()
-    local x, y, out = flame.arange(5), flame.ones(5), flame.zeros(5)
+    local x, y, out = flame.arange(5.0), flame.ones(5), flame.zeros(5)
     local before = out + 0
     assert.equal(out, saxpy:launch({ grid = { 1 }, block = { 32 } }, 3, x, y, out, 5))     -- the handle written
     assert.same({ 4, 7, 10, 13, 16 }, out:totable())
@@ -99,7 +99,7 @@ describe("flame.kernel", function()
   end)
 
   it("takes one handle given twice as one pointer", function()
-    local x = flame.arange(4)
+    local x = flame.arange(4.0)
     assert.same({ x, n = 1 }, table.pack(saxpy:launch({ grid = 1, block = 32 }, 1, x, x, x, 4)))
     assert.same({ 2, 4, 6, 8 }, x:totable())
   end)
@@ -153,7 +153,7 @@ describe("flame.kernel", function()
           y[blockIdx.x] = t;
         }
       }]]
-    local x = flame.arange(6 * 100):reshape(6, 100):contiguous()
+    local x = flame.arange(1.0, 6 * 100):reshape(6, 100):contiguous()
     local y = k:with { shape = { 6 }, grid = { 6 }, block = { 64 } }(x, 100)
     assert.is_true(flame.equal(y, x:sum(2)))
   end)
@@ -193,7 +193,7 @@ describe("an output's zeros", function()
     flame.eval(y)
     return flame.stats().bytes_moved, y
   end
-  local x = flame.arange(1, n)
+  local x = flame.arange(1.0, n)
   flame.eval(x)
 
   it("are left out where the kernel is proven to write all", function()
@@ -238,8 +238,8 @@ describe("an output's zeros", function()
   end)
   it("are left out of gradients that are stored once", function()
     local k = flame.kernel(HEAD .. "if (i < n) { float v = x[i]; y[i] = v * v; } }")
-    local w = flame.arange(1, n):requires_grad_()
-    local g = flame.arange(1, n)
+    local w = flame.arange(1.0, n):requires_grad_()
+    local g = flame.arange(1.0, n)
     flame.eval(w, g)
     local y = k(w)
     flame.eval(y)

@@ -183,6 +183,19 @@ describe("factorisations", function()
     local _, residuals = flame.lstsq(flame.tensor { { 1 }, { 1 } }, flame.tensor { { 0 }, { 2 } }, { driver = "gels" })
     assert.allclose({ 2 }, residuals)
   end)
+  it("least squares' residuals and singular values are differentiable", function()
+    for _, driver in ipairs { "gels", "gelsd", "gelss" } do
+      for _, b in ipairs { randn(2, 5), randn(2, 5, 3) } do
+        local function residuals(x, y) return (select(2, flame.lstsq(x, y, { driver = driver }))) end
+        assert.is_true(flame.gradcheck(residuals, { randn(2, 5, 3), b }, { order = 2 }))
+        local a = randn(2, 5, 3):requires_grad_()
+        assert.is_true(residuals(a, b).requires_grad)
+        if driver ~= "gels" then
+          assert.is_true(flame.gradcheck(function(x) return (select(4, flame.lstsq(x, b, { driver = driver }))) end, { a:detach() }))
+        end
+      end
+    end
+  end)
   it("results are handles of their own: row-major, and open to writes", function()
     local x = randn(4, 3)
     for _, f in ipairs { flame.svd, linalg.svd, flame.qr, flame.lstsq } do

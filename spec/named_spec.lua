@@ -3,7 +3,7 @@
 local raises = require("spec.helper").raises
 local flame, nn = require "flame", require "flame.nn"
 
-local x = flame.arange(24):reshape(2, 3, 4)
+local x = flame.arange(24.0):reshape(2, 3, 4)
 local function same(a, b) return assert.same(b:totable(), a:totable()) end
 
 describe("arguments by name", function()
@@ -53,7 +53,7 @@ describe("arguments by name", function()
       GroupNorm = { num_groups = 2, num_channels = 4 }, AvgPool2d = { kernel_size = 2 }, AdaptiveAvgPool2d = { output_size = 1 } } do
       assert.is_true(nn[name](o).training, name)
     end
-    raises("Linear: no option in_feature, there is: bias device dtype", nn.Linear, { in_feature = 2, out_features = 3 })
+    raises("Linear: no option 'in_feature', there is: bias device dtype", nn.Linear, { in_feature = 2, out_features = 3 })
     raises("Linear: outputs is nil, need a positive integer", nn.Linear, { in_features = 2 })
     local Own = nn.Module.extend("Linear")
     function Own:init(o) self.given = o end
@@ -92,7 +92,7 @@ describe("words of PyTorch", function()
     local before = flame.get_default_dtype()
     assert.equal("f32", before)
     flame.set_default_dtype("f64")
-    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2), flame.arange(3), flame.linspace(0, 1, 3),
+    local made = { flame.zeros(2), flame.tensor({ 1 }), flame.full({ 1 }, 2), flame.eye(2), flame.arange(3.0), flame.linspace(0, 1, 3),
       flame.randn(2), nn.Linear(2, 2).weight, nn.BatchNorm1d(2).running_mean, flame.hann_window(4), flame.rand(1) }
     local kept = { flame.tensor({ true }), flame.zeros_like(x), flame.randperm(3), nn.Linear(2, 2, { dtype = "f32" }).weight }
     flame.set_default_dtype("f32")
@@ -165,7 +165,7 @@ describe("a module's state", function()
     assert.is_nil(m:state_dict().mask)
     assert.is_truthy(m:state_dict().mean)
     assert.is_false(nn.Parameter(flame.ones(2), { requires_grad = false }).requires_grad)
-    raises("Buffer: no option saved", nn.Buffer, flame.ones(2), { saved = true })
+    raises("Buffer: no option 'saved'", nn.Buffer, flame.ones(2), { saved = true })
     raises("Buffer: persistent must be true or false, got string", nn.Buffer, flame.ones(2), "no")
     raises("Parameter: requires_grad must be true or false, got number", nn.Parameter, flame.ones(2), { requires_grad = 0 })
   end)

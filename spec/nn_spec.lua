@@ -49,6 +49,57 @@ describe("the tree", function()
     assert.equal(6, #b:parameters())
   end)
 
+  it("refuses in a parameter's name what is no parameter, and keeps the parameter", function()
+    local b, list = Block(2), nn.ParameterList { flame.ones(2) }
+    local w = b.w
+    for what, v in pairs { ["a tensor"] = b.w * 0.02, number = 3, boolean = false } do
+      refused("Block: w is a Parameter: it can be one or nil, got " .. what .. ": write nn.Parameter(…), or "
+        .. "flame.no_grad(function() self.w:copy_(…) end)", function() b.w = v end)
+    end
+    refused("is a Parameter", function() b.norm.weight = flame.zeros(2) end)
+    refused("is a Parameter", function() b.list[2].weight = b.list[2].weight * 0 end)
+    refused("ParameterList: 1 is a Parameter", function() list[1] = flame.ones(2) end)
+    assert.is_true(rawequal(w, b.w))
+    assert.equal(6, #b:parameters())
+    assert.same({ 1, { 1, 1 } }, { #list, list[1]:totable() })
+    b.late = 3                                          -- a plain value first, then a parameter
+    b.late = nn.Parameter(flame.ones(1))
+    assert.equal(7, #b:parameters())
+    refused("Block: late is a Parameter", function() b.late = flame.zeros(1) end)
+    b.late = nil
+    b.late = flame.zeros(1)                             -- a plain tensor now
+    assert.equal(6, #b:parameters())
+  end)
+
+  it("keeps a buffer a buffer when its name is given a tensor", function()
+    local b = Block(2)
+    b.more = nn.Buffer(flame.zeros(1), false)
+    for _ = 1, 2 do
+      b.seen = b.seen + 1
+      b.more = b.more + 2
+    end
+    assert.same({ "seen", "more" }, names_of(b:named_buffers()))
+    assert.same({ 2 }, b:state_dict().seen:totable())
+    assert.is_nil(b:state_dict().more)                   -- still not saved
+    b:double()
+    assert.same({ "f64", "f64" }, { b.seen.dtype, b.more.dtype })
+    refused("Block: seen is a Buffer: it can be a tensor or nil, got number", function() b.seen = 1 end)
+    b.seen = nil
+    assert.same({ "more" }, names_of(b:named_buffers()))
+    b.more = nn.Parameter(flame.ones(1))
+    assert.equal(0, #b:buffers())
+    assert.equal(7, #b:parameters())
+  end)
+
+  it("shows parameters to pairs, and to what differentiates by a module", function()
+    local seen = {}
+    for name, v in pairs(nn.ParameterDict { a = flame.ones(1), b = flame.ones(2) }) do if flame.is_tensor(v) then seen[name] = #v end end
+    assert.same({ a = 1, b = 2 }, seen)
+    local l = nn.Linear(2, 1)
+    local _, g = flame.value_and_grad(function(net, x) return flame.linear(x, net.weight, net.bias):sum() end)(l, flame.ones(1, 2))
+    assert.same({ { 1, 1 } }, g.weight:totable())
+  end)
+
   it("children are direct, modules are all, apply goes from the leaves up", function()
     local net = nn.Sequential { nn.Sequential { nn.ReLU(), nn.Tanh() }, nn.Linear(1, 1) }
     assert.same({ "1", "2" }, names_of(net:named_children()))
@@ -89,7 +140,7 @@ describe("the tree", function()
   end)
 
   it("a view becomes a value of its own as a parameter", function()
-    local p = nn.Parameter(flame.arange(6):reshape(2, 3))
+    local p = nn.Parameter(flame.arange(6.0):reshape(2, 3))
     flame.no_grad(function() p:mul_(2) end)
     assert.same({ { 2, 4, 6 }, { 8, 10, 12 } }, p:totable())
     assert.truthy(p.is_leaf and p.requires_grad)
@@ -130,7 +181,7 @@ describe("loading a state", function()
     assert.same({ { "2.bias" }, { "other" } }, { told.missing_keys, told.unexpected_keys })
     assert.equal(6, net[1].weight:sum():item())
     refused("is a number, need a tensor", net.load_state_dict, net, { ["1.weight"] = 3 }, { strict = false })
-    refused("load_state_dict: no option strickt", net.load_state_dict, net, state, { strickt = true })
+    refused("load_state_dict: no option 'strickt'", net.load_state_dict, net, state, { strickt = true })
   end)
 
   it("takes PyTorch's names, other dtypes, and either name of a tied tensor", function()
@@ -246,7 +297,7 @@ describe("layers", function()
     refused('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)', nn.Module)
     local layer = nn.Linear(1, 1)
     refused("load_state_dict: need a table of tensors by name, got a tensor", layer.load_state_dict, layer, flame.ones(1))
-    refused("Linear: no option bais", nn.Linear, 2, 3, { bais = true })
+    refused("Linear: no option 'bais'", nn.Linear, 2, 3, { bais = true })
     refused("Dropout: p = 2, need 0 <= p <= 1", nn.Dropout, 2)
     refused("7 features do not split into 2 heads", nn.MultiheadAttention, 7, 2)
     refused("5 channels do not divide into 2 groups", nn.GroupNorm, 2, 5)
@@ -289,7 +340,7 @@ describe("attention", function()
     local optim = require "flame.optim"
     local Net = nn.Module.extend("Net")
     function Net:init()
-      self.embed, self.block, self.head = nn.Embedding(6, 16), nn.TransformerBlock(16, 2), nn.Linear(16, 6)
+      self.embed, self.block, self.head = nn.Embedding(6, 16), nn.TransformerBlock(16, 2, { causal = true }), nn.Linear(16, 6)
     end
     function Net:forward(ids) return self.head(self.block(self.embed(ids):rotary())) end
     local net = Net()
@@ -334,10 +385,10 @@ describe("nn.init and nn.utils", function()
     local net = nn.Linear(2, 3)
     local v = nn.utils.parameters_to_vector(net:parameters())
     assert.equal(9, v:numel())
-    nn.utils.vector_to_parameters(flame.arange(9), net:parameters())
+    nn.utils.vector_to_parameters(flame.arange(9.0), net:parameters())
     assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, net.weight:totable())
     assert.same({ 7, 8, 9 }, net.bias:totable())
-    refused("8 values, the parameters have 9", nn.utils.vector_to_parameters, flame.arange(8), net:parameters())
+    refused("8 values, the parameters have 9", nn.utils.vector_to_parameters, flame.arange(8.0), net:parameters())
   end)
 
   it("pad_sequence puts sequences side by side", function()

@@ -95,7 +95,7 @@ end
 local function ramp(...)
   local n = 1
   for _, s in ipairs({ ... }) do n = n * s end
-  return flame.eval((flame.arange(n) * 0.37 - 1):sin():reshape(...):clone())
+  return flame.eval((flame.arange(1.0, n) * 0.37 - 1):sin():reshape(...):clone())
 end
 
 --- family(name, f, make): an 'it' of busted that survives f at every k, or where nobody asked for

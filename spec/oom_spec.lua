@@ -11,7 +11,7 @@ describe("a failing allocation #oom", function()
   teardown(function() os.remove(file) end)
 
   family("constructors", function()
-    return flame.zeros(3, 4), flame.full({ 2, 2 }, 7, { dtype = "i64" }), flame.eye(3), flame.arange(5),
+    return flame.zeros(3, 4), flame.full({ 2, 2 }, 7, { dtype = "i64" }), flame.eye(3), flame.arange(5.0),
       flame.linspace(0, 1, 5), flame.zeros_like(flame.ones(2)), flame.from_bytes(("x"):rep(8), { 2 }, "f32")
   end)
   family("tables to tensors", function()

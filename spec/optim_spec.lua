@@ -44,7 +44,7 @@ describe("optimisers", function()
 
   it("refuse what can not be", function()
     local p = parameter({ 1 })
-    refused("SGD: no option speed, there is: dampening lr", optim.SGD, { p }, { speed = 1 })
+    refused("SGD: no option 'speed', there is: dampening lr", optim.SGD, { p }, { speed = 1 })
     refused("SGD: lr is -1", optim.SGD, { p }, { lr = -1 })
     refused("Adam: betas[2] is 1, need 0 <= beta < 1", optim.Adam, { p }, { betas = { 0.9, 1 } })
     refused("nesterov needs a momentum", optim.SGD, { p }, { nesterov = true })
@@ -71,6 +71,49 @@ describe("optimisers", function()
     opt:step()
     assert.allclose({ 0, 0.75 }, { a:item(), b:item() })
     refused("was given before", opt.add_param_group, opt, { params = { a } })
+  end)
+
+  it("refuse fields that they do not have, in the groups too", function()
+    local p = flame.ones({ 2 }, { requires_grad = true })
+    local opt = optim.SGD({ p }, { lr = 0.1 })
+    local plan = optim.schedule.step { opt = opt, step_size = 2 }
+    refused("SGD has no field 'learning_rate', there is: groups lr param_groups state steps", function() opt.learning_rate = 3 end)
+    refused("SGD has no field 'learning_rate'", function() return opt.learning_rate end)
+    refused("SGD has no field 'zero_grads'; did you mean 'zero_grad'?", function() opt:zero_grads() end)
+    refused("SGD: momentum stands in the groups: opt.groups[1].momentum", function() opt.momentum = 0.9 end)
+    refused("SGD: param_groups can not be assigned", function() opt.param_groups = {} end)
+    refused("SGD: a group has no field 'weight_decey'; did you mean 'weight_decay'?", function() opt.groups[1].weight_decey = 1 end)
+    refused("SGD: a group has no field 'betas'", function() return opt.groups[1].betas end)
+    refused("a schedule has no field 'bass'; did you mean 'base'?", function() plan.bass = 1 end)
+    refused("a schedule has no field 'gamma', there is:", function() return plan.gamma end)
+    refused("GradScaler has no field 'scal'; did you mean 'scale'?", function() optim.GradScaler().scal = 1 end)
+    refused("SGD: load_state_dict: group 1: no option '", opt.load_state_dict, opt, optim.Adam({ flame.ones(2) }):state_dict())
+    assert.same({ 0.1, 0 }, { opt.lr, opt.groups[1].momentum })
+    opt.groups[1].momentum = 0.5
+    local calls, step = 0, opt.step
+    function opt:step(...) calls = calls + 1 return step(self, ...) end
+    opt:step()
+    assert.same({ 0.5, 1 }, { opt.groups[1].momentum, calls })
+  end)
+
+  it("decay apart from the gradient in Adam, if told to, as AdamW does", function()
+    local function run(rule, o)
+      local p = flame.tensor({ 1, -2, 3 }, { requires_grad = true })
+      local opt = optim[rule]({ p }, o)
+      for _ = 1, 5 do
+        opt:zero_grad()
+        local loss = (p * p * p):sum()
+        loss:backward()
+        opt:step()
+      end
+      return p:totable()
+    end
+    local o = { lr = 0.1, weight_decay = 0.3 }
+    local w = run("AdamW", o)
+    assert.not_same(w, run("Adam", o))
+    o.decoupled_weight_decay = true
+    assert.same(w, run("Adam", o))
+    refused("AdamW: no option 'decoupled_weight_decay'", optim.AdamW, { flame.ones(1) }, { decoupled_weight_decay = true })
   end)
 
   it("run a closure before the step and return its loss", function()
@@ -315,7 +358,7 @@ describe("schedules", function()
     plan:step()
     assert.same({ 0.5 }, plan:get_last_lr())
     refused("step: step_size is missing", optim.schedule.step, { opt = opt })
-    refused("step: no option size", optim.schedule.step, { opt = opt, size = 1 })
+    refused("step: no option 'size'", optim.schedule.step, { opt = opt, size = 1 })
     refused("opt must be an optimiser", optim.schedule.step, { step_size = 1 })
   end)
 

@@ -7,7 +7,7 @@ local utils = nn.utils
 local function eq(expected, x) assert.allclose(expected, x, { atol = 1e-6 }) end
 
 describe("packed sequences", function()
-  local x = flame.arange(24):reshape(4, 3, 2)                    -- 4 steps, 3 sequences, 2 values
+  local x = flame.arange(24.0):reshape(4, 3, 2)                    -- 4 steps, 3 sequences, 2 values
   it("hold the elements by steps, the longest sequence first", function()
     local p = utils.pack_padded_sequence(x, { 2, 4, 1 }, { enforce_sorted = false })
     assert.same({ 3, 2, 1, 1 }, p.batch_sizes:totable())

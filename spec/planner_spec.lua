@@ -19,11 +19,11 @@ describe("a sum of columns", function()
   for _, size in ipairs { { 700, 40 }, { 1100, 25600 }, { 4100, 16400 }, { 4100, 32800 }, { 500, 65600 } } do
     it(("of %d x %d is exact"):format(size[1], size[2]), function()
       local n, m = size[1], size[2]
-      local x = (flame.arange(n):reshape(n, 1) % 7 + flame.arange(m) % 5):float()
+      local x = (flame.arange(1.0, n):reshape(n, 1) % 7 + flame.arange(1.0, m) % 5):float()
       flame.eval(x)
       local whole, rest = n // 7 * 21, 0
       for i = n // 7 * 7 + 1, n do rest = rest + i % 7 end
-      local expected = (flame.arange(m) % 5 * n + (whole + rest)):float()
+      local expected = (flame.arange(1.0, m) % 5 * n + (whole + rest)):float()
       assert.equal(0, (x:sum(1) - expected):abs():max():item())
     end)
   end

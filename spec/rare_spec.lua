@@ -56,7 +56,7 @@ end)
 
 describe("fractional_max_pool", function()
   it("takes windows at the places that the draw moves", function()
-    local x = flame.arange(25):reshape(1, 1, 5, 5)
+    local x = flame.arange(25.0):reshape(1, 1, 5, 5)
     local u = T { { { 0.3, 0.5 } } }                             -- columns, rows
     local y, at = flame.fractional_max_pool2d(x, 2, { output_size = 3, return_indices = true, _random_samples = u })
     eq({ { { { 7, 8, 10 }, { 17, 18, 20 }, { 22, 23, 25 } } } }, y)
@@ -335,7 +335,7 @@ end)
 
 describe("dtypes of results", function()
   it("as_strided counts x's elements row by row", function()
-    local x = flame.arange(9):reshape(3, 3)
+    local x = flame.arange(9.0):reshape(3, 3)
     assert.same({ { 1, 3 }, { 2, 4 } }, x:as_strided({ 2, 2 }, { 1, 2 }):totable())
     assert.same({ { 2, 4 }, { 3, 5 } }, x:as_strided({ 2, 2 }, { 1, 2 }, { storage_offset = 1 }):totable())
     assert.same({ { 1, 1 }, { 4, 4 } }, x:as_strided({ 2, 2 }, { 3, 0 }):totable())

@@ -61,6 +61,77 @@ describe("short-time transforms", function()
     eq({ 1 / d({ 2.5 }):i0():item(), 1, 1 / d({ 2.5 }):i0():item() }, k)
     assert.same({ 1 }, flame.kaiser_window(1):totable())
   end)
+  it("windows have SciPy's values, symmetric and periodic", function()
+    for _, c in ipairs {
+      { "cosine_window", 5, { sym = true },
+        { 0.30901699437494745, 0.8090169943749475, 1.0, 0.8090169943749476, 0.30901699437494756 } },
+      { "cosine_window", 4, { sym = false },
+        { 0.30901699437494745, 0.8090169943749475, 1.0, 0.8090169943749476 } },
+      { "gaussian_window", 5, { std = 1.3, sym = true },
+        { 0.3062259800580424, 0.7438930621376465, 1.0, 0.7438930621376465, 0.3062259800580424 } },
+      { "gaussian_window", 4, { std = 1.3, sym = false },
+        { 0.3062259800580424, 0.7438930621376465, 1.0, 0.7438930621376465 } },
+      { "exponential_window", 5, { tau = 2.5, sym = true },
+        { 0.44932896411722156, 0.6703200460356392, 1.0, 0.6703200460356392, 0.44932896411722156 } },
+      { "exponential_window", 4, { tau = 2.5, sym = false },
+        { 0.44932896411722156, 0.6703200460356392, 1.0, 0.6703200460356392 } },
+      { "general_cosine_window", 5, { a = { 0.4, 0.3, 0.2, 0.1 }, sym = true },
+        { 0.20000000000000004, 0.19999999999999998, 0.9999999999999999, 0.19999999999999998, 0.20000000000000004 } },
+      { "general_cosine_window", 4, { a = { 0.4, 0.3, 0.2, 0.1 }, sym = false },
+        { 0.20000000000000004, 0.19999999999999998, 0.9999999999999999, 0.19999999999999998 } },
+      { "general_hamming_window", 5, { alpha = 0.6, sym = true },
+        { 0.19999999999999996, 0.6, 1.0, 0.6, 0.19999999999999996 } },
+      { "general_hamming_window", 4, { alpha = 0.6, sym = false },
+        { 0.19999999999999996, 0.6, 1.0, 0.6 } },
+      { "nuttall_window", 5, { sym = true },
+        { 0.0003628000000000381, 0.22698240000000006, 1.0, 0.22698240000000006, 0.0003628000000000381 } },
+      { "nuttall_window", 4, { sym = false },
+        { 0.0003628000000000381, 0.22698240000000006, 1.0, 0.22698240000000006 } },
+      { "hann_window", 5, { sym = true },
+        { 0.0, 0.5, 1.0, 0.5, 0.0 } },
+      { "hann_window", 4, { sym = false },
+        { 0.0, 0.5, 1.0, 0.5 } },
+      { "hamming_window", 5, { sym = true },
+        { 0.08000000000000007, 0.54, 1.0, 0.54, 0.08000000000000007 } },
+      { "hamming_window", 4, { sym = false },
+        { 0.08000000000000007, 0.54, 1.0, 0.54 } },
+      { "blackman_window", 5, { sym = true },
+        { -1.3877787807814457e-17, 0.34, 0.9999999999999999, 0.34, -1.3877787807814457e-17 } },
+      { "blackman_window", 4, { sym = false },
+        { -1.3877787807814457e-17, 0.34, 0.9999999999999999, 0.34 } },
+      { "bartlett_window", 5, { sym = true },
+        { 0.0, 0.5, 1.0, 0.5, 0.0 } },
+      { "bartlett_window", 4, { sym = false },
+        { 0.0, 0.5, 1.0, 0.5 } },
+      { "kaiser_window", 5, { beta = 7.5, sym = true },
+        { 0.003729098706855622, 0.3946276132193213, 1.0, 0.3946276132193213, 0.003729098706855622 } },
+      { "kaiser_window", 4, { beta = 7.5, sym = false },
+        { 0.003729098706855622, 0.3946276132193213, 1.0, 0.3946276132193213 } },
+      { "exponential_window", 5, { center = 1, tau = 2, sym = false },
+        { 0.6065306597126334, 1.0, 0.6065306597126334, 0.3678794411714424, 0.22313016014842982 } },
+    } do
+      local o = c[3]
+      o.dtype = "f64"
+      eq(c[4], flame[c[1]](c[2], o), 1e-15)
+      o.periodic, o.sym = not o.sym, nil
+      eq(c[4], flame[c[1]](c[2], o), 1e-15)
+      assert.same({ 0 }, flame[c[1]](0, { a = o.a }).shape)
+      assert.same({ 1 }, flame[c[1]](1, { a = o.a }):totable())
+    end
+    assert.is_true(flame.equal(flame.cosine_window(6, false), flame.cosine_window(6, { sym = true })))
+    assert.is_true(flame.equal(flame.gaussian_window(6, true, 2), flame.gaussian_window(6, { std = 2 })))
+    assert.is_true(flame.equal(flame.general_cosine_window(6, { 0.5, 0.5 }), flame.hann_window(6)))
+    assert.is_true(flame.equal(flame.general_cosine_window(6, d { 0.42, 0.5, 0.08 }), flame.blackman_window(6)))
+    raises("hann_window: periodic = false and sym = false contradict", flame.hann_window, 4, false, { sym = false })
+    raises("hann_window: sym must be true or false, got number", flame.hann_window, 4, { sym = 1 })
+    raises("gaussian_window: std = 0, need more than 0", flame.gaussian_window, 4, { std = 0 })
+    raises("exponential_window: tau = -1, need more than 0", flame.exponential_window, 4, { tau = -1 })
+    raises("exponential_window: a symmetric window has its own center", flame.exponential_window, 4, { center = 1, sym = true })
+    raises("general_cosine_window: a must be a list of weights, got nil", flame.general_cosine_window, 4)
+    raises("general_cosine_window: a[2] must be a number, got string", flame.general_cosine_window, 4, { 1, "2" })
+    raises("nuttall_window: n = -1, need at least 0", flame.nuttall_window, -1)
+    raises("no option 'sim'", flame.nuttall_window, 4, { sim = true })
+  end)
 end)
 
 describe("numerical gradients", function()

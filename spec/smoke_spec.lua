@@ -30,7 +30,7 @@ describe("#smoke the module", function()
   end)
 
   it("indexes from one", function()
-    local x = flame.arange(6):reshape(2, 3)
+    local x = flame.arange(6.0):reshape(2, 3)
     assert.equal(4, x[2][1]:item())
     assert.equal(6, x[-1][-1]:item())
   end)

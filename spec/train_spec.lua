@@ -119,7 +119,7 @@ describe("modules", function()
     local Net = nn.Module.extend("Net")
     function Net:init()
       self.layer = nn.Linear(2, 3)
-      self.ids = nn.Buffer(flame.arange(3):long())
+      self.ids = nn.Buffer(flame.arange(3))
     end
     local net = Net()
     local w = net.layer.weight
@@ -196,7 +196,7 @@ describe("training", function()
       self.block, self.head = Block(16), nn.Linear(16, 5)
     end
     function Net:forward(ids)
-      return self.head(self.block(self.token(ids) + self.place(flame.arange(ids:size(2)):long())))
+      return self.head(self.block(self.token(ids) + self.place(flame.arange(ids:size(2)))))
     end
     local net = Net()
     local opt = optim.AdamW(net:parameters(), { lr = 1e-2 })

@@ -49,6 +49,42 @@ describe("transformer stacks", function()
   end)
 end)
 
+describe("a block", function()
+  it("looks at all positions, and at none ahead where it is told so at its making or in a call", function()
+    flame.seed(4)
+    local plain = nn.TransformerBlock(4, 2)
+    local causal = nn.TransformerBlock(4, 2, { causal = true })
+    causal:load_state_dict(plain:state_dict())
+    local x = flame.randn(2, 3, 4)
+    local later = x:clone()
+    later[{ {}, 3 }] = 9
+    local function same_before(f) return flame.allclose(f(x)[{ {}, { 1, 2 } }], f(later)[{ {}, { 1, 2 } }]) end
+    local mask = flame.ones({ 3, 3 }, { dtype = "bool" }):triu(1)
+    assert.is_false(same_before(plain))
+    assert.is_true(same_before(causal))
+    assert.is_true(same_before(function(v) return plain(v, { is_causal = true }) end))
+    assert.is_true(same_before(function(v) return plain(v, mask) end))
+    assert.is_true(same_before(function(v) return plain(v, { attn_mask = mask:float():masked_fill(mask, -math.huge) }) end))
+    assert.is_false(same_before(function(v) return causal(v, { is_causal = false }) end))
+    local padding = T({ { false, false, true }, { false, false, true } })
+    assert.is_true(same_before(function(v) return plain(v, nil, padding) end))
+    assert.is_true(same_before(function(v) return plain(v, { key_padding_mask = padding }) end))
+    eq(plain(x, mask):totable(), causal(x), 1e-5)
+  end)
+  it("keeps a mask and is_causal both", function()
+    local mha, x = nn.MultiheadAttention(4, 2, { batch_first = true }), flame.randn(1, 3, 4)
+    local first = T({ { false, true, true }, { false, true, true }, { true, false, true } })      -- which leaves position 2 to 3
+    for _, need_weights in ipairs { true, false } do
+      local both = mha(x, { attn_mask = first, is_causal = true, need_weights = need_weights })
+      eq(mha(x, { attn_mask = first }):totable(), both)                -- what is left is not ahead
+      local ahead = T({ { true, false, false }, { false, false, false }, { false, false, false } })
+      local _, w = mha(x, { attn_mask = flame.zeros(3, 3), is_causal = true })
+      eq({ 0, 0 }, w[{ 1, 1, { 2, 3 } }])
+      assert.is_false(flame.allclose(mha(x, { attn_mask = ahead })[{ {}, 3 }], both[{ {}, 3 }]))
+    end
+  end)
+end)
+
 describe("attention with more keys", function()
   it("attends to zeros, and to a learnt key", function()
     flame.seed(3)

@@ -72,7 +72,7 @@ local function line_of_function(lines, pattern)
   for i, line in ipairs(lines) do if line:match(pattern) then return i end end
 end
 
---- The function that takes its arguments in order, behind one that takes them by name too (core.lua, placed).
+--- The function that takes its arguments in order, behind one that takes them by name too, or counts them (core.lua: placed, limit).
 local function in_order(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
@@ -83,7 +83,7 @@ end
 --- The Lua function behind a public one (functions of core*.lua are wrapped in C: the first upvalue that is one).
 local function behind(f)
   local info = debug.getinfo(f, "S")
-  if info.what ~= "C" then return f end
+  if info.what ~= "C" then return in_order(f) end
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
     if not name then return nil end

@@ -78,8 +78,8 @@ local REQUIRED = { topk = "k", kthvalue = "k", quantile = "q", nanquantile = "q"
 --- The function with what a table at the end holds under these names (one text) in its place among the
 --- arguments; options of its own are left in a table behind them.
 local function placed(op, in_order, text, most)
-  local names = {}
-  for name in text:gmatch("%S+") do names[#names + 1] = name end
+  local names, known = {}, {}
+  for name in text:gmatch("%S+") do names[#names + 1], known[name] = name, true end
   return function(...)
     local n, a, rest = select("#", ...), { ... }, {}
     local o = a[n]
@@ -90,7 +90,7 @@ local function placed(op, in_order, text, most)
       if rest[name] ~= nil then a[i + 1], rest[name] = rest[name], nil end
     end
     if next(rest) == nil then return in_order(table.unpack(a, 1, #names + 1)) end
-    if most == #names + 1 then fail(op, "no option '%s', there is: %s", tostring(next(rest)), text) end
+    if most == #names + 1 then internal.no_option(op, next(rest), known, text) end
     a[#names + 2] = rest
     return in_order(table.unpack(a, 1, #names + 2))
   end
@@ -136,12 +136,7 @@ local function options(op, given, known)
   if given == nil then return o end
   if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
   for k, v in pairs(given) do
-    if known[k] == nil then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " "))
-    end
+    if known[k] == nil then internal.no_option(op, k, known) end
     o[k] = fits_default(op, k, known[k], v)
   end
   return o

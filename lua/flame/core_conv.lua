@@ -21,7 +21,7 @@ local function arguments(op, names, known, ...)
   if last and is_options(last) then
     given.n = given.n - 1
     for k, v in pairs(last) do
-      if known[k] == nil then fail(op, "no option '%s', there is: %s", tostring(k), table.concat(names, " ")) end
+      if known[k] == nil then internal.no_option(op, k, known, table.concat(names, " ")) end
       o[k] = v
     end
   end

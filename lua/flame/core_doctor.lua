@@ -7,7 +7,7 @@ local flame, _, internal = ...
 local function self_test(device)
   local ok, why = pcall(function()
     local n = 37
-    local make = { device = device }
+    local make = { dtype = "f32", device = device }
     local x, y = flame.arange(n, make), flame.ones({ n }, make)
     local z = (x * 2.5 + y):totable()
     for i = 1, n do

@@ -187,24 +187,25 @@ for name, of in pairs { view_as = "reshape", reshape_as = "reshape" } do
 end
 add("type_as", 2, function(x, y) return need_tensor("type_as", "x", x):to(need_tensor("type_as", "y", y).dtype) end)
 
+local function options_like(op, x, o)
+  return internal.options(op, o, { dtype = need_tensor(op, "x", x).dtype, device = x.device, requires_grad = false })
+end
 --- x:new_zeros(…sizes[, options]): of x's dtype and device.
 for _, name in ipairs { "zeros", "ones", "empty" } do
   methods["new_" .. name] = internal.checked(function(x, ...)
-    local list, o = table.pack(...), {}
+    local list, o = table.pack(...), nil
     if list.n > 1 and type(list[list.n]) == "table" or list.n == 1 and type(list[1]) == "table" and list[1][1] == nil and next(list[1]) then
       o, list.n = list[list.n], list.n - 1
     end
     local sizes = list.n == 1 and type(list[1]) == "table" and list[1] or table.move(list, 1, list.n, 1, {})
-    return flame[name](sizes, { dtype = o.dtype or x.dtype, device = o.device or x.device, requires_grad = o.requires_grad })
+    return flame[name](sizes, options_like("new_" .. name, x, o))
   end, "new_" .. name, 10)
 end
 methods.new_full = internal.checked(function(x, shape, v, o)
-  o = o or {}
-  return flame.full(shape, v, { dtype = o.dtype or x.dtype, device = o.device or x.device, requires_grad = o.requires_grad })
+  return flame.full(shape, v, options_like("new_full", x, o))
 end, "new_full", 4)
 methods.new_tensor = internal.checked(function(x, v, o)
-  o = o or {}
-  return flame.tensor(v, { dtype = o.dtype or x.dtype, device = o.device or x.device, requires_grad = o.requires_grad })
+  return flame.tensor(v, options_like("new_tensor", x, o))
 end, "new_tensor", 3)
 
 -- ---- by position ------------------------------------------------------------------------------------------

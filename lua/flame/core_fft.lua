@@ -263,24 +263,41 @@ end
 def("fftfreq", 3, function(n, ...) return frequencies("fftfreq", n, false, ...) end, "module")
 def("rfftfreq", 3, function(n, ...) return frequencies("rfftfreq", n, true, ...) end, "module")
 
--- ---- windows ---------------------------------------------------------------------------------------
---- Define op(n[, periodic = true, {dtype =, device =}]) as a sum of cosines; 'names': of a and b as arguments.
-local function window(op, a, b, c, names)
-  def(op, names and 5 or 3, function(n, ...)
-    n = need_int(op, "n", n)
-    local known = { periodic = true, dtype = flame.default_dtype(), device = flame.default_device() }
-    if names then known[names[2]], known[names[3]] = a, b end
-    local o = arguments(op, names or { "periodic" }, known, ...)
-    local p, q = a, b
-    if names then p, q = o[names[2]], o[names[3]] end
-    if n < 0 then fail(op, "n = %d, need at least 0", n) end
-    local how = { dtype = "f64", device = o.device }
-    if n <= 1 then return flame.ones({ n }, how):to(o.dtype) end
-    local phase = flame.arange(0, n - 1, how) * (2 * math.pi / (o.periodic and n or n - 1))
-    local y = (c and c * (2 * phase):cos() or 0) - q * phase:cos() + p
-    return y:to(o.dtype)
-  end, "module")
+-- ---- real and imaginary parts ----------------------------------------------------------------------
+--- Whether x holds complex numbers, as fftshift takes it: floats with a last axis of 2 behind another, unless told.
+local function holds_complex(op, x, ...)
+  need_tensor(op, "x", x)
+  local likely = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
+  local o = arguments(op, {}, { complex = likely }, ...)
+  internal.need_flag(op, "complex", o.complex)
+  if o.complex then need_signal(op, x, true) end
+  return o.complex
 end
-window("hann_window", 0.5, 0.5)
-window("hamming_window", 0.54, 0.46, nil, { "periodic", "alpha", "beta" })
-window("blackman_window", 0.42, 0.5, 0.08)
+--- x times (1, -1) along its last axis, real and imaginary part.
+function internal.conjugate(x)
+  if not x:is_floating_point() then x = x:float() end
+  return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
+end
+--- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of other tensors their values, as real
+--- numbers have; {complex = true | false} says which.
+---@param o? table  {complex =}
+---@return flame.Tensor
+def("conj", 2, function(x, o) return holds_complex("conj", x, o) and internal.conjugate(x) or x:clone() end)
+def("conj_physical", 2, function(x, o) return holds_complex("conj_physical", x, o) and internal.conjugate(x) or x:clone() end)
+--- The real parts of complex numbers (see conj), without the last axis; of real numbers their values.
+---@param o? table  {complex =}
+---@return flame.Tensor
+def("real", 2, function(x, o) return holds_complex("real", x, o) and x:select(-1, 1):clone() or x:clone() end)
+--- The imaginary parts of complex numbers (see conj), without the last axis.
+---@param o? table  {complex =}
+---@return flame.Tensor
+def("imag", 2, function(x, o)
+  if not holds_complex("imag", x, o) then
+    fail("imag", "x has shape %s and holds real numbers: complex ones have a last axis of 2", shape_text(x))
+  end
+  return x:select(-1, 2):clone()
+end)
+--- The values of x: no tensor here puts off a conjugation or a sign.
+---@return flame.Tensor
+def("resolve_conj", 1, function(x) return need_tensor("resolve_conj", "x", x):clone() end)
+def("resolve_neg", 1, function(x) return need_tensor("resolve_neg", "x", x):clone() end)

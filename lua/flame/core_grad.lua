@@ -117,7 +117,7 @@ end, "autograd.grad", 7)
 --- All tensors of nested tables, in a fixed order of keys; and how to rebuild the form.
 local function sorted_keys(t)
   local keys = {}
-  for k in next, t do keys[#keys + 1] = k end
+  for k in pairs(t) do keys[#keys + 1] = k end
   table.sort(keys, function(a, b)
     local ta, tb = math.type(a) or type(a), math.type(b) or type(b)
     if ta ~= tb then return ta < tb end
@@ -195,6 +195,7 @@ def("grad", 9, function(f, ...)
   need_callable("grad", f)
   local nums = { ... }
   if #nums == 0 then nums[1] = 1 end
+  for i, k in ipairs(nums) do internal.need_int("grad", "argnum " .. i, k) end
   return function(...)
     local args, xs, out, tracked = table.pack(...), {}, {}, flame.is_grad_enabled()
     local _ <close> = flame.enable_grad()
@@ -477,6 +478,7 @@ end
 def("func", 1, function(spec)
   if type(spec) ~= "table" or not internal.callable(spec.forward) then fail("func",
     "need {name =, forward =, backward =}") end
+  internal.options("func", spec, { name = "", forward = "", backward = "" })
   local name, proven = spec.name or "func", {}
   local of_script = internal.prove_once and not debug.getinfo(2, "S").source:find("^=%[?flame") and
     not debug.getinfo(2, "S").source:find("lua/flame/", 1, true)
@@ -513,6 +515,27 @@ def("func", 1, function(spec)
     return table.unpack(values, 1, n)
   end
 end, "module")
+
+--- The value y of op, which follows the tensors after it although nothing here knows its gradient: where one of them is
+--- tracked, backward raises at y, instead of leaving them out.
+function internal.opaque(op, y, ...)
+  if not is_tensor(y) or not y:is_floating_point() or not internal.tracked(...) then return y end
+  return flame.func {
+    name = op,
+    forward = function(_, v) return v:clone() end,
+    backward = function() fail(op, "it has no gradient here: detach what it is given, x:detach(), if none is wanted") end,
+  }(y, ...)
+end
+
+--- Of tensors: no gradients, or, with set_to_none = false (also in a table), zeros where there are some.
+function internal.zero_grad(op, list, set_to_none)
+  if type(set_to_none) == "table" then set_to_none = internal.options(op, set_to_none, { set_to_none = true }).set_to_none end
+  if set_to_none ~= nil then internal.need_flag(op, "set_to_none", set_to_none) end
+  for _, p in ipairs(list) do
+    if set_to_none ~= false then p.grad = nil
+    elseif p.grad then p.grad:zero_() end
+  end
+end
 
 --- f of the tensors in 'kept' and of 'args' elsewhere, from the state 'rng' of the generator,
 -- which is afterwards where it was.

@@ -527,7 +527,7 @@ end
 
 local function check_spec(op, spec, known)
   for name in pairs(spec) do
-    if not known[name] then fail(op, "no option '%s', there is: %s", tostring(name), names(known)) end
+    if not known[name] then internal.no_option(op, name, known) end
   end
 end
 

@@ -138,6 +138,9 @@ end, "module")
 ---@param list table  kernels; device = where (default: the default device)
 def("warmup", 1, function(list)
   if type(list) ~= "table" then fail("warmup", "need a list of kernels, got %s", internal.word(list)) end
+  for key in pairs(list) do
+    if type(key) == "string" and key ~= "device" then internal.no_option("warmup", key, { device = true }) end
+  end
   local device = list.device or flame.default_device()
   for i, k in ipairs(list) do
     if not internal.is_kernel(k) then fail("warmup", "entry %d is a %s, need a kernel", i, type(k)) end

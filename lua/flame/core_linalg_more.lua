@@ -353,7 +353,7 @@ local function bunch_kaufman(a, n)
   return pivots, info
 end
 --- The factors in one matrix (L below the blocks of D), the pivots (i32, from 1; negative in pairs where a block of
---- D has two rows), and the first position where D is singular. It looks at values, and has no gradient.
+--- D has two rows), and the first position where D is singular. It looks at values, and has no gradient: backward raises.
 local function ldl(op, x)
   part.need_square(op, "x", x)
   local n, lead = x.shape[x.ndim], x.shape
@@ -365,7 +365,7 @@ local function ldl(op, x)
   local list, pivots, info = x:detach():double():reshape(-1, n, n):tril():totable(), {}, {}
   for b, a in ipairs(list) do pivots[b], info[b] = bunch_kaufman(a, n) end
   local function made(values, dtype, shape) return flame.tensor(values, { dtype = dtype, device = x.device }):reshape(shape) end
-  return made(list, "f64", x.shape):to(x.dtype), made(pivots, "i32", lead), made(info, "i32", alone)
+  return internal.opaque(op, made(list, "f64", x.shape):to(x.dtype), x), made(pivots, "i32", lead), made(info, "i32", alone)
 end
 --- x = L D L' for symmetric matrices, as LAPACK packs it.
 ---@param x flame.Tensor  (…, n, n), of which the lower half is read
@@ -410,7 +410,7 @@ local function unpacked(a, p, n)
   end
   return d, unit, now
 end
---- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient.
+--- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient: backward raises.
 ---@param ld flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor  (…, n, k)
@@ -438,7 +438,7 @@ under("ldl_solve", 4, function(ld, pivots, b, o)
   rows = rows:expand(full)
   local y = linalg.solve_triangular(l, b:detach():double():expand(full):gather(-2, rows), { upper = false, unitriangular = true })
   y = linalg.solve_triangular(l.mT, linalg.solve(made(d), y), { upper = true, unitriangular = true })
-  return flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype)
+  return internal.opaque(op, flame.zeros(full, { dtype = "f64", device = b.device }):scatter(-2, rows, y):to(b.dtype), ld, b)
 end)
 
 -- ---- low rank ----------------------------------------------------------------------------------------------

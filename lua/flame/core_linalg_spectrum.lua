@@ -286,11 +286,12 @@ def("lstsq", 4, function(a, b, ...)
   local none = { dtype = a.dtype, device = a.device }
   local residuals = flame.empty({ 0 }, none)
   if m > n and (o.driver == "gels" or o.driver ~= "gelsy" and rank:eq(n):all():item()) then
-    local r = matmul(a:detach(), x:detach()) - b:detach()
+    local r = matmul(a, x) - b
     residuals = (r * r):sum(-2)
     if vector then residuals = own(residuals:squeeze(-1)) end
   end
-  if o.driver ~= "gelsd" and o.driver ~= "gelss" then s = flame.empty({ 0 }, none) end
+  if o.driver ~= "gelsd" and o.driver ~= "gelss" then s = flame.empty({ 0 }, none)
+  elseif internal.tracked(a) then s = svdvals(a, op) end                -- those above have no tape
   if o.driver == "gels" then rank = flame.empty({ 0 }, { dtype = "i64", device = a.device }) end
   return vector and own(x:squeeze(-1)) or x, residuals, rank, s
 end)

@@ -1,15 +1,12 @@
 --- Signals and statistics along an axis: short-time Fourier transforms, transforms of Hermitian
--- signals, windows, numerical gradients, modes and quantiles around NaN.
+-- signals, numerical gradients, modes and quantiles around NaN.
 local flame, _, internal = ...
 local fail, need_tensor, need_int = internal.failf, internal.need_tensor, internal.need_int
 local options, defaults, def, axis_of = internal.options, internal.defaults, internal.def, internal.axis_of
 local is_tensor = flame.is_tensor
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
-local function conjugate(x)
-  if not x:is_floating_point() then x = x:float() end
-  return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
-end
+local conjugate = internal.conjugate
 
 -- ---- Hermitian signals ---------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
@@ -133,33 +130,6 @@ def("istft", 10, function(x, n_fft, ...)
   local y = sum:narrow(2, first, n) / cover
   if o.length and n < o.length then y = y:pad({ 0, o.length - n }) end
   return single and y:squeeze(1):clone() or y
-end)
-
---- A window by a function of the phases -1 to 1.
-local function window(op, more, f)
-  def(op, 4, function(n, ...)
-    n = need_int(op, "n", n)
-    if n < 0 then fail(op, "n = %d, need at least 0", n) end
-    local known, names = { periodic = true, dtype = flame.default_dtype(), device = flame.default_device() }, { "periodic" }
-    for name, v in pairs(more) do known[name], names[2] = v, name end
-    local o = defaults(op, names, known, ...)
-    local how = { dtype = "f64", device = o.device }
-    if n <= 1 then return flame.ones({ n }, how):to(o.dtype) end
-    local last = o.periodic and n or n - 1
-    return f(flame.arange(0, n - 1, how) * (2 / last) - 1, o):to(o.dtype)
-  end, "module")
-end
---- A triangle: (n[, periodic = true, {dtype =, device =}]).
----@param periodic? boolean|table  true
----@return flame.Tensor
-window("bartlett_window", {}, function(t) return 1 - t:abs() end)
---- Kaiser's window: (n[, periodic = true, beta = 12, {dtype =, device =}]).
----@param periodic? boolean|table  true
----@param beta? number|table  12
----@return flame.Tensor
-window("kaiser_window", { beta = 12.0 }, function(t, o)
-  local beta = flame.full({}, o.beta, { dtype = "f64", device = t.device })
-  return ((1 - t * t):clamp({ min = 0 }):sqrt() * o.beta):i0() / beta:i0()
 end)
 
 -- ---- numerical gradients ------------------------------------------------------------------------------

@@ -457,7 +457,8 @@ end
 --- Shared by unique (sort: true) and unique_consecutive.
 local function set_of(op, x, o, sort)
   for _, name in ipairs(set_names) do if name ~= "dim" and o[name] ~= nil then need_flag(op, name, o[name]) end end
-  x = need_tensor(op, "x", x):detach()
+  local given = need_tensor(op, "x", x)
+  x = x:detach()
   if x:numel() == 0 then return empty_set(op, x, o) end
   local out
   if not o.dim then
@@ -468,6 +469,7 @@ local function set_of(op, x, o, sort)
       out = runs(flat, order, o)
     end
     if o.return_inverse then out[2] = out[2]:reshape(x.shape):clone() end
+    out[1] = internal.opaque(op, out[1], given)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
@@ -478,12 +480,13 @@ local function set_of(op, x, o, sort)
   end
   out = runs(y, order, o)
   if x.ndim > 1 and d ~= 1 then out[1] = out[1]:transpose(1, d):contiguous() end
+  out[1] = internal.opaque(op, out[1], given)
   return table.unpack(out)
 end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates.
+--- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no gradient: backward raises.
 ---@param sorted? boolean|table
 ---@param return_inverse? boolean|table
 ---@param return_counts? boolean|table

@@ -275,14 +275,14 @@ local function gamma_share(name, which)
   }
   add(name, 2, function(a, x)
     a, x = pair(name, a, x)
-    return share(a:detach():double(), x:double()):to(internal.float_dtype(a, x))
+    return internal.opaque(name, share(a:detach():double(), x:double()):to(internal.float_dtype(a, x)), a)
   end, "e")
 end
---- The regularised lower incomplete gamma function; differentiable by x.
+--- The regularised lower incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 gamma_share("igamma", 1)
---- The regularised upper incomplete gamma function; differentiable by x.
+--- The regularised upper incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 gamma_share("igammac", 2)
@@ -400,11 +400,11 @@ internal.def("frexp", 1, function(x)
   end
   return m, e:to("i32")
 end)
---- The next float after x towards y.
+--- The next float after x towards y. It has no gradient: backward raises.
 add("nextafter", 2, function(x, y)
   need_tensor("nextafter", "x", x)
   need_float("nextafter", need_tensor("nextafter", "y", y):is_floating_point() and y or x)
-  local wide = internal.float_dtype(x, y)
+  local wide, given, towards_given = internal.float_dtype(x, y), x, y
   x, y = x:to(wide), y:to(wide)
   local dtype, a, b = x.dtype, x:detach():double(), y:detach():double()
   local m, e = parts_of(a)
@@ -418,7 +418,7 @@ add("nextafter", 2, function(x, y)
     f16 = 15, bf16 = 127 })[dtype], { dtype = "f64", device = x.device }))
   local z = where(a:isinf(), where(a:eq(b), a, a:sign() * largest), a + towards * step)
   z = where(a:isnan():logical_or(b:isnan()), 0 / 0, z)
-  return where(a:eq(b), b, z):to(dtype)
+  return internal.opaque("nextafter", where(a:eq(b), b, z):to(dtype), given, towards_given)
 end, "e")
 
 -- ---- flame.special --------------------------------------------------------------------------------------------

@@ -155,9 +155,8 @@ end)
 ---@param x flame.Tensor
 ---@return boolean
 def("is_signed", 1, function(x) return need_tensor("is_signed", "x", x).dtype ~= "u8" and x.dtype ~= "bool" end)
-methods.element_size = function(x)
-  return flame.zeros({ 1 }, { dtype = need_tensor("element_size", "x", x).dtype, device = "cpu" }):nbytes()
-end
+methods.element_size = internal.checked(function(x) return flame.zeros({ 1 }, { dtype = x.dtype, device = "cpu" }):nbytes() end,
+  "element_size", 1)
 --- The shape that shapes (lists, or numbers) have together.
 ---@param ... integer[]|integer
 ---@return integer[]
@@ -363,7 +362,8 @@ def("histogram", 3, function(x, bins, o)
   local edges = edges_for("histogram", flat, bins, o.range)
   local bin, inside = bins_of(flat, edges)
   local y = flame.zeros({ edges:numel() - 1 }, { dtype = x.dtype, device = x.device }):index_add(1, bin, where(inside, w, 0))
-  return o.density and y / y:sum() / edges:diff() or y, edges
+  y = o.density and y / y:sum() / edges:diff() or y
+  return internal.opaque("histogram", y, x, o.weight or nil), internal.opaque("histogram", edges, x)
 end)
 --- The same of points, rows of x (…, n): sums in n-dimensional bins, and a list of n tensors of edges. bins: a
 --- number, or a list of numbers or edges; range: the bounds of each axis in turn.
@@ -388,7 +388,8 @@ def("histogramdd", 3, function(x, bins, o)
     volume = (flame.is_tensor(volume) and volume:unsqueeze(-1) or volume) * edges[d]:diff()
   end
   local y = flame.zeros({ volume:numel() }, { dtype = x.dtype, device = x.device }):index_add(1, at, where(inside, w, 0)):reshape(shape)
-  return o.density and y / y:sum() / volume or y:clone(), edges
+  for d = 1, n do edges[d] = internal.opaque(op, edges[d], x) end
+  return internal.opaque(op, o.density and y / y:sum() / volume or y:clone(), x, o.weight or nil), edges
 end)
 --- Sums, means, products, largest or smallest of runs of x along axis 1: 'lengths' of the runs.
 ---@param x flame.Tensor

@@ -3,6 +3,7 @@
 -- their own. A gzip file is read wherever a file is.
 local flame = require "flame"
 local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 
 local data = {}
 
@@ -18,12 +19,7 @@ local function options_of(op, given, known)
   if given == nil then return o end
   if type(given) ~= "table" then fail(op, "options must be a table, got %s", type(given)) end
   for key, value in pairs(given) do
-    if known[key] == nil then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail(op, "no option '%s', there is: %s", tostring(key), table.concat(names, " "))
-    end
+    if known[key] == nil then internal.no_option(op, key, known) end
     o[key] = value
   end
   return o
@@ -289,7 +285,8 @@ end
 -- ---- batches ---------------------------------------------------------------------------------------
 
 local Batches = {}
-Batches.__index = Batches
+Batches.__index, Batches.__newindex = internal.closed("batches", Batches,
+  { size = true, shuffle = true, drop_last = true, prefetch = true, device = true, seed = true, epoch = true })
 
 -- Seeds of loaders that were given none: from the script's seed, and another for each. The count
 -- starts anew when the script seeds anew.
@@ -458,5 +455,7 @@ end
 
 local script = require "flame.script"
 data.options, data.progress = script.options, script.progress
+internal.limit(data)
+internal.limit(Batches)
 
 return data

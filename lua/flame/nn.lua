@@ -1,12 +1,14 @@
 --- Modules: parameters in a tree, found by name, and the layers built from them.
 -- A module is a table whose metatable is its class. What is assigned to a module is noted in
 -- order of first assignment: parameters (nn.Parameter), buffers (nn.Buffer), modules, and plain
--- lists of those. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
+-- lists of those. Parameters and buffers stand beside the table and not in it, so that each
+-- assignment to their names is seen. Names are dotted paths with 1-based list positions: "blocks.1.norm.weight".
 -- Layouts, defaults, initialisation and the order of arguments are PyTorch's; what has a default
 -- there comes by position or in one table at the end.
 -- nn_layers.lua: containers and the first layers; nn_more.lua: norms, activations, losses;
 -- nn_attention.lua and nn_transformer.lua; nn_init.lua: nn.init and nn.utils; nn_packed.lua and nn_rnn.lua:
--- sequences; nn_lazy.lua: layers that take their input's size from the first input, weights made of others.
+-- sequences; nn_fields.lua: what stands under a name; nn_lazy.lua: layers that take their input's size from the
+-- first input, weights made of others.
 local flame = require "flame"
 
 local nn = {}
@@ -25,12 +27,7 @@ local function options_of(what, t, known)
   if t == nil then return {} end
   if type(t) ~= "table" then fail("%s: options are a table, got %s", what, word(t)) end
   for key in pairs(t) do
-    if not known[key] then
-      local names = {}
-      for name in pairs(known) do names[#names + 1] = name end
-      table.sort(names)
-      fail("%s: no option %s, there is: %s", what, tostring(key), #names > 0 and table.concat(names, " ") or "none")
-    end
+    if not known[key] then flame.internal.no_option(what, key, known) end
   end
   return t
 end
@@ -77,21 +74,13 @@ end
 ---@class flame.Module
 ---@field training boolean
 local Module = {}
-Module.__index = Module
 Module.__name = "Module"
 nn.Module = setmetatable(Module, { __call = function()
   fail('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
 
-local function note(self, key, value)
-  local keys = order[self]
-  if not keys then
-    keys = {}
-    order[self] = keys
-  end
-  keys[#keys + 1] = key
-  rawset(self, key, value)
-end
+local fields = require "flame.nn_fields"(order, kinds, fail, function(...) return nn.Buffer(...) end)
+local marked, field, settled = fields.marked, fields.field, fields.settled
 
 local function is_module(x)
   return type(x) == "table" and order[x] ~= nil
@@ -118,12 +107,25 @@ local function by_name(class, init)
   return init
 end
 
+-- Arguments of init and forward of a class of this library, beside the module, where their number is fixed.
+local limits = {}
+local function check_surplus(class, most, ...)
+  local given = select("#", ...)
+  while given > most and select(given, ...) == nil do given = given - 1 end
+  if given > most then
+    fail("%s: %d argument%s at most, got %d", class.__name, most, most == 1 and "" or "s", given)
+  end
+end
+
 local function construct(class, ...)
   local self = setmetatable({}, class)
   order[self] = {}
   rawset(self, "training", true)
   local init = class.init
-  if init then by_name(class, init)(self, ...) end
+  if init then
+    if limits[init] then check_surplus(class, limits[init], ...) end
+    by_name(class, init)(self, ...)
+  end
   return self
 end
 
@@ -150,20 +152,22 @@ function Module.extend(name, parent)
   if type(name) ~= "string" then fail("extend: the class needs a name, got %s", type(name)) end
   parent = parent or Module
   local class = setmetatable({}, { __index = parent, __call = construct, __name = "class" })
-  class.__index = class
   class.__name = name
-  class.__newindex = note
+  fields.give(class)
   class.__call = function(self, ...)
+    local forward = self.forward
+    local most = limits[forward]
+    if most and select("#", ...) > most then check_surplus(class, most, ...) end
     if hooks[self] then return call_hooked(self, ...) end
-    return self:forward(...)
+    return forward(self, ...)
   end
   class.__tostring = function(self) return self:describe() end
   return class
 end
 
-function Module:forward()
-  fail("%s has no forward: define function %s:forward(…)", getmetatable(self).__name,
-        getmetatable(self).__name)
+function Module.forward(...)
+  local name = getmetatable((...)).__name
+  fail("%s has no forward: define function %s:forward(…)", name, name)
 end
 
 local function add_hook(self, place, f)
@@ -189,7 +193,7 @@ function Module:register_forward_pre_hook(f) return add_hook(self, "before", f) 
 -- Shared things once, unless 'again' is to hear of them too.
 local function walk(self, visit, prefix, seen, again)
   local function item(path, value)
-    local tensor = type(value) == "userdata" and kinds[value] ~= nil
+    local tensor = marked(value)
     if not tensor and not is_module(value) then return end
     if seen[value] then
       if again and tensor then again(path, value) end
@@ -201,7 +205,7 @@ local function walk(self, visit, prefix, seen, again)
   end
   local met = {}                                        -- a key that was nil in between stands twice
   for _, key in ipairs(order[self] or {}) do
-    local value = not met[key] and rawget(self, key) or nil
+    local value = not met[key] and settled(self, key) or nil
     met[key] = true
     if type(value) == "table" and order[value] == nil then
       if getmetatable(value) == nil and not seen[value] then
@@ -302,7 +306,7 @@ function Module:children() return setmetatable(values_of(children_of(self)), eac
 local function at_path(self, path, what)
   local value = self
   for part in tostring(path):gmatch("[^.]+") do
-    value = type(value) == "table" and rawget(value, math.tointeger(tonumber(part)) or part) or nil
+    value = type(value) == "table" and field(value, math.tointeger(tonumber(part)) or part) or nil
   end
   if value == nil then fail("%s: there is no %s", getmetatable(self).__name, tostring(path)) end
   if what == "module" and not is_module(value) or what ~= "module" and not kinds[value] then
@@ -424,9 +428,10 @@ function Module:apply(f)
   return self
 end
 
---- Sets .grad of every parameter to nil.
-function Module:zero_grad()
-  for _, p in ipairs(self:parameters()) do p.grad = nil end
+--- Sets .grad of every parameter to nil; set_to_none = false, also in a table, fills them with 0 instead.
+---@param set_to_none? boolean|table  true
+function Module:zero_grad(set_to_none)
+  flame.internal.zero_grad("zero_grad", self:parameters(), set_to_none)
 end
 
 --- Tracks every parameter, or none.
@@ -505,12 +510,19 @@ local function read(what, names, more, ...)
   end
   for name in more:gmatch("%S+") do known[name] = true end
   local last = given.n
+  while last > 0 and given[last] == nil do last = last - 1 end
   if last > 0 and is_options(given[last]) then
     for key, value in pairs(options_of(what, given[last], known)) do out[key] = value end
     last = last - 1
   end
-  if last > #list then fail("%s: %d arguments too many", what, last - #list) end
-  for i = 1, last do out[list[i]] = given[i] end
+  for i = 1, last do
+    if is_options(given[i]) and next(given[i]) ~= nil then fail("%s: the options table comes last", what) end
+  end
+  if last > #list then fail("%s: %d argument%s too many", what, last - #list, last - #list == 1 and "" or "s") end
+  for i = 1, last do
+    if given[i] ~= nil and out[list[i]] ~= nil then fail("%s: %s is given by position and by name", what, list[i]) end
+    if given[i] ~= nil then out[list[i]] = given[i] end
+  end
   return out
 end
 
@@ -518,8 +530,8 @@ end
 local function make_options(o) return { dtype = o.dtype, device = o.device } end
 
 local shared = { fail = fail, positive = positive, options_of = options_of, read = read, make_options = make_options,
-  is_module = is_module, kinds = kinds }
-local _ = flame.outer                                  -- loads what flame.internal gets from Lua
+  is_module = is_module, kinds = kinds, marked = marked }
+flame.internal.load()                                  -- what flame.internal gets from Lua
 require "flame.nn_hooks"(nn, shared)
 require "flame.nn_init"(nn, shared)
 require "flame.nn_layers"(nn, shared)
@@ -530,5 +542,20 @@ require "flame.nn_conv"(nn, shared)
 require "flame.nn_packed"(nn, shared)
 require "flame.nn_rnn"(nn, shared)
 require "flame.nn_lazy"(nn, shared)
+
+for _, class in pairs(nn) do
+  if class == Module then flame.internal.limit(class)
+  elseif type(class) == "table" and rawget(class, "__name") then
+    local init, forward = rawget(class, "init"), rawget(class, "forward")
+    class.init, class.forward = nil, nil
+    flame.internal.limit(class)
+    for key, f in pairs { init = init, forward = forward } do
+      local facts = debug.getinfo(f, "u")
+      if not facts.isvararg then limits[f] = facts.nparams - 1 end
+      class[key] = f
+    end
+  end
+end
+for _, t in ipairs { nn.init, nn.utils } do flame.internal.limit(t) end
 
 return nn

@@ -43,7 +43,7 @@ return function(nn, shared)
   --- mha(query, key, value, {key_padding_mask, need_weights = true, attn_mask, average_attn_weights = true,
   --- is_causal}) gives the result and the weights (batch, time, source), nil without need_weights.
   --- In a bool mask true leaves a position out, as in PyTorch's module (and not as in
-  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask.
+  --- scaled_dot_product_attention). query alone attends to itself; is_causal needs no mask, and holds beside one.
   nn.MultiheadAttention = Module.extend("MultiheadAttention")
   function nn.MultiheadAttention:init(d, heads, ...)
     local o = read("MultiheadAttention", "dropout bias add_bias_kv add_zero_attn kdim vdim batch_first device dtype", "", ...)
@@ -89,6 +89,7 @@ return function(nn, shared)
     local out
     local function add(mask, shape, name)
       local n = 1
+      flame.internal.need_tensor("MultiheadAttention", name, mask)
       for _, size in ipairs(shape) do n = n * size end
       if mask:numel() ~= n then
         fail("MultiheadAttention: %s has shape (%s), need %d elements: (%s)", name, table.concat(mask.shape, ", "), n,
@@ -100,11 +101,12 @@ return function(nn, shared)
     end
     local b, t, s = q:size(1), q:size(3), k:size(3) - extra
     if o.attn_mask then
-      local m = o.attn_mask
+      local m = flame.internal.need_tensor("MultiheadAttention", "attn_mask", o.attn_mask)
       if m.ndim == 2 then add(m, { 1, 1, t, s }, "attn_mask")
       elseif m.ndim == 3 then add(m, { b, self.num_heads, t, s }, "attn_mask")
       else fail("MultiheadAttention: attn_mask has %d axes, need 2 or 3", m.ndim) end
-    elseif o.is_causal then
+    end
+    if o.is_causal then
       add(flame.ones({ t, s }, { dtype = "bool", device = q.device }):triu(1), { 1, 1, t, s }, "the causal mask")
     end
     if o.key_padding_mask then
@@ -137,13 +139,11 @@ return function(nn, shared)
     return weights:matmul(v), weights
   end
 
-  local call_names = "key_padding_mask need_weights attn_mask average_attn_weights is_causal"
-  function nn.MultiheadAttention:forward(query, key, value, ...)
-    local o
-    if type(key) == "table" then key, o = nil, read("MultiheadAttention", call_names, "", key)
-    else o = read("MultiheadAttention", call_names, "", ...) end
-    key = key or query
-    value = value or key
+  local call_names = "key value key_padding_mask need_weights attn_mask average_attn_weights is_causal"
+  function nn.MultiheadAttention:forward(query, ...)
+    local o = read("MultiheadAttention", call_names, "", ...)
+    local key = o.key or query
+    local value = o.value or key
     local flat = query.ndim == 2
     local function come(x)
       if x.ndim ~= (flat and 2 or 3) then fail("MultiheadAttention: query has %d axes, another %d", query.ndim, x.ndim) end
@@ -163,21 +163,25 @@ return function(nn, shared)
 
   -- ---- blocks -------------------------------------------------------------------------------------
   --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
-  --- (batch, time, d). {causal = true, hidden = 4 d, dropout = 0, bias = true}
+  --- (batch, time, d). {causal = false: what is_causal of a call is unless it says, hidden = 4 d, dropout = 0, bias = true}
+  --- block(x, {attn_mask, key_padding_mask, is_causal}), masks as in MultiheadAttention.
   nn.TransformerBlock = Module.extend("TransformerBlock")
   function nn.TransformerBlock:init(d, heads, ...)
     local o = read("TransformerBlock", "dropout bias causal hidden", "", ...)
     heads_of("TransformerBlock", d, heads)
     local hidden = o.hidden or 4 * d
-    self.causal = o.causal ~= false
+    self.causal = o.causal == true
     self.norm1 = nn.LayerNorm(d)
     self.attention = nn.MultiheadAttention(d, heads, { dropout = o.dropout, bias = o.bias, batch_first = true })
     self.norm2 = nn.LayerNorm(d)
     self.mlp = nn.Sequential { nn.Linear(d, hidden, { bias = o.bias }), nn.GELU(), nn.Linear(hidden, d, { bias = o.bias }),
       nn.Dropout(o.dropout or 0) }
   end
-  function nn.TransformerBlock:forward(x)
-    local y = self.attention(self.norm1(x), { is_causal = self.causal, need_weights = false })
+  function nn.TransformerBlock:forward(x, ...)
+    local o = read("TransformerBlock", "attn_mask key_padding_mask is_causal", "", ...)
+    o.need_weights = false
+    if o.is_causal == nil then o.is_causal = self.causal end
+    local y = self.attention(self.norm1(x), o)
     x = x + y
     return x + self.mlp(self.norm2(x))
   end
@@ -207,13 +211,10 @@ return function(nn, shared)
     rawset(self, "activation", type(f) == "string" and flame[f] or f)
     if not flame.internal.callable(self.activation) then fail("TransformerEncoderLayer: there is no activation %s", tostring(f)) end
   end
-  function nn.TransformerEncoderLayer:forward(x, src_mask, src_key_padding_mask, is_causal)
-    if type(src_mask) == "table" then
-      local o = read("TransformerEncoderLayer", "src_mask src_key_padding_mask is_causal", "", src_mask)
-      src_mask, src_key_padding_mask, is_causal = o.src_mask, o.src_key_padding_mask, o.is_causal
-    end
+  function nn.TransformerEncoderLayer:forward(x, ...)
+    local o = read("TransformerEncoderLayer", "src_mask src_key_padding_mask is_causal", "", ...)
     local function look(y)
-      local z = self.self_attn(y, y, y, { attn_mask = src_mask, key_padding_mask = src_key_padding_mask, is_causal = is_causal,
+      local z = self.self_attn(y, y, y, { attn_mask = o.src_mask, key_padding_mask = o.src_key_padding_mask, is_causal = o.is_causal,
         need_weights = false })
       return self.dropout1(z)
     end

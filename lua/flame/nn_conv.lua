@@ -136,13 +136,14 @@ return function(nn, shared)
 
   -- ---- modules of one function -----------------------------------------------------------------
   --- A module that calls flame[op] with its options; names: their order. first: what comes before them,
-  --- by position, in the function.
-  local function simple(name, op, names, first)
+  --- by position, in the function. more: arguments of a call after x.
+  local function simple(name, op, names, first, more)
     local class = Module.extend(name)
     nn[name] = class
     function class:init(...) rawset(self, "options", read(name, names, "", ...)) end
     function class:forward(x, ...)
       local o, list, extra_args = {}, {}, table.pack(...)
+      if extra_args.n > (more or 0) then fail("%s: %d arguments at most, got %d", name, 1 + (more or 0), 1 + extra_args.n) end
       for key, value in pairs(self.options) do o[key] = value end
       for i, key in ipairs(first or {}) do
         if o[key] == nil then fail("%s: %s is missing", name, key) end
@@ -174,7 +175,7 @@ return function(nn, shared)
     simple("AvgPool" .. d, "avg_pool" .. d, "kernel_size stride padding ceil_mode count_include_pad divisor_override")
     simple("AdaptiveAvgPool" .. d, "adaptive_avg_pool" .. d, "output_size")
     simple("AdaptiveMaxPool" .. d, "adaptive_max_pool" .. d, "output_size return_indices")
-    simple("MaxUnpool" .. d, "max_unpool" .. d, "kernel_size stride padding")
+    simple("MaxUnpool" .. d, "max_unpool" .. d, "kernel_size stride padding", nil, 2)
   end
   for _, d in ipairs { "2d", "3d" } do
     simple("FractionalMaxPool" .. d, "fractional_max_pool" .. d, "kernel_size output_size output_ratio return_indices _random_samples")
@@ -185,9 +186,8 @@ return function(nn, shared)
   simple("LocalResponseNorm", "local_response_norm", "size alpha beta k")
   simple("Upsample", "interpolate", "size scale_factor mode align_corners recompute_scale_factor")
   --- Upsample with the mode fixed.
-  nn.UpsamplingNearest2d = Module.extend("UpsamplingNearest2d", nn.Upsample)
-  function nn.UpsamplingNearest2d:forward(x) return flame.interpolate(x, self.options) end
-  nn.UpsamplingBilinear2d = Module.extend("UpsamplingBilinear2d", nn.Upsample)
+  simple("UpsamplingNearest2d", "interpolate", "size scale_factor")
+  simple("UpsamplingBilinear2d", "interpolate", "size scale_factor")
   function nn.UpsamplingBilinear2d:forward(x)
     local o = self.options
     return flame.interpolate(x, { size = o.size, scale_factor = o.scale_factor, mode = "bilinear", align_corners = true })
@@ -203,7 +203,7 @@ return function(nn, shared)
   local function padding(name, n, mode, value)
     local class = Module.extend(name)
     nn[name] = class
-    function class:init(amount, constant)
+    local function set(self, amount, constant)
       local list = amount
       if type(amount) == "number" then
         list = {}
@@ -214,6 +214,8 @@ return function(nn, shared)
       rawset(self, "value", value or constant)
       if mode == "constant" and type(self.value) ~= "number" then fail("%s: value is missing", name) end
     end
+    if mode == "constant" and not value then function class:init(amount, constant) set(self, amount, constant) end
+    else function class:init(amount) set(self, amount) end end
     function class:forward(x)
       return x:pad(self.padding, mode == "constant" and { mode = mode, value = self.value } or { mode = mode })
     end

@@ -3,18 +3,31 @@ local flame = require "flame"
 
 return function(nn, shared)
   local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
-  local is_module, kinds, make_options = shared.is_module, shared.kinds, shared.make_options
+  local is_module, make_options = shared.is_module, shared.make_options
 
   -- ---- containers ------------------------------------------------------------------------------
+
+  --- A table without other keys than 1 … n; nil is an empty one.
+  local function need_list(name, list)
+    if list == nil then return {} end
+    local what = is_module(list) and "a module" or type(list)
+    if what ~= "table" then fail("%s: need a list, got %s", name, what) end
+    for key in pairs(list) do
+      if math.type(key) ~= "integer" or key < 1 or key > #list then
+        fail("%s: need a list, got a table with the key %s", name, tostring(key))
+      end
+    end
+    return list
+  end
 
   --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
   --- stand among them.
   nn.Sequential = Module.extend("Sequential")
   function nn.Sequential:init(list, ...)
     if list == nil then list = {} end
-    if is_module(list) or flame.internal.callable(list) then list = { list, ... } end
-    if type(list) ~= "table" then fail("Sequential: need a list of modules") end
-    for _, module in ipairs(list) do self:append(module) end
+    if is_module(list) or flame.internal.callable(list) then list = { list, ... }
+    elseif select("#", ...) > 0 then fail("Sequential: a list of modules, or modules; not both") end
+    for _, module in ipairs(need_list("Sequential", list)) do self:append(module) end
   end
   function nn.Sequential:append(module)
     if not is_module(module) and not flame.internal.callable(module) then
@@ -39,7 +52,7 @@ return function(nn, shared)
   --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   nn.ModuleList = Module.extend("ModuleList")
   function nn.ModuleList:init(list)
-    for _, module in ipairs(given("ModuleList", "module", list)) do self:append(module) end
+    for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
   end
   function nn.ModuleList:append(module)
     if not is_module(module) then fail("ModuleList: item %d is a %s, need a module", #self + 1, type(module)) end
@@ -72,17 +85,16 @@ return function(nn, shared)
     end
     nn[name] = class
   end
-  local function is_parameter(x) return type(x) == "userdata" and kinds[x] ~= nil end
   --- Modules by name, in the order of the names: nn.ModuleDict{ a = …, b = … }.
   named_table("ModuleDict", is_module, "module")
   --- Parameters by name, and in a list.
-  named_table("ParameterDict", is_parameter, "Parameter", nn.Parameter)
+  named_table("ParameterDict", shared.marked, "Parameter", nn.Parameter)
   nn.ParameterList = Module.extend("ParameterList")
   function nn.ParameterList:init(list)
-    for _, x in ipairs(given("ParameterList", "Parameter", list)) do self:append(x) end
+    for _, x in ipairs(need_list("ParameterList", list)) do self:append(x) end
   end
   function nn.ParameterList:append(x)
-    self[#self + 1] = is_parameter(x) and x or nn.Parameter(x)
+    self[#self + 1] = shared.marked(x) and x or nn.Parameter(x)
     return self
   end
 
@@ -129,9 +141,15 @@ return function(nn, shared)
   function nn.Embedding:init(n, d, ...)
     rows_of(self, "Embedding", n, d, read("Embedding", "padding_idx " .. lookups, "sparse dtype device", ...))
   end
-  --- A layer with the given table, which is not trained unless freeze = false.
-  function nn.Embedding.from_pretrained(table_of_rows, freeze)
-    local layer = nn.Embedding(table_of_rows:size(1), table_of_rows:size(2), { dtype = table_of_rows.dtype, device = table_of_rows.device })
+  --- A layer with the given table, which is not trained unless freeze = false; the other options are the constructor's.
+  ---@param table_of_rows flame.Tensor
+  ---@param ... any  freeze = true, padding_idx, max_norm, norm_type = 2, scale_grad_by_freq = false, or a table of them
+  function nn.Embedding.from_pretrained(table_of_rows, ...)
+    local o = read("Embedding.from_pretrained", "freeze padding_idx " .. lookups, "sparse", ...)
+    local freeze = o.freeze
+    flame.internal.need_tensor("Embedding.from_pretrained", "rows", table_of_rows)
+    o.freeze, o.dtype, o.device = nil, table_of_rows.dtype, table_of_rows.device
+    local layer = nn.Embedding(table_of_rows:size(1), table_of_rows:size(2), o)
     flame.no_grad(function() layer.weight:copy_(table_of_rows) end)
     layer.weight:requires_grad_(freeze == false)
     return layer

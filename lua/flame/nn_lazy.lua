@@ -48,12 +48,13 @@ return function(nn, shared)
     made[module] = list
     if list[name] then fail("%s: '%s' is made of others already", op, name) end
     local function run() rawset(module, name, make()) end
+    module[name] = nil                                    -- no parameter from here on
     list[name] = { hook = module:register_forward_pre_hook(run), undo = undo }
     run()
     return module
   end
   local function parameter_of(op, module, name)
-    local w = type(module) == "table" and rawget(module, name)
+    local w = type(module) == "table" and module[name]
     if not flame.is_tensor(w) then fail("%s: the module has no parameter '%s'", op, name) end
     return w
   end
@@ -64,7 +65,8 @@ return function(nn, shared)
       if not entry then fail("%s: '%s' is not made of others", op, name) end
       entry.hook.remove()
       made[module][name] = nil
-      rawset(module, name, nn.Parameter(entry.undo():detach():clone()))
+      rawset(module, name, nil)
+      module[name] = nn.Parameter(entry.undo():detach():clone())
       return module
     end
   end
@@ -86,8 +88,7 @@ return function(nn, shared)
     local function make() return module[v] * (module[g] / norm(module[v])) end
     return replace("weight_norm", module, name, make, function()
       local value = make()
-      rawset(module, g, nil)
-      rawset(module, v, nil)
+      module[g], module[v] = nil, nil
       return value
     end)
   end
@@ -124,8 +125,7 @@ return function(nn, shared)
     end
     return replace("spectral_norm", module, name, make, function()
       local value = make()
-      rawset(module, orig, nil)
-      rawset(module, left, nil)
+      module[orig], module[left] = nil, nil
       return value
     end)
   end

@@ -139,7 +139,7 @@ return function(nn, positive, _, shared)
     return flame.where(x:abs():le(l), 0, x)
   end)
   activation("Threshold", "threshold value", function(x, o)
-    if not (o and o.threshold and o.value) then fail("Threshold: threshold or value is missing") end
+    if not (o and o.threshold and o.value) then fail("Threshold: need threshold and value") end
     return flame.where(x:gt(o.threshold), x, o.value)
   end)
   activation("GLU", "dim", function(x, o)

@@ -70,6 +70,24 @@ return function(nn, shared)
   end
 
   -- ---- layers ------------------------------------------------------------------------------------
+  --- The states that follow x in a call: one after the other or in a table, a list or by their names.
+  local function states_given(name, names, ...)
+    local first, out = ..., table.pack(...)
+    if type(first) == "table" then
+      if select("#", ...) > 1 and select(2, ...) ~= nil then fail("%s: a table of states comes last", name) end
+      local known = {}
+      for i, key in ipairs(names) do known[key], out[i] = i, nil end
+      for key, s in pairs(first) do
+        local i = known[key] or names[key] and key or flame.internal.no_option(name, key, known)
+        out[i] = s
+      end
+    elseif out.n > #names and out[#names + 1] ~= nil then
+      fail("%s: %d argument%s after x at most, got %d", name, #names, #names == 1 and "" or "s", out.n)
+    end
+    for i, key in ipairs(names) do if out[i] ~= nil then flame.internal.need_tensor(name, key, out[i]) end end
+    return out[1], out[2]
+  end
+
   --- One direction of one layer over a list of inputs; gives the list of outputs and the last state.
   --- masks: where a step has an element; elsewhere the state stays and the output is 0.
   local function run(self, suffix, inputs, state, backwards, masks)
@@ -148,7 +166,7 @@ return function(nn, shared)
     if not mode and self.mode ~= "tanh" and self.mode ~= "relu" then
       fail('%s: nonlinearity must be "tanh" or "relu", got "%s"', name, tostring(o.nonlinearity))
     elseif mode and o.nonlinearity then
-      fail("%s: no option nonlinearity", name)
+      fail("%s: no option 'nonlinearity'", name)
     end
     if math.type(self.proj_size) ~= "integer" or self.proj_size < 0 or self.proj_size >= self.hidden_size then
       fail("%s: proj_size = %s, need 0 to %d, less than hidden_size", name, tostring(o.proj_size), self.hidden_size - 1)
@@ -199,8 +217,8 @@ return function(nn, shared)
 
     --- (x[, h0[, c0]]) with x (steps, n, inputs), (n, steps, inputs) with batch_first, or without n; a list
     --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
-    function class:forward(x, h0, c0)
-      if type(h0) == "table" then h0, c0 = h0[1], h0[2] end
+    function class:forward(x, ...)
+      local h0, c0 = states_given(name, mode == "lstm" and { "h0", "c0" } or { "h0" }, ...)
       if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0: y, h, c = lstm(x, h, c)", name) end
       local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
       return y, table.unpack(last)
@@ -233,8 +251,8 @@ return function(nn, shared)
       end
     end
     --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
-    function class:forward(x, h, c)
-      if type(h) == "table" then h, c = h[1], h[2] end
+    function class:forward(x, ...)
+      local h, c = states_given(name, mode == "lstm" and { "h", "c" } or { "h" }, ...)
       if mode == "lstm" and h and not c then fail("%s: h without c: h, c = cell(x, h, c)", name) end
       if x.ndim ~= 1 and x.ndim ~= 2 or x.shape[x.ndim] ~= self.input_size then
         fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size, self.input_size)

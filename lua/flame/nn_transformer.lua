@@ -6,12 +6,6 @@ local flame = require "flame"
 return function(nn, shared)
   local Module, fail, positive, read = nn.Module, shared.fail, shared.positive, shared.read
 
-  --- Options given in a table where the first argument after 'n' may be one; nil for those not there.
-  local function call_options(name, names, first, ...)
-    if type(first) == "table" then return read(name, names, "", first) end
-    return read(name, names, "", first, ...)
-  end
-
   --- A second layer as the first, with values of its own that begin as the first's.
   local function copies(name, layer, count)
     positive(name, "num_layers", count)
@@ -27,14 +21,15 @@ return function(nn, shared)
 
   --- n encoder layers like 'layer' (which is the first of them), and a norm.
   nn.TransformerEncoder = Module.extend("TransformerEncoder")
-  function nn.TransformerEncoder:init(layer, count, norm)
+  function nn.TransformerEncoder:init(layer, count, ...)
+    local o = read("TransformerEncoder", "norm enable_nested_tensor mask_check", "", ...)      -- the last two: of no effect
     self.layers = copies("TransformerEncoder", layer, count)
     self.num_layers = count
-    if norm then self.norm = norm end
+    if o.norm then self.norm = o.norm end
   end
   --- (x[, mask, src_key_padding_mask, is_causal]), or a table of them.
   function nn.TransformerEncoder:forward(x, ...)
-    local o = call_options("TransformerEncoder", "mask src_key_padding_mask is_causal", ...)
+    local o = read("TransformerEncoder", "mask src_key_padding_mask is_causal", "", ...)
     for _, layer in ipairs(self.layers) do x = layer(x, o.mask, o.src_key_padding_mask, o.is_causal) end
     return self.norm and self.norm(x) or x
   end
@@ -69,7 +64,7 @@ return function(nn, shared)
   local decoder_names = "tgt_mask memory_mask tgt_key_padding_mask memory_key_padding_mask tgt_is_causal memory_is_causal"
   --- (x, memory[, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal]).
   function nn.TransformerDecoderLayer:forward(x, memory, ...)
-    local o = call_options("TransformerDecoderLayer", decoder_names, ...)
+    local o = read("TransformerDecoderLayer", decoder_names, "", ...)
     local function own(y)
       return self.dropout1((self.self_attn(y, y, y, { attn_mask = o.tgt_mask, key_padding_mask = o.tgt_key_padding_mask,
         is_causal = o.tgt_is_causal, need_weights = false })))
@@ -91,10 +86,11 @@ return function(nn, shared)
 
   --- n decoder layers like 'layer' (which is the first of them), and a norm.
   nn.TransformerDecoder = Module.extend("TransformerDecoder")
-  function nn.TransformerDecoder:init(layer, count, norm)
+  function nn.TransformerDecoder:init(layer, count, ...)
+    local o = read("TransformerDecoder", "norm", "", ...)
     self.layers = copies("TransformerDecoder", layer, count)
     self.num_layers = count
-    if norm then self.norm = norm end
+    if o.norm then self.norm = o.norm end
   end
   --- (x, memory[, …]): what follows goes to each layer.
   function nn.TransformerDecoder:forward(x, memory, ...)
@@ -120,8 +116,8 @@ return function(nn, shared)
     self.d_model, self.nhead = d, heads
   end
   function nn.Transformer:forward(src, tgt, ...)
-    local o = call_options("Transformer", "src_mask tgt_mask memory_mask src_key_padding_mask tgt_key_padding_mask"
-      .. " memory_key_padding_mask src_is_causal tgt_is_causal memory_is_causal", ...)
+    local o = read("Transformer", "src_mask tgt_mask memory_mask src_key_padding_mask tgt_key_padding_mask"
+      .. " memory_key_padding_mask src_is_causal tgt_is_causal memory_is_causal", "", ...)
     local memory = self.encoder(src, o.src_mask, o.src_key_padding_mask, o.src_is_causal)
     return self.decoder(tgt, memory, { tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
       memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal, memory_is_causal = o.memory_is_causal })

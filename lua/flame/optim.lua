@@ -6,16 +6,18 @@
 -- the same order, or in one table at the end. State has torch's names too (exp_avg,
 -- momentum_buffer, …). LBFGS, Muon and rarer rules: optim_more.lua; schedules: optim_schedule.lua.
 local flame = require "flame"
+local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 
 local optim = {}
 
 --- Raises with the script's line, however deep in the library it is called.
-local function fail(message, ...) flame.internal.fail("", message:format(...)) end
+local function fail(message, ...) internal.fail("", message:format(...)) end
 
 -- The ops of a step all belong to the script's line that asked for it: look it up once. What takes it back
 -- is there first: an error may come in between.
-local unpin = setmetatable({}, { __close = function() flame.internal.unpin() end })
-local pin = flame.internal.pin
+local unpin = setmetatable({}, { __close = function() internal.unpin() end })
+local pin = internal.pin
 
 ---@class flame.Optimizer
 ---@field lr number         rate of the first group; assigned: of all groups
@@ -46,13 +48,6 @@ local function given_options(what, names, ...)
     if given[i] ~= nil then out[names[i]] = given[i] end
   end
   return out
-end
-
-local function names_of(defaults)
-  local names = {}
-  for name in pairs(defaults) do names[#names + 1] = name end
-  table.sort(names)
-  return table.concat(names, " ")
 end
 
 -- "differentiable" and the like choose among torch's implementations of one rule: no effect here.
@@ -105,22 +100,22 @@ function Optimizer:add_param_group(given)
   for key, value in pairs(defaults) do group[key] = value end
   for key, value in pairs(given) do
     if key ~= "params" and not without_effect[key] then
-      if defaults[key] == nil and not self.optional[key] then
-        fail("%s: no option %s, there is: %s", what, tostring(key), names_of(defaults))
+      if not self.options[key] then
+        internal.no_option(what, key, self.options)
       end
       group[key] = value
     end
   end
   check_settings(what, group)
   group.params = check_params(self, given.params)
-  self.groups[#self.groups + 1] = group
+  self.groups[#self.groups + 1] = setmetatable(group, getmetatable(self).of_groups)
 end
 
 local function new(class, params, names, ...)
   local what = class.what
   local options = given_options(what, names, ...)
-  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {}, moves = flame.internal.moves or 0,
-    defaults = class.defaults, optional = class.optional }, class)
+  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = what, known = {}, moves = internal.moves or 0,
+    defaults = class.defaults, options = class.options }, class)
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do
       if type(g) ~= "table" then fail("%s: a %s among the groups", what, type(g)) end
@@ -140,14 +135,24 @@ end
 --- them; 'optional' those whose default is nil. update(group, p, g, state) records one step of one
 --- parameter. Returns the class; class.step may be replaced.
 local function make_class(name, names, defaults, update, optional)
-  local class = { what = name, defaults = defaults, optional = optional or {}, update = update }
+  local class = setmetatable({ what = name, defaults = defaults, options = optional or {}, update = update }, { __index = Optimizer })
+  for key in pairs(defaults) do class.options[key] = true end
+  local in_groups = { params = true, initial_lr = true }
+  for key in pairs(class.options) do in_groups[key] = true end
+  class.in_groups, class.of_groups = in_groups, {}
+  class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group", {}, in_groups)
+  local get, set = internal.closed(name, class, { lr = true, groups = true, param_groups = true, state = true, steps = true },
+    function(_, key)
+      if class.options[key] then fail("%s: %s stands in the groups: opt.groups[1].%s", name, key, key) end
+    end)
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
     if key == "param_groups" then return rawget(self, "groups") end
-    return class[key] or Optimizer[key]
+    return get(self, key)
   end
   class.__newindex = function(self, key, value)
-    if key ~= "lr" then return rawset(self, key, value) end
+    if key == "param_groups" then fail("%s: param_groups can not be assigned: use add_param_group, or change its groups", name) end
+    if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end
   end
@@ -177,13 +182,7 @@ end
 
 --- Sets the gradient of every parameter to nil; {set_to_none = false} fills them with 0 instead.
 function Optimizer:zero_grad(options)
-  if type(options) == "table" then options = options.set_to_none end
-  for _, group in ipairs(self.groups) do
-    for _, p in ipairs(group.params) do
-      if options ~= false then p.grad = nil
-      elseif p.grad then p.grad:zero_() end
-    end
-  end
+  for _, group in ipairs(self.groups) do internal.zero_grad("zero_grad", group.params, options) end
 end
 
 --- The state of p for this rule, made at its first step.
@@ -200,7 +199,7 @@ local state_for
 
 -- Parameters that a module has moved or converted since the last step: their state follows.
 local function follow(self)
-  local moves = flame.internal.moves or 0
+  local moves = internal.moves or 0
   if self.moves == moves then return end
   self.moves = moves
   for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
@@ -215,11 +214,11 @@ local function update_all(self)
       if g then
         local state = self:state_of(p)
         state.step = state.step + 1
-        self.update(group, p, group.maximize and -g or g, state)
+        self.update(group, p, rawget(group, "maximize") and -g or g, state)
         changed[#changed + 1] = p
         for _, value in pairs(state) do
           if type(value) == "userdata" then
-            flame.internal.hold(value)                       -- no scope closes it
+            internal.hold(value)                       -- no scope closes it
             changed[#changed + 1] = value
           end
         end
@@ -234,7 +233,7 @@ end
 local function hold_states(self)
   for _, state in pairs(self.state) do
     for _, value in pairs(state) do
-      if type(value) == "userdata" then flame.internal.hold(value) end
+      if type(value) == "userdata" then internal.hold(value) end
     end
   end
 end
@@ -295,7 +294,7 @@ end
 function state_for(p, value)
   if type(value) == "userdata" then
     if value:is_floating_point() and value.dtype ~= p.dtype then value = value:to(p.dtype) end
-    return flame.internal.hold(value:to(p.device):clone())
+    return internal.hold(value:to(p.device):clone())
   end
   if type(value) ~= "table" then return value end
   local copy = {}
@@ -314,11 +313,18 @@ function Optimizer:load_state_dict(saved)
     if #groups[k].params ~= #group.params then
       fail("load_state_dict: group %d has %d parameters saved, %d here", k, #groups[k].params, #group.params)
     end
+    for key in pairs(groups[k]) do
+      if not without_effect[key] and not getmetatable(self).in_groups[key] then
+        internal.no_option(self.what .. ": load_state_dict: group " .. k, key, self.options)
+      end
+    end
   end
   self.steps = saved.steps or 0
   self.state = {}
   for k, group in ipairs(self.groups) do
-    for key, value in pairs(groups[k]) do if key ~= "params" then group[key] = copy_of(value) end end
+    for key, value in pairs(groups[k]) do
+      if key ~= "params" and not without_effect[key] then group[key] = copy_of(value) end
+    end
     for j, p in ipairs(group.params) do
       local state = saved.state[groups[k].params[j]]
       if state then self.state[p] = state_for(p, state) end
@@ -345,24 +351,25 @@ make_class("SGD", { "lr", "momentum", "dampening", "weight_decay", "nesterov" },
   end)
 
 -- Adam and AdamW; the ops are recorded in C (fl_adam_step).
-local function adam(decoupled)
+local function adam(always)
   return function(group, p, g, state)
     if not state.exp_avg then
       state.exp_avg, state.exp_avg_sq = flame.zeros_like(p), flame.zeros_like(p)
       if group.amsgrad then state.max_exp_avg_sq = flame.zeros_like(p) end
     end
-    flame.internal.adam(p, g, state.exp_avg, state.exp_avg_sq, group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
-      group.betas[1], group.betas[2], group.eps, group.weight_decay, decoupled, state.step)
+    internal.adam(p, g, state.exp_avg, state.exp_avg_sq, group.amsgrad and state.max_exp_avg_sq or nil, group.lr,
+      group.betas[1], group.betas[2], group.eps, group.weight_decay, always or group.decoupled_weight_decay, state.step)
   end
 end
 
 local adam_names = { "lr", "betas", "eps", "weight_decay", "amsgrad" }
-local function adam_defaults(decay)
-  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false, maximize = false }
+local function adam_defaults(decay, decoupled)
+  return { lr = 1e-3, betas = { 0.9, 0.999 }, eps = 1e-8, weight_decay = decay, amsgrad = false, maximize = false,
+    decoupled_weight_decay = decoupled }
 end
 
---- Kingma and Ba 2015; weight_decay is added to the gradient.
-make_class("Adam", adam_names, adam_defaults(0), adam(false))
+--- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay = true, acts as AdamW's.
+make_class("Adam", adam_names, adam_defaults(0, false), adam(false))
 
 --- Loshchilov and Hutter 2019: the decay acts on the parameter, not on the gradient.
 make_class("AdamW", adam_names, adam_defaults(0.01), adam(true))
@@ -437,13 +444,13 @@ local function joint_norm(params, p)
 end
 
 --- Scales all gradients in place so that their joint norm is at most max_norm.
----@param options table?  {norm_type = 2, error_if_nonfinite = false}
+---@param ... any  norm_type = 2, error_if_nonfinite = false, or a table of them
 ---@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, options)
+function optim.clip_grad_norm(params, max_norm, ...)
   if flame.is_tensor(max_norm) then max_norm = max_norm:item() end
   number("clip_grad_norm", "max_norm", max_norm, 0)
-  if type(options) == "number" then options = { norm_type = options } end
-  options = flame.internal.options("clip_grad_norm", options, { norm_type = 2, error_if_nonfinite = false })
+  local options = internal.defaults("clip_grad_norm", { "norm_type", "error_if_nonfinite" },
+    { norm_type = 2, error_if_nonfinite = false }, ...)
   params = list_of("clip_grad_norm", params)
   local _ <close> = unpin
   pin()
@@ -474,8 +481,9 @@ end
 
 local shared = { make_class = make_class, fail = fail, number = number, pin = pin, unpin = unpin, is_options = is_options,
   copy_of = copy_of }
-local _ = flame.outer                                    -- loads what flame.internal gets from Lua
 require "flame.optim_more"(optim, shared)
 require "flame.optim_schedule"(optim, shared)
+internal.limit(optim)
+internal.limit(Optimizer)
 
 return optim

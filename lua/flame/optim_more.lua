@@ -360,16 +360,16 @@ return function(optim, shared)
   -- ---- scaled losses ------------------------------------------------------------------------------
   ---@class flame.GradScaler
   local GradScaler = {}
-  GradScaler.__index = GradScaler
+  GradScaler.__index, GradScaler.__newindex = flame.internal.closed("GradScaler", GradScaler, {})
 
   --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
   --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
-  ---@param options table?  {init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true}
-  function optim.GradScaler(options)
-    if type(options) == "string" then options = nil end            -- a device, as in torch.amp
-    if type(options) == "number" then options = { init_scale = options } end
-    local o = flame.internal.options("GradScaler", options, { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
-      growth_interval = 2000, enabled = true })
+  ---@param ... any  init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true, or a
+  --- table of them; before them may stand a device, as in torch.amp
+  function optim.GradScaler(...)
+    if type((...)) == "string" then return optim.GradScaler(select(2, ...)) end
+    local o = flame.internal.defaults("GradScaler", { "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled" },
+      { init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true }, ...)
     if not (o.growth_factor > 1) then fail("GradScaler: growth_factor is %g, need more than 1", o.growth_factor) end
     if not (o.backoff_factor < 1) then fail("GradScaler: backoff_factor is %g, need less than 1", o.backoff_factor) end
     number("GradScaler", "init_scale", o.init_scale, 0)
@@ -470,4 +470,5 @@ return function(optim, shared)
       self[field] = saved[name]
     end
   end
+  flame.internal.limit(GradScaler)
 end

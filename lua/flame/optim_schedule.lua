@@ -12,7 +12,8 @@ return function(optim, shared)
 
   ---@class flame.Schedule
   local Schedule = {}
-  Schedule.__index = Schedule
+  local fields = { opt = true, at = true, base = true, rate = true, also = true, more = true, schedules = true, o = true }
+  Schedule.__index, Schedule.__newindex = flame.internal.closed("a schedule", Schedule, fields)
 
   --- Sets the rates of the next step.
   ---@return number  the rate of the first group
@@ -60,7 +61,7 @@ return function(optim, shared)
     for key in pairs(defaults) do known[key] = true end
     local function take(t)
       for key, value in pairs(t) do
-        if not known[key] then fail("%s: no option %s, there is: opt %s", name, tostring(key), table.concat(names, " ")) end
+        if not known[key] then flame.internal.no_option(name, key, known, "opt " .. table.concat(names, " ")) end
         o[key] = value
       end
     end
@@ -105,7 +106,7 @@ return function(optim, shared)
   local function bases(opt)
     local base = {}
     for i, group in ipairs(opt.groups) do
-      group.initial_lr = group.initial_lr or group.lr
+      group.initial_lr = rawget(group, "initial_lr") or group.lr
       base[i] = group.initial_lr
     end
     return base
@@ -236,8 +237,9 @@ return function(optim, shared)
   end
 
   local function cycle_momentum(group, value)
-    if group.betas then group.betas = { value, group.betas[2] }
-    elseif group.momentum then group.momentum = value end
+    local betas = rawget(group, "betas")
+    if betas then group.betas = { value, betas[2] }
+    elseif rawget(group, "momentum") then group.momentum = value end
   end
 
   --- Smith and Topin 2019: up to max_lr and down far below the start, the momentum the other way.
@@ -322,7 +324,7 @@ return function(optim, shared)
 
   -- ---- by a measure --------------------------------------------------------------------------------
   local Plateau = setmetatable({}, { __index = Schedule })
-  Plateau.__index = Plateau
+  Plateau.__index, Plateau.__newindex = flame.internal.closed("reduce_on_plateau", Plateau, fields)
 
   local function is_better(o, a, best)
     local margin = o.threshold_mode == "rel" and o.threshold * math.abs(best) or o.threshold
@@ -340,6 +342,8 @@ return function(optim, shared)
     local best = o.mode == "min" and math.huge or -math.huge
     return setmetatable({ opt = o.opt, o = o, at = 0, base = bases(o.opt), more = { best = best, bad = 0, rest = 0 } }, Plateau)
   end
+
+  flame.internal.limit(Schedule)
 
   local function reduce(self)
     for i, group in ipairs(self.opt.groups) do
@@ -363,6 +367,7 @@ return function(optim, shared)
     return self.opt.lr
   end
 
+  flame.internal.limit(schedule)
   --- torch's names for the same.
   optim.lr_scheduler = { StepLR = schedule.step, MultiStepLR = schedule.multi_step, ExponentialLR = schedule.exponential,
     LinearLR = schedule.linear, ConstantLR = schedule.constant, PolynomialLR = schedule.polynomial, LambdaLR = schedule.lambda,

@@ -201,8 +201,9 @@ function Module:to(...) end
 ---@param on any
 function Module:train(on) end
 
---- Sets .grad of every parameter to nil.
-function Module:zero_grad() end
+--- Sets .grad of every parameter to nil; set_to_none = false, also in a table, fills them with 0 instead.
+---@param set_to_none? boolean|table  true
+function Module:zero_grad(set_to_none) end
 
 --- absolute value
 ---@param x flame.Tensor
@@ -436,7 +437,7 @@ Tensor.any = flame.any
 ---@return flame.Tensor
 function Tensor:apply_(f) end
 
---- first, first + step, … up to last; arange(n) is 1 to n
+--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
 ---@param first number
 ---@param last? number
 ---@param step? number
@@ -687,11 +688,12 @@ Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
 flame.baddbmm_ = flame.baddbmm
---- A triangle: (n[, periodic = true, {dtype =, device =}]).
+--- a triangle; o: {periodic =, sym = not periodic, dtype =, device =}
 ---@param n integer
----@param periodic? boolean|table  true
+---@param periodic? boolean
+---@param o? table?
 ---@return flame.Tensor
-function flame.bartlett_window(n, periodic) end
+function flame.bartlett_window(n, periodic, o) end
 
 --- (x, running_mean, running_var[, w, b, {training = false, momentum = 0.1, eps = 1e-5}]); axis 2 holds
 --- the channels. Training uses the batch's statistics and moves the running ones in place.
@@ -1077,6 +1079,21 @@ function flame.concat(list, d) end
 ---@return flame.Tensor
 function flame.concatenate(list, d) end
 
+--- Complex conjugates: of floats with a last axis of 2 behind another the second part negated, of other tensors their values, as real
+--- numbers have; {complex = true | false} says which.
+---@param x flame.Tensor
+---@param o? table  {complex =}
+---@return flame.Tensor
+function flame.conj(x, o) end
+Tensor.conj = flame.conj
+
+--- as conj
+---@param x flame.Tensor
+---@param o? table?
+---@return flame.Tensor
+function flame.conj_physical(x, o) end
+Tensor.conj_physical = flame.conj_physical
+
 --- pad with a constant.
 ---@param x flame.Tensor
 ---@param amounts integer[]  before and after, from the last axis backwards
@@ -1206,6 +1223,13 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 ---@return flame.Tensor
 function flame.cosine_similarity(x, y, d, eps) end
 Tensor.cosine_similarity = flame.cosine_similarity
+
+--- half a sine; o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param periodic? boolean
+---@param o? table?
+---@return flame.Tensor
+function flame.cosine_window(n, periodic, o) end
 
 --- how many are not 0
 ---@param x flame.Tensor
@@ -1766,6 +1790,15 @@ flame.expm1_ = flame.expm1
 ---@return flame.Tensor
 function Tensor:exponential_(rate) end
 
+--- exp(-|k - center| / tau) from k = 0, in the middle by default, tau = 1; o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param periodic? boolean
+---@param center? number
+---@param tau? number
+---@param o? table?
+---@return flame.Tensor
+function flame.exponential_window(n, periodic, center, tau, o) end
+
 --- ones on the diagonal, n rows and m columns
 ---@param n integer
 ---@param m? integer
@@ -2027,6 +2060,14 @@ Tensor.gather = flame.gather
 function flame.gaussian_nll_loss(x, y, var, full, eps, reduction) end
 Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 
+--- a Gaussian of deviation std = 1; o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param periodic? boolean
+---@param std? number
+---@param o? table?
+---@return flame.Tensor
+function flame.gaussian_window(n, periodic, std, o) end
+
 --- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
@@ -2054,6 +2095,22 @@ Tensor.gelu = flame.gelu
 
 Tensor.gelu_ = flame.gelu
 flame.gelu_ = flame.gelu
+--- the sum of (-1)^(k - 1) a[k] cos((k - 1) phase); o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param a number[]
+---@param periodic? boolean
+---@param o? table?
+---@return flame.Tensor
+function flame.general_cosine_window(n, a, periodic, o) end
+
+--- alpha - (1 - alpha) cos(phase), alpha = 0.54; o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param periodic? boolean
+---@param alpha? number
+---@param o? table?
+---@return flame.Tensor
+function flame.general_hamming_window(n, periodic, alpha, o) end
+
 --- x becomes numbers of trials until one of chance p (0.5) is met
 ---@param p? number
 ---@return flame.Tensor
@@ -2429,7 +2486,7 @@ Tensor.ifftn = flame.ifftn
 function flame.ifftshift(x, d) end
 Tensor.ifftshift = flame.ifftshift
 
---- The regularised lower incomplete gamma function; differentiable by x.
+--- The regularised lower incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -2438,7 +2495,7 @@ Tensor.igamma = flame.igamma
 
 Tensor.igamma_ = flame.igamma
 flame.igamma_ = flame.igamma
---- The regularised upper incomplete gamma function; differentiable by x.
+--- The regularised upper incomplete gamma function; differentiable by x, backward raises where a is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -2483,6 +2540,13 @@ Tensor.ihfftn = flame.ihfftn
 ---@return flame.Tensor
 function flame.im2col(x, kernel_size, dilation, padding, stride) end
 Tensor.im2col = flame.im2col
+
+--- The imaginary parts of complex numbers (see conj), without the last axis.
+---@param x flame.Tensor
+---@param o? table  {complex =}
+---@return flame.Tensor
+function flame.imag(x, o) end
+Tensor.imag = flame.imag
 
 --- x with the slices of src added at the positions idx
 ---@param x flame.Tensor
@@ -2766,12 +2830,13 @@ function flame.jacobian(f, x, o) end
 ---@return any, any  values, products
 function flame.jvp(f, x, v) end
 
---- Kaiser's window: (n[, periodic = true, beta = 12, {dtype =, device =}]).
+--- Kaiser's window, beta = 12; o: {periodic =, sym = not periodic, dtype =, device =}
 ---@param n integer
----@param periodic? boolean|table  true
----@param beta? number|table  12
+---@param periodic? boolean
+---@param beta? number
+---@param o? table?
 ---@return flame.Tensor
-function flame.kaiser_window(n, periodic, beta) end
+function flame.kaiser_window(n, periodic, beta, o) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
@@ -3062,7 +3127,7 @@ function flame.linalg.ldl_factor(x, o) end
 ---@return flame.Tensor, flame.Tensor, flame.Tensor
 function flame.linalg.ldl_factor_ex(x, o) end
 
---- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient.
+--- The solution of a x = b from ldl_factor's result for a. It looks at values, and has no gradient: backward raises.
 ---@param ld flame.Tensor  (…, n, n)
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor  (…, n, k)
@@ -3986,7 +4051,7 @@ function Tensor:new_tensor(values, o) end
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
 
---- The next float after x towards y.
+--- The next float after x towards y. It has no gradient: backward raises.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -4820,7 +4885,7 @@ function nn.Threshold(...) end
 ---@return flame.Module
 function nn.Transformer(...) end
 
---- attention and a small network, each with norm and residual
+--- attention and a small network, each with norm and residual; o: {causal = false, hidden = 4 size, dropout = 0, bias = true}; block(x, {attn_mask =, key_padding_mask =, is_causal =})
 ---@param size integer
 ---@param heads integer
 ---@param o? table?
@@ -4830,9 +4895,9 @@ function nn.TransformerBlock(size, heads, o) end
 --- n decoder layers like 'layer' (which is the first of them), and a norm.
 ---@param layer any
 ---@param count any
----@param norm any
+---@param ... any
 ---@return flame.Module
-function nn.TransformerDecoder(layer, count, norm) end
+function nn.TransformerDecoder(layer, count, ...) end
 
 --- Attention to itself, attention to the encoder's result, a small network; each with norm and sum.
 ---@param d integer|integer[]?
@@ -4844,9 +4909,9 @@ function nn.TransformerDecoderLayer(d, heads, ...) end
 --- n encoder layers like 'layer' (which is the first of them), and a norm.
 ---@param layer any
 ---@param count any
----@param norm any
+---@param ... any
 ---@return flame.Module
-function nn.TransformerEncoder(layer, count, norm) end
+function nn.TransformerEncoder(layer, count, ...) end
 
 --- PyTorch's encoder layer
 ---@param size integer
@@ -4886,11 +4951,10 @@ function nn.Upsample(o) end
 ---@return flame.Module
 function nn.UpsamplingBilinear2d(o) end
 
---- Upsample with the mode fixed.
----@param self any
----@param x flame.Tensor
+--- interpolate, nearest; o: {size =, scale_factor =}
+---@param o? table
 ---@return flame.Module
-function nn.UpsamplingNearest2d(self, x) end
+function nn.UpsamplingNearest2d(o) end
 
 --- pads the last 1 axes
 ---@param size integer|integer[]
@@ -5224,6 +5288,13 @@ flame.not_equal_ = flame.not_equal
 function flame.numel(x) end
 Tensor.numel = flame.numel
 
+--- Nuttall's minimal window of four cosines; o: {periodic =, sym = not periodic, dtype =, device =}
+---@param n integer
+---@param periodic? boolean
+---@param o? table?
+---@return flame.Tensor
+function flame.nuttall_window(n, periodic, o) end
+
 --- 1 at each id's position, 0 elsewhere
 ---@param ids flame.Tensor
 ---@param n? integer
@@ -5260,7 +5331,7 @@ function optim.Adadelta(params, o) end
 ---@param ... any
 function optim.Adagrad(params, ...) end
 
---- Kingma and Ba 2015; weight_decay is added to the gradient.
+--- Kingma and Ba 2015; weight_decay is added to the gradient, or, with decoupled_weight_decay = true, acts as AdamW's.
 ---@param params any
 ---@param ... any
 function optim.Adam(params, ...) end
@@ -5278,8 +5349,13 @@ function optim.Adamax(params, o) end
 
 --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
 --- scaler:update(). A step whose gradients hold NaN or Inf is left out and the scale halved.
----@param options table?  {init_scale = 65536, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000, enabled = true}
-function optim.GradScaler(options) end
+--- table of them; before them may stand a device, as in torch.amp
+---@param init_scale? number|table  65536
+---@param growth_factor? number|table  2
+---@param backoff_factor? number|table  0.5
+---@param growth_interval? number|table  2000
+---@param enabled? boolean|table  true
+function optim.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
 
 --- Limited-memory BFGS (Nocedal 1980): step(closure) calls the closure, which clears the
 --- gradients, computes the loss, calls backward and returns it, several times.
@@ -5328,9 +5404,10 @@ function optim.SGD(params, ...) end
 --- Scales all gradients in place so that their joint norm is at most max_norm.
 ---@param params any
 ---@param max_norm any
----@param options table?  {norm_type = 2, error_if_nonfinite = false}
+---@param norm_type? number|table  2
+---@param error_if_nonfinite? any
 ---@return flame.Tensor  the norm before, 0-d
-function optim.clip_grad_norm(params, max_norm, options) end
+function optim.clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite) end
 
 --- Clamps every gradient value in place to -c … c.
 ---@param params any
@@ -5713,6 +5790,13 @@ function flame.randperm(n, o) end
 function flame.ravel(x) end
 Tensor.ravel = flame.ravel
 
+--- The real parts of complex numbers (see conj), without the last axis; of real numbers their values.
+---@param x flame.Tensor
+---@param o? table  {complex =}
+---@return flame.Tensor
+function flame.real(x, o) end
+Tensor.real = flame.real
+
 --- reshape and permute by names: "b (h d) t -> b h t d"; ... for axes without a name
 ---@param x flame.Tensor
 ---@param spec string
@@ -5796,6 +5880,18 @@ Tensor.reshape = flame.reshape
 ---@return flame.Tensor
 function flame.reshape_as(x, y) end
 Tensor.reshape_as = flame.reshape_as
+
+--- The values of x: no tensor here puts off a conjugation or a sign.
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.resolve_conj(x) end
+Tensor.resolve_conj = flame.resolve_conj
+
+--- the values of x: no tensor here puts off a sign
+---@param x flame.Tensor
+---@return flame.Tensor
+function flame.resolve_neg(x) end
+Tensor.resolve_neg = flame.resolve_neg
 
 --- The dtype of a sum of the two.
 ---@param x flame.Tensor|number
@@ -6997,7 +7093,7 @@ function Tensor:uniform_(low, high) end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each stands, as further results in this order. dim: distinct slices
---- along that axis, in the order of their elements. It looks at values, so it evaluates.
+--- along that axis, in the order of their elements. It looks at values, so it evaluates, and has no gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|table
 ---@param return_inverse? boolean|table

@@ -172,7 +172,8 @@ static void test_errors_of_shapes(void) {
   CHECK(says(c, n_select(a, 1, 3), "select: position 4 is outside axis 2 of shape (4, 3)"));
   CHECK(says(c, n_expand(a, 2, (int64_t[]){ 4, 4 }), "expand: shape (4, 3) can not become (4, 4)"));
   CHECK(says(c, n_index(f, 3, 0, "gather"),
-             "gather: the index tensor is f32, need an integer dtype"));
+             "gather: the index tensor is f32, need an integer dtype: use :long() (arange(n / 2) is f32, as n / 2 is a float; "
+             "arange(n // 2) is i64)"));
   CHECK(says(c, n_cat(c, 2, (fl_node *[]){ a, b }, 0),
              "cat: shapes (4, 3) and (5, 2) differ outside axis 1"));
   CHECK(says(c, n_stack(c, 2, (fl_node *[]){ a, b }, 0), "stack: shapes (4, 3) and (5, 2) differ"));

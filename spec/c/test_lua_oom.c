@@ -77,17 +77,17 @@ static int close_clean(lua_State *L) {
 /* ---- families ---------------------------------------------------------------------------------- */
 
 static const struct { const char *name, *text; } families[] = {
-  { "constructors", "return tostring(flame.zeros(2, 3) + flame.arange(3)) .. #flame.eye(2)" },
+  { "constructors", "return tostring(flame.zeros(2, 3) + flame.arange(3.0)) .. #flame.eye(2)" },
   { "tables", "return flame.tensor({{1, 2}, {3, 4}}):totable()[2][1] .. ''" },
-  { "elementwise", "local x = flame.arange(6) return ((x * 2 + 1):exp():sum()):item() .. ''" },
-  { "reductions", "local v, i = flame.arange(6):reshape(2, 3):max(2) return v:sum():item() .. i:totable()[1]" },
-  { "indexing", "local x = flame.arange(12):reshape(3, 4):clone() x[2] = 5 x[{{1, 2}, {2}}] = 1\n"
+  { "elementwise", "local x = flame.arange(6.0) return ((x * 2 + 1):exp():sum()):item() .. ''" },
+  { "reductions", "local v, i = flame.arange(6.0):reshape(2, 3):max(2) return v:sum():item() .. i:totable()[1]" },
+  { "indexing", "local x = flame.arange(12.0):reshape(3, 4):clone() x[2] = 5 x[{{1, 2}, {2}}] = 1\n"
                 "return (x[{{2, 3}, {}}] + x[x:gt(3)]:sum()):sum():item() .. ''" },
-  { "matmul", "local x = flame.arange(6):reshape(2, 3) return x:matmul(x:t()):sum():item() .. ''" },
-  { "composites", "local x = flame.arange(6):reshape(2, 3)\n"
+  { "matmul", "local x = flame.arange(6.0):reshape(2, 3) return x:matmul(x:t()):sum():item() .. ''" },
+  { "composites", "local x = flame.arange(6.0):reshape(2, 3)\n"
                   "return flame.cat({x:softmax(2), x:layer_norm({3})}, 1):sum(1):totable()[1] .. ''" },
   { "random", "flame.seed(1) return flame.randn(4):sum():item() .. flame.randperm(4):bytes()" },
-  { "gradients", "local x = flame.arange(3):requires_grad_(true)\n"
+  { "gradients", "local x = flame.arange(3.0):requires_grad_(true)\n"
                  "local y = (x * x):sum() local g = y:gradients({x}, {retain_graph = true}) y:backward()\n"
                  "return (g[x] + x.grad):sum():item() .. ''" },
   { "training", "local nn, optim = require 'flame.nn', require 'flame.optim' flame.seed(2)\n"
@@ -96,26 +96,26 @@ static const struct { const char *name, *text; } families[] = {
   { "callbacks", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * 2 end,\n"
                  "  backward = function(c, g) return g * c:saved() end}\n"
                  "local x = flame.ones(2):requires_grad_(true) f(x):sum():backward() return x.grad:sum():item() .. ''" },
-  { "calls", "local x = flame.arange(12):reshape(3, 4):sin() local v, i = x:sort(2) local u = x:unique()\n"
+  { "calls", "local x = flame.arange(12.0):reshape(3, 4):sin() local v, i = x:sort(2) local u = x:unique()\n"
              "return x:cumsum(1):sum():item() .. i:bytes() .. u:numel() .. x:rfft():sum():item() .. x[{{}, {1, 3}}]:det():item()" },
-  { "convolutions", "local x = flame.arange(24):reshape(1, 2, 3, 4):requires_grad_(true)\n"
+  { "convolutions", "local x = flame.arange(24.0):reshape(1, 2, 3, 4):requires_grad_(true)\n"
                     "local y = flame.conv2d(x, flame.ones(1, 2, 2, 2)) flame.avg_pool2d(y, 2):sum():backward()\n"
                     "return x.grad:sum():item() .. flame.einsum('abij->i', x:detach()):bytes()" },
   { "kernels", "local k = flame.kernel[[extern \"C\" __global__ void k(const float *x, float *y, int n) {\n"
                "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * x[i]; }]]\n"
-               "local x = flame.arange(4):requires_grad_(true) local y = k(x) y:sum():backward()\n"
+               "local x = flame.arange(4.0):requires_grad_(true) local y = k(x) y:sum():backward()\n"
                "return x.grad:sum():item() .. flame.map('x -> x * 2')(x:detach()):bytes()" },
   { "kept", "local f = flame.func{name = 'f', forward = function(c, x) c:save(x) return x * x end,\n"
             "  backward = function(c, g) return g * 2 * c:saved() end}\n"
-            "local w = flame.arange(3):requires_grad_(true) local y = w * 1 local z = f(y) y[1] = 0\n"
+            "local w = flame.arange(3.0):requires_grad_(true) local y = w * 1 local z = f(y) y[1] = 0\n"
             "local t = flame.checkpoint(function(v) return v:exp() end, w) local s = z:sum() + t:sum() s:backward()\n"
             "return w.grad:bytes() .. flame.autocast('bf16', function() return w:detach():float():sum():item() end)" },
   { "batches", "local data, s = require 'flame.data', 0\n"
-               "for _, b in data.batches({flame.arange(6)}, {size = 2, shuffle = true, prefetch = 2}) do s = s + b:sum():item() end\n"
+               "for _, b in data.batches({flame.arange(6.0)}, {size = 2, shuffle = true, prefetch = 2}) do s = s + b:sum():item() end\n"
                "return s .. ''" },
   { "scopes", "local r = flame.scope(function() local t = flame.ones(3) return t + 1 end)\n"
               "do local s <close> = flame.scope() local t = flame.ones(2) s:keep(t) end return r:sum():item() .. ''" },
-  { "files", "local path, n = os.tmpname(), 0 flame.save(path, {x = flame.arange(3)})\n"
+  { "files", "local path, n = os.tmpname(), 0 flame.save(path, {x = flame.arange(3.0)})\n"
              "for _ in pairs(flame.internal.io_list('/')) do n = n + 1 end assert(n > 0)\n"
              "local sum = flame.load(path).x:sum():item() os.remove(path) return sum .. ''" },
   { "errors", "local ok, e = pcall(function() return flame.ones(2) + flame.ones(3) end)\n"

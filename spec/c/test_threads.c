@@ -299,7 +299,7 @@ static void os_exit_closes_the_state(void) {
 }
 
 static void a_forked_child_computes(void) {
-  static const char text[] = "return string.format('%.17g', (flame.arange(300000) * 0.5):sum():item())";
+  static const char text[] = "return string.format('%.17g', (flame.arange(300000.0) * 0.5):sum():item())";
   char before[4096], out[4096];
   lua_State *L = open_state();
   CHECK(run(L, text, before));                  /* starts the worker threads */

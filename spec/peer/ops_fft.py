@@ -72,8 +72,22 @@ def rest(scale):
             for periodic in (True, False):
                 Sample(name, '%s_window(%d, %s, {dtype = "f64"})' % ("flame." + name, n, lua_value(periodic)),
                        lambda n=n, p=periodic, f=getattr(torch, name + "_window"): f(n, p, dtype=torch.float64), grad=False, tol=2)
+        for sym in (True, False):        # torch.signal.windows of torch 2 by their formulas
+            i, m = torch.arange(n, dtype=torch.float64), n if sym else n + 1
+            if n > 1:
+                o = "{sym = %s, dtype = \"f64\"" % lua_value(sym)
+                middle = (m - 1) / 2
+                for text, w in (("cosine_window(%d, %s})" % (n, o), torch.sin((i + .5) * (torch.pi / m))),
+                                ("gaussian_window(%d, %s, std = 1.7})" % (n, o), torch.exp(-((i - middle) / 1.7) ** 2 / 2)),
+                                ("exponential_window(%d, %s, tau = 2.5})" % (n, o), torch.exp(-(i - middle).abs() / 2.5))):
+                    Sample(text[:text.index("(")], "flame." + text, lambda w=w: w, grad=False, tol=4)
     for _ in range(int(10 * scale)):
         s = [R.randint(1, 5), R.choice([1, 3, 4, 5])]
+        x = T(s + [2], "f64")
+        Sample("conj", "x:conj()", lambda x: torch.view_as_real(torch.conj_physical(torch.view_as_complex(x.contiguous()))), x)
+        Sample("real", "x:real()", lambda x: torch.view_as_complex(x.contiguous()).real, T(s + [2], "f64"))
+        Sample("imag", "x:imag()", lambda x: torch.view_as_complex(x.contiguous()).imag, T(s + [2], "f64"))
+        Sample("conj", "x:conj()", torch.conj_physical, T(s, "f32"))
         k = R.randrange(2)
         Sample("fftshift", "x:fftshift()", F.fftshift, T(s, "f64"))
         Sample("fftshift", "x:fftshift(%d)" % (k + 1), lambda x, k=k: F.fftshift(x, k), T(s, "f32"))

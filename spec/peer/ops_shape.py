@@ -41,6 +41,11 @@ def constructors(scale):
         for d in ("f32", "f64"):
             Sample("linspace", 'flame.linspace(%d, %d, %d, {dtype = "%s"})' % (a, b, n, d), lambda a=a, b=b, n=n, d=d: torch.linspace(a, b, n, dtype=DTYPES[d]), tol=0.2)
     Sample("constructors", "flame.arange(0, 1, 0.1)", lambda: torch.tensor([0, .1, .2, .3, .4, .5, .6, .7, .8, .9, 1.0]), native=True)
+    # integers give i64, a float among them f32: torch's rule
+    for args, sizes in (("4", (1, 5)), ("2, 7, 2", (2, 8, 2)), ("3, -3, -2", (3, -4, -2)), ("0", (1, 1)), ("1 << 53, (1 << 53) + 3", (1 << 53, (1 << 53) + 4))):
+        Sample("constructors", "flame.arange(%s)" % args, lambda sizes=sizes: torch.arange(*sizes), native=True)
+    for args, sizes in (("4.0", (1., 5.)), ("8 / 2", (1., 5.)), ("2, 7, 2.0", (2, 8, 2.)), ("3, 1.0, -0.5", (3, .75, -.5))):
+        Sample("constructors", "flame.arange(%s)" % args, lambda sizes=sizes: torch.arange(*sizes), native=True)
     Sample("constructors", "flame.tensor({{1, 2}, {3, 4}})", lambda: torch.tensor([[1., 2.], [3., 4.]]))
     Sample("constructors", "flame.tensor({true, false})", lambda: torch.tensor([True, False]))
     Sample("constructors", "flame.tensor(3.5)", lambda: torch.tensor(3.5))

@@ -1,5 +1,6 @@
 /* See word.h. */
 #include "base/word.h"
+#include <stdio.h>
 #include <string.h>
 
 int fl_word_distance(const char *p, const char *q, int limit) {
@@ -24,3 +25,21 @@ int fl_word_distance(const char *p, const char *q, int limit) {
 }
 
 int fl_word_limit(const char *word) { return strlen(word) > 4 ? 11 : 6; }       /* two slips, or one */
+
+fl_word_guess fl_word_begin(const char *word) { return (fl_word_guess){ word, fl_word_limit(word), "" }; }
+
+void fl_word_offer(fl_word_guess *g, const char *candidate, int n) {
+  char text[40];
+  if (n < 0) n = (int)strlen(candidate);
+  if (n >= (int)sizeof text) return;
+  snprintf(text, sizeof text, "%.*s", n, candidate);
+  const int d = fl_word_distance(g->word, text, g->limit);
+  if (d > g->limit || (d == g->limit && (!*g->best || strcmp(text, g->best) >= 0))) return;
+  g->limit = d;
+  memcpy(g->best, text, sizeof text);
+}
+
+const char *fl_word_hint(const fl_word_guess *g, char out[64]) {
+  snprintf(out, 64, *g->best ? "; did you mean '%s'?" : "", g->best);
+  return out;
+}

@@ -69,8 +69,10 @@ fl_node *fl_factor_node(fl_lua *b, double v) {
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name) {
   int ok = 0;
   const lua_Integer v = lua_type(L, i) == LUA_TNUMBER ? lua_tointegerx(L, i, &ok) : 0;
-  if (!ok) fl_lua_fail(L, op, "%s must be an integer, got %s", name, fl_arg_found(L, i));
-  return v;
+  if (ok) return v;
+  const double d = lua_type(L, i) == LUA_TNUMBER ? lua_tonumber(L, i) : 0;
+  fl_lua_fail(L, op, "%s must be an integer, got %s%s", name, fl_arg_found(L, i),
+      isfinite(d) && d != floor(d) ? " (a / b is a float, a // b an integer)" : "");
 }
 
 int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise) {
@@ -188,6 +190,26 @@ static int is_word(const char *names, const char *name, size_t n) {
   return 0;
 }
 
+void fl_offer_keys(lua_State *L, int t, fl_word_guess *g) {
+  lua_pushnil(L);
+  while (lua_next(L, t)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) == LUA_TSTRING) fl_word_offer(g, lua_tostring(L, -1), -1);
+  }
+}
+
+/* Raises: there is no option 'name' among the words of 'names'. */
+static void no_option(lua_State *L, const char *op, const char *name, const char *names) {
+  char hint[64];
+  fl_word_guess g = fl_word_begin(name);
+  for (const char *p = names; *p != 0; p += *p == ' ') {
+    const size_t w = strcspn(p, " ");
+    fl_word_offer(&g, p, (int)w);
+    p += w;
+  }
+  fl_lua_fail(L, op, "no option '%.60s', there is: %s%s", name, names, fl_word_hint(&g, hint));
+}
+
 void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
   if (lua_isnoneornil(L, i)) return;
   if (lua_type(L, i) != LUA_TTABLE) fl_lua_fail(L, op, "options must be a table, got %s",
@@ -200,7 +222,7 @@ void fl_check_options(lua_State *L, int i, const char *op, const char *names) {
     const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
     if (name == NULL) fl_lua_fail(L, op, "options have names (%s), got a key %s", names,
         fl_arg_found(L, -1));
-    if (!is_word(names, name, n)) fl_lua_fail(L, op, "no option '%s', there is: %s", name, names);
+    if (!is_word(names, name, n)) no_option(L, op, name, names);
   }
 }
 

@@ -13,6 +13,7 @@
 #ifndef FL_LUA_BINDING_H
 #define FL_LUA_BINDING_H
 #include "autograd/autograd.h"
+#include "base/word.h"
 #include "engine/engine.h"
 #include "tensor/build.h"
 #include "tensor/tensor.h"
@@ -230,6 +231,8 @@ void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
 /* Scalar v (a Lua number) in dtype's class; 0 with a message in why[] when it can not be. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
+/* Offers the keys of the table at t that are strings. */
+void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
 /* List of tensors in the table at i: boxes into an array of 'max'; returns the count. They stay
 ** on the stack, since a finaliser may take them out of the table. */
 int fl_arg_list(lua_State *L, int i, const char *op, const char *name, int max, fl_box **out);

@@ -95,7 +95,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   const fl_node *idx = x->t->node;
   char a[192], c[192];
   if (fl_is_float(idx->dtype)) fl_lua_fail(L, op_name,
-      "an index tensor must hold integers, got %s", fl_dtype_name(idx->dtype));
+      "an index tensor must hold integers, got %s%s", fl_dtype_name(idx->dtype), fl_index_hint(idx->dtype));
   k->items[k->nitem].axis = axis;
   k->items[k->nitem].mask = idx->dtype == FLAME_BOOL;
   k->items[k->nitem++].box = x;

@@ -247,6 +247,8 @@ static int x_debug(lua_State *L) {
 static int x_anomaly(lua_State *L) {
   flame_context *c = context(L);
   fl_arg_count(L, 1, "anomaly");
+  if (!lua_isnoneornil(L, 1) && !lua_isboolean(L, 1))
+    return fl_lua_fail(L, "anomaly", "need true or false, got %s", fl_arg_found(L, 1));
   if (!lua_isnoneornil(L, 1)) c->anomaly = (uint8_t)lua_toboolean(L, 1);
   lua_pushboolean(L, c->anomaly != 0);
   return 1;
@@ -298,6 +300,22 @@ static int fail(lua_State *L) {
   return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%s", luaL_checkstring(L, 2));
 }
 
+/* core.load(): all that is written in Lua is there, also where an earlier load had no memory for all of it. */
+static int load_core(lua_State *L) {
+  fl_core_load(L, self_of(L));
+  return 0;
+}
+
+/* core.hint(word, known): what a message says of a word that is no key of the table. */
+static int hint(lua_State *L) {
+  char out[64];
+  luaL_checktype(L, 2, LUA_TTABLE);
+  fl_word_guess g = fl_word_begin(luaL_checkstring(L, 1));
+  fl_offer_keys(L, 2, &g);
+  lua_pushstring(L, fl_word_hint(&g, out));
+  return 1;
+}
+
 /* core.pin(): the script's line is looked up once; until core.unpin() every op has it. */
 static int pin(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -318,6 +336,7 @@ static int callable(lua_State *L) {
 }
 
 static int is_tensor(lua_State *L) {
+  fl_arg_count(L, 1, "is_tensor");
   lua_pushboolean(L, box_at(L, 1) != NULL);
   return 1;
 }
@@ -455,6 +474,7 @@ static int elapsed(lua_State *L) {
 /* flame.timer(): a function that gives the seconds since; work still queued does not count:
 ** flame.synchronize() first. */
 static int x_timer(lua_State *L) {
+  fl_arg_count(L, 0, "timer");
   lua_pushnumber(L, clock_now());
   lua_pushcclosure(L, elapsed, 1);
   return 1;
@@ -473,7 +493,7 @@ const fl_lua_reg fl_reg_inspect[] = {
   { "cuda_available", x_cuda_available, 0 }, { "cuda_count", x_cuda_count, 0 }, { "anomaly",
       x_anomaly, 0 },
   { "autograd_stats", x_autograd_stats, 0 }, { "autograd_reset", x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 },
+  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 }, { "unpin", unpin, 0 },
   { "callable", callable, 0 }, { "is_view", is_view, 0 }, { "facts", facts, 0 }, { "settings", settings, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "graph", recorded, 0 }, { NULL, NULL, 0 }

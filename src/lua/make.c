@@ -267,50 +267,79 @@ static int make_eye(lua_State *L) {
   return finish(L, b, m, out, same ? n_cast(same, o.dtype) : NULL, &o);
 }
 
-/* v, a whole number, as an integer of that dtype; raises when it does not fit. */
-static fl_scalar number_within(lua_State *L, const char *op, double v, int dtype) {
-  const fl_operand_arg a = { .d = v };
-  fl_scalar s;
-  if (!fl_value_fits(&a, dtype, &s)) fl_lua_fail(L, op, "%.14g is not in the range of %s", v, fl_dtype_name(dtype));
-  return s;
+/* ---- ranges --------------------------------------------------------------------------------------- */
+/* first, first + step, …, last. In an exact range, one of integers, the .i of each number is its
+** value; else the .d. */
+typedef struct range { int exact; fl_operand_arg first, last, step; } range;
+
+/* The number at i, or 'otherwise' where 'given' is 0. */
+static fl_operand_arg range_number(lua_State *L, range *r, int given, int i, const char *name, int64_t otherwise) {
+  fl_operand_arg v = { NULL, 1, otherwise, (double)otherwise };
+  if (!given) return v;
+  v.d = fl_arg_num(L, i, "arange", name);
+  v.isint = lua_isinteger(L, i);
+  v.i = v.isint ? lua_tointeger(L, i) : 0;
+  r->exact &= v.isint;
+  return v;
 }
 
-/* ---- ranges --------------------------------------------------------------------------------------- */
-static int range(lua_State *L, const char *op, double first, double step, int64_t n, int opts) {
-  fl_lua *b = self_of(L);
-  fl_make_opts o;
-  fl_arg_make_opts(L, opts, op, &o);
-  if (o.dtype < 0) o.dtype = b->floats;
-  if (o.dtype == FLAME_BOOL) fl_lua_fail(L, op, "dtype bool has no ranges");
-  fl_scalar f, s;
-  if (fl_is_float(o.dtype)) {
-    f.d = first;
-    s.d = step;
-  } else {
-    if (first != floor(first) || step != floor(step)) fl_lua_fail(L, op,
-        "%s needs whole numbers", fl_dtype_name(o.dtype));
-    f = number_within(L, op, first, o.dtype);
-    number_within(L, op, n > 0 ? first + step * (double)(n - 1) : first, o.dtype);
-    s = number_within(L, op, step, FLAME_I64);
+/* The number of values; 'last' becomes the last of them. A distance of two int64_t fits uint64_t. */
+static int64_t range_count(lua_State *L, range *r) {
+  double steps = floor((r->last.d - r->first.d) / r->step.d);
+  if (r->exact) {
+    const int up = r->step.i > 0;
+    const uint64_t first = (uint64_t)r->first.i, last = (uint64_t)r->last.i, step = (uint64_t)r->step.i;
+    if (up ? r->last.i < r->first.i : r->last.i > r->first.i) return 0;
+    const uint64_t whole = up ? (last - first) / step : (first - last) / (0 - step);
+    r->last.i = (int64_t)(first + whole * step);
+    steps = (double)whole;
   }
-  fl_box *out = fl_box_new(L);
-  const int64_t m = fl_lua_enter(L, b);
-  return finish(L, b, m, out, n_iota(b->c, o.dtype, o.device, 1, &n, f, s), &o);
+  if (steps < 0) return 0;
+  if (steps >= 1e15) fl_lua_fail(L, "arange", "%.14g elements are too many", steps + 1);
+  r->last.d = r->first.d + steps * r->step.d;
+  return (int64_t)steps + 1;
+}
+
+/* v, a number of a range, as an integer of that dtype; raises when it is not one. */
+static fl_scalar whole_number(lua_State *L, const range *r, const fl_operand_arg *v, int dtype) {
+  fl_operand_arg a = *v;
+  fl_scalar s;
+  a.isint = r->exact;
+  if (!r->exact && v->d != floor(v->d)) fl_lua_fail(L, "arange", "%s needs whole numbers", fl_dtype_name(dtype));
+  if (fl_value_fits(&a, dtype, &s)) return s;
+  if (a.isint) fl_lua_fail(L, "arange", "%lld is not in the range of %s", (long long)a.i, fl_dtype_name(dtype));
+  fl_lua_fail(L, "arange", "%.14g is not in the range of %s", a.d, fl_dtype_name(dtype));
 }
 
 static int make_arange(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_make_opts o;
+  range r = { .exact = 1 };
+  fl_scalar first, step;
   int top;
   const int opts = fl_tail_options(L, &top);
   if (top < 1 || top > 3) fl_lua_fail(L, "arange",
       "need (n) or (first, last[, step]), got %d numbers", top);
-  const double a = fl_arg_num(L, 1, "arange", "first");
-  const double first = top == 1 ? 1 : a, last = top == 1 ? a : fl_arg_num(L, 2, "arange", "last");
-  const double step = top == 3 ? fl_arg_num(L, 3, "arange", "step") : 1;
-  if (step == 0 || !isfinite(first) || !isfinite(last) || !isfinite(step))
+  r.first = range_number(L, &r, top > 1, 1, "first", 1);
+  r.last = range_number(L, &r, 1, top > 1 ? 2 : 1, top > 1 ? "last" : "n", 0);
+  r.step = range_number(L, &r, top == 3, 3, "step", 1);
+  if (r.step.d == 0 || !isfinite(r.first.d) || !isfinite(r.last.d) || !isfinite(r.step.d))
     fl_lua_fail(L, "arange", "first, last and step must be finite, step not 0");
-  const double count = floor((last - first) / step) + 1;
-  if (count > 1e15) fl_lua_fail(L, "arange", "%.14g elements are too many", count);
-  return range(L, "arange", first, step, count > 0 ? (int64_t)count : 0, opts);
+  fl_arg_make_opts(L, opts, "arange", &o);
+  if (o.dtype < 0) o.dtype = r.exact ? FLAME_I64 : b->floats;
+  if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "arange", "dtype bool has no ranges");
+  const int64_t n = range_count(L, &r);
+  if (fl_is_float(o.dtype)) {
+    first.d = r.first.d;
+    step.d = r.step.d;
+  } else {
+    first = whole_number(L, &r, &r.first, o.dtype);
+    step = whole_number(L, &r, &r.step, FLAME_I64);
+    if (n > 0) whole_number(L, &r, &r.last, o.dtype);
+  }
+  fl_box *out = fl_box_new(L);
+  const int64_t m = fl_lua_enter(L, b);
+  return finish(L, b, m, out, n_iota(b->c, o.dtype, o.device, 1, &n, first, step), &o);
 }
 
 /* n values from a to z in f64, counted from the nearer end: both are met exactly. */

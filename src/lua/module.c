@@ -6,7 +6,6 @@
 ** while the state closes get no finaliser any more: the list of all boxes finds them. The functions of lua/flame/core.lua are
 ** loaded at the first use of a name that C does not know.
 */
-#include "base/word.h"
 #include "lua/binding.h"
 #include "lua/embedded.h"
 #include "lua/flame_lua.h"
@@ -122,21 +121,10 @@ static int unknown_field(lua_State *L, const char *name, const char *what) {
     { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(name, known[i][0]) == 0) return fl_lua_fail(L, "", "%s '%s': %s", what, name, known[i][1]);
-  int best = fl_word_limit(name);
-  const char *nearest = NULL;
-  lua_pushnil(L);
-  while (lua_next(L, lua_upvalueindex(3))) {
-    lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TSTRING) continue;
-    const char *candidate = lua_tostring(L, -1);
-    const int d = fl_word_distance(name, candidate, best);
-    if (d < best || (d == best && nearest != NULL && strcmp(candidate, nearest) < 0)) {
-      best = d;
-      nearest = candidate;
-    }
-  }
-  if (nearest == NULL) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
-  return fl_lua_fail(L, "", "%s '%.60s': did you mean '%s'?", what, name, nearest);
+  fl_word_guess g = fl_word_begin(name);
+  fl_offer_keys(L, lua_upvalueindex(3), &g);
+  if (!*g.best) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
+  return fl_lua_fail(L, "", "%s '%.60s': did you mean '%s'?", what, name, g.best);
 }
 
 /* x.name, x:name(…) and x[key]. A property stands in the methods table as its number. */

@@ -158,7 +158,7 @@ static int l_embedding(lua_State *L) {
   if (w->t->node->shape->rank != 2) fl_lua_fail(L, "embedding",
       "weight has %d axes, need 2", w->t->node->shape->rank);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "embedding",
-      "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
+      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *in = node_of(b, ids), *wn = node_of(b, w);
@@ -197,7 +197,7 @@ static int l_one_hot(lua_State *L) {
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
   if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot",
-      "ids must be integers, got %s", fl_dtype_name(ids->t->node->dtype));
+      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const fl_scalar zero = { .i = 0 }, one = { .i = 1 };

@@ -369,6 +369,20 @@ static int s_flip(lua_State *L) {
 
 enum { MAX_JOINED = 4096 };
 
+/* The rank that all have. To cat, shape (0) goes with any, as n_cat has it, unless all are so. */
+static int joint_rank(lua_State *L, const char *op, fl_box **x, int count, int stack) {
+  const fl_node *lead = NULL;
+  for (int k = 0; k < count; k++) {
+    const fl_node *n = x[k]->t->node;
+    if (!stack && n->shape->rank == 1 && n->shape->size[0] == 0) continue;
+    if (lead == NULL) lead = n;
+    if (n->shape->rank == lead->shape->rank) continue;
+    char a[192], b[192];
+    fl_lua_fail(L, op, "shapes %s and %s differ in their number of axes", fl_lua_shape_of(a, lead), fl_lua_shape_of(b, n));
+  }
+  return lead != NULL ? lead->shape->rank : 1;
+}
+
 /* cat, stack: the nodes are gathered in a userdata, after entering. */
 static int join(lua_State *L, const char *op, int stack) {
   fl_lua *b = self_of(L);
@@ -383,7 +397,7 @@ static int join(lua_State *L, const char *op, int stack) {
   fl_box **boxes = (fl_box **)lua_newuserdatauv(L, (size_t)count * 2 * sizeof(void *), 0);
   fl_node **nodes = (fl_node **)(boxes + count);
   fl_arg_list(L, 1, op, "tensors", MAX_JOINED, boxes);
-  const int rank = boxes[0]->t->node->shape->rank;
+  const int rank = joint_rank(L, op, boxes, count, stack);
   if (!stack && rank == 0) fl_lua_fail(L, op, "0-d tensors have no axis to join: use stack");
   const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, rank + stack, op);
   fl_box *out = fl_box_new(L);

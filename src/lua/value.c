@@ -338,6 +338,7 @@ ONE_NODE(contiguous, packed(n))
 static int v_free(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = box_at(L, 1);
+  fl_arg_count(L, 1, "free");
   if (x == NULL) return fl_lua_fail(L, "free", "x must be a tensor, got %s", fl_arg_found(L, 1));
   if (x->t == NULL) return 0;
   const int64_t m = fl_lua_enter(L, b);

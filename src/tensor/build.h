@@ -72,6 +72,8 @@ fl_node *n_stack(flame_context *c, int n, fl_node *const *x, int axis);
 fl_node *n_pad(fl_node *x, const int64_t *before, const int64_t *after, double value);   /* per axis; constant mode */
 /* x with the box start/step/count (per axis of x) replaced by v, broadcast to the box and cast */
 fl_node *n_setslice(fl_node *x, const int64_t *start, const int64_t *step, const int64_t *count, fl_node *v);
+/* What an error about an index tensor of that dtype adds; "" where it is not a float. */
+const char *fl_index_hint(int dtype);
 /* 1-based positions (any integer dtype) to checked 0-based i64 positions below n */
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what);
 /* Gather along one axis. idx: from n_index.

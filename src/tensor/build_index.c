@@ -14,12 +14,16 @@
 enum { OWN_SHAPE = 1 };      /* attr.flags of gather and scatter */
 enum { MAX_INPUTS = 255 };   /* of one node */
 
+const char *fl_index_hint(int dtype) {
+  return fl_is_float(dtype) ? ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)" : "";
+}
+
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
   if (!idx || !fl_usable(idx, what)) return NULL;
   flame_context *c = idx->ctx;
   if (!fl_is_integer(idx->dtype)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, what, "the %s tensor is %s, need an integer dtype",
-            flags & FL_INDEX_CLASS ? "class" : "index", fl_dtype_name(idx->dtype));
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, what, "the %s tensor is %s, need an integer dtype%s",
+            flags & FL_INDEX_CLASS ? "class" : "index", fl_dtype_name(idx->dtype), fl_index_hint(idx->dtype));
     return NULL;
   }
   if (!(idx = n_cast(idx, FLAME_I64))) return NULL;
