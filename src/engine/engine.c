@@ -58,16 +58,6 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-void fl_engine_collect(flame_context *c) {
-  fl_engine *e = c->engine;
-  if (!c->collector.full || c->evaluating) return;
-  c->stats.collections++;
-  c->collector.full(c->collector.arg);
-  e->recorded_at_full = c->stats.recorded;
-  e->live_after_full = c->tensors.live;
-  e->bytes_after_full = fl_engine_live_bytes(c);
-}
-
 int64_t fl_engine_live_bytes(const flame_context *c) {
   int64_t b = 0;
   for (int i = 0; i < FL_MAX_DEVICES; i++) b += c->live_bytes[i];

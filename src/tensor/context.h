@@ -43,11 +43,11 @@ typedef struct fl_upcalls {
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
 } fl_upcalls;
 
-/* What the binding gives the engine (NULL: none). */
+/* What the binding gives the engine (NULL: none). All may run scripts but heap. */
 typedef struct fl_collector {
-  void (*step)(void *arg);       /* one collector step right before planning; may run scripts */
-  void (*full)(void *arg);       /* full collection, twice */
-  int64_t (*heap)(void *arg);    /* KB of the host language's heap; NULL: full collections are rarer */
+  int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
+  void (*step)(void *arg);       /* collects the young, where there is such a mode and the host is in it */
+  void (*full)(void *arg, int times);  /* a full collection, so many times */
   void *arg;
 } fl_collector;
 
