@@ -25,7 +25,9 @@ write("shebang.lua", "#!/usr/bin/env flame-lua\nprint('after the first line')")
 write("warn.lua", "warn('one ', 'two') warn('@off') warn('three')")
 write("threads.lua", [[
 local resume, create, wrap, yield, close = coroutine.resume, coroutine.create, coroutine.wrap, coroutine.yield, coroutine.close
-local function closing(e) return setmetatable({}, { __close = function(_, why) print("closing", type(why)) if e then error(e, 0) end end }) end
+local function closing(e)
+  return setmetatable({}, { __close = function(_, why) print("closing", type(why)) if e then error(e, 0) end end })
+end
 local co = create(function(a, b) error("x" .. yield(a + b)) end)
 print(resume(co, 1, 2)) print(resume(co, 5)) print(resume(co)) print(close(co))
 print(pcall(resume)) print(pcall(resume, 3)) print(pcall(wrap)) print(pcall(wrap, 3)) print(pcall(close, 3))

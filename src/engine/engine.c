@@ -180,7 +180,7 @@ flame_context *flame_open(const flame_options *options) {
 }
 
 void flame_close(flame_context *c) {
-  if (!c) return;
+  if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
   const int free_now = fl_tensor_close(c);
   if (e) {
@@ -199,4 +199,5 @@ void flame_close(flame_context *c) {
   c->engine = NULL;
   c->gone = gone;
   if (free_now) free(c);
+  else fl_unhold(&c);
 }

@@ -170,7 +170,7 @@ static script_function *keep_function(fl_lua *b, int ref, int nkept) {
 static void drop_function(void *arg) {
   script_function *f = (script_function *)arg;
   luaL_unref(fl_lua_thread(f->b), LUA_REGISTRYINDEX, f->ref);
-  for (int i = 0; i < f->nkept; i++) flame_free(f->kept[i]);
+  for (int i = 0; i < f->nkept; i++) fl_tensor_release(f->kept[i]);
   fl_free(&f->b->c->mem, f, size_with(f->nkept));
 }
 

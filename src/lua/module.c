@@ -68,7 +68,7 @@ static int state_gc(lua_State *L) {
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now, or lost */
-    flame_free(x->t);
+    fl_tensor_release(x->t);
     x->t = NULL;
   }
   b->boxes = NULL;

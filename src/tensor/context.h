@@ -80,6 +80,9 @@ typedef struct flame_context {
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t planted;               /* FL_PLANT_*: a bug that the specs plant and must find */
+  atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
+  atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until it clears that */
+  int32_t holds;                 /* how often the holder is inside */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;
   void *engine;
@@ -89,6 +92,16 @@ typedef struct flame_context {
   void (*gone)(struct flame_context *c);  /* closed with live handles: called with the last of them */
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* A function of flame.h holds the context from its first use of it to its return, whatever it
+** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by another
+** gives 'otherwise'. (scope.c) */
+flame_context *fl_hold(flame_context *c);
+void fl_unhold(flame_context *const *held);
+int fl_held_elsewhere(const flame_context *c);
+#define FL_HOLD(c, otherwise) \
+  __attribute__((cleanup(fl_unhold))) flame_context *const fl_held_ = fl_hold(c); \
+  if (!fl_held_) return otherwise
 
 /* Begin and end of a public call: sets the borrowing scope, flushes a full window first. */
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)
