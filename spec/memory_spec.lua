@@ -231,3 +231,58 @@ describe("a graph that nobody differentiates", function()
     assert.equal(3, x.grad:item())
   end)
 end)
+
+describe("a function that names the tensor it hangs on", function()
+  --- Tensors that are left of ten calls of f.
+  local function left(f)
+    local function live()
+      collectgarbage()
+      collectgarbage()
+      return flame.stats().live_tensors
+    end
+    f()
+    local before = live()
+    for _ = 1, 10 do f() end
+    return live() - before
+  end
+  --- A hook that names its tensor and the loss; 'after' gets the loss, the tensor and the hook's handle.
+  local function hooked(leaf, after)
+    return function()
+      local x = flame.ones({ 3 }, { requires_grad = true })
+      local y, loss = leaf and x or x * 2, nil
+      local handle = y:register_hook(function(g) return loss and y and g end)
+      loss = y:sum()
+      after(loss, y, handle)
+    end
+  end
+
+  it("is let go by backward, with the graph", function()
+    assert.equal(0, left(hooked(false, function(loss) loss:backward() end)))
+    assert.equal(0, left(function()
+      local x, y = flame.ones({ 3 }, { requires_grad = true }), nil
+      y = flame.checkpoint(function(v) return y and v or v * x end, x)
+      y:sum():backward()
+    end))
+  end)
+  it("is let go by remove, and by the end of a scope", function()
+    for _, leaf in ipairs { false, true } do
+      assert.equal(0, left(hooked(leaf, function(_, _, handle) handle:remove() end)))
+      assert.equal(0, left(function() flame.scope(hooked(leaf, function() end)) end))
+    end
+  end)
+  it("may spend the graph while it runs", function()
+    local x = flame.ones({ 3 }, { requires_grad = true })
+    local y = x * 2
+    local loss, n = y:sum(), 0
+    y:register_hook(function(g)
+      n = n + 1
+      if n == 1 then loss:backward() end
+      collectgarbage()
+      return g * 1
+    end)
+    y:register_hook(function() n = n + 10 end)
+    local ok, message = pcall(loss.backward, loss)
+    assert.is_true(ok or message:find("backward", 1, true) ~= nil, message)
+    assert.is_true(n >= 12)
+  end)
+end)
