@@ -23,6 +23,28 @@ write("init.lua", "initialised = 'by file'")
 write("m1.lua", "return {name = ...}")
 write("shebang.lua", "#!/usr/bin/env flame-lua\nprint('after the first line')")
 write("warn.lua", "warn('one ', 'two') warn('@off') warn('three')")
+write("threads.lua", [[
+local resume, create, wrap, yield, close = coroutine.resume, coroutine.create, coroutine.wrap, coroutine.yield, coroutine.close
+local function closing(e)
+  return setmetatable({}, { __close = function(_, why) print("closing", type(why)) if e then error(e, 0) end end })
+end
+local co = create(function(a, b) error("x" .. yield(a + b)) end)
+print(resume(co, 1, 2)) print(resume(co, 5)) print(resume(co)) print(close(co))
+print(pcall(resume)) print(pcall(resume, 3)) print(pcall(wrap)) print(pcall(wrap, 3)) print(pcall(close, 3))
+print(pcall(close, coroutine.running())) print(resume(coroutine.running()))
+local g = wrap(function(...) print(...) yield(1, nil, 3) error("boom") end)
+print(g(7, nil, 8)) print(pcall(g)) print(pcall(g))
+print(pcall(wrap(function() local x <close> = closing("in close") error({}) end)))
+print(pcall(wrap(function() local x <close> = closing() error("plain") end)))
+local held = create(function() local x <close> = closing("left") yield() end)
+resume(held) print(close(held)) print(close(held))
+local outer outer = create(function() resume(create(function() print(resume(outer)) print(pcall(close, outer)) end)) end)
+resume(outer)
+print(select("#", wrap(function() return table.unpack({}, 1, 200000) end)()))
+local function deep(n) return n == 0 and 0 or 1 + wrap(deep)(n - 1) end
+print(deep(150)) print((select(2, pcall(deep, 250))))
+for k, v in wrap(function() for i = 1, 2 do yield(i, coroutine.isyieldable()) end end) do print(k, v) end
+wrap(function() error("at the end") end)()]])
 write("gc.lua", "print(collectgarbage('incremental')) setmetatable({}, {__gc = function() print('gc') end})")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
@@ -66,7 +88,7 @@ local invocations = {
   { "-- - a", stdin = "print(1)" }, { "-", stdin = "print('from stdin')" }, { "", stdin = "print('piped', #arg)" },
   { "", stdin = "error('piped')" }, { "", stdin = "x = = 1" }, { "-e 'arg = 1' args.lua" },
   { "-e 'arg[1] = 9' args.lua" },
-  { "fails.lua" }, { "bad.lua" }, { "nosuch.lua" }, { "exit.lua" }, { "close.lua" }, { "shebang.lua" }, { "gc.lua" },
+  { "fails.lua" }, { "bad.lua" }, { "nosuch.lua" }, { "exit.lua" }, { "close.lua" }, { "shebang.lua" }, { "gc.lua" }, { "threads.lua" },
   { "-e 'os.exit(false)'" }, { "-e 'os.exit(3, true)'" }, { "-e 'os.exit()'" },
   { "-e 'coroutine.wrap(function() error(\"inside\") end)()'" },
   { "-e 'print(pcall(error, nil))'" }, { "-e 'io.stderr:write(\"e\") io.stdout:write(\"o\")' 2>/dev/null" },

@@ -94,6 +94,21 @@ describe("Ctrl-C", function()
   if os.getenv("FLAME_SANITIZE") ~= "thread" then
     comes_back("a tight Lua loop", keep, "while true do end", look, "kept 30.0 7")
   end
+  if os.getenv("FLAME_SANITIZE") ~= "thread" then
+    comes_back("a loop in a coroutine of before", keep .. " co = coroutine.create(function() while true do end end)",
+      "print(coroutine.resume(co))", look .. " print(coroutine.status(co))", "kept 30.0 7\ndead")
+    comes_back("a loop in a coroutine in another", keep,
+      "coroutine.wrap(function() coroutine.wrap(function() while true do end end)() end)()", look, "kept 30.0 7")
+    comes_back("a loop that resumes one", keep .. " co = coroutine.wrap(function() while true do coroutine.yield() end end)",
+      "while true do co() end", look, "kept 30.0 7")
+    comes_back("a coroutine that is closed", keep,
+      "co = coroutine.create(function() local x <close> = setmetatable({}, {__close = function() while true do end end})"
+      .. " coroutine.yield() end) coroutine.resume(co) print(coroutine.close(co))", look, "kept 30.0 7")
+  end
+  comes_back("recorded ops in a coroutine", keep, "coroutine.wrap(function() local z = x while true do z = z * 0.999 + 0.001 end end)()",
+    look, "kept 30.0 7")
+  comes_back("evaluations in a coroutine", keep, "coroutine.wrap(function() while true do (x * 3):sum():item() end end)()",
+    look, "kept 30.0 7")
   comes_back("a loop of recorded ops", keep, "z = x while true do z = z * 0.999 + 0.001 end", look, "kept 30.0 7")
   comes_back("a loop of evaluations", keep, "while true do (x * 3):sum():item() end", look, "kept 30.0 7")
   comes_back("a long product of matrices", keep .. " a = flame.rand(6000, 6000)",

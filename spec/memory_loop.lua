@@ -1,5 +1,6 @@
---- A training loop in a process of its own: memory_spec.lua reads what it prints, the peak bytes
--- of tensors after 300 steps, when the collector has settled, and after all of them. arg: kind, collector mode, steps.
+--- A loop in a process of its own: memory_spec.lua reads what it prints, the peaks of the bytes of
+-- tensors, of resident memory and of Lua's heap (both in KB) after some
+-- steps, when the collector has settled, and after all of them. arg: kind, collector mode, steps, those after which it has settled.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -34,10 +35,38 @@ local function rnn()
   end
 end
 
+--- What is recorded under no_grad dies young, and its closures and tables with it.
+local function inference(reads)
+  local net = nn.Sequential { nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3) }
+  local seen = {}
+  return function()
+    local out = flame.no_grad(function() return net(flame.tensor { { 1, 2, 3, 4 } }) end)
+    local best = out:argmax(2):item()
+    if reads > 1 then best = best + out:sum():item() end
+    seen[#seen % 100 + 1] = { best = best }
+  end
+end
+
+local heap, resident = 0, 0
+local function look()
+  local f <close> = assert(io.open("/proc/self/statm"))
+  f:read("n")
+  resident = math.max(resident, f:read("n") * 4)
+  heap = math.max(heap, collectgarbage("count"))
+end
+
 collectgarbage(arg[2])
 flame.seed(1)
-local step = arg[1] == "rnn" and rnn() or mlp(tonumber(arg[1]))
-for _ = 1, 300 do step() end
-local early = flame.memory().peak
-for _ = 301, tonumber(arg[3]) do step() end
-print(early, flame.memory().peak)
+local kinds = { rnn = rnn, inference = function() return inference(1) end, metric = function() return inference(2) end }
+local step = kinds[arg[1]] and kinds[arg[1]]() or mlp(tonumber(arg[1]))
+local steps, settled = tonumber(arg[3]), tonumber(arg[4])
+for k = 1, settled do
+  step()
+  if k % 10 == 0 then look() end
+end
+print(flame.memory().peak, resident, heap)
+for k = settled + 1, steps do
+  step()
+  if k % 10 == 0 then look() end
+end
+print(flame.memory().peak, resident, heap)

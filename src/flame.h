@@ -2,7 +2,8 @@
 ** flame.h: the C interface of flame-lua. The one public header.
 **
 ** A context holds everything; it is entered by one thread at a time, by any thread, and
-** contexts share nothing. Tensors are owned by the caller and freed with flame_free; a
+** contexts share nothing. A call by another thread meanwhile does nothing (flame_free: the tensor
+** stays) and fails with FLAME_BAD_ARGUMENT, which that thread reads until it clears it; facts are not checked. Tensors are owned by the caller and freed with flame_free; a
 ** context may be closed before its tensors are (they then answer with errors), but not used.
 ** Functions that make a tensor return NULL on failure; NULL in (a context, too) gives NULL out, so
 ** calls can be chained and checked once: flame_error(c) gives the first message since the last

@@ -315,9 +315,9 @@ static void host_allocations_fail(int step) {
 /* ---- a full device, a busy device --------------------------------------------------------------------- */
 
 static int collected;
-static void collect(void *arg) {
+static void collect(void *arg, int times) {
   flame_tensor **garbage = arg;
-  collected++;
+  collected += times;
   flame_free(*garbage);
   *garbage = NULL;
 }

@@ -355,6 +355,88 @@ static void two_contexts_in_one_thread(void) {
   flame_close(b);
 }
 
+/* ---- two threads in one context ------------------------------------------------------------- */
+
+typedef struct meeting { flame_context *c; flame_tensor *x; pthread_barrier_t in, out; int refused, told, cleared; } meeting;
+
+/* The host's memory goes back inside flame_free: there the first thread waits for the other. */
+static void wait_inside(void *data, void *arg) {
+  meeting *m = arg;
+  (void)data;
+  pthread_barrier_wait(&m->in);
+  pthread_barrier_wait(&m->out);
+}
+
+static void *intrude(void *arg) {
+  meeting *m = arg;
+  const int64_t shape[1] = { 4 };
+  double v = 0;
+  pthread_barrier_wait(&m->in);
+  m->refused = flame_full(m->c, FLAME_F32, 1, shape, 1) == NULL && flame_add(m->x, m->x) == NULL
+            && flame_item(m->x, &v) == FLAME_BAD_ARGUMENT && flame_eval(m->c) == FLAME_BAD_ARGUMENT
+            && flame_backward(m->x, NULL) == FLAME_BAD_ARGUMENT && flame_to_dlpack(m->x, 0) == NULL;
+  flame_free(m->x);
+  flame_close(m->c);
+  m->told = flame_error_code(m->c) == FLAME_BAD_ARGUMENT && strstr(flame_error(m->c), "another thread") != NULL;
+  pthread_barrier_wait(&m->out);
+  pthread_barrier_wait(&m->in);
+  m->told += flame_error_code(m->c) == FLAME_BAD_ARGUMENT;
+  flame_clear_error(m->c);
+  m->cleared = flame_error_code(m->c) == FLAME_OK && flame_item(m->x, &v) == FLAME_OK && v == 3;
+  return NULL;
+}
+
+static void a_second_thread_is_refused(void) {
+  static float memory[4];
+  const int64_t shape[1] = { 4 };
+  meeting m = { .c = flame_open(NULL) };
+  pthread_t other;
+  pthread_barrier_init(&m.in, NULL, 2);
+  pthread_barrier_init(&m.out, NULL, 2);
+  m.x = flame_full(m.c, FLAME_F32, 0, NULL, 3);
+  flame_tensor *held = flame_borrow(m.c, FLAME_F32, 1, shape, memory, wait_inside, &m);
+  pthread_create(&other, NULL, intrude, &m);
+  flame_free(held);                                   /* meets the other thread inside */
+  CHECK(flame_error_code(m.c) == FLAME_OK);           /* not this one's mistake */
+  pthread_barrier_wait(&m.in);
+  pthread_join(other, NULL);
+  CHECK(m.refused);
+  CHECK(m.told == 2);
+  CHECK(m.cleared);
+  flame_free(m.x);
+  flame_close(m.c);
+  pthread_barrier_destroy(&m.in);
+  pthread_barrier_destroy(&m.out);
+}
+
+enum { ROUNDS = TSAN ? 300 : 2000 };
+typedef struct racer { flame_context *c; int64_t done; flame_tensor *made[2 * ROUNDS]; } racer;
+
+static void *race(void *arg) {
+  racer *r = arg;
+  const int64_t shape[1] = { 100 };
+  for (int i = 0; i < ROUNDS; i++) {
+    flame_tensor *x = r->made[2 * i] = flame_full(r->c, FLAME_F32, 1, shape, i);
+    flame_tensor *y = r->made[2 * i + 1] = flame_exp(x);
+    r->done += y && flame_eval(r->c) == FLAME_OK;
+  }
+  return NULL;
+}
+
+/* Nothing is damaged, whoever is refused. */
+static void threads_that_race_do_no_harm(void) {
+  static racer r[2];
+  pthread_t t[2];
+  r[0].c = r[1].c = flame_open(NULL);
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, race, &r[i]);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+  CHECK(r[0].done + r[1].done > 0);
+  flame_clear_error(r[0].c);
+  CHECK(flame_eval(r[0].c) == FLAME_OK);
+  for (int i = 0; i < 4 * ROUNDS; i++) flame_free(r[i / (2 * ROUNDS)].made[i % (2 * ROUNDS)]);
+  flame_close(r[0].c);
+}
+
 int main(void) {
   setenv("FLAME_THREADS", "3", 0);
   two_threads_train_like_one();
@@ -366,6 +448,8 @@ int main(void) {
   hosts_outlive_coroutines();
   handles_outlive_a_context();
   two_contexts_in_one_thread();
+  a_second_thread_is_refused();
+  threads_that_race_do_no_harm();
   if (!TSAN) {
     setenv("FLAME_DEVICE", "cpu", 1);           /* a driver does not follow into a child */
     os_exit_closes_the_state();

@@ -432,7 +432,7 @@ static flame_status deliver(flame_context *c, flame_tensor *h, fl_node *g) {
     return c->err.code ? c->err.code
                        : FL_FAIL(c, FLAME_NO_MEMORY, "backward", "host memory is out");
   fl_tensor_set_grad(h, t);
-  flame_free(t);
+  fl_tensor_release(t);
   return FLAME_OK;
 }
 
@@ -461,7 +461,7 @@ flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
 }
 
 flame_status flame_backward(flame_tensor *x, flame_tensor *seed) {
-  if (!x) return FLAME_BAD_ARGUMENT;
+  FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   flame_context *c = x->ctx;
   FL_ENTER(c);
   const flame_status e = fl_backward_into_leaves(x, seed, (fl_backward){ 0 });

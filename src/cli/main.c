@@ -137,6 +137,7 @@ static void open_libraries(lua_State *L, int flags) {
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
   luaL_openlibs(L);
+  fl_cli_coroutines(L);
   lua_pushlightuserdata(L, (void *)fl_embedded_code);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_code);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);

@@ -2,9 +2,10 @@
 ** Running chunks: the call with traceback and Ctrl-C, and the ways a chunk arrives (string,
 ** file, script with arguments, library, LUA_INIT).
 **
-** Ctrl-C: the first sets a hook, which stops Lua code at its next instruction, and tells
-** the library, which stops what it is computing; the handler is then gone, so the second
-** ends the process. Whatever of the two did not strike is taken back after the call.
+** Ctrl-C: the first sets a hook on the coroutine that runs, which stops it at its next
+** instruction, and tells the library, which stops what it is computing; the handler is then
+** gone, so the second ends the process. Whatever of the two did not strike is taken back after
+** the call.
 */
 #include "cli/cli.h"
 #include "flame.h"
@@ -19,7 +20,8 @@
 
 /* --- Ctrl-C ------------------------------------------------------------------------- */
 
-static lua_State *volatile running;              /* for the signal handler alone */
+/* Both for the signal handler: the coroutine that runs, NULL while nothing of the script does. */
+static lua_State *volatile running;
 static flame_context *volatile computing;
 
 static void stop(lua_State *L, lua_Debug *where) {
@@ -28,10 +30,17 @@ static void stop(lua_State *L, lua_Debug *where) {
   luaL_error(L, "interrupted!");
 }
 
+static void hook(lua_State *L) {
+  lua_sethook(L, stop, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+}
+
+static void unhook(lua_State *L) {
+  if (lua_gethook(L) == stop) lua_sethook(L, NULL, 0, 0);
+}
+
 static void on_interrupt(int number) {
   (void)number;                                  /* SA_RESETHAND: the next one kills */
-  const int all = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
-  if (running) lua_sethook(running, stop, all, 1);
+  if (running) hook(running);
   if (computing) flame_interrupt(computing);
 }
 
@@ -48,10 +57,26 @@ static void arm(lua_State *L) {
 
 static void disarm(lua_State *L) {
   signal(SIGINT, SIG_DFL);
-  if (lua_gethook(L) == stop) lua_sethook(L, NULL, 0, 0);
+  unhook(L);
   if (computing) atomic_store(&computing->interrupted, 0);
   running = NULL;
   computing = NULL;
+}
+
+/* A coroutine made while its maker had the hook has it too: that was for the maker. */
+lua_State *fl_cli_enter(lua_State *co) {
+  lua_State *outer = running;
+  unhook(co);
+  if (outer) running = co;
+  return outer;
+}
+
+/* What came for the coroutine and did not strike is for who runs on. */
+void fl_cli_leave(lua_State *co, lua_State *outer) {
+  running = outer;
+  if (lua_gethook(co) != stop) return;
+  unhook(co);
+  if (outer) hook(outer);
 }
 
 /* --- calls ------------------------------------------------------------------------------ */

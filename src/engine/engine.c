@@ -58,16 +58,6 @@ fl_device *fl_engine_device(flame_context *c, int index) {
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-void fl_engine_collect(flame_context *c) {
-  fl_engine *e = c->engine;
-  if (!c->collector.full || c->evaluating) return;
-  c->stats.collections++;
-  c->collector.full(c->collector.arg);
-  e->recorded_at_full = c->stats.recorded;
-  e->live_after_full = c->tensors.live;
-  e->bytes_after_full = fl_engine_live_bytes(c);
-}
-
 int64_t fl_engine_live_bytes(const flame_context *c) {
   int64_t b = 0;
   for (int i = 0; i < FL_MAX_DEVICES; i++) b += c->live_bytes[i];
@@ -193,7 +183,7 @@ flame_context *flame_open(const flame_options *options) {
 }
 
 void flame_close(flame_context *c) {
-  if (!c) return;
+  if (!fl_hold(c)) return;
   fl_engine *e = c->engine;
   const int free_now = fl_tensor_close(c);
   if (e) {
@@ -212,4 +202,5 @@ void flame_close(flame_context *c) {
   c->engine = NULL;
   c->gone = gone;
   if (free_now) free(c);
+  else fl_unhold(&c);
 }

@@ -7,6 +7,15 @@
 #include "device/device.h"
 #include "tensor/tensor.h"
 
+/* What decides on the host's collector (collect.c): since the last collection, and right after it. */
+typedef struct fl_collecting {
+  int64_t work;                                   /* in ops */
+  int64_t kept, least;                            /* values, or KB of them; so many a step waits for */
+  int64_t steps, dear;                            /* steps since one was timed, dear ones in a row */
+  int64_t live, bytes, heap;                      /* handles, bytes that they hold, KB of the host's heap */
+  int64_t seen;                                   /* ops recorded when 'work' was counted */
+} fl_collecting;
+
 typedef struct fl_engine {
   fl_plans plans;
   fl_device device[FL_MAX_DEVICES];
@@ -21,8 +30,7 @@ typedef struct fl_engine {
   fl_error untold_error;                          /* no read has raised that yet */
   int debug;                                      /* FLAME_DEBUG */
   struct fl_profile *profile;                     /* NULL: none is on */
-  int64_t live_after_full, bytes_after_full;      /* policy of full collections, docs/design.md 1.11 */
-  int64_t recorded_at_full;                       /* ops recorded when the last one ended */
+  fl_collecting collect;
   int64_t roomy;                                  /* bytes that are few for the largest GPU in use */
 } fl_engine;
 

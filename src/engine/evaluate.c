@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FEW_HANDLES = 64, MIN_HANDLES = 1000, SPARE_BYTES = 1 << 20 };
-static const int64_t MIN_BYTES = 64LL << 20;
+enum { SPARE_BYTES = 1 << 20 };
 
 /* What a run binds. All arrays live in one block. */
 typedef struct run {
@@ -369,30 +368,6 @@ static flame_status run_with_retry(flame_context *c, int device, fl_node *const 
   return run_roots(c, device, roots, nroots, effects);
 }
 
-/* docs/design.md 1.11: one collector step right before planning; a full collection once live handles
-** or their bytes have doubled since the last (bytes: and are a few hundredths of what a GPU has, as a
-** full one takes as long as a GPU needs for gigabytes). Small loops drop few handles a step, which a
-** generational collector makes old where a step reads more than once: there a few dead ones
-** are enough, if an op was recorded for each KB of the host's heap, which pays for the walk. */
-static int full_is_due(flame_context *c) {
-  fl_engine *e = c->engine;
-  const int64_t live = c->tensors.live;
-  if (live > 2 * fl_max(e->live_after_full, MIN_HANDLES)) return 1;
-  if (fl_engine_live_bytes(c) > 2 * fl_max(e->bytes_after_full, fl_max(MIN_BYTES, e->roomy))) return 1;
-  if (live <= 2 * fl_max(e->live_after_full, FEW_HANDLES) || !c->collector.heap) return 0;
-  if (e->recorded_at_full > c->stats.recorded) e->recorded_at_full = 0;      /* counters were reset */
-  return c->stats.recorded - e->recorded_at_full >= c->collector.heap(c->collector.arg);
-}
-
-static void collect_before(flame_context *c) {
-  fl_engine *e = c->engine;
-  if (c->evaluating || e->collecting) return;
-  e->collecting = 1;
-  if (full_is_due(c)) fl_engine_collect(c);
-  else if (c->collector.step) c->collector.step(c->collector.arg);
-  e->collecting = 0;
-}
-
 static int pending_on(const flame_context *c, int device) {
   for (int64_t i = 0; i < c->win.nodes.n; i++)
     if (c->win.nodes.at[i] && c->win.nodes.at[i]->device == device) return 1;
@@ -425,7 +400,7 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
 flame_status fl_evaluate_all(flame_context *c) {
   flame_status s = check_alive(c);
   if (s != FLAME_OK || c->win.live == 0) return s;
-  collect_before(c);
+  fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
     if (!pending_on(c, d)) continue;
@@ -456,7 +431,7 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   fl_node_hold(n);
   const fl_error before = c->err;
   int effects = 0;
-  collect_before(c);
+  fl_engine_collect_before(c);
   if (n->state != FL_PENDING) s = FLAME_OK;
   else if (c->cut) s = run_with_retry(c, n->device, &n, 1, &effects);
   else s = run_window(c, n->device, &effects);

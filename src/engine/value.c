@@ -45,7 +45,8 @@ static int usable_memory(flame_context *c, const char *op, const void *data, int
 }
 
 flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, const void *data) {
-  const int64_t bytes = c ? checked_bytes(c, "tensor", t, ndim, shape) : -1;
+  FL_HOLD(c, NULL);
+  const int64_t bytes = checked_bytes(c, "tensor", t, ndim, shape);
   if (bytes < 0 || !usable_memory(c, "tensor", data, bytes)) return NULL;
   FL_ENTER(c);
   flame_tensor *x = fl_tensor_new(c, fl_node_from_host(c, c->default_device, (int)t, ndim, shape, data));
@@ -55,7 +56,8 @@ flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim, const i
 
 flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int64_t *shape, void *data,
                            void (*release)(void *, void *), void *arg) {
-  const int64_t bytes = c ? checked_bytes(c, "borrow", t, ndim, shape) : -1;
+  FL_HOLD(c, NULL);
+  const int64_t bytes = checked_bytes(c, "borrow", t, ndim, shape);
   if (bytes < 0 || !usable_memory(c, "borrow", data, bytes)) return NULL;
   if ((uintptr_t)data % (uintptr_t)fl_dtype_size((int)t) != 0) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "borrow", "the first element is not aligned to its size");
@@ -104,7 +106,7 @@ flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes)
 }
 
 flame_status flame_read(flame_tensor *x, void *out, size_t bytes) {
-  if (!x) return FLAME_BAD_ARGUMENT;
+  FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "read")) return FLAME_BAD_ARGUMENT;
   if (!out && bytes) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "read", "there is no room for %zu bytes", bytes);
@@ -115,8 +117,8 @@ flame_status flame_read(flame_tensor *x, void *out, size_t bytes) {
 }
 
 flame_status flame_item(flame_tensor *x, double *value) {
+  FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   uint64_t bits = 0;
-  if (!x) return FLAME_BAD_ARGUMENT;
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "item")) return FLAME_BAD_ARGUMENT;
   if (x->node->shape->numel != 1)
@@ -130,7 +132,10 @@ flame_status flame_item(flame_tensor *x, double *value) {
   return FLAME_OK;
 }
 
-flame_status flame_eval(flame_context *c) { return c ? fl_evaluate_all(c) : FLAME_BAD_ARGUMENT; }
+flame_status flame_eval(flame_context *c) {
+  FL_HOLD(c, FLAME_BAD_ARGUMENT);
+  return fl_evaluate_all(c);
+}
 
 /* ---- between devices ------------------------------------------------------------------------------ */
 
@@ -166,7 +171,7 @@ fl_node *fl_to_device(flame_context *c, fl_node *n, int device) {
 }
 
 flame_tensor *flame_to_device(flame_tensor *x, const char *device) {
-  if (!x) return NULL;
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   flame_context *c = x->ctx;
   const int d = fl_tensor_open(x, "to") ? fl_device_index(c, device ? device : "") : -1;
   if (d < 0) return NULL;

@@ -125,9 +125,9 @@ static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int devic
 }
 
 flame_tensor *flame_from_dlpack(flame_context *c, void *managed) {
+  FL_HOLD(c, NULL);
   dl_managed *m = managed;
   extent e;
-  if (!c) return NULL;
   FL_ENTER(c);
   flame_tensor *x = NULL;
   if (!m) FL_FAIL(c, FLAME_BAD_ARGUMENT, "from_dlpack", "there is no tensor");
@@ -230,7 +230,7 @@ static int finished(flame_context *c, int device) {
 }
 
 void *flame_to_dlpack(flame_tensor *x, int give_away) {
-  if (!x) return NULL;
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   flame_context *c = x->ctx;
   if (!fl_tensor_open(x, "to_dlpack")) return NULL;
   FL_ENTER(c);

@@ -78,6 +78,7 @@ typedef struct fl_lua {
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;          /* registry[fl_key_error] is a callback's error, to be raised again */
   uint8_t core_loaded;
+  uint8_t generational;       /* the mode in which the host's collector was last seen */
   uint8_t floats;             /* the dtype of new tensors that name none */
 } fl_lua;
 

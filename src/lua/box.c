@@ -71,7 +71,7 @@ void fl_box_close(fl_lua *b, fl_box *x, uint32_t why) {
   fl_box_untrack(b, x);
   x->t = NULL;
   x->closed = why;
-  if (t != NULL && b->c != NULL) flame_free(t);
+  if (t != NULL && b->c != NULL) fl_tensor_release(t);
 }
 
 fl_node *fl_box_dead(fl_lua *b, const fl_box *x) {

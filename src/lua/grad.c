@@ -169,7 +169,7 @@ static script_function *keep_function(fl_lua *b, int ref, int nkept) {
 static void drop_function(void *arg) {
   script_function *f = (script_function *)arg;
   luaL_unref(fl_lua_thread(f->b), LUA_REGISTRYINDEX, f->ref);
-  for (int i = 0; i < f->nkept; i++) flame_free(f->kept[i]);
+  for (int i = 0; i < f->nkept; i++) fl_tensor_release(f->kept[i]);
   fl_free(&f->b->c->mem, f, size_with(f->nkept));
 }
 
@@ -389,20 +389,21 @@ static int g_checkpointed(lua_State *L) {
 }
 
 /* ---- hooks: a list of what can be called, in the registry ---------------------------------------------------- */
-typedef struct hook_call { script_function *f; fl_node *g; fl_node *changed; } hook_call;
+/* A hook may spend or drop the entry, and with it the list: only that on Lua's stack is sure to live. */
+typedef struct hook_call { fl_lua *b; int ref; fl_node *g; fl_node *changed; } hook_call;
 
 static int hook_trampoline(lua_State *L) {
   hook_call *call = (hook_call *)lua_touserdata(L, 1);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, call->ref);
   const lua_Integer n = luaL_len(L, -1);
-  push_node(L, call->f->b, call->g);
+  push_node(L, call->b, call->g);
   for (lua_Integer i = 1; i <= n; i++) {
     if (lua_rawgeti(L, 2, i) != LUA_TBOOLEAN) {           /* false: removed */
       lua_pushvalue(L, 3);
       lua_call(L, 1, 1);
       fl_box *x = box_at(L, -1);
       if (x != NULL && x->t != NULL && x->t->node != NULL) lua_replace(L, 3);
-      else if (!lua_isnil(L, -1)) return fl_lua_fail_in(L, call->f->b, "register_hook",
+      else if (!lua_isnil(L, -1)) return fl_lua_fail_in(L, call->b, "register_hook",
           "a hook returns a tensor or nothing, got %s", luaL_typename(L, -1));
     }
     lua_settop(L, 3);
@@ -414,9 +415,9 @@ static int hook_trampoline(lua_State *L) {
 }
 
 static flame_status run_hooks(flame_context *c, void *hooks, fl_node **g) {
-  script_function *f = (script_function *)hooks;
-  hook_call call = { f, *g, NULL };
-  const flame_status e = fl_lua_callback(f->b, hook_trampoline, &call, "register_hook");
+  const script_function *f = (const script_function *)hooks;
+  hook_call call = { f->b, f->ref, *g, NULL };
+  const flame_status e = fl_lua_callback(call.b, hook_trampoline, &call, "register_hook");
   if (e == FLAME_OK && call.changed != NULL) *g = call.changed;
   return e == FLAME_OK ? c->err.code : e;
 }

@@ -19,25 +19,40 @@ void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f) {
 }
 
 /* ---- collector ---------------------------------------------------------------------------- */
-/* One step in whatever mode the host runs; a stopped collector stays stopped. */
+/* Each in whatever mode the host runs; when they are due, engine/collect.c says. */
+/* Lua tells its mode only to who sets it. The mode that it was in last is set, which does nothing;
+** if it was the other, that is set again: a full collection, once for each change by the host. */
+static void note_mode(lua_State *L, fl_lua *b) {
+  const int was = b->generational ? lua_gc(L, LUA_GCGEN, 0, 0) : lua_gc(L, LUA_GCINC, 0, 0, 0);
+  if (b->generational && was == LUA_GCINC) lua_gc(L, LUA_GCINC, 0, 0, 0);
+  if (!b->generational && was == LUA_GCGEN) lua_gc(L, LUA_GCGEN, 0, 0);
+  b->generational = was == LUA_GCGEN;
+}
+
+/* The first thing that the engine asks, at each evaluation. In a finaliser lua_gc gives -1. */
+static int64_t collector_heap(void *arg) {
+  fl_lua *b = (fl_lua *)arg;
+  lua_State *L = fl_lua_thread(b);
+  if (lua_gc(L, LUA_GCISRUNNING) != 1) return -1;
+  note_mode(L, b);
+  return lua_gc(L, LUA_GCCOUNT);
+}
+
 static void collector_step(void *arg) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
   const uint32_t site = b->c->site;
-  if (lua_gc(L, LUA_GCISRUNNING)) lua_gc(L, LUA_GCSTEP, 0);
+  if (b->generational) lua_gc(L, LUA_GCSTEP, 0);
   fl_lua_on(L, b);
   b->c->site = site;
 }
 
-static int64_t collector_heap(void *arg) { return lua_gc(fl_lua_thread((fl_lua *)arg), LUA_GCCOUNT); }
-
-/* Twice: what a finaliser of the first lets go is collected by the second. */
-static void collector_full(void *arg) {
+/* Twice is in full: what a finaliser of the first lets go is collected by the second. */
+static void collector_full(void *arg, int times) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
   const uint32_t site = b->c->site;
-  lua_gc(L, LUA_GCCOLLECT);
-  lua_gc(L, LUA_GCCOLLECT);
+  while (times-- > 0) lua_gc(L, LUA_GCCOLLECT);
   fl_lua_on(L, b);
   b->c->site = site;
 }
@@ -48,11 +63,11 @@ static int state_gc(lua_State *L) {
   flame_context *c = b->c;
   if (c == NULL) return 0;
   b->L = b->main;                     /* finalisers run on it while the state closes */
-  c->collector = (fl_collector){ NULL, NULL, NULL, NULL };
+  c->collector = (fl_collector){ 0 };
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++) if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {       /* made by finalisers that ran just now, or lost */
-    flame_free(x->t);
+    fl_tensor_release(x->t);
     x->t = NULL;
   }
   b->boxes = NULL;
@@ -84,7 +99,7 @@ static fl_lua *state_new(lua_State *L) {
   }
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
   b->c->host = b;
-  b->c->collector = (fl_collector){ collector_step, collector_full, collector_heap, b };
+  b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full, b };
   fl_grad_init(b);
   return b;
 }

@@ -40,11 +40,11 @@ typedef struct fl_upcalls {
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
 } fl_upcalls;
 
-/* What the binding gives the engine (NULL: none). */
+/* What the binding gives the engine (NULL: none). All may run scripts but heap. */
 typedef struct fl_collector {
-  void (*step)(void *arg);       /* one collector step right before planning; may run scripts */
-  void (*full)(void *arg);       /* full collection, twice */
-  int64_t (*heap)(void *arg);    /* KB of the host language's heap; NULL: full collections are rarer */
+  int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
+  void (*step)(void *arg);       /* collects the young, where there is such a mode and the host is in it */
+  void (*full)(void *arg, int times);  /* a full collection, so many times */
   void *arg;
 } fl_collector;
 
@@ -77,6 +77,9 @@ typedef struct flame_context {
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
   uint8_t kernel_checks;         /* FL_LANE_*: what user kernels are checked for */  /* anomaly: FL_ANOMALY_*, 0: off */
   uint8_t planted;               /* FL_PLANT_*, seen through FL_PLANTED */
+  atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */
+  atomic_uintptr_t refused;      /* the last one that was not let in meanwhile, until it clears that */
+  int32_t holds;                 /* how often the holder is inside */
   atomic_int interrupted;        /* set by flame_interrupt, taken by whoever polls it */
   const fl_upcalls *up;
   void *engine;
@@ -87,6 +90,16 @@ typedef struct flame_context {
   struct { uint64_t device, inode; int64_t wait; } swept;   /* io/stale.c: folder last looked through, saves till the next time */
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* A function of flame.h holds the context from its first use of it to its return, whatever it
+** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by another
+** gives 'otherwise'. (scope.c) */
+flame_context *fl_hold(flame_context *c);
+void fl_unhold(flame_context *const *held);
+int fl_held_elsewhere(const flame_context *c);
+#define FL_HOLD(c, otherwise) \
+  __attribute__((cleanup(fl_unhold))) flame_context *const fl_held_ = fl_hold(c); \
+  if (!fl_held_) return otherwise
 
 /* Begin and end of a public call: sets the borrowing scope, flushes a full window first. */
 #define FL_ENTER(c) const int64_t fl_mark_ = fl_enter(c)

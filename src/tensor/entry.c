@@ -163,9 +163,16 @@ static void release_inputs(fl_node *n, fl_entry *e) {
   n->nin = 1;
 }
 
-static void entry_free(flame_context *c, fl_entry *e) {
+/* What the script gave: the host's function, and the hooks. */
+static void drop_functions(flame_context *c, fl_entry *e) {
   drop_custom(c, e->custom);
   if (e->hooks && c->drop_hooks) c->drop_hooks(c, e->hooks);
+  e->custom = NULL;
+  e->hooks = NULL;
+}
+
+static void entry_free(flame_context *c, fl_entry *e) {
+  drop_functions(c, e);
   fl_slab_free(&c->entries, e);
 }
 
@@ -190,8 +197,7 @@ void fl_entry_spend(fl_node *n) {
   n->held++;
   release_inputs(n, e);
   e->spent = 1;
-  drop_custom(n->ctx, e->custom);
-  e->custom = NULL;
+  drop_functions(n->ctx, e);
   n->held--;
   fl_node_settle(n);
 }

@@ -49,8 +49,8 @@ void fl_entry_detach(fl_node *n);              /* the same without settling n: f
 void fl_node_forget_inputs(fl_node *n);        /* nin = 0, attr freed: for entry.c */
 /* n is about to be a copy of b and of nothing else: so says its entry from now on, if it has one. */
 void fl_entry_restart(fl_node *n, fl_node *b);
-/* Give back grefs, saved values and custom but keep the entry, marked spent: what a backward
-** without retain_graph does, so that a second walk can say so. Leaves are untouched. */
+/* Give back grefs, saved values, custom and hooks but keep the entry, marked spent: what a
+** backward without retain_graph does, so that a second walk can say so. Leaves are untouched. */
 void fl_entry_spend(fl_node *n);
 /* No handle is tracked any more but the leaves. Not done when memory is out. */
 flame_status fl_entries_forget(struct flame_context *c);

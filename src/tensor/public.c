@@ -98,8 +98,9 @@ static int known_dtype(flame_context *c, int t, const char *op) {
 
 flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_t *shape,
                          double value) {
+  FL_HOLD(c, NULL);
   fl_scalar v;
-  if (!c || !known_dtype(c, (int)t, "full")) return NULL;
+  if (!known_dtype(c, (int)t, "full")) return NULL;
   if (!scalar_of(c, value, (int)t, "full", &v)) return NULL;
   FL_ENTER(c);
   return result(c, fl_mark_, n_fill(c, (int)t, c->default_device, ndim, shape, v));
@@ -107,7 +108,8 @@ flame_tensor *flame_full(flame_context *c, flame_dtype t, int ndim, const int64_
 
 static flame_tensor *random_tensor(flame_context *c, int op, flame_dtype t, int ndim,
                                    const int64_t *shape, double a, double b) {
-  if (!c || !known_dtype(c, (int)t, fl_ops[op].name)) return NULL;
+  FL_HOLD(c, NULL);
+  if (!known_dtype(c, (int)t, fl_ops[op].name)) return NULL;
   FL_ENTER(c);
   fl_node *n = n_random(c, op, (int)t, c->default_device, ndim, shape, a, b);
   return result(c, fl_mark_, n);
@@ -125,7 +127,7 @@ flame_tensor *flame_normal(flame_context *c, flame_dtype t, int ndim,
 
 /* A whole number counts as an integer: it leaves integer tensors what they are. */
 flame_tensor *flame_number(flame_context *c, double v) {
-  if (!c) return NULL;
+  FL_HOLD(c, NULL);
   FL_ENTER(c);
   const int whole = v == floor(v) && fabs(v) <= ldexp(1, 53) && !(v == 0 && signbit(v));
   return result(c, fl_mark_, whole ? n_int(c, (int64_t)v) : n_num(c, v));
@@ -134,6 +136,7 @@ flame_tensor *flame_number(flame_context *c, double v) {
 /* ---- ops by name ------------------------------------------------------------------- */
 
 flame_tensor *flame_unary(const char *name, flame_tensor *x) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready(name, 1, &x)) return NULL;
   const int op = op_of_form(x->ctx, name, FL_FORM_UNARY, "unary");
   if (op < 0) return NULL;
@@ -142,6 +145,7 @@ flame_tensor *flame_unary(const char *name, flame_tensor *x) {
 }
 
 flame_tensor *flame_binary(const char *name, flame_tensor *x, flame_tensor *y) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   flame_tensor *const all[] = {x, y};
   if (!ready(name, 2, all)) return NULL;
   const int op = op_of_form(x->ctx, name, FL_FORM_BINARY, "binary");
@@ -152,6 +156,7 @@ flame_tensor *flame_binary(const char *name, flame_tensor *x, flame_tensor *y) {
 
 flame_tensor *flame_ternary(const char *name, flame_tensor *x, flame_tensor *y,
                             flame_tensor *z) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   flame_tensor *const all[] = {x, y, z};
   if (!ready(name, 3, all)) return NULL;
   const int op = op_of_form(x->ctx, name, FL_FORM_TERNARY, "ternary");
@@ -163,6 +168,7 @@ flame_tensor *flame_ternary(const char *name, flame_tensor *x, flame_tensor *y,
 /* naxes 0: all axes. "mean" is a composite and has its name here all the same. */
 flame_tensor *flame_reduce(const char *name, flame_tensor *x, int naxes, const int *axes,
                            int keepdim) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready(name, 1, &x)) return NULL;
   const int mean = name && !strcmp(name, "mean");
   const int op = mean ? 0 : op_of_form(x->ctx, name, FL_FORM_REDUCE, "reduction");
@@ -209,6 +215,7 @@ flame_tensor *flame_mean_all(flame_tensor *x) {
 }
 
 flame_tensor *flame_softmax(flame_tensor *x, int axis) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("softmax", 1, &x)) return NULL;
   const int k = axis_of(x, axis, "softmax");
   if (k < 0) return NULL;
@@ -217,6 +224,7 @@ flame_tensor *flame_softmax(flame_tensor *x, int axis) {
 }
 
 flame_tensor *flame_matmul(flame_tensor *x, flame_tensor *y) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   flame_tensor *const all[] = {x, y};
   if (!ready("matmul", 2, all)) return NULL;
   FL_ENTER(x->ctx);
@@ -226,12 +234,14 @@ flame_tensor *flame_matmul(flame_tensor *x, flame_tensor *y) {
 /* ---- views ------------------------------------------------------------------------- */
 
 flame_tensor *flame_reshape(flame_tensor *x, int ndim, const int64_t *shape) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("reshape", 1, &x)) return NULL;
   FL_ENTER(x->ctx);
   return view_result(x->ctx, fl_mark_, n_reshape(x->node, ndim, shape), "reshape");
 }
 
 flame_tensor *flame_permute(flame_tensor *x, const int *axes) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   int perm[FL_MAX_AXES];
   uint32_t seen = 0;
   if (!ready("permute", 1, &x) || !fl_given(x->ctx, axes, x->node->shape->rank, "permute", "axes")) return NULL;
@@ -250,6 +260,7 @@ flame_tensor *flame_permute(flame_tensor *x, const int *axes) {
 
 flame_tensor *flame_slice(flame_tensor *x, int axis, int64_t first, int64_t count,
                           int64_t step) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("slice", 1, &x)) return NULL;
   const int k = axis_of(x, axis, "slice");
   if (k < 0) return NULL;
@@ -260,18 +271,21 @@ flame_tensor *flame_slice(flame_tensor *x, int axis, int64_t first, int64_t coun
 /* ---- values of their own ----------------------------------------------------------- */
 
 flame_tensor *flame_cast(flame_tensor *x, flame_dtype t) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("cast", 1, &x) || !known_dtype(x->ctx, (int)t, "cast")) return NULL;
   FL_ENTER(x->ctx);
   return result(x->ctx, fl_mark_, n_cast(x->node, (int)t));
 }
 
 flame_tensor *flame_clone(flame_tensor *x) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("clone", 1, &x)) return NULL;
   FL_ENTER(x->ctx);
   return result(x->ctx, fl_mark_, n_clone(x->node));
 }
 
 flame_tensor *flame_detach(flame_tensor *x) {
+  FL_HOLD(x ? x->ctx : NULL, NULL);
   if (!ready("detach", 1, &x)) return NULL;
   FL_ENTER(x->ctx);
   return result(x->ctx, fl_mark_, n_detach(x->node));
@@ -296,8 +310,8 @@ static fl_node *value_for(flame_tensor *x, fl_node *v) {
 }
 
 flame_status flame_write(flame_tensor *x, flame_tensor *v) {
+  FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   flame_tensor *const all[] = {x, v};
-  if (!x) return FLAME_BAD_ARGUMENT;
   if (!ready("write", 2, all))
     return x->ctx->err.code ? x->ctx->err.code : FLAME_BAD_ARGUMENT;
   FL_ENTER(x->ctx);

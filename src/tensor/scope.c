@@ -1,10 +1,41 @@
 /*
-** Borrowing scopes, and the begin of a public call.
+** Who is inside a context, borrowing scopes, and the begin of a public call.
 ** A builder's result is owned by the innermost scope: one stack of nodes for the context,
 ** each with one 'held' count; a scope is a height of that stack. So a gradient rule stays
 ** one expression and leaks nothing, also when it fails half-way.
 */
 #include "tensor/context.h"
+#include <pthread.h>
+
+/* ---- one thread at a time ---------------------------------------------------------------- */
+
+static uintptr_t this_thread(void) { return (uintptr_t)pthread_self(); }
+
+flame_context *fl_hold(flame_context *c) {
+  if (!c) return NULL;
+  const uintptr_t me = this_thread();
+  uintptr_t none = 0;
+  if (!atomic_compare_exchange_strong_explicit(&c->holder, &none, me, memory_order_acquire,
+                                               memory_order_relaxed) && none != me) {
+    atomic_store_explicit(&c->refused, me, memory_order_relaxed);
+    return NULL;
+  }
+  c->holds++;
+  return c;
+}
+
+void fl_unhold(flame_context *const *held) {
+  flame_context *c = *held;
+  if (c && --c->holds == 0) atomic_store_explicit(&c->holder, 0, memory_order_release);
+}
+
+/* Now, or when this thread called last. */
+int fl_held_elsewhere(const flame_context *c) {
+  const uintptr_t me = this_thread(), holder = atomic_load_explicit(&c->holder, memory_order_relaxed);
+  return (holder && holder != me) || atomic_load_explicit(&c->refused, memory_order_relaxed) == me;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 int64_t fl_scope_begin(flame_context *c) { return c->borrowed.n; }
 

@@ -61,7 +61,7 @@ void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad) {
   flame_tensor *old = t->grad;
   if (grad) fl_tensor_retain(grad);
   t->grad = grad;
-  flame_free(old);
+  fl_tensor_release(old);
 }
 
 /* All but the gradient: a chain of gradients of gradients is freed in a loop. */
@@ -89,7 +89,7 @@ static void unlink_handle(flame_tensor *t) {
   fl_slab_free(&c->tensors, t);
 }
 
-void flame_free(flame_tensor *t) {
+void fl_tensor_release(flame_tensor *t) {
   while (t && --t->refs == 0) {
     flame_context *c = t->ctx;
     flame_tensor *grad = t->grad;
@@ -103,6 +103,15 @@ void flame_free(flame_tensor *t) {
       return;
     }
   }
+}
+
+/* A closed context has no threads in it, and may be gone with its last handle. */
+void flame_free(flame_tensor *t) {
+  if (!t) return;
+  flame_context *c = t->ctx->closed ? NULL : t->ctx;
+  if (c && !fl_hold(c)) return;
+  fl_tensor_release(t);
+  fl_unhold(&c);
 }
 
 int fl_tensor_init(flame_context *c) {
@@ -293,6 +302,7 @@ const char *flame_version(void) { return FLAME_VERSION; }
 
 const char *flame_error(flame_context *c) {
   if (!c) return "open: no memory for a context";
+  if (fl_held_elsewhere(c)) return "context is in use by another thread: let one thread in at a time";
   const fl_error *e = &c->err;
   if (e->code == FLAME_OK) return "";
   snprintf(c->error_text, sizeof c->error_text, "%s%s%s", e->op, e->op[0] ? ": " : "",
@@ -300,11 +310,17 @@ const char *flame_error(flame_context *c) {
   return c->error_text;
 }
 
-flame_status flame_error_code(flame_context *c) { return c ? c->err.code : FLAME_NO_MEMORY; }
+flame_status flame_error_code(flame_context *c) {
+  if (!c) return FLAME_NO_MEMORY;
+  return fl_held_elsewhere(c) ? FLAME_BAD_ARGUMENT : c->err.code;
+}
 
 /* The first cause of a lost device stays for ever. */
 void flame_clear_error(flame_context *c) {
-  if (c && !c->dead) fl_error_clear(&c->err);
+  FL_HOLD(c, );
+  uintptr_t me = atomic_load(&c->holder);
+  atomic_compare_exchange_strong(&c->refused, &me, 0);
+  if (!c->dead) fl_error_clear(&c->err);
 }
 
 void flame_interrupt(flame_context *c) {
@@ -312,29 +328,31 @@ void flame_interrupt(flame_context *c) {
 }
 
 void flame_seed(flame_context *c, uint64_t seed) {
-  if (!c) return;
+  FL_HOLD(c, );
   c->rng.seed = seed;
   c->rng.counter = 0;
 }
 
 int flame_grad_mode(flame_context *c, int on) {
-  if (!c) return 0;
+  FL_HOLD(c, 0);
   const int before = c->grad_mode;
   c->grad_mode = on != 0;
   return before;
 }
 
 flame_tensor *flame_grad_of(flame_tensor *x) {
-  return x && x->grad ? fl_tensor_retain(x->grad) : NULL;
+  FL_HOLD(x ? x->ctx : NULL, NULL);
+  return x->grad ? fl_tensor_retain(x->grad) : NULL;
 }
 
 void flame_zero_grad(flame_tensor *x) {
-  if (x) fl_tensor_set_grad(x, NULL);
+  FL_HOLD(x ? x->ctx : NULL, );
+  fl_tensor_set_grad(x, NULL);
 }
 
 flame_status flame_requires_grad(flame_tensor *x, int on) {
+  FL_HOLD(x ? x->ctx : NULL, FLAME_BAD_ARGUMENT);
   static const char op[] = "requires_grad";
-  if (!x) return FLAME_BAD_ARGUMENT;
   if (!fl_tensor_open(x, op)) return FLAME_BAD_ARGUMENT;
   fl_node *n = x->node;
   if (on && n->entry) return FLAME_OK;

@@ -23,7 +23,8 @@ struct flame_tensor {
 ** has named before is aliased: the handle's node may be another than n. */
 flame_tensor *fl_tensor_new(flame_context *c, fl_node *n);
 flame_tensor *fl_tensor_new_view(flame_context *c, fl_node *n, const char *made_by);
-flame_tensor *fl_tensor_retain(flame_tensor *t);       /* refs + 1; undone by flame_free */
+flame_tensor *fl_tensor_retain(flame_tensor *t);       /* refs + 1; undone by release */
+void fl_tensor_release(flame_tensor *t);                /* flame_free of who is inside already */
 /* Drop value, gradient and hooks now; the struct stays for its owners (x:free(), scopes). */
 void fl_tensor_shut(flame_tensor *t);
 /* .grad becomes 'grad' (a reference is taken), NULL: none. */

@@ -1,0 +1,138 @@
+-- What the collector costs and what it lets stand: for each loop, mode and size of the script's own
+-- heap, the time of a round with the collector beside that with it stopped (each the least of
+-- three processes), and resident memory and Lua's heap at most in the first 1 % of the rounds and in all.
+-- Arguments: rounds for memory (default 1,000,000, 0: shares alone), another interpreter.
+-- Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
+
+local function word_of(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read("a")
+  pipe:close()
+  return text
+end
+
+--- A heap of records, in MB.
+local function fill(megabytes)
+  local records = {}
+  while collectgarbage("count") < megabytes * 1024 do
+    for _ = 1, 1000 do records[#records + 1] = { #records, "record " .. #records, next = records[#records] } end
+  end
+  return records
+end
+
+local function loops()
+  local flame = require "flame"
+  local nn, optim = require "flame.nn", require "flame.optim"
+  require "flame.data"
+  flame.seed(1)
+  local net = nn.Sequential { nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3) }
+  local opt = optim.AdamW(net:parameters(), { lr = 1e-3 })
+  local start = flame.ones(16)
+  flame.eval(start)
+  local losses = {}
+  return {
+    chain = function()
+      local y = start
+      for _ = 1, 500 do y = y * 1.0001 + 0.5 end
+      flame.eval(y)
+    end,
+    inference = function()
+      flame.no_grad(function() return net(flame.tensor { { 1, 2, 3, 4 } }):argmax(2):item() end)
+    end,
+    metric = function()
+      local out = flame.no_grad(function() return net(flame.tensor { { 1, 2, 3, 4 } }) end)
+      local best, total = out:argmax(2):item(), out:sum():item()
+      losses[#losses % 10000 + 1] = best + total
+    end,
+    training = function()
+      local loss = flame.cross_entropy(net(flame.tensor { { 1, 2, 3, 4 }, { 4, 3, 2, 1 } }), flame.tensor({ 1, 2 }, { dtype = "i64" }))
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      loss:item()
+    end,
+    values = function()                                  -- temporaries of 1 MB
+      local x = flame.full({ 256, 1024 }, 0.5)
+      for _ = 1, 4 do x = x * 0.5 + 1 end
+      x:sum():item()
+    end,
+  }
+end
+local names = { "chain", "inference", "metric", "training", "values" }
+local ROUNDS = { chain = 150, inference = 6000, metric = 4000, training = 1500, values = 200 }
+
+local function resident()                                -- KB
+  local f <close> = assert(io.open("/proc/self/statm"))
+  f:read("n")
+  return f:read("n") * 4
+end
+
+local function most_of(round, n, most)
+  for i = 1, n do
+    round()
+    if i % 50 == 0 then
+      most[1], most[2] = math.max(most[1], resident()), math.max(most[2], collectgarbage("count"))
+    end
+  end
+  return most
+end
+
+--- A child: what, loop, mode, megabytes, rounds.
+local function child(what, name, mode, megabytes, rounds)
+  collectgarbage(mode == "stopped" and "generational" or mode)
+  local round = loops()[name]
+  for _ = 1, 30 do round() end
+  local kept = fill(megabytes)
+  for _ = 1, 30 do round() end                           -- what a heap costs once
+  collectgarbage()
+  if what == "time" then
+    if mode == "stopped" then collectgarbage("stop") end
+    local from = os.clock()
+    for _ = 1, rounds do round() end
+    print((os.clock() - from) / rounds * 1e6)
+  else
+    local most = most_of(round, rounds // 100, { 0, 0 })
+    local early, early_heap = most[1], most[2]
+    most_of(round, rounds - rounds // 100, most)
+    print(early, most[1], early_heap, most[2])
+  end
+  return kept
+end
+
+if arg[1] == "time" or arg[1] == "memory" then
+  child(arg[1], arg[2], arg[3], tonumber(arg[4]), tonumber(arg[5]))
+  os.exit(true, false)
+end
+
+local interpreter = arg[2] or arg[-1]
+local function run(what, name, mode, megabytes, rounds)
+  local list = {}
+  for field in word_of(("'%s' bench/collector.lua %s %s %s %d %d"):format(interpreter, what, name, mode, megabytes,
+    rounds)):gmatch("%S+") do list[#list + 1] = tonumber(field) end
+  return table.unpack(list)
+end
+local function least(...)
+  return math.min(run("time", ...), run("time", ...), run("time", ...))
+end
+
+for _, megabytes in ipairs { 0, 200 } do
+  for _, name in ipairs(names) do
+    local line = ("%3d MB %-10s"):format(megabytes, name)
+    local base = least(name, "stopped", megabytes, ROUNDS[name])
+    line = line .. (" stopped %8.1f us a round"):format(base)
+    for _, mode in ipairs { "generational", "incremental" } do
+      local t = least(name, mode, megabytes, ROUNDS[name] * (megabytes > 0 and 3 or 1))
+      line = line .. (", %s %8.1f (%+5.1f %%)"):format(mode, t, (t / base - 1) * 100)
+    end
+    print(line)
+  end
+end
+local rounds = tonumber(arg[1]) or 1000000
+if rounds == 0 then return end
+for _, name in ipairs { "inference", "metric", "training" } do
+  for _, mode in ipairs { "generational", "incremental" } do
+    local early, late, early_heap, late_heap = run("memory", name, mode, 0, rounds)
+    print(("%-10s %-12s resident %7d KB, then %7d KB (%.2f times); heap %6d KB, then %6d KB (%.2f times)"):format(name,
+      mode, early, late, late / early, early_heap, late_heap, late_heap / early_heap))
+  end
+end

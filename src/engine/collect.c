@@ -1,0 +1,124 @@
+/*
+** When the host's collector runs for us, and what that may cost.
+**
+** A step, right before planning, collects the young in generational mode: temporaries of the
+** script, which the plan then need not store. It costs next to nothing, unless a large old table was
+** written to, which it walks each time (a list of a million losses: a millisecond). So the time of
+** some steps is taken (the one clock here). What can not be of the garbage that they found puts the
+** next one off, until as many values, or KB of them, were stored in vain as could have been
+** recorded meanwhile ('kept'). In incremental mode the host's collector goes on at its own pace:
+** a step would do a part of a cycle, and find what died only at the cycle's end.
+**
+** A full collection comes when live handles, what they hold or the host's heap have doubled since
+** the last: steps put off the major collections that Lua would do, and what lives across two of
+** them is old (a handle across one, since its finaliser keeps it for another). It walks the heap,
+** a KB in about the time in which an op is recorded and run. So doubled handles, and a heap that
+** grew a little, wait until PAID ops were done for each KB. Bytes can not wait for that: they wait
+** until they are a multiple of the heap, in which time they were written, and for a GPU a
+** hundredth of what it has, since it writes gigabytes in the time of a walk. A heap that doubles
+** has paid by growing.
+**
+** Values never depend on any of this. A collector that the script stopped stays stopped; only
+** memory that is out is another matter (fl_engine_collect).
+*/
+#include "base/num.h"
+#include "engine/evaluate.h"
+#include <time.h>
+
+enum {
+  PAID = 10,               /* ops for each KB of heap that is walked: a tenth of the time at most */
+  EVALUATION = 16,         /* ops in the time of an evaluation, apart from those that it runs */
+  OP = 250,                /* ns: the time of an op, and of storing a small value */
+  TIMED = 32,              /* one of so many steps is timed, and each one after a dear one */
+  SURE = 4,                /* dear steps in a row, before one is put off */
+  CHEAP = 3000,            /* ns: a step that may come before each evaluation */
+  GARBAGE = 4000,          /* ns: more than it takes to free a KB of small objects */
+  FINALISED = 400,         /* ns: more than it takes to let go a handle */
+  STEP_SHARE = 5,          /* times of a dear step that 'kept' stands for */
+  MOST_KEPT = 16384,       /* then a step comes, however dear */
+  FEW_HANDLES = 64,
+  GROWN = 16,              /* a heap larger by a 16th holds what steps do not find */
+  HANDLE = 40,             /* bytes of what stands for a handle in the host's heap */
+  HEAP_ROOM = 1024,        /* KB: smaller heaps may double and more */
+  BYTES_PER_HEAP = 6
+};
+static const int64_t MIN_BYTES = 64LL << 20;
+
+/* Of tensors, and of nodes, handles and entries in host memory. */
+static int64_t bytes_held(const flame_context *c) {
+  return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
+}
+
+/* A full collection: what it leaves is what the next one is measured by. Handles that it found dead
+** are let go; what stood for them in the host's heap is freed by the next, and not counted. */
+static void full(flame_context *c, int times) {
+  fl_collecting *k = &((fl_engine *)c->engine)->collect;
+  const int64_t before = c->tensors.live;
+  c->stats.collections++;
+  c->collector.full(c->collector.arg, times);
+  const int64_t gone = times > 1 ? 0 : (before - c->tensors.live) * HANDLE >> 10;
+  const int64_t heap = c->collector.heap ? c->collector.heap(c->collector.arg) - gone : 0;
+  k->work = k->kept = 0;
+  k->live = c->tensors.live;
+  k->bytes = bytes_held(c);
+  k->heap = fl_max(heap, 0);
+}
+
+/* The ops done since the last look. The counter is the script's to reset. */
+static void note_work(flame_context *c) {
+  fl_collecting *k = &((fl_engine *)c->engine)->collect;
+  if (c->stats.recorded < k->seen) k->seen = 0;
+  k->work += c->stats.recorded - k->seen + EVALUATION;
+  k->kept += c->win.live + (c->win.bytes >> 10);
+  k->seen = c->stats.recorded;
+}
+
+static int full_is_due(flame_context *c, int64_t heap) {
+  fl_engine *e = c->engine;
+  const fl_collecting *k = &e->collect;
+  const int64_t room = fl_max(fl_max(MIN_BYTES, e->roomy), BYTES_PER_HEAP * 1024 * heap);
+  if (heap > 2 * fl_max(k->heap, HEAP_ROOM)) return 1;
+  if (bytes_held(c) > fl_max(2 * k->bytes, k->bytes + room)) return 1;
+  if (k->work < PAID * (k->heap ? k->heap : heap)) return 0;
+  return c->tensors.live > 2 * fl_max(k->live, FEW_HANDLES) || heap > k->heap + k->heap / GROWN;
+}
+
+static int64_t thread_time(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : 0;
+}
+
+/* The next one waits until 'kept' is 'least'. */
+static void step(flame_context *c, int64_t heap) {
+  fl_collecting *k = &((fl_engine *)c->engine)->collect;
+  const fl_collector *host = &c->collector;
+  k->kept = 0;
+  if (++k->steps < TIMED && k->dear == 0) {
+    host->step(host->arg);
+    return;
+  }
+  const int64_t live = c->tensors.live, start = thread_time();
+  host->step(host->arg);
+  const int64_t took = thread_time() - start, freed = fl_max(heap - host->heap(host->arg), 0);
+  const int64_t walk = took - GARBAGE * freed - FINALISED * fl_max(live - c->tensors.live, 0);
+  k->steps = 0;
+  k->dear = walk <= CHEAP ? 0 : fl_min(k->dear + 1, SURE);
+  k->least = k->dear < SURE ? 0 : fl_min(STEP_SHARE * walk / OP, MOST_KEPT);
+}
+
+void fl_engine_collect(flame_context *c) {
+  if (c->collector.full && !c->evaluating) full(c, 2);
+}
+
+void fl_engine_collect_before(flame_context *c) {
+  fl_engine *e = c->engine;
+  const fl_collector *host = &c->collector;
+  if (c->evaluating || e->collecting || !host->heap) return;
+  note_work(c);
+  const int64_t heap = host->heap(host->arg);
+  if (heap < 0) return;
+  e->collecting = 1;
+  if (full_is_due(c, heap)) full(c, 1);
+  else if (e->collect.kept >= e->collect.least) step(c, heap);
+  e->collecting = 0;
+}
