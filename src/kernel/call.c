@@ -16,7 +16,7 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
     fl_kpacked each = fl_pack_open(p, elements);
     do {
       if (elements == 0) break;
-      if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
+      if (!fl_front_room(p, n, max, "arguments of a call")) break;
       if (fl_front_is(p, '{')) {
         args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
         fl_front_skip(p);

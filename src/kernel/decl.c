@@ -251,11 +251,8 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   int64_t dims[FL_K_MAX_RANK];
   int rank = 0;
   while (!p->failed && fl_front_is(p, '[')) {
+    if (!fl_front_room(p, rank, FL_K_MAX_RANK, "dimensions of an array")) break;
     const int32_t line = fl_front_next(p)->line;
-    if (rank == FL_K_MAX_RANK) {
-      fl_refuse(p, line, "arrays of more than %d dimensions", FL_K_MAX_RANK);
-      break;
-    }
     const int open = fl_front_is(p, ']');
     dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
     if (!open && (dims[rank] < 1 || dims[rank] > FL_K_MAX_ARRAY))

@@ -18,6 +18,12 @@ void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
   p->why = fl_karena_str(p->a, text, strlen(text));
 }
 
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
+  const char *why = p->failed ? NULL : fl_kfull(p->a, n, most, what);
+  if (why) fl_refuse(p, fl_front_tok(p)->line, "%s", why);
+  return !p->failed;
+}
+
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
   if (p->a->failed == 2) {
     p->a->failed = 0;

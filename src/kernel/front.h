@@ -216,6 +216,8 @@ const char *fl_front_name(fl_front *p);                       /* takes a name, o
 int fl_front_enter(fl_front *p);                              /* one level deeper; 0: too deep */
 void fl_front_skip(fl_front *p);                              /* a balanced (…), […] or {…} */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Is there room for item n of a list of fixed size? 0: refused, "at most 'most' 'what'", or the text was before. */
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 /* After building: turns the arena's complaint about depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);

@@ -47,6 +47,13 @@ static void emit_bad(pre *p, int32_t line, const char *why) {
   emit(p, &t);
 }
 
+/* Is there room for item n of a list? Else a BAD token says so. */
+static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line) {
+  const char *why = fl_kfull(p->a, n, most, what);
+  if (why) emit_bad(p, line, why);
+  return !why;
+}
+
 static macro *find(const pre *p, const fl_ktok *t) {
   for (macro *m = p->macros; m; m = m->next)
     if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n))
@@ -60,9 +67,9 @@ typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" behind the macro's name at s->at; 0: not closed or too many. From argument
-** 'rest' on commas do not part (-1: always). */
-static int split(span *s, span *arg, int *n, int rest) {
+/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on commas do not
+** part (-1: always). */
+static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
   int depth = 1;
   *n = 0;
   arg[0].at = ++s->at;
@@ -75,9 +82,10 @@ static int split(span *s, span *arg, int *n, int rest) {
     arg[*n].end = s->at;
     ++*n;
     if (!depth) { s->at++; return 1; }
-    if (*n == MAX_PARAMS) return 0;
+    if (!room(p, *n, MAX_PARAMS, "arguments of a macro", line)) return 0;
     arg[*n].at = s->at + 1;
   }
+  emit_bad(p, line, "call of a macro that is not closed");
   return 0;
 }
 
@@ -156,8 +164,7 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
   if (++p->expansions > MAX_TOKENS) { p->stop = 1; return; }
-  if (m->n_params >= 0 && !split(s, arg, &n, m->variadic ? m->n_params - 1 : -1)) {
-    emit_bad(p, line, "call of a macro that is not closed");
+  if (m->n_params >= 0 && !split(p, s, arg, &n, m->variadic ? m->n_params - 1 : -1, line)) {
     s->at = s->end;
     return;
   }
@@ -197,6 +204,22 @@ static void expand(pre *p, span s, int32_t line) {
 
 /* ---- directives -------------------------------------------------------------------------------- */
 
+/* "(a, b, ...)" of macro m at s->at; 0: there are too many. */
+static int parameters(pre *p, macro *m, span *s) {
+  static const char rest[] = "__VA_ARGS__";
+  const int32_t line = s->at->line;
+  m->n_params = 0;
+  for (s->at++; s->at < s->end && !is_punct(s->at, ')'); s->at++) {
+    const int dots = is_punct(s->at, FL_PU_ELLIPSIS), own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
+    m->variadic |= dots;
+    if (s->at->kind != FL_TOK_NAME && !own) continue;
+    if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
+    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 } : *s->at;
+  }
+  if (s->at < s->end) s->at++;
+  return 1;
+}
+
 static void define(pre *p, span s) {
   if (s.at >= s.end || s.at->kind != FL_TOK_NAME) return;
   macro *m = fl_karena_new(p->a, sizeof *m);
@@ -206,21 +229,7 @@ static void define(pre *p, span s) {
   m->name = s.at->text;
   m->n_name = s.at++->n;
   m->n_params = -1;
-  if (s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '(' && s.at->glued) {
-    m->n_params = 0;
-    for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')');
-         s.at++) {
-      if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS)
-        m->params[m->n_params++] = *s.at;
-      if (is_punct(s.at, FL_PU_ELLIPSIS)) {
-        static const char rest[] = "__VA_ARGS__";
-        m->variadic = 1;
-        if (is_punct(s.at - 1, ',') || is_punct(s.at - 1, '('))
-          m->params[m->n_params++] = (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 };
-      }
-    }
-    if (s.at < s.end) s.at++;
-  }
+  if (s.at < s.end && is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
   m->body = s.at;
   m->n_body = s.end - s.at;
   m->next = p->macros;
@@ -345,8 +354,7 @@ static int decide(pre *p, span s) {
 }
 
 static void open_if(pre *p, int32_t line, int truth) {
-  if (p->n_ifs == MAX_IFS) {
-    emit_bad(p, line, "#if nested too deeply");
+  if (!room(p, p->n_ifs, MAX_IFS, "#if inside each other", line)) {
     p->stop = 1;
     return;
   }

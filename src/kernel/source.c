@@ -131,10 +131,7 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
   k->types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *k->types);
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
   while (f->params && k->types && !p->failed && !fl_front_is(p, ')')) {
-    if (f->n_params == MAX_PARAMETERS) {
-      fl_refuse(p, f->line, "more than %d parameters", MAX_PARAMETERS);
-      return;
-    }
+    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
     fl_kparam *q = &f->params[f->n_params];
     k->types[f->n_params] = parameter(p, f, q);
     f->n_params++;

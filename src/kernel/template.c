@@ -107,8 +107,8 @@ int fl_template_params(fl_front *p, fl_ktparam **out) {
   memset(list, 0, sizeof list);
   fl_front_need(p, '<');
   while (!p->failed && !closes(p)) {
-    if (n == FL_K_MAX_TPARAMS) fl_refuse(p, fl_front_tok(p)->line, "a template of more than %d parameters", FL_K_MAX_TPARAMS);
-    else template_param(p, list, n++);
+    if (!fl_front_room(p, n, FL_K_MAX_TPARAMS, "parameters of a template")) break;
+    template_param(p, list, n++);
     if (!fl_front_take(p, ',')) break;
   }
   fl_template_close(p);
@@ -134,15 +134,14 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->v = fl_val_expr(e);
 }
 
-/* One argument, or those of a pack. */
-static int template_args(fl_front *p, fl_symbol *out, int max) {
+/* One argument more, or those of a pack: how many there are then. */
+static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
   const int64_t elements = fl_pack_count(p, 1);
   fl_kpacked each = fl_pack_open(p, elements);
-  int n = 0;
   do {
     if (elements == 0) break;
-    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
-    else template_arg(p, &out[n++]);
+    if (!fl_front_room(p, n, max, "arguments of a template")) break;
+    template_arg(p, &out[n++]);
   } while (!p->failed && fl_pack_next(p, &each));
   return n;
 }
@@ -151,8 +150,7 @@ int fl_template_args(fl_front *p, fl_symbol *out, int max) {
   int n = 0;
   fl_front_need(p, '<');
   while (!p->failed && !closes(p)) {
-    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
-    else n += template_args(p, out + n, max - n);
+    n = template_args(p, out, n, max);
     if (!fl_front_take(p, ',')) break;
   }
   fl_template_close(p);
