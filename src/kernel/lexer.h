@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD                 /* text is what is wrong with it */
+  FL_TOK_BAD                 /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
 } fl_ktokkind;
 
 /* Punctuators: the character itself, or these for longer ones. */

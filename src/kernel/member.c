@@ -308,8 +308,15 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   m->n_inner = inner ? n : 0;
 }
 
+static void refuse_large(fl_front *p, const body *b, int32_t line) {
+  int64_t bytes = 0;
+  for (int i = 0; i < b->n; i++) bytes += fl_ctype_size(b->fields[i].type);
+  if (bytes > FL_K_MAX_ARRAY) fl_refuse_size(p, line, "struct '%s' of more than %d bytes", b->name, FL_K_MAX_ARRAY);
+  else fl_refuse(p, line, "struct '%s' has too many numbers in it", b->name);
+}
+
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of,
-                                 const fl_symbol *args, int n_args) {
+                                 const fl_symbol *args, int n_args, const fl_ctype **early) {
   const int64_t mark = p->syms.n;
   const int32_t line = fl_front_tok(p)->line;
   body b = { .name = name };
@@ -324,7 +331,9 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
   fl_front_need(p, '}');
   if (!p->failed) check_copies(p, &b, line);
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
-  if (!type && !p->failed) fl_refuse(p, line, "struct '%s' is too large", name);
+  if (!type && !p->failed) refuse_large(p, &b, line);
+  if (type) fl_decl_depth(p, type);
+  if (type && early) *early = type;
   if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, args, n_args, mark);
   p->syms.n = mark;
   return p->failed ? NULL : type;

@@ -332,6 +332,7 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
   const int64_t at = p->at, syms = p->syms.n;
   const int nest = p->nest;
   if (fl_decl_table(p, t, name, line)) return 1;
+  fl_front_check(p, NULL);
   if (p->a->failed) return 0;
   p->failed = 0;
   p->at = at;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64 };
+enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64, MAX_DEPTH = 200 };
 
 typedef struct macro {
   const char *name;
@@ -28,16 +28,24 @@ typedef struct pre {
   macro *macros;
   struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
   int n_ifs, live, depth, stop, expansions;
+  const char *why;           /* it stopped; NULL: for want of memory, or not */
+  int32_t line;
 } pre;
 
+static const char too_long[] = "the text is too long after macro expansion";
+
+/* The text ends here: more is too large for any compiler. */
+static void stop(pre *p, int32_t line, const char *why) {
+  if (!p->why) p->why = why, p->line = line;
+  p->stop = 1;
+}
+
 static int emit(pre *p, const fl_ktok *t) {
-  fl_ktok *o = p->out->n < MAX_TOKENS ? FL_PUSH(p->a->mem, p->out) : NULL;
-  if (!o) {
-    if (p->out->n < MAX_TOKENS) p->a->failed = 1;
-    return p->stop = 1, 0;
-  }
-  *o = *t;
-  return 1;
+  if (p->out->n >= MAX_TOKENS) stop(p, t->line, too_long);
+  fl_ktok *o = p->stop ? NULL : FL_PUSH(p->a->mem, p->out);
+  if (o) *o = *t;
+  else if (!p->stop) p->a->failed = p->stop = 1;
+  return o != NULL;
 }
 
 static void emit_bad(pre *p, int32_t line, const char *why) {
@@ -163,7 +171,7 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
 static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
-  if (++p->expansions > MAX_TOKENS) { p->stop = 1; return; }
+  if (++p->expansions > MAX_TOKENS) { stop(p, line, too_long); return; }
   if (m->n_params >= 0 && !split(p, s, arg, &n, m->variadic ? m->n_params - 1 : -1, line)) {
     s->at = s->end;
     return;
@@ -185,8 +193,7 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
 
 /* line: of the outermost macro's use; 0: the tokens' own. */
 static void expand(pre *p, span s, int32_t line) {
-  if (++p->depth > MAX_EXPANSION)
-    emit_bad(p, line, "macros nested too deeply"), s.at = s.end;
+  if (++p->depth > MAX_EXPANSION) stop(p, line, "macros nested too deeply");
   while (s.at < s.end && !p->stop) {
     fl_ktok t = *s.at++;
     if (line) t.line = line;
@@ -249,7 +256,7 @@ static int takes(cond *c, int punct) {
 
 static int64_t primary(cond *c) {
   int64_t v = 0;
-  if (c->at >= c->end || ++c->depth > MAX_EXPANSION) return c->wrong = 1, 0;
+  if (c->at >= c->end || ++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   if (takes(c, '!')) v = !primary(c);
   else if (takes(c, '~')) v = ~primary(c);
   else if (takes(c, '+')) v = primary(c);
@@ -308,6 +315,7 @@ static int64_t apply(int op, int64_t a, int64_t b) {
 }
 
 static int64_t condition(cond *c, int level) {
+  if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);
   while (c->at < c->end && level_of(c->at) > level) {
     const fl_ktok *op = c->at++;
@@ -320,6 +328,7 @@ static int64_t condition(cond *c, int level) {
       v = apply(op->punct, v, condition(c, level_of(op)));
     }
   }
+  c->depth--;
   return v;
 }
 
@@ -354,10 +363,8 @@ static int decide(pre *p, span s) {
 }
 
 static void open_if(pre *p, int32_t line, int truth) {
-  if (!room(p, p->n_ifs, MAX_IFS, "#if inside each other", line)) {
-    p->stop = 1;
-    return;
-  }
+  const char *why = fl_kfull(p->a, p->n_ifs, MAX_IFS, "#if inside each other");
+  if (why) { stop(p, line, why); return; }
   p->ifs[p->n_ifs].outer = (uint8_t)p->live;
   p->ifs[p->n_ifs++].taken = (uint8_t)truth;
   p->live = p->live && truth;
@@ -434,13 +441,6 @@ static void run(pre *p, const fl_ktok *t) {
     if (p->live) expand(p, (span){ t, end }, 0);
     t = end;
   }
-  if (p->stop && !p->a->failed && p->out->n) {
-    fl_ktok *last = &p->out->at[p->out->n - 1];
-    const char *why = "the text is too long after macro expansion";
-    *last = (fl_ktok){
-      .kind = FL_TOK_BAD, .line = last->line, .text = why, .n = (int32_t)strlen(why)
-    };
-  }
 }
 
 /* The macro that an option of a compiler sets: "N", "N=V", or "U" before a name to forget. */
@@ -486,6 +486,9 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
     run(&p, macros.at);
     run(&p, p.raw.at);
     fl_ktok end = { .kind = FL_TOK_END };
+    const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why, .n = p.why ? (int32_t)strlen(p.why) : 0 };
+    fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
+    if (last) *last = cut;
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
     fl_ktok *t = FL_PUSH(a->mem, out);
     if (t) *t = end;

@@ -32,7 +32,16 @@ static void next_parameter(fl_front *p) {
   }
 }
 
+/* The first refusal that is for size is the text's. */
+static void note_size(fl_front *p) {
+  if (!p->failed || !p->sized || p->src->too_large) return;
+  p->src->too_large = p->why;
+  p->src->too_large_line = p->line;
+}
+
 static void refuse_body(fl_front *p, fl_kfunc *f) {
+  fl_front_check(p, NULL);
+  note_size(p);
   if (!f->refusal) {
     f->refusal = p->why;
     f->refusal_line = p->line;
@@ -175,8 +184,11 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   const fl_ktok *last = &p->toks.at[p->at - 1];
   if (last->kind != FL_TOK_PUNCT || last->punct != '}') {
     f->has_body = 0;
-    f->refusal = "the body is not closed";
-    f->refusal_line = line;
+    const fl_ktok *cut = p->toks.n > 1 ? &p->toks.at[p->toks.n - 2] : last;
+    p->failed = 0;
+    if (cut->kind == FL_TOK_BAD) fl_refuse_bad(p, cut);
+    else fl_refuse(p, line, "the body is not closed");
+    refuse_body(p, f);
   }
   if (r->last) r->last->next = k;
   else r->first = k;
@@ -263,6 +275,8 @@ static void note_wrong(reader *r, int64_t from) {
   const char *why = p->why;
   const int32_t line = p->line;
   int is_kernel;
+  note_size(p);
+  fl_front_check(p, NULL);
   if (p->a->failed) return;
   p->failed = 0;
   skip_declaration(p, from);
@@ -493,6 +507,7 @@ static void read_once(fl_front *p, pending *k) {
   if (!p->failed) fl_parse_compound(p);
   if (!p->failed && !p->a->failed) fl_turn_lower(p);
   if (!p->failed && !p->a->failed) finish_body(p, f);
+  fl_front_check(p, NULL);
   if (p->failed) refuse_body(p, f);
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
   for (int64_t i = 0; i < scope; i++)
@@ -512,6 +527,8 @@ static void read_body(fl_front *p, pending *k) {
     for (int64_t i = 0; i < p->syms.n; i++)
       if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
     *k->f = before;
+    k->f->names = NULL;
+    k->f->n_names = k->f->cap_names = 0;
     for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
     p->turning = p->turn_wanted;
     read_once(p, k);
@@ -521,14 +538,22 @@ static void read_body(fl_front *p, pending *k) {
 
 /* ---- the source ------------------------------------------------------------------------------------------- */
 
+/* Nothing is read of a text that is too large. */
+static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
+  f->has_body = 0;
+  f->refusal = s->too_large;
+  f->refusal_line = s->too_large_line;
+}
+
 static void read_all(reader *r) {
   fl_front *p = &r->p;
   fl_ksource *s = p->src;
-  while (!p->a->failed && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
+  while (!p->a->failed && !s->too_large && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
   s->kernels = fl_karena_new(p->a, (size_t)(s->n_kernels + 1) * sizeof *s->kernels);
   int n = 0;
   for (pending *k = r->first; k && s->kernels; k = k->next) {
-    if (k->f->has_body && k->body) read_body(p, k);
+    if (k->f->has_body && k->body && !s->too_large) read_body(p, k);
+    else if (s->too_large && k->f->has_body) refuse_unread(s, k->f);
     s->kernels[n++] = k->f;
   }
   if (!n && !p->a->failed) {

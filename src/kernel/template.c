@@ -149,10 +149,12 @@ static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
 int fl_template_args(fl_front *p, fl_symbol *out, int max) {
   int n = 0;
   fl_front_need(p, '<');
+  if (!fl_front_enter(p)) return 0;
   while (!p->failed && !closes(p)) {
     n = template_args(p, out, n, max);
     if (!fl_front_take(p, ',')) break;
   }
+  p->nest--;
   fl_template_close(p);
   return p->failed ? 0 : n;
 }
@@ -401,26 +403,24 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
 }
 
-const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
-  const int32_t line = fl_front_tok(p)->line;
-  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
-  if (!args) return NULL;
-  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
-  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
-    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
-  if (p->failed) return NULL;
-  struct fl_kinstance *known = t->instances;
-  while (known && !fl_template_same(known->args, args, t->n_tparams)) known = known->next;
-  if (known && known->type) return known->type;
-  if (!fl_front_enter(p)) return NULL;
-  struct fl_kinstance *one = known ? known : fl_karena_new(p->a, sizeof *one);
-  const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
+/* The instance of these arguments: known, or new and not read. */
+static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol *args) {
+  struct fl_kinstance *one = t->instances;
+  while (one && !fl_template_same(one->args, args, t->n_tparams)) one = one->next;
+  if (one) return one;
+  one = fl_karena_new(p->a, sizeof *one);
+  if (!one) return NULL;
+  *one = (struct fl_kinstance){ .args = args, .next = t->instances };
+  return t->instances = one;
+}
+
+/* The tokens of the template or of a specialisation, with the arguments as names. */
+static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args, int32_t line) {
+  const fl_kplace back = fl_front_open(p, one->at ? one->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
-  const int64_t align = t->align && !known ? fl_template_alignment(p, t, args) : 0;
-  const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
+  const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
+  const fl_kpattern *pattern = one->at || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
   const int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
@@ -431,15 +431,31 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
-    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env);
+    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env, &one->type);
   }
   fl_front_close(p, back);
+  one->type = p->failed ? NULL : type;
+  if (one->type && !t->is_alias) type->s->name = instance_name(p, t, args);
+}
+
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
+  if (!args || !fl_front_enter(p)) return NULL;
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
+  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
+  if (one && !one->type && one->busy) fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
+  if (one && !one->type && !p->failed) {
+    one->busy = 1;
+    read_instance(p, t, one, args, line);
+    one->busy = 0;
+  }
   p->nest--;
-  if (!type || !one || p->failed) return NULL;
-  if (!t->is_alias) type->s->name = instance_name(p, t, args);
-  *one = (struct fl_kinstance){ .args = args, .type = type, .at = one->at, .next = known ? one->next : t->instances };
-  if (!known) t->instances = one;
-  return type;
+  return one && !p->failed ? one->type : NULL;
 }
 
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {

@@ -148,6 +148,8 @@ static int copy_params(fl_karena *a, fl_kfunc *r, const fl_kfunc *f) {
 static int copy_vars(fl_karena *a, fl_kfunc *r, const fl_kfunc *f) {
   r->vars = copy_array(a, f->vars, f->n_vars, sizeof *f->vars);
   r->cap_vars = f->n_vars;
+  r->names = NULL;
+  r->n_names = r->cap_names = 0;
   for (int i = 0; r->vars && i < f->n_vars; i++) {
     fl_kvar *v = &r->vars[i];
     v->name = copy_text(a, v->name);

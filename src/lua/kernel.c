@@ -164,20 +164,14 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   return NULL;
 }
 
-static int source_error(lua_State *L, const fl_ksource *s, const char *label, int first) {
-  char where[LUA_IDSIZE + 32] = "";
-  if (first > 0) snprintf(where, sizeof where, " (%s:%d)", label, first + s->error_line - 1);
-  return fl_lua_fail(L, "kernel", "line %d%s: %s", s->error_line, where, s->error);
-}
-
-/* There is no kernel in the source: say why; u is let go. */
-static int no_kernel(lua_State *L, fl_kunit *u, const fl_ksource *s, const char *label, int first) {
-  char why[300];
-  snprintf(why, sizeof why, "%s", s->error ? s->error : "there is no __global__ function in the source");
-  const int line = s->error ? s->error_line : 0;
+/* What is wrong with the whole text of a unit, which is let go. */
+static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
+  char why[300], where[LUA_IDSIZE + 64] = "";
+  snprintf(why, sizeof why, "%s", text);
+  if (line && u->first_line > 0) snprintf(where, sizeof where, "line %d (%s:%d): ", line, u->label, u->first_line + line - 1);
+  else if (line) snprintf(where, sizeof where, "line %d: ", line);
   fl_kunit_release(u);
-  if (line && first > 0) return fl_lua_fail(L, "kernel", "line %d (%s:%d): %s", line, label, first + line - 1, why);
-  return fl_lua_fail(L, "kernel", "%s", why);
+  return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
 /* What a name that does not exist may have meant, behind the compiler's text. */
@@ -209,16 +203,17 @@ static int kernel_new(lua_State *L) {
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
-  const int parsed = u && (k->k || s->n_kernels == 0), empty = parsed && !k->k;
+  const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK) FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
   if (!parsed) {
     fl_kunit_release(u);
     return fl_lua_raise(L, b);
   }
-  if (empty) return no_kernel(L, u, s, label, first);
+  if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
+  if (s->error) return source_error(L, u, s->error_line, s->error);
+  if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
-  if (s->error) return source_error(L, s, label, first);
   fl_kfunc *f = choose(L, s, entry);
   if (f != k->k->f) {
     fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
