@@ -186,6 +186,13 @@ static void add_hint(char *message, size_t size, const char *refusal) {
   snprintf(message + n, size - n, "\n%s", hint);
 }
 
+/* Why the language refuses the kernel stands before what the compiler says. */
+static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
+  char text[sizeof c->err.message];
+  snprintf(text, sizeof text, "%.230s\n%.240s", fl_ksource_refusal(s, f), c->err.message);
+  memcpy(c->err.message, text, sizeof text);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -224,6 +231,7 @@ static int kernel_new(lua_State *L) {
   set_roles(L, k, 4);
   find_unread(b, k);
   if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
+  add_reason(b->c, s, f);
   add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
   return fl_kernel_raise(L, b, k->k);
 }
