@@ -83,8 +83,8 @@ describe("a list of fixed size in a kernel", function()
 
   it("takes a switch of more cases than blocks may be nested", function()
     local cases = list(300, "case @: y[i] = @.f + 0.5f; break;", " ")
-    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) switch (i) {"
-      .. cases .. " default: y[i] = x[i]; } }")
+    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * 256 + threadIdx.x; "
+      .. "if (i < n) switch (i) {" .. cases .. " default: y[i] = x[i]; } }")
     local y = k(flame.full({ 310 }, 7), 310)
     assert.same({ 7, 1.5, 300.5, 7 }, { y[1]:item(), y[2]:item(), y[301]:item(), y[302]:item() })
   end)

@@ -319,6 +319,7 @@ void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);     /* the
 int fl_scope_is_template(const fl_symbol *s);                /* or an instance, inside itself; NULL: no */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                           /* "a = b::c;" behind 'namespace' */
+void fl_scope_tell_apart(fl_front *p, int64_t from);         /* symbols from … against those before */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL. *type is set before

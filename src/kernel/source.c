@@ -348,21 +348,6 @@ static void top_namespace(fl_front *p) {
   fl_front_need(p, '{');
 }
 
-/* A name of the file that namespaces give to two things stands for neither. */
-static void tell_apart(fl_front *p, int64_t from) {
-  for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
-    fl_symbol *s = &p->syms.at[i];
-    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
-    for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
-      fl_symbol *o = &p->syms.at[k];
-      if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
-      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type)) continue;
-      o->kind = s->kind = FL_SYM_WRONG;
-      o->why = s->why = "is defined in two namespaces, which are not told apart";
-    }
-  }
-}
-
 static void top_level(reader *r) {
   fl_front *p = &r->p;
   const int64_t from = p->at, symbols = p->syms.n;
@@ -385,7 +370,7 @@ static void top_level(reader *r) {
   else if (fl_front_word(p, "template")) fl_template_declare(p);
   else declaration(r);
   if (p->failed) note_wrong(r, from);
-  tell_apart(p, symbols);
+  fl_scope_tell_apart(p, symbols);
   if (p->at == from) p->at++;
 }
 

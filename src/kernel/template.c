@@ -56,26 +56,12 @@ static void skip_default(fl_front *p) {
   }
 }
 
-/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
-static int64_t skip_condition(fl_front *p) {
-  const int64_t at = p->at;
-  int k = fl_ktok_is(fl_front_tok(p), "typename");
-  if (fl_ktok_is(fl_front_ahead(p, k), "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k += 2;
-  const fl_ktok *t = fl_front_ahead(p, k);
-  if (!fl_ktok_is(t, "enable_if") && !fl_ktok_is(t, "enable_if_t")) return 0;
-  p->at += k + 1;
-  p->at += fl_template_angle(p, 0);
-  if (fl_front_take(p, FL_PU_SCOPE)) p->at++;
-  fl_front_take(p, '*');
-  return at;
-}
-
 static void template_param(fl_front *p, fl_ktparam *list, int n) {
   fl_ktparam *t = &list[n];
   const int32_t line = fl_front_tok(p)->line;
   int ref, known = 0;
   for (int i = 0; i < n; i++) known |= fl_ktok_is(fl_front_tok(p), list[i].name);
-  t->check = skip_condition(p);
+  t->check = fl_pattern_condition(p);
   if (t->check) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {

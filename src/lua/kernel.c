@@ -7,7 +7,10 @@
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char key_kernel = 0;              /* registry: the metatable */
 
@@ -50,16 +53,22 @@ static int find_text(const char *script, const char *text, int line) {
   return at ? 1 + count_lines(script, at) : 0;
 }
 
+/* The script's own text is read for it: of a regular file that is no larger than scripts are. */
 static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
-  enum { MOST = 4 << 20 };
-  FILE *f = fopen(name, "rb");
-  if (!f) return 0;
-  char *all = (char *)lua_newuserdatauv(L, MOST + 1, 0);
-  const size_t n = fread(all, 1, MOST, f);
-  fclose(f);
-  all[n] = 0;
-  const int at = find_text(all, text, line);
-  lua_pop(L, 1);
+  enum { MOST = 1 << 20 };
+  struct stat st;
+  const int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return 0;
+  int at = 0;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= MOST) {
+    char *all = (char *)lua_newuserdatauv(L, (size_t)st.st_size + 1, 0);
+    ssize_t n = 0, more = 1;
+    while (n < st.st_size && (more = read(fd, all + n, (size_t)(st.st_size - n))) > 0) n += more;
+    all[n] = 0;
+    at = find_text(all, text, line);
+    lua_pop(L, 1);
+  }
+  close(fd);
   return at;
 }
 
@@ -203,7 +212,9 @@ static int kernel_new(lua_State *L) {
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int first = where_is(L, text, label);
-  for (; noption < 16 && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
+  const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
+  if (given > most) return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible", given, most);
+  for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
