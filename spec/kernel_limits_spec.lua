@@ -201,3 +201,26 @@ describe("the size of a kernel's data", function()
     assert.truthy(e:find "too long after macro expansion", e)
   end)
 end)
+
+describe("loops inside each other", function()
+  local function nested(n, open, inner)
+    return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; float s = i < n ? x[i] : 0.f; " .. open ..
+      list(n, "for (int i@ = 0; i@ < 1; ++i@) {", " ") .. inner .. rep("}", n) .. " if (i < n) y[i] = s; }"
+  end
+
+  it("are derived however many there are", function()
+    for _, n in ipairs { 4, 24, 60 } do
+      local k = flame.kernel(nested(n, "", "s = s * s + x[i < n ? i : 0];"))
+      assert.truthy(k:source("adjoint"):find("k_vjp", 1, true))
+      assert.truthy(k:source("tangent"))
+    end
+    local x = flame.tensor({ 2, 3 }, { requires_grad = true })
+    flame.kernel(nested(6, "", "s = s * s;"))(x):sum():backward()
+    assert.same({ 4, 6 }, x.grad:totable())
+  end)
+
+  it("are derived with barriers in each of them", function()
+    local text = nested(40, "__shared__ float p[256]; ", "p[i] = s; __syncthreads(); s += p[i] * 0.f; __syncthreads();")
+    assert.truthy(flame.kernel(text):source("adjoint"):find("k_vjp", 1, true))
+  end)
+end)
