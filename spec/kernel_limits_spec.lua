@@ -224,3 +224,21 @@ describe("loops inside each other", function()
     assert.truthy(flame.kernel(text):source("adjoint"):find("k_vjp", 1, true))
   end)
 end)
+
+describe("kernels that are gone", function()
+  it("leave no memory behind once they have run", function()
+    local x = flame.ones(4)
+    local function run(from, to)
+      for i = from, to do
+        flame.kernel(("__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i] * %d.f; }")
+          :format(i))(x):sum():item()
+      end
+      collectgarbage()
+      collectgarbage()
+      flame.kernel_cache("clear")
+      return flame.memory().host
+    end
+    local before = run(1, 20)                      -- each kernel kept holds 80 kB
+    assert.is_true(run(21, 220) - before < 20 * 80000)
+  end)
+end)

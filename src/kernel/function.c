@@ -97,7 +97,7 @@ static int set_digest(fl_kfunction *k) {
 static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const char *text, size_t n) {
   fl_kfunction *k = fl_zalloc(m, sizeof *k);
   if (!k) return NULL;
-  *k = (fl_kfunction){ .callee = { 1, free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
+  *k = (fl_kfunction){ .callee = { .refs = 1, .free = free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
                        .registers = -1, .spilled = -1 };
   if (u) u->refs++;
   k->text = copy_text(m, text, n);

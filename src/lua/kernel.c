@@ -453,12 +453,13 @@ static int kernel_ready(lua_State *L) {
   return 0;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache */
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of kernels that are gone go, too. */
 static int kernel_cache(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t entries, bytes;
   if (b->c == NULL) return fl_lua_raise(L, b);
   fl_cuda_cache_usage(b->c, lua_toboolean(L, 1), &entries, &bytes);
+  if (lua_toboolean(L, 1)) fl_plans_sweep(&((fl_engine *)b->c->engine)->plans);
   lua_pushinteger(L, entries);
   lua_pushinteger(L, bytes);
   lua_pushinteger(L, b->c->stats.cache_hits);
