@@ -85,7 +85,8 @@ describe("options of a kernel", function()
     local out = folder .. "/times"
     for _, o in ipairs { "--foo", "--time=" .. out, "-time=" .. out, "--include-path=/", "-I/", "-I",
       "--pre-include=" .. PATH, "-include" .. PATH,
-      "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1", "--fdevice-time-trace=" .. out, "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
+      "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1", "--fdevice-time-trace=" .. out,
+      "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
       local ok, e = pcall(flame.kernel, { source = KERNEL, options = { o } })
       assert.is_false(ok, o)
       assert.truthy(e:find("kernel: options: ", 1, true), e)
