@@ -516,7 +516,7 @@ end
 
 -- ---- flame.kernel ------------------------------------------------------------------------------------
 local SPEC = { source = true, entry = true, block = true, grid = true, shared = true, shape = true, inout = true,
-  vjp = true, nodiff = true, options = true, constants = true }
+  vjp = true, nodiff = true, options = true, include = true, constants = true }
 
 local function names(set)
   local list = {}
@@ -545,7 +545,7 @@ end
 
 ---A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 ---the CPU, and differentiates.
----@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, constants=}
+---@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, include=, …}
 ---@return flame.Kernel
 def("kernel", 1, function(spec)
   if type(spec) == "string" then spec = { source = spec } end
@@ -553,7 +553,7 @@ def("kernel", 1, function(spec)
   check_spec("kernel", spec, SPEC)
   if type(spec.source) ~= "string" then fail("kernel", "source must be a string, got %s", internal.word(spec.source)) end
   local source, entry = internal.kernel_text(spec.source, spec.constants, spec.entry)
-  local k = internal.kernel_new(source, entry, spec.options or {}, spec.inout)
+  local k = internal.kernel_new(source, entry, internal.kernel_options(spec.options, spec.include), spec.inout)
   check_names("kernel", "inout", spec.inout, k)
   check_names("kernel", "nodiff", spec.nodiff, k)
   local config = { derived = {}, vjp = spec.vjp, nodiff = spec.nodiff, shape = spec.shape, grid = spec.grid,

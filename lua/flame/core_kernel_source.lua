@@ -122,6 +122,40 @@ local function instance(source, entry)
   return source:sub(1, first - 1) .. table.concat(list) .. lines .. ' extern "C"' .. source:sub(last + 1), name
 end
 
+-- What a compiler may be told, as patterns; each alone decides. A word without its value takes the next option.
+local OPTIONS = { "^%-D[%a_][%w_]*$", "^%-D[%a_][%w_%(%),]*=[^\n]*$", "^%-U[%a_][%w_]*$", "^%-%-define%-macro=[%a_][%w_%(%),]*$",
+  "^%-%-define%-macro=[%a_][%w_%(%),]*=[^\n]*$", "^%-%-undefine%-macro=[%a_][%w_]*$", "^%-%-?use_fast_math$", "^%-%-?std=c%+%+%d%d$",
+  "^%-%-?maxrregcount=%d+$", "^%-%-?fmad=true$", "^%-%-?fmad=false$" }
+local TAKES_NEXT = { ["-D"] = "-D", ["-U"] = "-U", ["--define-macro"] = "-D", ["--undefine-macro"] = "-U" }
+
+local function check_option(o)
+  if type(o) ~= "string" then fail("kernel", "options: expected strings, got %s", internal.word(o)) end
+  for _, pattern in ipairs(OPTIONS) do
+    if not o:find("[%c]") and o:find(pattern) then return o end
+  end
+  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=; folders go into include = {…}", o)
+end
+
+--- The options for the compiler: those of the list, which reach no file, and the folders of 'include'.
+function internal.kernel_options(options, include)
+  if type(options or {}) ~= "table" then fail("kernel", "options must be a list of strings, got %s", internal.word(options)) end
+  if type(include or {}) ~= "table" then fail("kernel", "include must be a list of folders, got %s", internal.word(include)) end
+  local list, word = {}, nil
+  for _, o in ipairs(options or {}) do
+    if word then list[#list + 1], word = check_option(word .. tostring(o)), nil
+    elseif TAKES_NEXT[o] then word = TAKES_NEXT[o]
+    else list[#list + 1] = check_option(o) end
+  end
+  if word then fail("kernel", "options: '%s' without a name behind it", word) end
+  for _, folder in ipairs(include or {}) do
+    if type(folder) ~= "string" or folder == "" or folder:find("%c") then
+      fail("kernel", "include: expected the names of folders, got %s", internal.word(folder))
+    end
+    list[#list + 1] = "--include-path=" .. folder
+  end
+  return list
+end
+
 --- The text that is read and compiled, and the name of the kernel in it.
 function internal.kernel_text(source, constants, entry)
   source = interpolate(source, constants)

@@ -2840,7 +2840,7 @@ function flame.kaiser_window(n, periodic, beta, o) end
 
 --- A kernel from CUDA C text. It runs as given on CUDA; in the language of docs/kernels.md also on
 --- the CPU, and differentiates.
----@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, constants=}
+---@param spec string|table  the source, or {source=, entry=, block=, grid=, shared=, shape=, inout=, vjp=, nodiff=, options=, include=, …}
 ---@return flame.Kernel
 function flame.kernel(spec) end
 

@@ -207,12 +207,50 @@ static const char *source(void) {
   return text ? text : good[0].text;
 }
 
-static void round_of_kernels(void) {
-  fl_error e = { .code = FLAME_OK };
-  if (fuzz_draw(8) == 0) {
-    map();
-    return;
-  }
+/* Lists and nesting near and past a limit: head, n times item (# is its number), then 'between' and n times 'back'. */
+static const struct { const char *head, *item, *between, *back, *tail; unsigned most; } limits[] = {
+#define K "__global__ void k(float *x, int n) { "
+  { K "x[0] = sinf(", "1.f, ", "1.f);", "", " }", 16 }, { K "n = max(", "n, ", "n);", "", " }", 16 },
+  { "__device__ int f(", "int a#, ", "int z) { return z; }\n" K "n = f(", "1, ", "2); }", 16 },
+  { "#define F(", "a#, ", "...) __VA_ARGS__\n" K "n = F(", "1, ", "2); }", 16 },
+  { "#define F(", "a#, ", "z) z\n" K "n = F(", "1, ", "2); }", 16 }, { "#define F(...) n\n" K "n = F(", "(1, 2), ", "3);", "", " }", 16 },
+  { "template <", "int A#, ", "int Z> __device__ int f() { return Z; }\n" K "n = f<", "1, ", "2>(); }", 8 },
+  { "template <", "class A#, ", "class Z> struct S { Z z; };\n" K "S<", "int, ", "float> s; }", 8 },
+  { "struct S { ", "float m#; ", "};\n" K "S s = { ", "1.f, ", "2.f }; x[0] = s.m1; }", 64 },
+  { "struct S { float a; __device__ S(", "float a#, ", "float z) : a(z) {} };\n" K "S s{", "1.f, ", "2.f}; }", 16 },
+  { K "int a", "[1]", " = ", "{", " 1 }; a[0] = 1; }", 4 }, { K "int a[8]; auto [", "b#, ", "c] = a;", "", " }", 16 },
+  { K "printf(\"%d\"", ", n", ");", "", " }", 32 }, { K "float ", "a# = 0, ", "z = 1; auto f = [", "a#, ", "z] { return z; }; f(); }", 32 },
+  { "__global__ void k(", "float *p#, ", "int n) { p1[0] = 1;", "", " }", 256 },
+  { K "switch (n) { ", "case #: x[0] = 1; break; ", "}", "", " }", 64 }, { K "switch (n) { ", "case #: ", "x[0] = 1; }", "", " }", 64 },
+  { "#if 1\n", "#if 1\n", "", "#endif\n", "#endif\n" K "x[0] = 1; }", 64 }, { K "n = ", "(", "1", ")", "; }", 100 },
+  { K, "{ ", "x[0] = 1; ", "} ", "}", 200 }, { K, "if (n) ", ";", "", " }", 200 }, { K "n = ", "n ? ", "1", " : 2", "; }", 66 },
+  { "template <class T> struct V { T x; };\n" K, "V<", "int", ">", " v; }", 100 }, { "#define F(x) x\n" K "n = ", "F(", "1", ")", "; }", 16 },
+  { "template <class... T> __device__ int f(T... v) { return (v + ...); }\n" K "n = f(", "1, ", "2);", "", " }", 16 },
+  { K "goto z; ", "l#: ; ", "z: ;", "", " }", 64 }, { "namespace a = cooperative_groups;\n", "namespace g# = a;\n", K "g1::sync(); }", "", "", 4 },
+#undef K
+};
+
+static void put_times(const char *item, unsigned n) {
+  char number[16];
+  for (unsigned i = 1; i <= n; i++)
+    for (const char *s = item; *s; s++) {
+      const int length = *s == '#' && s[1] != 'i' && s[1] != 'e' ? snprintf(number, sizeof number, "%u", i) : 0;
+      fuzz_replace(&work, work.n, 0, length ? number : s, length ? (size_t)length : 1);
+    }
+}
+
+static void at_a_limit(void) {
+  const unsigned which = fuzz_draw(sizeof limits / sizeof *limits), most = limits[which].most;
+  const unsigned n = fuzz_draw(4) ? most - 2 + fuzz_draw(5) : fuzz_draw(4 * most);
+  work.n = 0;
+  fuzz_replace(&work, 0, 0, limits[which].head, strlen(limits[which].head));
+  put_times(limits[which].item, n);
+  fuzz_replace(&work, work.n, 0, limits[which].between, strlen(limits[which].between));
+  put_times(limits[which].back, fuzz_draw(4) ? n : most - 2 + fuzz_draw(5));
+  fuzz_replace(&work, work.n, 0, limits[which].tail, strlen(limits[which].tail));
+}
+
+static void from_a_source(void) {
   const char *from = source();
   work.n = 0;
   fuzz_replace(&work, 0, 0, from, strlen(from));
@@ -227,6 +265,16 @@ static void round_of_kernels(void) {
     case 2: swap_words(0); break;
     default: for (unsigned k = 1 + fuzz_draw(4); k > 0; k--) swap_words(1);
   }
+}
+
+static void round_of_kernels(void) {
+  fl_error e = { .code = FLAME_OK };
+  if (fuzz_draw(8) == 0) {
+    map();
+    return;
+  }
+  if (fuzz_draw(8)) from_a_source();
+  else at_a_limit();
   char *text = malloc(work.n + 1);                             /* of this size: a byte too far is seen */
   if (!text) exit(2);
   memcpy(text, work.at, work.n);

@@ -179,7 +179,7 @@ struct meeting {
   fl_kad_state *d;
   const accesses *l;
   uint8_t *bad;                  /* of loads */
-  void (*pair)(meeting *m, int i, int k);
+  void (*pair)(meeting *m, int i, int k);    /* NULL: the accesses alone are asked */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };
 
@@ -195,7 +195,7 @@ static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
   for (int i = 0; i < m->l->n; ++i) {
     if (m->l->at[i].s != s) continue;
     for (int k = 0; k < m->l->n; ++k)
-      if (live[k]) m->pair(m, i, k);
+      if (live[k] && m->pair) m->pair(m, i, k);
     live[i] = 1;
   }
 }
@@ -205,6 +205,25 @@ int fl_kad_has_barrier(const fl_kblock *b) {
     if ((s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) || fl_kad_has_barrier(&s->body)
         || fl_kad_has_barrier(&s->other)) return 1;
   return 0;
+}
+
+static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
+
+/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one round without
+** pairs finds them, one more with them is all. Each level is gone through once for each loop around it. */
+static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
+  const size_t n = (size_t)m->l->n;
+  uint8_t *before = fl_karena_new(m->d->a, n);
+  if (!before) return;
+  meeting none = *m;
+  none.pair = NULL;
+  for (int pairs = m->pair == NULL; pairs < 2; ++pairs) {
+    meeting *now = pairs ? m : &none;
+    memcpy(before, live, n);
+    meetings(now, &s->body, live);
+    meetings(now, &s->other, live);
+    for (size_t i = 0; i < n; ++i) live[i] |= before[i];
+  }
 }
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
@@ -222,14 +241,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
       meetings(m, &s->other, other);
       for (size_t i = 0; i < n; ++i) live[i] |= other[i];
     } else if (s->kind == FL_KS_LOOP) {
-      uint8_t *before = fl_karena_new(m->d->a, n);
-      if (!before) return;
-      for (int turn = 0; turn < 2; ++turn) {
-        memcpy(before, live, n);
-        meetings(m, &s->body, live);
-        meetings(m, &s->other, live);
-        for (size_t i = 0; i < n; ++i) live[i] |= before[i];
-      }
+      meetings_of_loop(m, s, live);
     } else {
       meet(m, live, s);
     }

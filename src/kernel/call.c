@@ -16,7 +16,7 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
     fl_kpacked each = fl_pack_open(p, elements);
     do {
       if (elements == 0) break;
-      if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments", max);
+      if (!fl_front_room(p, n, max, "arguments of a call")) break;
       if (fl_front_is(p, '{')) {
         args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
         fl_front_skip(p);
@@ -266,8 +266,8 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
   else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
   else if (d->busy) fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
-  else if (p->inlined >= FL_K_MAX_INLINE || ++p->nodes > FL_K_MAX_NODES)
-    fl_refuse(p, line, "calls of functions are nested too deeply or too many");
+  else if (p->inlined >= FL_K_MAX_INLINE) fl_refuse(p, line, "calls of functions are nested more than %d deep", FL_K_MAX_INLINE);
+  else if (++p->nodes > FL_K_MAX_NODES) fl_refuse_size(p, line, "the kernel is too long after inlining");
   return p->failed;
 }
 

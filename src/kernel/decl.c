@@ -206,6 +206,12 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
 
 /* ---- declarators -------------------------------------------------------------------------------- */
 
+int fl_decl_depth(fl_front *p, const fl_ctype *t) {
+  if (t && t->depth > FL_K_MAX_NEST)
+    fl_refuse_size(p, fl_front_tok(p)->line, "a type that is nested more than %d deep", FL_K_MAX_NEST);
+  return !p->failed;
+}
+
 static int pointer_qualifier(fl_front *p) {
   return fl_front_word(p, "const") || fl_front_word(p, "__restrict__") ||
          fl_front_word(p, "__restrict") || fl_front_word(p, "restrict");
@@ -219,6 +225,7 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
     if (fl_front_take(p, '*')) {
       t = fl_ctype_pointer(p->a, t, is_const);
       is_const = 0;
+      fl_decl_depth(p, t);
     } else if (fl_front_take(p, '&')) {
       *ref = 1;
     } else if (fl_front_take(p, FL_PU_LAND)) {               /* of a variable, or a copy of a value */
@@ -247,32 +254,36 @@ int64_t fl_decl_constant(fl_front *p, const char *what) {
   return e && !p->failed ? e->value.i : 0;
 }
 
+/* An array that no thread has room for, or that a compiler would write out. Others it may have as memory of its own. */
+static void refuse_array(fl_front *p, int32_t line) {
+  const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
+  void (*const refuse)(fl_front *, int32_t, const char *, ...) = written_out ? fl_refuse_size : fl_refuse;
+  refuse(p, line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
+}
+
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   int64_t dims[FL_K_MAX_RANK];
-  int rank = 0;
+  int rank = 0, large = 0;
+  const int32_t line = fl_front_tok(p)->line;
   while (!p->failed && fl_front_is(p, '[')) {
-    const int32_t line = fl_front_next(p)->line;
-    if (rank == FL_K_MAX_RANK) {
-      fl_refuse(p, line, "arrays of more than %d dimensions", FL_K_MAX_RANK);
-      break;
-    }
+    if (!fl_front_room(p, rank, FL_K_MAX_RANK, "dimensions of an array")) break;
+    fl_front_next(p);
     const int open = fl_front_is(p, ']');
     dims[rank] = open ? 0 : fl_decl_constant(p, "the size of an array");
-    if (!open && (dims[rank] < 1 || dims[rank] > FL_K_MAX_ARRAY))
-      fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
+    if (!open && dims[rank] < 1) fl_refuse(p, line, "an array of %lld elements", (long long)dims[rank]);
     if (open && rank)
       fl_refuse(p, line, "only the first size of an array may be left out");
-    rank++;
+    large |= dims[rank++] > FL_K_MAX_ARRAY;
     fl_front_need(p, ']');
   }
-  while (t && rank-- > 0 && !p->failed) {
+  while (t && !large && rank-- > 0 && !p->failed) {
     if (t->kind == FL_C_POINTER)
       fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
     t = fl_ctype_array(p->a, t, dims[rank]);
-    if (t && fl_ctype_size(t) > FL_K_MAX_ARRAY)
-      fl_refuse(p, fl_front_tok(p)->line, "an array of more than %d bytes",
-                FL_K_MAX_ARRAY);
+    large = t && fl_ctype_size(t) > FL_K_MAX_ARRAY;
+    fl_decl_depth(p, t);
   }
+  if (large && !p->failed) refuse_array(p, line);
   return p->failed ? NULL : t;
 }
 
@@ -313,7 +324,7 @@ const fl_ctype *fl_decl_struct(fl_front *p) {
     fl_refuse(p, line, "unknown struct '%s'", name);
     return NULL;
   }
-  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0);
+  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
   if (!type) return NULL;
   if (t->kind == FL_TOK_NAME) {
     fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);

@@ -326,7 +326,10 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const int32_t line = fl_front_tok(p)->line;
   int n = 0;
   fl_front_take(p, '[');
-  do name[n++] = fl_front_name(p); while (!p->failed && n < 16 && fl_front_take(p, ','));
+  do {
+    if (!fl_front_room(p, n, 16, "names of parts")) return;
+    name[n++] = fl_front_name(p);
+  } while (!p->failed && fl_front_take(p, ','));
   fl_front_need(p, ']');
   fl_front_need(p, '=');
   fl_value v = fl_parse_assign(p);

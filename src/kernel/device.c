@@ -202,10 +202,9 @@ static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   else if (!fl_front_is_at(p, dots + 1 + named, ')'))
     fl_refuse(p, name->line, "a pack that is not the last parameter is outside the language");
   const int64_t n = s && !p->failed ? s->n_inner : 0;
-  if (n > MAX_FORMALS - d->n_params) fl_refuse(p, name->line, "a function of more than %d parameters", MAX_FORMALS);
   d->pack = named ? fl_karena_str(p->a, name->text, (size_t)name->n) : NULL;
   d->n_pack = (int)n;
-  for (int k = 0; k < n && !p->failed; k++) {
+  for (int k = 0; k < n && fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function"); k++) {
     p->at = at;
     p->pack = k + 1;
     formal(p, &list[d->n_params++]);
@@ -221,10 +220,7 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
   while (!p->failed && !fl_front_is(p, ')')) {
     if (packed_formals(p, d, list)) break;
-    if (d->n_params == MAX_FORMALS) {
-      fl_refuse(p, fl_front_tok(p)->line, "a function of more than %d parameters", MAX_FORMALS);
-      break;
-    }
+    if (!fl_front_room(p, d->n_params, MAX_FORMALS, "parameters of a function")) break;
     formal(p, &list[d->n_params++]);
     if (!fl_front_take(p, ',')) break;
   }

@@ -6,20 +6,40 @@
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
-void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
+static void refuse(fl_front *p, int32_t line, int sized, const char *fmt, va_list list) {
   char text[400];
-  va_list list;
   if (p->failed) return;
-  va_start(list, fmt);
   vsnprintf(text, sizeof text, fmt, list);
-  va_end(list);
   p->failed = 1;
   p->line = line;
+  p->sized = sized;
   p->why = fl_karena_str(p->a, text, strlen(text));
 }
 
+void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  refuse(p, line, 0, fmt, list);
+  va_end(list);
+}
+
+void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  refuse(p, line, 1, fmt, list);
+  va_end(list);
+}
+
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
+  const char *why = p->failed ? NULL : fl_kfull(p->a, n, most, what);
+  if (why) fl_refuse(p, fl_front_tok(p)->line, "%s", why);
+  return !p->failed;
+}
+
+/* After a refusal operands are missing everywhere: that is no failure of its own. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
-  if (p->a->failed == 2) {
+  if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
+  if (p->a->failed == FL_KARENA_DEEP) {
     p->a->failed = 0;
     fl_refuse(p, fl_front_tok(p)->line, "an expression is nested more than %d deep", FL_K_MAX_DEPTH);
   }
@@ -29,22 +49,28 @@ fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
 
 int fl_front_enter(fl_front *p) {
   if (++p->nest > FL_K_MAX_NEST)
-    fl_refuse(p, fl_front_tok(p)->line, "nested more than %d deep", FL_K_MAX_NEST);
+    fl_refuse_size(p, fl_front_tok(p)->line, "nested more than %d deep", FL_K_MAX_NEST);
   return !p->failed;
 }
 
 /* ---- tokens ----------------------------------------------------------------------------------- */
 
 const fl_ktok *fl_front_ahead(fl_front *p, int k) {
+  if (p->a->failed > FL_KARENA_MEMORY) fl_front_check(p, NULL);
   if (p->failed || p->a->failed) return &p->end;
   const int64_t i = p->at + k;
   return &p->toks.at[i < p->toks.n ? i : p->toks.n - 1];
 }
 
+void fl_refuse_bad(fl_front *p, const fl_ktok *t) {
+  if (t->type) fl_refuse_size(p, t->line, "%s", t->text);
+  else fl_refuse(p, t->line, "%s", t->text);
+}
+
 const fl_ktok *fl_front_tok(fl_front *p) {
   const fl_ktok *t = fl_front_ahead(p, 0);
   if (t->kind == FL_TOK_BAD) {
-    fl_refuse(p, t->line, "%s", t->text);
+    fl_refuse_bad(p, t);
     return &p->end;
   }
   return t;

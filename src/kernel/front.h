@@ -130,7 +130,13 @@ typedef struct fl_ktemplate {    /* of structs */
   fl_ktparam *tparams;
   int32_t n_tparams;
   int64_t at;                    /* the token behind 'struct' */
-  struct fl_kinstance { fl_symbol *args; const fl_ctype *type; int64_t at; struct fl_kinstance *next; } *instances;
+  struct fl_kinstance {
+    fl_symbol *args;
+    const fl_ctype *type;        /* as soon as its size is known; NULL: not read, or in vain */
+    int64_t at;                  /* tokens of its own: of a specialisation; 0: none */
+    int busy;                    /* being read */
+    struct fl_kinstance *next;
+  } *instances;
 } fl_ktemplate;
 
 typedef struct fl_kcall {        /* a call to be resolved */
@@ -177,6 +183,7 @@ typedef struct fl_front {
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
   const char *why;
+  int sized;                 /* it is of fl_refuse_size */
   int nest, inlined;
   int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
   int32_t break_label;
@@ -216,6 +223,11 @@ const char *fl_front_name(fl_front *p);                       /* takes a name, o
 int fl_front_enter(fl_front *p);                              /* one level deeper; 0: too deep */
 void fl_front_skip(fl_front *p);                              /* a balanced (…), […] or {…} */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same of what is too large for any compiler: such a text goes to none (fl_ksource.too_large). */
+void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
+/* Is there room for item n of a list of fixed size? 0: refused, "at most 'most' 'what'", or the text was before. */
+int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 /* After building: turns the arena's complaint about depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
@@ -249,6 +261,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p);
 /* '*' and qualifiers behind the specifiers; *ref: a reference. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+int fl_decl_depth(fl_front *p, const fl_ctype *t);           /* 0: types in it are nested too deep, refused */
 const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
 void fl_decl_local(fl_front *p);                             /* a declaration statement */
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
@@ -306,10 +319,13 @@ void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);     /* the
 int fl_scope_is_template(const fl_symbol *s);                /* or an instance, inside itself; NULL: no */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                           /* "a = b::c;" behind 'namespace' */
+void fl_scope_tell_apart(fl_front *p, int64_t from);         /* symbols from … against those before */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
-/* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL. */
-const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args, int n_args);
+/* At '{' or the ':' of bases, takes '}'. of, args: the template it is an instance of, or NULL. *type is set before
+** the signatures of its functions are read, which may name it. */
+const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of, const fl_symbol *args,
+                                 int n_args, const fl_ctype **type);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);                       /* an object of it wants fl_member_make */
 int fl_member_has_maker(const fl_ctype *t);

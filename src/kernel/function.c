@@ -4,6 +4,8 @@
 #include "kernel/function.h"
 #include "base/hash.h"
 #include "kernel/builtins.h"
+#include "kernel/includes.h"
+#include "kernel/lexer.h"
 #include "kernel/text.h"
 #include "kernel/text_check.h"
 #include <stdio.h>
@@ -95,7 +97,7 @@ static int set_digest(fl_kfunction *k) {
 static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const char *text, size_t n) {
   fl_kfunction *k = fl_zalloc(m, sizeof *k);
   if (!k) return NULL;
-  *k = (fl_kfunction){ .callee = { 1, free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
+  *k = (fl_kfunction){ .callee = { .refs = 1, .free = free_function }, .mem = m, .unit = u, .f = f, .text_bytes = n,
                        .registers = -1, .spilled = -1 };
   if (u) u->refs++;
   k->text = copy_text(m, text, n);
@@ -105,22 +107,85 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
+/* ---- what a text asks for: its tokens are asked, so that comments and literals do not count ---- */
+
+typedef struct asked { fl_ktoks t; } asked;
+
+static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
+
+/* The first token of that name at 'from' or behind; -1: none. prefix: names that begin so. */
+static int64_t find_name(const asked *a, const char *name, int64_t from, int prefix) {
+  const int32_t n = (int32_t)strlen(name);
+  for (int64_t i = from; i < a->t.n; i++) {
+    const fl_ktok *t = &a->t.at[i];
+    if (t->kind == FL_TOK_NAME && (prefix ? t->n >= n : t->n == n) && !memcmp(t->text, name, (size_t)n)) return i;
+  }
+  return -1;
+}
+
+static int has_name(const asked *a, const char *name) { return find_name(a, name, 0, 0) >= 0; }
+
 /* "__launch_bounds__(…) __global__": attributes stand behind what makes a kernel's name C's. */
-static int bounds_first(const char *text) {
-  for (const char *s = text; (s = strstr(s, "__launch_bounds__")) != NULL;) {
-    for (s = strchr(s, '('); s && *s && *s != ')';) s++;
-    for (s = s && *s ? s + 1 : text + strlen(text); *s == ' ' || *s == '\n' || *s == '\t';) s++;
-    if (!strncmp(s, "__global__", 10)) return 1;
+static int bounds_first(const asked *a) {
+  for (int64_t i = -1; (i = find_name(a, "__launch_bounds__", i + 1, 0)) >= 0;) {
+    int64_t k = i + 1;
+    for (int depth = 0; k < a->t.n; k++) {
+      depth += is_punct(&a->t.at[k], '(') - is_punct(&a->t.at[k], ')');
+      if (depth <= 0) break;
+    }
+    if (k + 1 < a->t.n && fl_ktok_is(&a->t.at[k + 1], "__global__")) return 1;
   }
   return 0;
 }
 
 /* A template of a kernel can have no linkage of C: the others are given it one by one then. */
-static int template_kernel(const char *text) {
-  for (const char *s = text, *g; (s = strstr(s, "template")) != NULL; s++)
-    if ((g = strstr(s, "__global__")) != NULL && g < s + strcspn(s, "{;")) return 1;
+static int template_kernel(const asked *a) {
+  for (int64_t i = -1; (i = find_name(a, "template", i + 1, 0)) >= 0;)
+    for (int64_t k = i + 1; k < a->t.n && !is_punct(&a->t.at[k], ';') && !is_punct(&a->t.at[k], '{'); k++)
+      if (fl_ktok_is(&a->t.at[k], "__global__")) return 1;
   return 0;
 }
+
+/* Is something named in namespace std, not cuda::std, that neither the text nor a large header of CUDA's defines? */
+static int asks_std(const asked *a) {
+  int found = 0;
+  for (int64_t i = -1; (i = find_name(a, "std", i + 1, 0)) >= 0;) {
+    if (i && fl_ktok_is(&a->t.at[i - 1], "namespace")) return 0;
+    found |= is_punct(&a->t.at[i + 1], FL_PU_SCOPE) && !(i && is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
+  }
+  for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
+    if (is_punct(&a->t.at[i - 1], '<') && is_punct(&a->t.at[i + 1], '/')) return 0;
+  return found && !has_name(a, "cooperative_groups");
+}
+
+/* Does it define integer types of <stdint.h> itself, or include what may? */
+static int has_integers(const asked *a) {
+  for (int64_t i = -1; (i = find_name(a, "include", i + 1, 0)) > 0;)
+    if (is_punct(&a->t.at[i - 1], '#')) return 1;
+  for (int64_t i = -1; (i = find_name(a, "typedef", i + 1, 0)) >= 0;)
+    for (int64_t k = i + 1; k + 1 < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
+      const fl_ktok *t = &a->t.at[k];
+      if (is_punct(&t[1], ';') && t->kind == FL_TOK_NAME && t->n > 2 && !memcmp(t->text + t->n - 2, "_t", 2)) return 1;
+    }
+  return 0;
+}
+
+/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
+** with a header that the device knows (cuda/headers.c). */
+static void put_preamble(const asked *a, fl_text *t) {
+  static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
+    "uintptr_t", "intptr_t", "INFINITY", "NAN", "HUGE_VAL", "M_", "FLT_", "DBL_", "INT_M", "UINT_M", "LONG_M", "LLONG_M" };
+  int wanted = 0;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= find_name(a, known[i], 0, 1) >= 0;
+  if (wanted && !has_integers(a)) fl_text_puts(t, "#include <stdint.h>\n");
+  if (asks_std(a)) fl_text_puts(t, "#include <fl_std>\n");
+  if (find_name(a, "__half", 0, 1) >= 0 && !has_name(a, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
+  if (find_name(a, "__nv_bfloat", 0, 1) >= 0 && !has_name(a, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
+  if (!template_kernel(a)) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
+  if (bounds_first(a)) fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
+}
+
+/* ---- the text with what a compiler wants to have otherwise ---- */
 
 static int has_word(const char *from, const char *to, const char *word) {
   const char *at = strstr(from, word);
@@ -157,9 +222,8 @@ static void put_lambdas(fl_text *t, const char *s, size_t n) {
   fl_text_add(t, from, (size_t)(end - from));
 }
 
-static void put_source(fl_text *t, const char *text) {
+static void put_source(fl_text *t, const char *text, int each) {
   const char *s = text;
-  const int each = template_kernel(text);
   for (const char *g; each && (g = strstr(s, "__global__")) != NULL; s = g) {
     put_lambdas(t, s, (size_t)(g - s));
     if (!is_linked(text, g)) fl_text_puts(t, "extern \"C\" ");
@@ -167,28 +231,6 @@ static void put_source(fl_text *t, const char *text) {
     g += strlen("__global__");
   }
   put_lambdas(t, s, strlen(s));
-}
-
-/* Is something named in namespace std, not cuda::std, that neither the text nor a large header of CUDA's defines? */
-static int asks_std(const char *text) {
-  const char *s = text;
-  while ((s = strstr(s, "std::")) != NULL && s > text && (s[-1] == ':' || s[-1] == '_' || isalnum((unsigned char)s[-1]))) s++;
-  return s && !strstr(text, "namespace std") && !strstr(text, "<cuda/") && !strstr(text, "cooperative_groups");
-}
-
-/* What NVRTC lacks: kernels keep their names. Half types come with their headers. Integer types and constants of the C library come
-** with a header that the device knows (cuda/compile/headers.c). */
-static void put_preamble(const char *text, fl_text *t) {
-  static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "INFINITY", "NAN", "M_PI", "M_SQRT",
-    "M_E", "M_LN", "M_LOG", "FLT_", "DBL_", "INT_M", "LONG_M" };
-  int wanted = 0;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) wanted |= strstr(text, known[i]) != NULL;
-  if (wanted && !strstr(text, "#include") && !strstr(text, "typedef")) fl_text_puts(t, "#include <stdint.h>\n");
-  if (asks_std(text)) fl_text_puts(t, "#include <fl_std>\n");
-  if (strstr(text, "__half") && !strstr(text, "cuda_fp16")) fl_text_puts(t, "#include <cuda_fp16.h>\n");
-  if (strstr(text, "__nv_bfloat") && !strstr(text, "cuda_bf16")) fl_text_puts(t, "#include <cuda_bf16.h>\n");
-  if (!template_kernel(text)) fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
-  if (bounds_first(text)) fl_text_puts(t, "#undef __launch_bounds__\n#define __launch_bounds__(...)\n");
 }
 
 /* The device's compiler reports lines of the script. A chunk from a string has quotes in its name. */
@@ -217,6 +259,29 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   if (asked) fl_text_puts(t, fl_polygamma_text);
 }
 
+/* The source, which names no file (includes.h). */
+static void put_given(const fl_kunit *u, fl_text *t) {
+  fl_text own;
+  fl_karena arena;
+  asked a = { { NULL, 0, 0 } };
+  int folders = 0;
+  for (int32_t i = 0; i < u->noption; i++) folders |= !strncmp(u->option[i], "--include-path=", 15);
+  fl_text_init(&own, u->mem);
+  fl_karena_init(&arena, u->mem);
+  fl_kincludes_put(&own, u->source->text, folders);
+  const char *text = fl_text_str(&own);
+  if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
+    put_preamble(&a, t);
+    put_line(u, t);
+    put_source(t, text, template_kernel(&a));
+  } else {
+    t->failed = 1;
+  }
+  FL_DROP(u->mem, &a.t);
+  fl_karena_close(&arena);
+  fl_text_free(&own);
+}
+
 /* As it is written; cooperative groups, whose headers are seldom where NVRTC finds them, as they were read. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
@@ -225,9 +290,7 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
     put_prelude(&t, f);
     fl_ktext_kernel(&t, f);
   } else {
-    put_preamble(u->source->text, &t);
-    put_line(u, &t);
-    put_source(&t, u->source->text);
+    put_given(u, &t);
   }
   const char *s = fl_text_str(&t);
   fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;

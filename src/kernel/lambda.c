@@ -16,11 +16,8 @@ static int is_captured(const captures *c, const fl_ktok *t) {
   return fl_front_among(c->list, c->n, t->text, t->n) != NULL;
 }
 
-static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind, int32_t line) {
-  if (c->n == MAX_CAPTURED) {
-    fl_refuse(p, line, "a lambda that takes more than %d variables", MAX_CAPTURED);
-    return NULL;
-  }
+static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind) {
+  if (!fl_front_room(p, c->n, MAX_CAPTURED, "variables that a lambda takes")) return NULL;
   fl_symbol *s = &c->list[c->n++];
   memset(s, 0, sizeof *s);
   s->name = name;
@@ -33,7 +30,7 @@ static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind,
 static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, int32_t line) {
   if (v.kind == FL_V_POINTER) {
     if (fl_turn_of(p, v.var)) fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
-    fl_symbol *s = captured(p, c, name, FL_SYM_POINTER, line);
+    fl_symbol *s = captured(p, c, name, FL_SYM_POINTER);
     if (v.idx) v.idx = fl_val_stable(p, v.idx);
     v.sym = 0;
     if (s) s->v = v;
@@ -43,7 +40,7 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, i
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
   to.is_const = 1;
-  fl_symbol *s = captured(p, c, name, FL_SYM_OBJECT, line);
+  fl_symbol *s = captured(p, c, name, FL_SYM_OBJECT);
   if (s) s->v = to;
 }
 
@@ -67,7 +64,7 @@ static void copy(fl_front *p, captures *c, const fl_ktok *t) {
 /* "[=, &x]": x is the variable itself. */
 static void refer(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *of = fl_front_find(p, t->text, t->n);
-  fl_symbol *s = of ? captured(p, c, of->name, of->kind, t->line) : NULL;
+  fl_symbol *s = of ? captured(p, c, of->name, of->kind) : NULL;
   if (s) *s = p->syms.at[of - p->syms.at];
 }
 

@@ -239,6 +239,12 @@ static void spelled(fl_ktok *t) {
     if (fl_ktok_is(t, words[i].word)) t->kind = FL_TOK_PUNCT, t->punct = words[i].p;
 }
 
+const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what) {
+  if (n < most) return NULL;
+  const char *why = fl_karena_printf(a, "at most %lld %s", (long long)most, what);
+  return why ? why : "too long a list";
+}
+
 static void token(lexer *l, fl_ktok *t) {
   memset(t, 0, sizeof *t);
   l->glued = 1;

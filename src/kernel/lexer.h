@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD                 /* text is what is wrong with it */
+  FL_TOK_BAD                 /* text is what is wrong with it; type 1: it is too large (fl_refuse_size) */
 } fl_ktokkind;
 
 /* Punctuators: the character itself, or these for longer ones. */
@@ -41,6 +41,10 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
 
 /* The directives that options of a compiler stand for ("-DN=4"). NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
+
+/* Before item n is added to a list of fixed size: NULL, there is room; else why not, "at most 16 arguments of a
+** call". Every such list asks here, or in fl_front_room where a parser is at hand. */
+const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
 
 static inline int fl_ktok_is(const fl_ktok *t, const char *name) {
   int32_t i = 0;

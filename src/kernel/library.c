@@ -34,10 +34,11 @@ static int is_defined(const fl_ktok *t) {
 
 /* ---- cooperative groups ---- */
 
-enum { MOST_SPACES = 4 };
-typedef struct groups {              /* names that stand for the namespace */
-  fl_ktok space[MOST_SPACES];
-  int n, open;                       /* open: "using namespace" */
+typedef struct space { fl_ktok name; struct space *next; } space;
+typedef struct groups {
+  fl_karena *a;
+  space *first;                      /* names that stand for the namespace */
+  int open;                          /* "using namespace" */
 } groups;
 
 static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT && t->punct == c; }
@@ -45,14 +46,18 @@ static int is_punct(const fl_ktok *t, int c) { return t->kind == FL_TOK_PUNCT &&
 static int is_space(const groups *g, const fl_ktok *t) {
   if (t->kind != FL_TOK_NAME) return 0;
   int is = fl_ktok_is(t, "cooperative_groups");
-  for (int i = 0; i < g->n && !is; i++) is = t->n == g->space[i].n && !memcmp(t->text, g->space[i].text, (size_t)t->n);
+  for (const space *s = g->first; s && !is; s = s->next)
+    is = t->n == s->name.n && !memcmp(t->text, s->name.text, (size_t)t->n);
   return is;
 }
 
 /* Tokens of "namespace a = cooperative_groups;" and "using namespace a;" at t, 0: this is neither. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && is_punct(t + 2, '=') && is_space(g, t + 3) && is_punct(t + 4, ';')) {
-    if (g->n < MOST_SPACES) g->space[g->n++] = t[1];
+    space *s = fl_karena_new(g->a, sizeof *s);
+    if (!s) return 5;
+    *s = (space){ t[1], g->first };
+    g->first = s;
     return 5;
   }
   const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") && is_space(g, t + 2);
@@ -75,7 +80,7 @@ static const char *group_name(fl_karena *a, const fl_ktok *t) {
 
 /* Names of the namespace become the library's. 1: there are some. */
 static int name_groups(fl_karena *a, fl_ktoks *toks) {
-  groups g = { .n = 0 };
+  groups g = { .a = a };
   int64_t n = 0;
   int found = 0;
   for (int64_t i = 0; i < toks->n && !found; i++) found = is_space(&g, &toks->at[i]);

@@ -83,8 +83,8 @@ static void read_bases(fl_front *p, body *b) {
         fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
     const fl_specifiers s = fl_decl_specifiers(p);
     if (!s.type) return;
-    const int fits = s.type->kind == FL_C_STRUCT && !s.type->s->width && b->n < MAX_FIELDS;
-    if (!fits) { fl_refuse(p, line, "a base must be a struct"); return; }
+    if (s.type->kind != FL_C_STRUCT || s.type->s->width) { fl_refuse(p, line, "a base must be a struct"); return; }
+    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
     const fl_cstruct *of = s.type->s;
     const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
     if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
@@ -112,8 +112,7 @@ static void field_lines(fl_front *p, body *b) {
     if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
     for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
       if (!e->count) fl_refuse(p, line, "a member without a size");
-    if (b->n == MAX_FIELDS) fl_refuse(p, line, "a struct of more than %d members", MAX_FIELDS);
-    if (p->failed) return;
+    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
       b->inits[b->n] = p->at;
       b->has_inits = 1;
@@ -284,7 +283,8 @@ fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
 }
 
 /* What the struct has besides fields; all of it is at the end of the symbols, from 'mark'. */
-static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of, int n_args, int64_t mark) {
+static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of, const fl_symbol *args,
+                         int n_args, int64_t mark) {
   fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
   fl_symbol *self = fl_front_add(p, b->name, FL_SYM_TYPE);
   if (!m || !self) return;
@@ -292,6 +292,8 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   type->s->members = m;
   m->of = of;
   m->n_args = n_args;
+  m->inner = (fl_symbol *)(uintptr_t)args;                   /* signatures may name the struct with its arguments */
+  m->n_inner = n_args;
   m->inits = b->inits;
   m->has_inits = b->has_inits;
   for (pending *q = b->first; q && !p->failed; q = q->next) {
@@ -300,13 +302,21 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   }
   for (int i = 0; i < b->n && b->fields[i].base && !p->failed; i++) take_over(p, b->fields[i].type, 1, mark);
   const int64_t n = p->syms.n - mark;
-  m->inner = fl_karena_new(p->a, (size_t)n * sizeof *m->inner);
-  if (m->inner) memcpy(m->inner, p->syms.at + mark, (size_t)n * sizeof *m->inner);
-  m->n_inner = m->inner ? n : 0;
+  fl_symbol *inner = fl_karena_new(p->a, (size_t)n * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
+  m->inner = inner;
+  m->n_inner = inner ? n : 0;
+}
+
+static void refuse_large(fl_front *p, const body *b, int32_t line) {
+  int64_t bytes = 0;
+  for (int i = 0; i < b->n; i++) bytes += fl_ctype_size(b->fields[i].type);
+  if (bytes > FL_K_MAX_ARRAY) fl_refuse_size(p, line, "struct '%s' of more than %d bytes", b->name, FL_K_MAX_ARRAY);
+  else fl_refuse(p, line, "struct '%s' has too many numbers in it", b->name);
 }
 
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, const fl_ktemplate *of,
-                                 const fl_symbol *args, int n_args) {
+                                 const fl_symbol *args, int n_args, const fl_ctype **early) {
   const int64_t mark = p->syms.n;
   const int32_t line = fl_front_tok(p)->line;
   body b = { .name = name };
@@ -321,8 +331,10 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
   fl_front_need(p, '}');
   if (!p->failed) check_copies(p, &b, line);
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
-  if (!type && !p->failed) fl_refuse(p, line, "struct '%s' is too large", name);
-  if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, n_args, mark);
+  if (!type && !p->failed) refuse_large(p, &b, line);
+  if (type) fl_decl_depth(p, type);
+  if (type && early) *early = type;
+  if (type && (of || b.first || b.has_inits || p->syms.n > mark)) keep_members(p, &b, type, of, args, n_args, mark);
   p->syms.n = mark;
   return p->failed ? NULL : type;
 }

@@ -221,13 +221,14 @@ static void make_from_list(fl_front *p, fl_value place, int32_t line) {
   int n = 0;
   if (p->table) fl_refuse(p, line, "constructors in a table of constants");
   while (!p->failed && !fl_front_is(p, '}')) {
-    if (n == 16) fl_refuse(p, line, "more than 16 arguments");
-    else if (fl_front_is(p, '{')) {
+    if (!fl_front_room(p, n, 16, "arguments of a constructor")) break;
+    if (fl_front_is(p, '{')) {
       args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
       fl_front_skip(p);
     } else args[n++] = fl_parse_assign(p);
     if (!fl_front_take(p, ',')) break;
   }
+  if (p->failed) return;
   if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type)) fl_member_copy(p, place, args[0], line);
   else fl_member_make(p, place, args, n, line);
 }
@@ -331,6 +332,7 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
   const int64_t at = p->at, syms = p->syms.n;
   const int nest = p->nest;
   if (fl_decl_table(p, t, name, line)) return 1;
+  fl_front_check(p, NULL);
   if (p->a->failed) return 0;
   p->failed = 0;
   p->at = at;

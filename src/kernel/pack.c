@@ -4,7 +4,6 @@
 ** k of a function's parameters is the variable "v k".
 */
 #include "kernel/front.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST = 16 };
@@ -21,11 +20,10 @@ static const fl_symbol *pack_of(fl_front *p, const fl_ktok *t) {
 
 fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
   const int k = p->pack - 1;
-  char name[64];
   if (k < 0 || k >= s->n_inner) return s;
   if (s->inner) return (fl_symbol *)(uintptr_t)&s->inner[k];
-  const int n = snprintf(name, sizeof name, "%s %d", s->name, k);
-  return fl_front_find(p, name, n);
+  const char *name = fl_karena_printf(p->a, "%s %d", s->name, k);
+  return name ? fl_front_find(p, name, (int32_t)strlen(name)) : NULL;
 }
 
 /* Elements of the packs that tokens from … end - 1 name, -1: none. Those of one expansion are as many. */
@@ -122,7 +120,8 @@ int fl_pack_fold(fl_front *p, fl_value *out) {
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
   const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1), n_right = right < 0 ? -1 : count(p, right, end);
   fl_value v[2 * MOST] = { { .kind = FL_V_NONE } };
-  if ((n_left < 0) == (n_right < 0) || n_left > MOST || n_right > MOST) {
+  if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") || !fl_front_room(p, n_right - 1, MOST, "elements of a fold")) return 1;
+  if ((n_left < 0) == (n_right < 0)) {
     fl_refuse(p, line, "a fold that is not understood");
     return 1;
   }

@@ -74,6 +74,20 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   if (fl_front_need(p, ';')) t->patterns = s;
 }
 
+/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
+int64_t fl_pattern_condition(fl_front *p) {
+  const int64_t at = p->at;
+  int k = fl_ktok_is(fl_front_tok(p), "typename");
+  if (fl_ktok_is(fl_front_ahead(p, k), "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k += 2;
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (!fl_ktok_is(t, "enable_if") && !fl_ktok_is(t, "enable_if_t")) return 0;
+  p->at += k + 1;
+  p->at += fl_template_angle(p, 0);
+  if (fl_front_take(p, FL_PU_SCOPE)) p->at++;
+  fl_front_take(p, '*');
+  return at;
+}
+
 int fl_pattern_drops(fl_front *p, int64_t from) {
   int depth = 0;
   for (int64_t i = from; p->failed && !p->a->failed && i < p->toks.n; i++) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64 };
+enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 16, MAX_IFS = 64, MAX_DEPTH = 200 };
 
 typedef struct macro {
   const char *name;
@@ -28,16 +28,24 @@ typedef struct pre {
   macro *macros;
   struct { uint8_t live, taken, outer; } ifs[MAX_IFS];
   int n_ifs, live, depth, stop, expansions;
+  const char *why;           /* it stopped; NULL: for want of memory, or not */
+  int32_t line;
 } pre;
 
+static const char too_long[] = "the text is too long after macro expansion";
+
+/* The text ends here: more is too large for any compiler. */
+static void stop(pre *p, int32_t line, const char *why) {
+  if (!p->why) p->why = why, p->line = line;
+  p->stop = 1;
+}
+
 static int emit(pre *p, const fl_ktok *t) {
-  fl_ktok *o = p->out->n < MAX_TOKENS ? FL_PUSH(p->a->mem, p->out) : NULL;
-  if (!o) {
-    if (p->out->n < MAX_TOKENS) p->a->failed = 1;
-    return p->stop = 1, 0;
-  }
-  *o = *t;
-  return 1;
+  if (p->out->n >= MAX_TOKENS) stop(p, t->line, too_long);
+  fl_ktok *o = p->stop ? NULL : FL_PUSH(p->a->mem, p->out);
+  if (o) *o = *t;
+  else if (!p->stop) p->a->failed = p->stop = 1;
+  return o != NULL;
 }
 
 static void emit_bad(pre *p, int32_t line, const char *why) {
@@ -45,6 +53,13 @@ static void emit_bad(pre *p, int32_t line, const char *why) {
     .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why)
   };
   emit(p, &t);
+}
+
+/* Is there room for item n of a list? Else a BAD token says so. */
+static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line) {
+  const char *why = fl_kfull(p->a, n, most, what);
+  if (why) emit_bad(p, line, why);
+  return !why;
 }
 
 static macro *find(const pre *p, const fl_ktok *t) {
@@ -60,9 +75,9 @@ typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" behind the macro's name at s->at; 0: not closed or too many. From argument
-** 'rest' on commas do not part (-1: always). */
-static int split(span *s, span *arg, int *n, int rest) {
+/* Splits "( a, b )" behind the macro's name at s->at; 0: said why not. From argument 'rest' on commas do not
+** part (-1: always). */
+static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
   int depth = 1;
   *n = 0;
   arg[0].at = ++s->at;
@@ -75,9 +90,10 @@ static int split(span *s, span *arg, int *n, int rest) {
     arg[*n].end = s->at;
     ++*n;
     if (!depth) { s->at++; return 1; }
-    if (*n == MAX_PARAMS) return 0;
+    if (!room(p, *n, MAX_PARAMS, "arguments of a macro", line)) return 0;
     arg[*n].at = s->at + 1;
   }
+  emit_bad(p, line, "call of a macro that is not closed");
   return 0;
 }
 
@@ -155,9 +171,8 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
 static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
-  if (++p->expansions > MAX_TOKENS) { p->stop = 1; return; }
-  if (m->n_params >= 0 && !split(s, arg, &n, m->variadic ? m->n_params - 1 : -1)) {
-    emit_bad(p, line, "call of a macro that is not closed");
+  if (++p->expansions > MAX_TOKENS) { stop(p, line, too_long); return; }
+  if (m->n_params >= 0 && !split(p, s, arg, &n, m->variadic ? m->n_params - 1 : -1, line)) {
     s->at = s->end;
     return;
   }
@@ -178,8 +193,7 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
 
 /* line: of the outermost macro's use; 0: the tokens' own. */
 static void expand(pre *p, span s, int32_t line) {
-  if (++p->depth > MAX_EXPANSION)
-    emit_bad(p, line, "macros nested too deeply"), s.at = s.end;
+  if (++p->depth > MAX_EXPANSION) stop(p, line, "macros nested too deeply");
   while (s.at < s.end && !p->stop) {
     fl_ktok t = *s.at++;
     if (line) t.line = line;
@@ -197,6 +211,22 @@ static void expand(pre *p, span s, int32_t line) {
 
 /* ---- directives -------------------------------------------------------------------------------- */
 
+/* "(a, b, ...)" of macro m at s->at; 0: there are too many. */
+static int parameters(pre *p, macro *m, span *s) {
+  static const char rest[] = "__VA_ARGS__";
+  const int32_t line = s->at->line;
+  m->n_params = 0;
+  for (s->at++; s->at < s->end && !is_punct(s->at, ')'); s->at++) {
+    const int dots = is_punct(s->at, FL_PU_ELLIPSIS), own = dots && (is_punct(s->at - 1, ',') || is_punct(s->at - 1, '('));
+    m->variadic |= dots;
+    if (s->at->kind != FL_TOK_NAME && !own) continue;
+    if (!room(p, m->n_params, MAX_PARAMS, "parameters of a macro", line)) return 0;
+    m->params[m->n_params++] = own ? (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 } : *s->at;
+  }
+  if (s->at < s->end) s->at++;
+  return 1;
+}
+
 static void define(pre *p, span s) {
   if (s.at >= s.end || s.at->kind != FL_TOK_NAME) return;
   macro *m = fl_karena_new(p->a, sizeof *m);
@@ -206,21 +236,7 @@ static void define(pre *p, span s) {
   m->name = s.at->text;
   m->n_name = s.at++->n;
   m->n_params = -1;
-  if (s.at < s.end && s.at->kind == FL_TOK_PUNCT && s.at->punct == '(' && s.at->glued) {
-    m->n_params = 0;
-    for (s.at++; s.at < s.end && !(s.at->kind == FL_TOK_PUNCT && s.at->punct == ')');
-         s.at++) {
-      if (s.at->kind == FL_TOK_NAME && m->n_params < MAX_PARAMS)
-        m->params[m->n_params++] = *s.at;
-      if (is_punct(s.at, FL_PU_ELLIPSIS)) {
-        static const char rest[] = "__VA_ARGS__";
-        m->variadic = 1;
-        if (is_punct(s.at - 1, ',') || is_punct(s.at - 1, '('))
-          m->params[m->n_params++] = (fl_ktok){ .kind = FL_TOK_NAME, .text = rest, .n = sizeof rest - 1 };
-      }
-    }
-    if (s.at < s.end) s.at++;
-  }
+  if (s.at < s.end && is_punct(s.at, '(') && s.at->glued && !parameters(p, m, &s)) return;
   m->body = s.at;
   m->n_body = s.end - s.at;
   m->next = p->macros;
@@ -240,7 +256,7 @@ static int takes(cond *c, int punct) {
 
 static int64_t primary(cond *c) {
   int64_t v = 0;
-  if (c->at >= c->end || ++c->depth > MAX_EXPANSION) return c->wrong = 1, 0;
+  if (c->at >= c->end || ++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   if (takes(c, '!')) v = !primary(c);
   else if (takes(c, '~')) v = ~primary(c);
   else if (takes(c, '+')) v = primary(c);
@@ -299,6 +315,7 @@ static int64_t apply(int op, int64_t a, int64_t b) {
 }
 
 static int64_t condition(cond *c, int level) {
+  if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);
   while (c->at < c->end && level_of(c->at) > level) {
     const fl_ktok *op = c->at++;
@@ -311,6 +328,7 @@ static int64_t condition(cond *c, int level) {
       v = apply(op->punct, v, condition(c, level_of(op)));
     }
   }
+  c->depth--;
   return v;
 }
 
@@ -345,11 +363,8 @@ static int decide(pre *p, span s) {
 }
 
 static void open_if(pre *p, int32_t line, int truth) {
-  if (p->n_ifs == MAX_IFS) {
-    emit_bad(p, line, "#if nested too deeply");
-    p->stop = 1;
-    return;
-  }
+  const char *why = fl_kfull(p->a, p->n_ifs, MAX_IFS, "#if inside each other");
+  if (why) { stop(p, line, why); return; }
   p->ifs[p->n_ifs].outer = (uint8_t)p->live;
   p->ifs[p->n_ifs++].taken = (uint8_t)truth;
   p->live = p->live && truth;
@@ -426,13 +441,6 @@ static void run(pre *p, const fl_ktok *t) {
     if (p->live) expand(p, (span){ t, end }, 0);
     t = end;
   }
-  if (p->stop && !p->a->failed && p->out->n) {
-    fl_ktok *last = &p->out->at[p->out->n - 1];
-    const char *why = "the text is too long after macro expansion";
-    *last = (fl_ktok){
-      .kind = FL_TOK_BAD, .line = last->line, .text = why, .n = (int32_t)strlen(why)
-    };
-  }
 }
 
 /* The macro that an option of a compiler sets: "N", "N=V", or "U" before a name to forget. */
@@ -478,6 +486,9 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
     run(&p, macros.at);
     run(&p, p.raw.at);
     fl_ktok end = { .kind = FL_TOK_END };
+    const fl_ktok cut = { .kind = FL_TOK_BAD, .type = 1, .line = p.line, .text = p.why, .n = p.why ? (int32_t)strlen(p.why) : 0 };
+    fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
+    if (last) *last = cut;
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
     fl_ktok *t = FL_PUSH(a->mem, out);
     if (t) *t = end;

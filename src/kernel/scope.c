@@ -69,3 +69,18 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   }
   return found;
 }
+
+/* A name of the file that namespaces give to two things stands for neither. */
+void fl_scope_tell_apart(fl_front *p, int64_t from) {
+  for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
+    fl_symbol *s = &p->syms.at[i];
+    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
+    for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
+      fl_symbol *o = &p->syms.at[k];
+      if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
+      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type)) continue;
+      o->kind = s->kind = FL_SYM_WRONG;
+      o->why = s->why = "is defined in two namespaces, which are not told apart";
+    }
+  }
+}

@@ -32,7 +32,16 @@ static void next_parameter(fl_front *p) {
   }
 }
 
+/* The first refusal that is for size is the text's. */
+static void note_size(fl_front *p) {
+  if (!p->failed || !p->sized || p->src->too_large) return;
+  p->src->too_large = p->why;
+  p->src->too_large_line = p->line;
+}
+
 static void refuse_body(fl_front *p, fl_kfunc *f) {
+  fl_front_check(p, NULL);
+  note_size(p);
   if (!f->refusal) {
     f->refusal = p->why;
     f->refusal_line = p->line;
@@ -131,10 +140,7 @@ static void parameters(fl_front *p, fl_kfunc *f, pending *k) {
   k->types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *k->types);
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
   while (f->params && k->types && !p->failed && !fl_front_is(p, ')')) {
-    if (f->n_params == MAX_PARAMETERS) {
-      fl_refuse(p, f->line, "more than %d parameters", MAX_PARAMETERS);
-      return;
-    }
+    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
     fl_kparam *q = &f->params[f->n_params];
     k->types[f->n_params] = parameter(p, f, q);
     f->n_params++;
@@ -178,8 +184,11 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   const fl_ktok *last = &p->toks.at[p->at - 1];
   if (last->kind != FL_TOK_PUNCT || last->punct != '}') {
     f->has_body = 0;
-    f->refusal = "the body is not closed";
-    f->refusal_line = line;
+    const fl_ktok *cut = p->toks.n > 1 ? &p->toks.at[p->toks.n - 2] : last;
+    p->failed = 0;
+    if (cut->kind == FL_TOK_BAD) fl_refuse_bad(p, cut);
+    else fl_refuse(p, line, "the body is not closed");
+    refuse_body(p, f);
   }
   if (r->last) r->last->next = k;
   else r->first = k;
@@ -266,6 +275,8 @@ static void note_wrong(reader *r, int64_t from) {
   const char *why = p->why;
   const int32_t line = p->line;
   int is_kernel;
+  note_size(p);
+  fl_front_check(p, NULL);
   if (p->a->failed) return;
   p->failed = 0;
   skip_declaration(p, from);
@@ -337,21 +348,6 @@ static void top_namespace(fl_front *p) {
   fl_front_need(p, '{');
 }
 
-/* A name of the file that namespaces give to two things stands for neither. */
-static void tell_apart(fl_front *p, int64_t from) {
-  for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
-    fl_symbol *s = &p->syms.at[i];
-    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
-    for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
-      fl_symbol *o = &p->syms.at[k];
-      if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
-      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type)) continue;
-      o->kind = s->kind = FL_SYM_WRONG;
-      o->why = s->why = "is defined in two namespaces, which are not told apart";
-    }
-  }
-}
-
 static void top_level(reader *r) {
   fl_front *p = &r->p;
   const int64_t from = p->at, symbols = p->syms.n;
@@ -374,7 +370,7 @@ static void top_level(reader *r) {
   else if (fl_front_word(p, "template")) fl_template_declare(p);
   else declaration(r);
   if (p->failed) note_wrong(r, from);
-  tell_apart(p, symbols);
+  fl_scope_tell_apart(p, symbols);
   if (p->at == from) p->at++;
 }
 
@@ -496,6 +492,7 @@ static void read_once(fl_front *p, pending *k) {
   if (!p->failed) fl_parse_compound(p);
   if (!p->failed && !p->a->failed) fl_turn_lower(p);
   if (!p->failed && !p->a->failed) finish_body(p, f);
+  fl_front_check(p, NULL);
   if (p->failed) refuse_body(p, f);
   if (!f->has_body) f->body = (fl_kblock){ NULL, NULL };
   for (int64_t i = 0; i < scope; i++)
@@ -515,6 +512,8 @@ static void read_body(fl_front *p, pending *k) {
     for (int64_t i = 0; i < p->syms.n; i++)
       if (p->syms.at[i].of == k->f) p->syms.at[i].of = NULL;
     *k->f = before;
+    k->f->names = NULL;
+    k->f->n_names = k->f->cap_names = 0;
     for (int i = 0; i < k->f->n_params; i++) k->f->params[i].first_var = k->f->params[i].n_vars = 0;
     p->turning = p->turn_wanted;
     read_once(p, k);
@@ -524,14 +523,22 @@ static void read_body(fl_front *p, pending *k) {
 
 /* ---- the source ------------------------------------------------------------------------------------------- */
 
+/* Nothing is read of a text that is too large. */
+static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
+  f->has_body = 0;
+  f->refusal = s->too_large;
+  f->refusal_line = s->too_large_line;
+}
+
 static void read_all(reader *r) {
   fl_front *p = &r->p;
   fl_ksource *s = p->src;
-  while (!p->a->failed && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
+  while (!p->a->failed && !s->too_large && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
   s->kernels = fl_karena_new(p->a, (size_t)(s->n_kernels + 1) * sizeof *s->kernels);
   int n = 0;
   for (pending *k = r->first; k && s->kernels; k = k->next) {
-    if (k->f->has_body && k->body) read_body(p, k);
+    if (k->f->has_body && k->body && !s->too_large) read_body(p, k);
+    else if (s->too_large && k->f->has_body) refuse_unread(s, k->f);
     s->kernels[n++] = k->f;
   }
   if (!n && !p->a->failed) {

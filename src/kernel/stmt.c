@@ -13,7 +13,7 @@ fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line) {
     return NULL;
   }
   if (++p->nodes > FL_K_MAX_NODES) {
-    fl_refuse(p, line, "the kernel is too long after inlining");
+    fl_refuse_size(p, line, "the kernel is too long after inlining");
     return NULL;
   }
   return fl_kstmt_new(p->a, p->b, kind, line);
@@ -38,8 +38,9 @@ void fl_parse_compound(fl_front *p) {
   p->scope = outer;
 }
 
-/* To behind a statement that is not read. */
-static void skip_statement(fl_front *p) {
+static void skip_statement(fl_front *p);
+
+static void skip_parts(fl_front *p) {
   while (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) fl_front_skip(p);
   if (fl_front_is(p, '{')) { fl_front_skip(p); return; }
   const int is_if = fl_ktok_is(fl_front_tok(p), "if"), is_do = fl_ktok_is(fl_front_tok(p), "do");
@@ -58,6 +59,12 @@ static void skip_statement(fl_front *p) {
     else p->at++;
   }
   fl_front_take(p, ';');
+}
+
+/* To behind a statement that is not read. */
+static void skip_statement(fl_front *p) {
+  if (fl_front_enter(p)) skip_parts(p);
+  p->nest--;
 }
 
 /* if constexpr: what is not chosen is not read. */
@@ -310,8 +317,11 @@ static int ends(const fl_kstmt *s) {
 }
 
 /* No group falls into the next, and none leaves but at its end. */
+enum { MOST_CHAINED = 64 };          /* more groups stand one behind the other, not one inside the other */
+
 static int is_chain(const group *g, int label) {
-  for (; g; g = g->next) {
+  for (int count = 0; g; g = g->next) {
+    if (++count > MOST_CHAINED) return 0;
     const int n = leaves_to(g->body, label) - is_last(g->body.last, label);
     if (n || (g->next && !ends(g->body.last))) return 0;
   }
@@ -391,11 +401,14 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   }
 }
 
+/* The groups may become ifs inside each other (emit_chain), so each is read one deeper than the last. */
 static group *parse_groups(fl_front *p, fl_kexpr *v) {
   group *first = NULL, *last = NULL;
+  int n = 0;
   while (!p->failed && !fl_front_is(p, '}')) {
     group *g = fl_karena_new(p->a, sizeof *g);
     if (!g) return NULL;
+    if (n++ < MOST_CHAINED) p->nest++;
     if (!parse_labels(p, g, v)) {
       fl_refuse(p, fl_front_tok(p)->line,
                 "a statement before the first case of a switch");
@@ -423,10 +436,12 @@ static void parse_switch(fl_front *p, int32_t line) {
   v = fl_val_stable(p, fl_val_convert(p, v, fl_promote_type(v->type)));
   const int breaks = p->breaks, label = p->break_label, own = p->f->n_labels++;
   const int64_t scope = p->syms.n;
+  const int nest = p->nest;
   fl_kblock *out = p->b;
   p->breaks = FL_BREAK_SWITCH;
   p->break_label = own;
   group *g = v ? parse_groups(p, v) : NULL;
+  p->nest = nest;
   fl_front_need(p, '}');
   p->b = out;
   p->breaks = breaks;

@@ -56,26 +56,12 @@ static void skip_default(fl_front *p) {
   }
 }
 
-/* "typename std::enable_if<…>::type" of a constant without meaning of its own: to behind it. */
-static int64_t skip_condition(fl_front *p) {
-  const int64_t at = p->at;
-  int k = fl_ktok_is(fl_front_tok(p), "typename");
-  if (fl_ktok_is(fl_front_ahead(p, k), "std") && fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k += 2;
-  const fl_ktok *t = fl_front_ahead(p, k);
-  if (!fl_ktok_is(t, "enable_if") && !fl_ktok_is(t, "enable_if_t")) return 0;
-  p->at += k + 1;
-  p->at += fl_template_angle(p, 0);
-  if (fl_front_take(p, FL_PU_SCOPE)) p->at++;
-  fl_front_take(p, '*');
-  return at;
-}
-
 static void template_param(fl_front *p, fl_ktparam *list, int n) {
   fl_ktparam *t = &list[n];
   const int32_t line = fl_front_tok(p)->line;
   int ref, known = 0;
   for (int i = 0; i < n; i++) known |= fl_ktok_is(fl_front_tok(p), list[i].name);
-  t->check = skip_condition(p);
+  t->check = fl_pattern_condition(p);
   if (t->check) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
@@ -107,8 +93,8 @@ int fl_template_params(fl_front *p, fl_ktparam **out) {
   memset(list, 0, sizeof list);
   fl_front_need(p, '<');
   while (!p->failed && !closes(p)) {
-    if (n == FL_K_MAX_TPARAMS) fl_refuse(p, fl_front_tok(p)->line, "a template of more than %d parameters", FL_K_MAX_TPARAMS);
-    else template_param(p, list, n++);
+    if (!fl_front_room(p, n, FL_K_MAX_TPARAMS, "parameters of a template")) break;
+    template_param(p, list, n++);
     if (!fl_front_take(p, ',')) break;
   }
   fl_template_close(p);
@@ -134,15 +120,14 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->v = fl_val_expr(e);
 }
 
-/* One argument, or those of a pack. */
-static int template_args(fl_front *p, fl_symbol *out, int max) {
+/* One argument more, or those of a pack: how many there are then. */
+static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
   const int64_t elements = fl_pack_count(p, 1);
   fl_kpacked each = fl_pack_open(p, elements);
-  int n = 0;
   do {
     if (elements == 0) break;
-    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
-    else template_arg(p, &out[n++]);
+    if (!fl_front_room(p, n, max, "arguments of a template")) break;
+    template_arg(p, &out[n++]);
   } while (!p->failed && fl_pack_next(p, &each));
   return n;
 }
@@ -150,11 +135,12 @@ static int template_args(fl_front *p, fl_symbol *out, int max) {
 int fl_template_args(fl_front *p, fl_symbol *out, int max) {
   int n = 0;
   fl_front_need(p, '<');
+  if (!fl_front_enter(p)) return 0;
   while (!p->failed && !closes(p)) {
-    if (n == max) fl_refuse(p, fl_front_tok(p)->line, "more than %d arguments of a template", max);
-    else n += template_args(p, out + n, max - n);
+    n = template_args(p, out, n, max);
     if (!fl_front_take(p, ',')) break;
   }
+  p->nest--;
   fl_template_close(p);
   return p->failed ? 0 : n;
 }
@@ -403,26 +389,24 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
 }
 
-const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
-  const int32_t line = fl_front_tok(p)->line;
-  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
-  if (!args) return NULL;
-  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
-  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
-    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
-  if (p->failed) return NULL;
-  struct fl_kinstance *known = t->instances;
-  while (known && !fl_template_same(known->args, args, t->n_tparams)) known = known->next;
-  if (known && known->type) return known->type;
-  if (!fl_front_enter(p)) return NULL;
-  struct fl_kinstance *one = known ? known : fl_karena_new(p->a, sizeof *one);
-  const fl_kplace back = fl_front_open(p, known ? known->at : t->at, NULL);
+/* The instance of these arguments: known, or new and not read. */
+static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol *args) {
+  struct fl_kinstance *one = t->instances;
+  while (one && !fl_template_same(one->args, args, t->n_tparams)) one = one->next;
+  if (one) return one;
+  one = fl_karena_new(p->a, sizeof *one);
+  if (!one) return NULL;
+  *one = (struct fl_kinstance){ .args = args, .next = t->instances };
+  return t->instances = one;
+}
+
+/* The tokens of the template or of a specialisation, with the arguments as names. */
+static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args, int32_t line) {
+  const fl_kplace back = fl_front_open(p, one->at ? one->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
-  const int64_t align = t->align && !known ? fl_template_alignment(p, t, args) : 0;
-  const fl_kpattern *pattern = known || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
+  const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
+  const fl_kpattern *pattern = one->at || t->is_alias ? NULL : fl_pattern_find(p, t, args, &env, line);
   const int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
@@ -433,15 +417,31 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
-    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env);
+    type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env, &one->type);
   }
   fl_front_close(p, back);
+  one->type = p->failed ? NULL : type;
+  if (one->type && !t->is_alias) type->s->name = instance_name(p, t, args);
+}
+
+const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
+  const int32_t line = fl_front_tok(p)->line;
+  fl_symbol *args = fl_karena_new(p->a, 2 * FL_K_MAX_TPARAMS * sizeof *args);
+  if (!args || !fl_front_enter(p)) return NULL;
+  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
+  for (int i = 0; i < n && !p->failed; i++) give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
+  if (one && !one->type && one->busy) fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
+  if (one && !one->type && !p->failed) {
+    one->busy = 1;
+    read_instance(p, t, one, args, line);
+    one->busy = 0;
+  }
   p->nest--;
-  if (!type || !one || p->failed) return NULL;
-  if (!t->is_alias) type->s->name = instance_name(p, t, args);
-  *one = (struct fl_kinstance){ .args = args, .type = type, .at = one->at, .next = known ? one->next : t->instances };
-  if (!known) t->instances = one;
-  return type;
+  return one && !p->failed ? one->type : NULL;
 }
 
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {

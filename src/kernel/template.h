@@ -20,6 +20,8 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
                                    int32_t line);
 /* Of "struct alignas(N * sizeof(T)) name" with these arguments. */
 int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args);
+/* Takes "typename std::enable_if<…>::type" of a constant without meaning of its own: its first token; 0: it is none. */
+int64_t fl_pattern_condition(fl_front *p);
 /* Forgets a refusal in tokens from … that ask enable_if for a type. 1: so it is. */
 int fl_pattern_drops(fl_front *p, int64_t from);
 #endif

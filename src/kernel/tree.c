@@ -3,6 +3,7 @@
 ** assert (our bugs); what a user can cause (depth, memory) is remembered in the arena.
 */
 #include "kernel/tree.h"
+#include "base/hash.h"
 #include "kernel/fold.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -91,10 +92,28 @@ fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name) {
   return f->name ? f : NULL;
 }
 
-static int name_taken(const fl_kfunc *f, const char *name) {
-  for (int i = 0; i < f->n_vars; i++)
-    if (!strcmp(f->vars[i].name, name)) return 1;
-  return 0;
+/* Where the name is in the table, or the free place for it. */
+static int32_t *name_slot(const fl_kfunc *f, const char *name) {
+  for (uint64_t h = fl_hash64(name, strlen(name), 7);; h++) {
+    int32_t *at = &f->names[h & (uint64_t)(f->cap_names - 1)];
+    if (!*at || !strcmp(f->vars[*at - 1].name, name)) return at;
+  }
+}
+
+/* The table knows all variables, at most half of it: made again where it grows or their numbers have changed. */
+static int know_names(fl_kfunc *f) {
+  if (f->n_names == f->n_vars && 2 * f->n_vars < f->cap_names) return 1;
+  const int32_t cap = f->cap_names && 2 * f->n_vars < f->cap_names ? f->cap_names : 4 * (f->cap_vars + 16);
+  int32_t size = 64;
+  while (size < cap) size *= 2;
+  f->names = fl_karena_new(f->arena, (size_t)size * sizeof *f->names);
+  f->cap_names = f->names ? size : 0;
+  if (!f->names) return 0;
+  for (f->n_names = 0; f->n_names < f->n_vars; f->n_names++) {
+    int32_t *at = name_slot(f, f->vars[f->n_names].name);
+    if (!*at) *at = f->n_names + 1;
+  }
+  return 1;
 }
 
 /* A C identifier from "p.x": dots and brackets become '_'. A taken one gets the number of the
@@ -109,7 +128,8 @@ static const char *unique_name(fl_kfunc *f, const char *source) {
   }
   text[n] = 0;
   if (!strcmp(source, "t#")) n = (size_t)snprintf(text, sizeof text, "t%d", f->n_vars);   /* fl_ktemp */
-  for (int k = f->n_vars; name_taken(f, text); k++)
+  if (!know_names(f)) return NULL;
+  for (int k = f->n_vars; *name_slot(f, text); k++)
     snprintf(text + n, sizeof text - n, "_%d", k);
   return fl_karena_str(f->arena, text, strlen(text));
 }
@@ -142,6 +162,8 @@ int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t
     v->dims[0] = count;
   }
   if (kind == FL_KV_TABLE) v->is_const = 1;
+  *name_slot(f, v->name) = f->n_vars + 1;
+  f->n_names++;
   return f->n_vars++;
 }
 
@@ -179,17 +201,23 @@ int64_t fl_kvar_offset(const fl_kvar *v, int64_t e) {
   return at;
 }
 
+/* An operand is NULL: memory ran out, which the arena knows, or what made it was refused. */
+static void *missing(fl_karena *a) {
+  if (!a->failed) a->failed = FL_KARENA_MISSING;
+  return NULL;
+}
+
 /* ---- expressions ------------------------------------------------------------------------- */
 
 /* A node over n operands; NULL when one is missing or it would be too deep. */
 static fl_kexpr *node(fl_karena *a, int kind, int type, int op, int n, fl_kexpr *const *x) {
   int depth = 0, line = 0;
   for (int i = 0; i < n; i++) {
-    if (!x[i]) return a->failed = a->failed ? a->failed : 1, NULL;
+    if (!x[i]) return missing(a);
     if (x[i]->depth > depth) depth = x[i]->depth;
     if (!line) line = x[i]->line;
   }
-  if (depth >= FL_K_MAX_DEPTH) return a->failed = a->failed ? a->failed : 2, NULL;
+  if (depth >= FL_K_MAX_DEPTH) return a->failed = a->failed ? a->failed : FL_KARENA_DEEP, NULL;
   fl_kexpr *e = fl_karena_new(a, sizeof *e);
   if (!e) return NULL;
   e->kind = (uint8_t)kind;
@@ -224,7 +252,7 @@ fl_kexpr *fl_kexpr_zero(fl_karena *a, int type) {
 }
 
 fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var) {
-  if (var < 0) return f->arena->failed = 1, NULL;
+  if (var < 0) return missing(f->arena);
   assert(var < f->n_vars && f->vars[var].kind == FL_KV_LOCAL);
   fl_kexpr *e = node(f->arena, FL_KX_VAR, f->vars[var].type, 0, 0, NULL);
   if (e) e->var = var;
@@ -232,7 +260,7 @@ fl_kexpr *fl_kexpr_var(fl_kfunc *f, int var) {
 }
 
 fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index) {
-  if (var < 0 || !index) return f->arena->failed |= !f->arena->failed, NULL;
+  if (var < 0 || !index) return missing(f->arena);
   assert(var < f->n_vars && f->vars[var].kind != FL_KV_LOCAL);
   fl_kexpr *i = fl_kexpr_cast(f->arena, FL_KT_I64, index);
   fl_kexpr *e = node(f->arena, FL_KX_LOAD, f->vars[var].type, 0, 1, &i);
@@ -248,7 +276,7 @@ fl_kexpr *fl_kexpr_special(fl_karena *a, int special) {
 }
 
 fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x) {
-  if (!x) return a->failed |= !a->failed, NULL;
+  if (!x) return missing(a);
   assert(op != FL_KO_NOT || x->type == FL_KT_BOOL);
   fl_kvalue v;
   if (x->kind == FL_KX_CONST && fl_kfold_unary(op, x->type, x->value, &v)) {
@@ -262,7 +290,7 @@ fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x) {
 static int is_shift(int op) { return op == FL_KO_SHL || op == FL_KO_SHR; }
 
 fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y) {
-  if (!x || !y) return a->failed |= !a->failed, NULL;
+  if (!x || !y) return missing(a);
   assert(x->type == y->type || is_shift(op));
   const int type = op >= FL_KO_LT && op <= FL_KO_LOR ? FL_KT_BOOL : x->type;
   fl_kvalue v;
@@ -278,14 +306,14 @@ fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y) {
 }
 
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y) {
-  if (!c || !x || !y) return a->failed |= !a->failed, NULL;
+  if (!c || !x || !y) return missing(a);
   assert(c->type == FL_KT_BOOL && x->type == y->type);
   if (c->kind == FL_KX_CONST) return c->value.i ? x : y;
   return node(a, FL_KX_SELECT, x->type, 0, 3, (fl_kexpr *[]){ c, x, y });
 }
 
 fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x) {
-  if (!x) return a->failed |= !a->failed, NULL;
+  if (!x) return missing(a);
   if (x->type == type) return x;
   if (x->kind == FL_KX_CONST) {
     fl_kexpr *c = constant(a, type, fl_kfold_cast(x->value, x->type, type));
@@ -339,14 +367,14 @@ fl_kstmt *fl_kstmt_decl(fl_kfunc *f, fl_kblock *b, int var) {
 }
 
 fl_kstmt *fl_kstmt_assign(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *value) {
-  if (!value || var < 0) return f->arena->failed |= !f->arena->failed, NULL;
+  if (!value || var < 0) return missing(f->arena);
   assert(f->vars[var].kind == FL_KV_LOCAL && f->vars[var].type == value->type);
   return with(f, b, FL_KS_ASSIGN, var, value, NULL);
 }
 
 fl_kstmt *fl_kstmt_store(fl_kfunc *f, fl_kblock *b, int var, fl_kexpr *index, fl_kexpr *value) {
   fl_kexpr *i = fl_kexpr_cast(f->arena, FL_KT_I64, index);
-  if (!i || !value || var < 0) return f->arena->failed |= !f->arena->failed, NULL;
+  if (!i || !value || var < 0) return missing(f->arena);
   assert(f->vars[var].kind != FL_KV_LOCAL);
   fl_kstmt *s = with(f, b, FL_KS_STORE, var, i, value);
   if (s) s->site = f->n_sites++;
@@ -373,7 +401,7 @@ fl_kstmt *fl_kstmt_atomic(fl_kfunc *f, fl_kblock *b, int op, int mode, int var, 
 }
 
 fl_kstmt *fl_kstmt_if(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond) {
-  if (!cond) return f->arena->failed |= !f->arena->failed, NULL;
+  if (!cond) return missing(f->arena);
   assert(cond->type == FL_KT_BOOL);
   return with(f, b, FL_KS_IF, -1, cond, NULL);
 }

@@ -31,8 +31,9 @@ typedef struct fl_karena {
   fl_mem *mem;
   struct fl_karena_chunk *chunks;   /* newest first */
   char *at, *end;                   /* free part of the newest chunk */
-  int failed;                       /* memory ran out, or a limit of the language was passed */
+  int failed;                       /* the first of these, 0: nothing */
 } fl_karena;
+enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING };  /* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL */
 void fl_karena_init(fl_karena *a, fl_mem *m);
 void fl_karena_close(fl_karena *a);
 void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned to 16, or NULL */
@@ -248,6 +249,8 @@ typedef struct fl_kfunc {
   int32_t n_params;
   fl_kvar *vars;             /* grows: keep indices, not addresses, across fl_kvar_add */
   int32_t n_vars, cap_vars;
+  int32_t *names;            /* hash of the names of the first n_names variables: 1 + index, 0: free (tree.c) */
+  int32_t n_names, cap_names;
   int32_t n_sites, n_labels, n_loops;
   fl_kblock body;
   uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */

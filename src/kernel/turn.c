@@ -70,8 +70,7 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
   if (p->f->vars[from.var].kind == FL_KV_LOCAL || (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
     fl_refuse(p, line, "a pointer that may point to a variable or into an array");
   for (int i = 0; i < t->n; i++) known |= t->from[i] == from.var;
-  if (!known && t->n == MOST) fl_refuse(p, line, "a pointer to one of more than %d arrays", MOST);
-  else if (!known) t->from[t->n++] = from.var;
+  if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = from.var;
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
@@ -128,8 +127,7 @@ fl_kexpr *fl_turn_same(fl_front *p, fl_value x, fl_value y) {
 
 static int add(fl_front *p, fl_kturn *t, int32_t var) {
   for (int i = 0; i < t->n; i++) if (t->from[i] == var) return 0;
-  if (t->n == MOST) fl_refuse(p, p->f->vars[t->var].line, "a pointer to one of more than %d arrays", MOST);
-  else t->from[t->n++] = var;
+  if (fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = var;
   return !p->failed;
 }
 

@@ -1,4 +1,4 @@
-/* Types of the source: construction, CUDA's layout, leaves. Nesting is bounded by the parser. */
+/* Types of the source: construction, CUDA's layout, leaves. Their depth is bounded by the parser. */
 #include "kernel/types.h"
 #include <assert.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@ fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
   if (!t) return NULL;
   t->kind = FL_C_POINTER;
+  t->depth = (uint16_t)(of->depth + 1);
   t->of = of;
   t->const_of = (uint8_t)const_of;
   return t;
@@ -28,6 +29,7 @@ fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
   if (!t) return NULL;
   t->kind = FL_C_ARRAY;
+  t->depth = (uint16_t)(of->depth + 1);
   t->of = of;
   t->count = count;
   return t;
@@ -85,8 +87,7 @@ int fl_ctype_has_array(const fl_ctype *t) {
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-enum { MAX_LEAVES = 256 };
-#define MAX_BYTES ((int64_t)1 << 40)
+enum { MAX_LEAVES = 256, MAX_BYTES = 1 << 24 };
 
 /* Packed scalars of one type? Sets element and n_scalars. */
 static void find_element(fl_cstruct *s) {
@@ -116,6 +117,7 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
   s->align = align > 1 ? align : 1;
   for (int i = 0; i < n; i++) {
     const int64_t at = fl_ctype_align(fields[i].type);
+    if (fields[i].type->depth >= t->depth) t->depth = (uint16_t)(fields[i].type->depth + 1);
     assert(at > 0);                /* of a complete type: checked where the field was read */
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;

@@ -12,6 +12,7 @@ typedef enum { FL_C_VOID, FL_C_SCALAR, FL_C_POINTER, FL_C_ARRAY, FL_C_STRUCT } f
 typedef struct fl_ctype {
   uint8_t kind, scalar;          /* fl_ckind; SCALAR: fl_ktype */
   uint8_t const_of;              /* POINTER: what it points to is const */
+  uint16_t depth;                /* 1 + deepest part; the parser bounds it (fl_decl_depth) */
   const struct fl_ctype *of;     /* POINTER, ARRAY */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
   struct fl_cstruct *s;          /* STRUCT */

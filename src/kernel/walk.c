@@ -38,9 +38,9 @@ typedef struct copier {
   fl_kfunc *f;
   const int32_t *map;
   int fresh;
-  struct { int32_t from, to; } labels[2 * FL_K_MAX_NEST];   /* of the enclosing BLOCKs */
-  int n_labels;
+  const struct renamed *labels;       /* of the enclosing BLOCKs, the innermost first */
 } copier;
+typedef struct renamed { int32_t from, to; const struct renamed *up; } renamed;
 
 static char *copy_text(fl_karena *a, const char *s) {
   return s ? fl_karena_str(a, s, strlen(s)) : NULL;
@@ -63,8 +63,8 @@ static fl_kexpr *copy_expr(copier *c, const fl_kexpr *x) {
 }
 
 static int32_t label_of(const copier *c, int32_t label) {
-  for (int i = c->n_labels - 1; i >= 0; i--)
-    if (c->labels[i].from == label) return c->labels[i].to;
+  for (const renamed *l = c->labels; l; l = l->up)
+    if (l->from == label) return l->to;
   return label;                       /* of a block around the copied part */
 }
 
@@ -95,15 +95,14 @@ static fl_kstmt *copy_stmt(copier *c, const fl_kstmt *s) {
   for (int i = 0; i < 4; i++) r->x[i] = copy_expr(c, s->x[i]);
   if (s->n_args) r->args = copy_args(c, s);
   r->text = copy_text(c->f->arena, s->text);
-  const int block = c->fresh && s->kind == FL_KS_BLOCK;
-  if (block && c->n_labels < 2 * FL_K_MAX_NEST) {
+  const renamed me = { s->label, c->f->n_labels, c->labels };
+  if (c->fresh && s->kind == FL_KS_BLOCK) {
     r->label = c->f->n_labels++;
-    c->labels[c->n_labels].from = s->label;
-    c->labels[c->n_labels++].to = r->label;
+    c->labels = &me;
   }
   r->body = copy_block(c, &s->body);
   r->other = copy_block(c, &s->other);
-  if (block) c->n_labels--;
+  c->labels = me.up;
   return c->f->arena->failed ? NULL : r;
 }
 
@@ -149,6 +148,8 @@ static int copy_params(fl_karena *a, fl_kfunc *r, const fl_kfunc *f) {
 static int copy_vars(fl_karena *a, fl_kfunc *r, const fl_kfunc *f) {
   r->vars = copy_array(a, f->vars, f->n_vars, sizeof *f->vars);
   r->cap_vars = f->n_vars;
+  r->names = NULL;
+  r->n_names = r->cap_names = 0;
   for (int i = 0; r->vars && i < f->n_vars; i++) {
     fl_kvar *v = &r->vars[i];
     v->name = copy_text(a, v->name);

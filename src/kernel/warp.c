@@ -163,8 +163,8 @@ static void print(fl_front *p, const fl_ktok *t) {
   const char *text =
       p->failed ? NULL : fl_karena_str(p->a, format->text, (size_t)format->n);
   while (fl_front_take(p, ',') && !p->failed) {
-    if (n == 32) fl_refuse(p, t->line, "more than 32 values for printf");
-    else x[n++] = fl_parse_scalar(p);
+    if (!fl_front_room(p, n, 32, "values for printf")) return;
+    x[n++] = fl_parse_scalar(p);
   }
   fl_front_need(p, ')');
   if (p->failed || !text || no_block(p, t)) return;

@@ -7,7 +7,10 @@
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char key_kernel = 0;              /* registry: the metatable */
 
@@ -50,16 +53,22 @@ static int find_text(const char *script, const char *text, int line) {
   return at ? 1 + count_lines(script, at) : 0;
 }
 
+/* The script's own text is read for it: of a regular file that is no larger than scripts are. */
 static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
-  enum { MOST = 4 << 20 };
-  FILE *f = fopen(name, "rb");
-  if (!f) return 0;
-  char *all = (char *)lua_newuserdatauv(L, MOST + 1, 0);
-  const size_t n = fread(all, 1, MOST, f);
-  fclose(f);
-  all[n] = 0;
-  const int at = find_text(all, text, line);
-  lua_pop(L, 1);
+  enum { MOST = 1 << 20 };
+  struct stat st;
+  const int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return 0;
+  int at = 0;
+  if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= MOST) {
+    char *all = (char *)lua_newuserdatauv(L, (size_t)st.st_size + 1, 0);
+    ssize_t n = 0, more = 1;
+    while (n < st.st_size && (more = read(fd, all + n, (size_t)(st.st_size - n))) > 0) n += more;
+    all[n] = 0;
+    at = find_text(all, text, line);
+    lua_pop(L, 1);
+  }
+  close(fd);
   return at;
 }
 
@@ -164,20 +173,14 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   return NULL;
 }
 
-static int source_error(lua_State *L, const fl_ksource *s, const char *label, int first) {
-  char where[LUA_IDSIZE + 32] = "";
-  if (first > 0) snprintf(where, sizeof where, " (%s:%d)", label, first + s->error_line - 1);
-  return fl_lua_fail(L, "kernel", "line %d%s: %s", s->error_line, where, s->error);
-}
-
-/* There is no kernel in the source: say why; u is let go. */
-static int no_kernel(lua_State *L, fl_kunit *u, const fl_ksource *s, const char *label, int first) {
-  char why[300];
-  snprintf(why, sizeof why, "%s", s->error ? s->error : "there is no __global__ function in the source");
-  const int line = s->error ? s->error_line : 0;
+/* What is wrong with the whole text of a unit, which is let go. */
+static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *text) {
+  char why[300], where[LUA_IDSIZE + 64] = "";
+  snprintf(why, sizeof why, "%s", text);
+  if (line && u->first_line > 0) snprintf(where, sizeof where, "line %d (%s:%d): ", line, u->label, u->first_line + line - 1);
+  else if (line) snprintf(where, sizeof where, "line %d: ", line);
   fl_kunit_release(u);
-  if (line && first > 0) return fl_lua_fail(L, "kernel", "line %d (%s:%d): %s", line, label, first + line - 1, why);
-  return fl_lua_fail(L, "kernel", "%s", why);
+  return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
 /* What a name that does not exist may have meant, behind the compiler's text. */
@@ -192,6 +195,13 @@ static void add_hint(char *message, size_t size, const char *refusal) {
   snprintf(message + n, size - n, "\n%s", hint);
 }
 
+/* Why the language refuses the kernel stands before what the compiler says. */
+static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
+  char text[sizeof c->err.message];
+  snprintf(text, sizeof text, "%.230s\n%.240s", fl_ksource_refusal(s, f), c->err.message);
+  memcpy(c->err.message, text, sizeof text);
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -202,23 +212,26 @@ static int kernel_new(lua_State *L) {
   luaL_checktype(L, 3, LUA_TTABLE);
   if (b->c == NULL) return fl_lua_raise(L, b);
   const int first = where_is(L, text, label);
-  for (; noption < 16 && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
+  const int given = (int)lua_rawlen(L, 3), most = (int)(sizeof option / sizeof *option);
+  if (given > most) return fl_lua_fail(L, "kernel", "options and folders: %d given, at most %d are possible", given, most);
+  for (; noption < given && lua_rawgeti(L, 3, noption + 1) == LUA_TSTRING; noption++) option[noption] = lua_tostring(L, -1);
   fl_kernel_box *k = push_kernel(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = fl_ksource_parse_with(&b->c->mem, &b->c->err, text, n, option, noption);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   /* a first function owns the unit from here on, whichever is chosen */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
-  const int parsed = u && (k->k || s->n_kernels == 0), empty = parsed && !k->k;
+  const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK) FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
   if (!parsed) {
     fl_kunit_release(u);
     return fl_lua_raise(L, b);
   }
-  if (empty) return no_kernel(L, u, s, label, first);
+  if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
+  if (s->error) return source_error(L, u, s->error_line, s->error);
+  if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
-  if (s->error) return source_error(L, s, label, first);
   fl_kfunc *f = choose(L, s, entry);
   if (f != k->k->f) {
     fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
@@ -229,6 +242,7 @@ static int kernel_new(lua_State *L) {
   set_roles(L, k, 4);
   find_unread(b, k);
   if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
+  add_reason(b->c, s, f);
   add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
   return fl_kernel_raise(L, b, k->k);
 }
@@ -439,12 +453,13 @@ static int kernel_ready(lua_State *L) {
   return 0;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache */
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: plans of kernels that are gone go, too. */
 static int kernel_cache(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t entries, bytes;
   if (b->c == NULL) return fl_lua_raise(L, b);
   fl_cuda_cache_usage(b->c, lua_toboolean(L, 1), &entries, &bytes);
+  if (lua_toboolean(L, 1)) fl_plans_sweep(&((fl_engine *)b->c->engine)->plans);
   lua_pushinteger(L, entries);
   lua_pushinteger(L, bytes);
   lua_pushinteger(L, b->c->stats.cache_hits);

@@ -4,13 +4,14 @@
 #include "plan/plan.h"
 #include <string.h>
 
-enum { BINS = 1024, VARIANTS = 4 };
+enum { BINS = 1024, VARIANTS = 4, MOST_CALLS = 32 };
 
 int fl_plans_init(fl_plans *t, fl_mem *m) {
   memset(t, 0, sizeof *t);
   t->mem = m;
   t->limit = 256LL << 20;
   t->nbin = BINS;
+  t->sweep_at = MOST_CALLS;
   t->bin = fl_zalloc(m, sizeof *t->bin * BINS);
   return t->bin != NULL;
 }
@@ -58,17 +59,52 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
   return best;
 }
 
+/* Counts a plan in the cache, or out of it, among the references of its callees. 1: it has some. */
+static int count_callees(const fl_plan *p, int32_t by) {
+  int any = 0;
+  for (int32_t i = 0; i < p->nstep; i++) {
+    fl_callee *k = p->step[i].call ? p->step[i].call->call.callee : NULL;
+    if (k) k->cached += by, any = 1;
+  }
+  return any;
+}
+
+static int is_unreachable(const fl_plan *p) {
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_callee *k = p->step[i].call ? p->step[i].call->call.callee : NULL;
+    if (k && k->refs == k->cached) return 1;
+  }
+  return 0;
+}
+
+/* The plan at *q, out of its chain. */
+static void drop(fl_plans *t, fl_plan **q) {
+  fl_plan *p = *q;
+  *q = p->chain;
+  t->bytes -= p->total_bytes;
+  t->n--;
+  count_callees(p, -1);
+  fl_plan_free(p);
+}
+
+void fl_plans_sweep(fl_plans *t) {
+  int64_t left = 0;
+  for (int64_t i = 0; i < t->nbin; i++)
+    for (fl_plan **q = &t->bin[i]; *q;) {
+      if (is_unreachable(*q)) { drop(t, q); continue; }
+      left++;
+      q = &(*q)->chain;
+    }
+  t->calls = 0;
+  t->sweep_at = left > MOST_CALLS ? left : MOST_CALLS;
+}
+
 static void drop_oldest(fl_plans *t, const fl_plan *but) {
   fl_plan **oldest = NULL;
   for (int64_t i = 0; i < t->nbin; i++)
     for (fl_plan **q = &t->bin[i]; *q; q = &(*q)->chain)
       if (*q != but && (!oldest || (*q)->used < (*oldest)->used)) oldest = q;
-  if (!oldest) return;
-  fl_plan *p = *oldest;
-  *oldest = p->chain;
-  t->bytes -= p->total_bytes;
-  t->n--;
-  fl_plan_free(p);
+  if (oldest) drop(t, oldest);
 }
 
 void fl_plans_put(fl_plans *t, fl_plan *p) {
@@ -78,5 +114,6 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   p->used = ++t->clock;
   t->bytes += p->total_bytes;
   t->n++;
+  if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);      /* p's own are held by its nodes */
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }

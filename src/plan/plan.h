@@ -124,12 +124,19 @@ void fl_plan_free(fl_plan *p);
 ** Between the two a run may not stop: a home would hold a part of its new value. */
 int32_t fl_plan_commit_end(const fl_plan *p, int32_t i);
 
-typedef struct fl_plans { fl_mem *mem; fl_plan **bin; int64_t nbin, n, bytes, limit, clock; } fl_plans;
+typedef struct fl_plans {
+  fl_mem *mem;
+  fl_plan **bin;
+  int64_t nbin, n, bytes, limit, clock;
+  int64_t calls, sweep_at;         /* plans put that hold callees since the last sweep; sweep when so many */
+} fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);
 void fl_plans_close(fl_plans *t);
 /* The cached plan of this program that keeps the fewest values beyond 'live'; NULL: none.
 ** Then, if four variants are cached, p->live becomes the union of all of theirs and its own. */
 fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 void fl_plans_put(fl_plans *t, fl_plan *p);                      /* owns it; may drop old ones */
+/* Drop the plans of callees that nothing else holds: no program can name them again. */
+void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);
 #endif

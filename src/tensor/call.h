@@ -29,6 +29,7 @@ typedef enum fl_call_kind {
 typedef struct fl_callee {
   int32_t refs;
   void (*free)(struct fl_callee *self);
+  int32_t cached;                        /* how many of refs are of plans in the cache (plan/cache.c) */
 } fl_callee;
 
 typedef struct fl_call {

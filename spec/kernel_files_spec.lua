@@ -1,0 +1,147 @@
+--- A kernel's text and its options reach no file of the host, on any device, but headers of the toolkit and folders
+-- that the caller names.
+local flame = require "flame"
+
+local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
+
+-- Outside the language, so that flame.kernel asks NVRTC where there is one.
+local ASKS = KERNEL:gsub("x%[i%] = i", 'asm(""); x[i] = i')
+
+--- What is said of a text: NVRTC's words where there is one, and those of the language.
+local function said(text, extra)
+  local spec = { source = text }
+  for name, v in pairs(extra or {}) do spec[name] = v end
+  local ok, k = pcall(flame.kernel, spec)
+  if not ok then return k end
+  return tostring(k:report().refusal), k
+end
+
+local PATH, folder
+setup(function()
+  folder = os.tmpname()
+  os.remove(folder)
+  assert(os.execute("mkdir '" .. folder .. "'"))
+  PATH = folder .. "/secret.h"
+  local f = assert(io.open(PATH, "w"))
+  f:write("hidden_word here;\n#define SECRET 5.f\n")
+  f:close()
+end)
+teardown(function() os.execute("rm -r '" .. folder .. "'") end)
+
+describe("a kernel's text", function()
+  local WAYS = {
+    plain = '#include "@"\n', angle = "#include <@>\n", digraph = '%:include "@"\n', trigraph = '??=include "@"\n',
+    splice = '#inc\\\nlude "@"\n',
+    second = '#\\\ninclude\\\n "@"\n', carriage = '#inc\\\r\nlude "@"\r\n', blank = '#inc\\ \nlude "@"\n',
+    double = '#inc\\\\\n\nlude "@"\n', triple = '#inc\\\\\\\n\n\nlude "@"\n', tri = '#inc??/\nlude "@"\n',
+    comment = '/**/ # /* a */ include /* b */ "@"\n', lines = '/*\n*/ #include "@"\n', name = '#include <@\\\n>\n',
+    macro = '#define Q "@"\n#include Q\n',
+    call = '#define Q(x) x\n#include Q("@")\n',
+    raw = 'const char *s = R"("/*)";\n#include "@"\n/* */',
+    next = '#include_next "@"\n', import = '#import "@"\n', embed = "__constant__ char s[] = {\n#embed \"@\"\n};\n",
+    pragma = '_Pragma("include \\"@\\"")\n',
+    up = "#include <cuda/../../../../../../..@>\n", tab = '\t#\tinclude\t"@"\n', form = '\f#include "@"\n',
+  }
+  for name, way in pairs(WAYS) do
+    it("prints no line of a file: " .. name, function()
+      local text = way:gsub("@", (PATH:gsub("%%", "%%%%"))) .. ASKS
+      local why, k = said(text)
+      assert.is_nil(why:find("hidden_word", 1, true), why)
+      if k then
+        assert.is_nil(k:source():find("hidden_word", 1, true))
+        assert.is_nil(why:find("cannot open", 1, true), why)
+      end
+    end)
+  end
+
+  it("does not learn by __has_include what there is", function()
+    for _, ask in ipairs { '__has_include("%s")', "__has_include(<%s>)", '__has_include /**/ ( "%s" )', '__has_\\\ninclude("%s")' } do
+      local text = "#if " .. ask .. "\n#error file_is_there\n#endif\n" .. ASKS
+      assert.is_nil(said(text:format(PATH)):find("file_is_there", 1, true))
+    end
+  end)
+
+  it("says no other file's name for a line of its own", function()
+    local why = said('#line 1 "' .. PATH .. '"\nint a = ;\n' .. ASKS)
+    assert.is_nil(why:find("hidden_word", 1, true))
+  end)
+
+  it("may include headers of the toolkit, and keeps its lines", function()
+    local why, k = said("#include <cuda_fp16.h> // halves\n#include <stdint.h>\n#include <cmath>\n" ..
+      ASKS:gsub("x%[i%] = i", "x[i] = __half2float(__float2half(i)) + sqrtf(INT_MAX)"))
+    assert.truthy(k, why)
+  end)
+
+  it("may include what lies in a folder that is named", function()
+    local _, k = said('#include "secret.h"' .. ASKS, { include = { folder } })
+    if not k then                                  -- NVRTC is here and has read it
+      assert.truthy(_:find("hidden_word", 1, true) or _:find("secret.h", 1, true), _)
+    end
+  end)
+end)
+
+describe("options of a kernel", function()
+  it("come from a list, on the CPU too", function()
+    local out = folder .. "/times"
+    for _, o in ipairs { "--foo", "--time=" .. out, "-time=" .. out, "--include-path=/", "-I/", "-I",
+      "--pre-include=" .. PATH, "-include" .. PATH,
+      "--device-time-trace=" .. out, "-DA\n#include </etc/passwd>", "-D", "-DA B=1", "--fdevice-time-trace=" .. out,
+      "-Xptxas=-v", "--std=x", "", "@" .. PATH } do
+      local ok, e = pcall(flame.kernel, { source = KERNEL, options = { o } })
+      assert.is_false(ok, o)
+      assert.truthy(e:find("kernel: options: ", 1, true), e)
+    end
+    assert.is_nil(io.open(out))
+  end)
+
+  it("set macros and how floats are computed", function()
+    for _, list in ipairs { { "-DN=2" }, { "-D", "N=2" }, { "--define-macro=N=2" },
+      { "-DN=2", "-UM", "--use_fast_math",
+      "-std=c++17", "-maxrregcount=32", "-fmad=false" } } do
+      local k = flame.kernel { source = "__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = N; }",
+        options = list, shape = { 1 } }
+      assert.equal(2, k(1):item())
+    end
+  end)
+
+  it("are at most 16, and strings", function()
+    local many = {}
+    for i = 1, 17 do many[i] = "-DA" .. i end
+    for _, list in ipairs { many, { 1 }, { {} }, { true } } do
+      assert.is_false(pcall(flame.kernel, { source = KERNEL, options = list }))
+    end
+    for _, wrong in ipairs { "x", 1, true } do
+      assert.is_false(pcall(flame.kernel, { source = KERNEL, options = wrong }))
+      assert.is_false(pcall(flame.kernel, { source = KERNEL, include = wrong }))
+    end
+  end)
+end)
+
+describe("the place of a kernel's text", function()
+  it("is looked for in regular files alone", function()
+    local pipe = folder .. "/pipe"
+    if not os.execute("mkfifo '" .. pipe .. "' 2>/dev/null") then return pending("no mkfifo here") end
+    for _, name in ipairs { pipe, "/dev/zero", "/dev/null", folder, PATH, "/nowhere" } do
+      local k = assert(load("return (...).kernel[[" .. KERNEL .. "]]", "@" .. name))(flame)
+      assert.same({ 0, 1 }, k:with { shape = { 2 } }(2):totable())
+    end
+  end)
+end)
+
+describe("the text for a GPU", function()
+  it("has constants whatever words stand in comments and literals", function()
+    for _, text in ipairs {
+      "// typedef #include\n__global__ void k(float *x, int n) { if (n) x[0] = INFINITY; }",
+      "/* namespace std #include <x> */ typedef float real;\n__global__ void k(real *x, int n) { int32_t i = 0; if (n) x[i] = M_PI; }",
+      "// template <int N> __global__ std::min __launch_bounds__(1) __half\n" ..
+        "__global__ void k(float *x, int n) { uint64_t i = 0; if (n) x[i] = FLT_MAX; }",
+      'typedef unsigned int uint32_t;\n__global__ void k(float *x, int n) { uint32_t i = 0; if (n) x[i] = 1.f; }',
+    } do
+      local r = flame.kernel(text):report()
+      assert.is_nil(r.refusal)
+      if r.compiled ~= nil and flame.kernel(KERNEL):report().registers >= 0 then
+        assert.truthy(r.registers >= 0, text)
+      end
+    end
+  end)
+end)

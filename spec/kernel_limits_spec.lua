@@ -1,0 +1,244 @@
+--- Kernel texts at and past every limit: a list that is too long, what is nested too deep or too large is refused with
+-- the limit and the line, and what is inside runs.
+local flame = require "flame"
+
+local rep = string.rep
+
+local function body(text) return "__global__ void k(float *x, int n) { " .. text .. " }" end
+
+--- Why the language refuses the kernel, or why flame.kernel raises; nil: it does neither.
+local function refusal(text)
+  local ok, k = pcall(flame.kernel, text)
+  if not ok then return tostring(k) end
+  return k:report().refusal
+end
+
+local function list(n, item, sep)
+  local t = {}
+  for i = 1, n do t[i] = item:gsub("@", i) end
+  return table.concat(t, sep or ", ")
+end
+
+-- Each makes a text with n items; 'most' fit.
+local LISTS = {
+  { "arguments of a call", 16, function(n)
+    return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 16), "float a@")) ..
+      body("x[0] = f(" .. list(n, "@.f") .. ");") end },
+  { "arguments of a call", 16, function(n) return body("x[0] = sinf(" .. list(n, "@.f") .. ");") end, "takes" },
+  { "arguments of a constructor", 16, function(n)
+    return ("struct S { float v; __device__ S(%s) : v(a1) {} };\n"):format(list(math.min(n, 16), "float a@")) ..
+      body("S s{" .. list(n, "@.f") .. "}; x[0] = s.v;") end },
+  { "parameters of a function", 16, function(n)
+    return ("__device__ float f(%s) { return a1; }\n"):format(list(n, "float a@")) ..
+      body("x[0] = f(" .. list(math.min(n, 16), "@.f") .. ");") end },
+  { "parameters of a template", 8, function(n)
+    return ("template <%s> __device__ int f() { return A1; }\n"):format(list(n, "int A@")) ..
+      body("x[0] = f<" .. list(math.min(n, 8), "@") .. ">();") end },
+  { "arguments of a template", 8, function(n)
+    return ("template <%s> __device__ int f() { return A1; }\n"):format(list(math.min(n, 8), "int A@")) ..
+      body("x[0] = f<" .. list(n, "@") .. ">();") end },
+  { "members of a struct", 64, function(n)
+    return "struct S {" .. list(n, "float m@;", " ") .. "};\n" .. body("S s = {}; x[0] = s.m1;") end },
+  { "dimensions of an array", 4, function(n) return body("float a" .. rep("[2]", n) .. "; a" .. rep("[0]", n) .. " = 1.f; x[0] = n;") end },
+  { "names of parts", 16, function(n)
+    return body("float a[" .. n .. "] = {}; auto [" .. list(n, "b@") .. "] = a; x[0] = b1;") end },
+  { "values for printf", 32, function(n) return body('printf("a", ' .. list(n, "@") .. ");") end },
+  { "variables that a lambda takes", 32, function(n)
+    return body("float " .. list(n, "a@ = x[@]") .. "; auto f = [" .. list(n, "a@") .. "] { return a1; }; x[0] = f();") end },
+  { "parameters of a macro", 16, function(n)
+    return ("#define F(%s) a1\n"):format(list(n, "a@")) .. body("x[0] = F(" .. list(math.min(n, 16), "@.f") .. ");") end },
+  { "arguments of a macro", 16, function(n)
+    return ("#define F(%s) a1\n"):format(list(math.min(n, 16), "a@")) .. body("x[0] = F(" .. list(n, "@.f") .. ");") end },
+  { "parameters of a macro", 15, function(n)
+    return ("#define F(%s, ...) a1\n"):format(list(n, "a@")) .. body("x[0] = F(" .. list(n, "@.f") .. ", 2.f);") end },
+  { "#if inside each other", 64, function(n) return rep("#if 1\n", n) .. rep("#endif\n", n) .. body("x[0] = n;") end },
+}
+
+describe("a list of fixed size in a kernel", function()
+  for _, case in ipairs(LISTS) do
+    local what, most, make, other = table.unpack(case)
+    it("holds " .. most .. " " .. what, function()
+      local why = refusal(make(most))
+      if other then assert.truthy(why and why:find(other, 1, true), why) else assert.is_nil(why) end
+    end)
+    it("refuses more " .. what .. " than " .. most, function()
+      for _, n in ipairs { most + 1, most + 2, 3 * most, 200 } do
+        local why = refusal(make(n))
+        assert.truthy(why and why:find("at most %d+ " .. what) and why:find("line %d"), ("%d: %s"):format(n, tostring(why)))
+      end
+    end)
+  end
+
+  it("has no limit for names of a namespace", function()
+    local aliases = list(40, "namespace g@ = cooperative_groups;", "\n")
+    assert.is_nil(refusal(aliases .. body("x[0] = g40::this_thread_block().thread_rank();")))
+  end)
+
+  it("keeps the elements of a pack apart by names of any length", function()
+    local name = rep("v", 90)
+    local k = flame.kernel(("template <class... T> __device__ float f(T... %s) { return (%s + ...); }\n"):format(name, name) ..
+      "__global__ void k(const float *x, float *y, int n) { if (threadIdx.x == 0) y[0] = f(x[0], 2.f, 3.f); }")
+    assert.equal(6, k(flame.ones(1)):item())
+  end)
+
+  it("takes a switch of more cases than blocks may be nested", function()
+    local cases = list(300, "case @: y[i] = @.f + 0.5f; break;", " ")
+    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * 256 + threadIdx.x; "
+      .. "if (i < n) switch (i) {" .. cases .. " default: y[i] = x[i]; } }")
+    local y = k(flame.full({ 310 }, 7), 310)
+    assert.same({ 7, 1.5, 300.5, 7 }, { y[1]:item(), y[2]:item(), y[301]:item(), y[302]:item() })
+  end)
+end)
+
+local N = 100000
+-- Texts nested N deep.
+local DEEP = {
+  parentheses = body("x[0] = " .. rep("(", N) .. "1" .. rep(")", N) .. ";"),
+  sum = body("x[0] = " .. rep("x[1]+", 2000) .. "1;"),
+  index = body("x[" .. rep("n+", 2000) .. "1] = 1;"),
+  operators = body("n = " .. rep("!", N) .. "n;"),
+  casts = body("n = " .. rep("(int)", N) .. "n;"),
+  calls = body("x[0] = " .. rep("sinf(", N) .. "1.f" .. rep(")", N) .. ";"),
+  assignments = body(rep("n=", N) .. "n;"),
+  choices = body("n = " .. rep("n ? 1 : ", N) .. "n;"),
+  blocks = body(rep("{", N) .. rep("}", N)),
+  ifs = body(rep("if (n) ", N) .. ";"),
+  elses = body(rep("if (n) ; else ", N / 2) .. ";"),
+  unread = body("if constexpr (0) " .. rep("if (n) ", N) .. ";"),
+  dos = body(rep("do ", N) .. ";" .. rep("while (0);", N)),
+  switches = body(rep("switch (n) { case 1: ", N / 2) .. ";" .. rep("}", N / 2)),
+  cases = body("switch (n) {" .. list(1200, "case @: x[0] = 1; break;", " ") .. "}"),
+  pointers = body("float " .. rep("*", N) .. "p;"),
+  templates = "template <class T> struct V { T x; };\n" .. body(rep("V<", N) .. "int" .. rep(">", N) .. " v;"),
+  defaults = "template <class T = V<>> struct V { T x; };\n" .. body("V<> v;"),
+  growing = "template <int N> struct V { V<N + 1> x; };\n" .. body("V<1> v;"),
+  aliases = "template <int N> using V = V<N + 1>;\n" .. body("V<1> v;"),
+  values = "template <int N> constexpr int f = f<N - 1>;\n" .. body("n = f<3>;"),
+  constants = "constexpr int f(int n) { return n ? f(n - 1) : 0; }\n" .. body("int a[f(3)];"),
+  lists = body("int a[2] = " .. rep("{", N) .. rep("}", N) .. ";"),
+  captures = body("auto f = " .. rep("[x = ", N / 2) .. "1" .. rep("](){ }", N / 2) .. ";"),
+  structs = rep("struct S { ", N) .. rep("} s;", N) .. body(""),
+  chain = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ { S0 a; };", "\n"):gsub("struct S(%d+) { S0", function(i)
+    return ("struct S%d { S%d"):format(i, i - 1) end) .. body("S9 s;"),
+  bases = "struct S0 { int a; };\n" .. list(N / 4, "struct S@ : S0 { };", "\n"):gsub("struct S(%d+) : S0", function(i)
+    return ("struct S%d : S%d"):format(i, i - 1) end) .. body("S9 s;"),
+  typedefs = "typedef int *T0;\n" .. list(N / 4, "typedef T0 *T@;", "\n"):gsub("T0 %*T(%d+)", function(i)
+    return ("T%d *T%d"):format(i - 1, i) end) .. body("T9 s;"),
+  decltypes = body(rep("decltype(", N) .. "n" .. rep(")", N) .. " m;"),
+  macros = "#define F(x) x\n" .. body("n = " .. rep("F(", N) .. "1" .. rep(")", N) .. ";"),
+  conditions = "#if " .. rep("1?1:", N) .. "1\n#endif\n" .. body(""),
+  negations = "#if " .. rep("!", N) .. "1\n#endif\n" .. body(""),
+  directives = rep("#if 1\n", N) .. rep("#endif\n", N) .. body(""),
+}
+
+describe("what is nested in a kernel", function()
+  for name, text in pairs(DEEP) do
+    it("has a bound: " .. name, function()
+      local why = refusal(text)
+      assert.truthy(why and why:find("line %d"), why)
+      if not name:find("conditions") and not name:find("negations") then
+        assert.truthy(why:find("nested") or why:find("too long") or why:find("at most") or why:find("part of itself")
+          or why:find("too deeply") or why:find("unknown type") or why:find("error:"), why)
+      end
+    end)
+  end
+
+  it("may be 150 deep", function()
+    assert.is_nil(refusal(body("x[0] = " .. rep("(", 70) .. "1.f" .. rep(")", 70) .. ";")))
+    assert.is_nil(refusal(body(rep("{", 150) .. "x[0] = 1.f;" .. rep("}", 150))))
+  end)
+end)
+
+describe("a class template", function()
+  it("has functions that take and return it", function()
+    local k = flame.kernel [[
+      template <typename T> struct V2 {
+        T x, y;
+        __device__ T dot(const V2<T> &o) const { return x * o.x + y * o.y; }
+        __device__ V2<T> plus(V2<T> o) const { V2<T> r; r.x = x + o.x; r.y = y + o.y; return r; }
+        __device__ V2<double> wide() const { V2<double> r; r.x = x; r.y = y; return r; }
+        __device__ V2<float> narrow() const { V2<float> r; r.x = x; r.y = y; return r; }
+      };
+      __global__ void k(const float *x, float *y, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        V2<float> a = { x[i], 2.f }, b = { 3.f, 4.f };
+        y[i] = a.plus(b).wide().narrow().dot(b);
+      }]]
+    local x = flame.tensor({ 1, 2 }, { requires_grad = true })
+    local y = k(x)
+    assert.same({ 36, 39 }, y:totable())
+    y:sum():backward()
+    assert.same({ 3, 3 }, x.grad:totable())
+  end)
+
+  it("is no part of itself", function()
+    local why = refusal("template <class T> struct V { V<T> *x; };\n" .. body("V<int> v;"))
+    assert.truthy(why:find("'V<int>' is a part of itself", 1, true), why)
+  end)
+end)
+
+describe("the size of a kernel's data", function()
+  it("is bounded before a compiler is asked", function()
+    for _, text in ipairs {
+      body "float a[2147483648] = {}; x[0] = a[n];", body "float a[4194305] = {}; x[0] = a[n];",
+      body "float a[4096][4096] = {}; x[0] = a[n][n];", body "float a[1 << 30]; x[0] = a[n];",
+      "struct S { float a[1000000], b[1000000], c[1000000], d[1000000], e[1000000]; };\n" .. body "S s = {}; x[0] = s.a[n];",
+      "__device__ float a[100000000] = {};\n" .. body "x[0] = a[n];",
+      "__device__ float f(int n) { float a[100000000] = {}; return a[n]; }\n" .. body "x[0] = f(n);",
+    } do
+      local ok, e = pcall(flame.kernel, text)
+      assert.is_false(ok)
+      assert.truthy(e:find("line 1 %(.*more than 16777216 bytes"), e)
+    end
+  end)
+
+  it("lets a text that is long by its macros go to no compiler", function()
+    local bomb = "#define A0 n=n;\n" .. list(30, "#define A@ A0 A0", "\n"):gsub("A(%d+) A0 A0", function(i)
+      return ("A%d A%d A%d"):format(i, i - 1, i - 1) end)
+    local ok, e = pcall(flame.kernel, bomb .. "\n" .. body("A30"))
+    assert.is_false(ok)
+    assert.truthy(e:find "too long after macro expansion", e)
+  end)
+end)
+
+describe("loops inside each other", function()
+  local function nested(n, open, inner)
+    return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; float s = i < n ? x[i] : 0.f; " .. open ..
+      list(n, "for (int i@ = 0; i@ < 1; ++i@) {", " ") .. inner .. rep("}", n) .. " if (i < n) y[i] = s; }"
+  end
+
+  it("are derived however many there are", function()
+    for _, n in ipairs { 4, 24, 60 } do
+      local k = flame.kernel(nested(n, "", "s = s * s + x[i < n ? i : 0];"))
+      assert.truthy(k:source("adjoint"):find("k_vjp", 1, true))
+      assert.truthy(k:source("tangent"))
+    end
+    local x = flame.tensor({ 2, 3 }, { requires_grad = true })
+    flame.kernel(nested(6, "", "s = s * s;"))(x):sum():backward()
+    assert.same({ 4, 6 }, x.grad:totable())
+  end)
+
+  it("are derived with barriers in each of them", function()
+    local text = nested(40, "__shared__ float p[256]; ", "p[i] = s; __syncthreads(); s += p[i] * 0.f; __syncthreads();")
+    assert.truthy(flame.kernel(text):source("adjoint"):find("k_vjp", 1, true))
+  end)
+end)
+
+describe("kernels that are gone", function()
+  it("leave no memory behind once they have run", function()
+    local x = flame.ones(4)
+    local function run(from, to)
+      for i = from, to do
+        flame.kernel(("__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i] * %d.f; }")
+          :format(i))(x):sum():item()
+      end
+      collectgarbage()
+      collectgarbage()
+      flame.kernel_cache("clear")
+      return flame.memory().host
+    end
+    local before = run(1, 20)                      -- each kernel kept holds 80 kB
+    assert.is_true(run(21, 220) - before < 20 * 80000)
+  end)
+end)
