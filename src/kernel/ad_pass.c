@@ -213,6 +213,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!l->returns_step) fl_kad_primal(d, &l->s->other, &s->other);
   fl_kloop_put_back(l, old, r);
   fl_kloop_update_keep(l, keep, 1);
+  if (!replay) fl_kset_join(d, keep, head);             /* the forward code leaves what the first round reads */
   for (int v = 0; v < d->n0; ++v)
     if (fl_kset_has(old, v) && d->f->vars[v].kind == FL_KV_POINTER) fl_kset_add(keep, v);
 }

@@ -145,6 +145,7 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads *
 void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);    /* is no variable of x assigned twice? */
 int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
