@@ -23,6 +23,7 @@ typedef struct gen {
   size_t n;
   int indent, parts, layout, place, fresh, loops, budget, loop_id;
   int counter;                   /* of the innermost loop, -1: none */
+  int reading;                   /* nothing is stored */
   int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
   int still;                     /* inside a loop without barriers, which rarely stores: it would be refused */
   int written, once;             /* parts that the phase writes; of those: in one thread alone */
@@ -93,14 +94,16 @@ static void leaf(gen *g) {
   }
 }
 
+/* No larger than 1, or a small part of another value: nothing grows without bound in loops. */
 static void value(gen *g) {
-  static const char *const shells[] = {"sin(", "cos(", "tanh(", "0.5 * ("};
-  say(g, "%s", shells[pick(g, 4)]);
+  static const char *const shells[] = {"sin(", "cos(", "tanh(", "0.1 * ("};
+  const int shell = pick(g, 4);
+  say(g, "%s", shells[shell]);
   leaf(g);
-  switch (pick(g, 4)) {
-  case 0: say(g, " + "); leaf(g); say(g, " * "); leaf(g); break;
-  case 1: say(g, " * "); leaf(g); break;
-  case 2: say(g, " - 0.7 * "); leaf(g); break;
+  switch (pick(g, shell < 3 ? 4 : 8)) {
+  case 0: say(g, " - 0.7 * "); leaf(g); break;
+  case 1: if (shell < 3) say(g, " + "), leaf(g), say(g, " * "), leaf(g); break;
+  case 2: if (shell < 3) say(g, " * "), leaf(g); break;
   default: break;
   }
   say(g, ")");
@@ -160,7 +163,7 @@ static void loop_of_e(gen *g, int depth) {
   ++g->by_e;
   statements(g, depth - 1);
   line(g);
-  say(g, "v%d += x[e] * x[e] * v%d;", pick(g, VALUES), pick(g, VALUES));
+  say(g, "v%d += x[e] * x[e] * sin(v%d);", pick(g, VALUES), pick(g, VALUES));
   --g->by_e;
   --g->still;
   --g->indent;
@@ -180,7 +183,7 @@ static void branch(gen *g, int depth) {
 
 static void statement(gen *g, int depth) {
   const int still = g->still && g->place != LOCAL && pick(g, g->place == GLOBAL_ROW ? 3 : 12);
-  const int part = still ? -1 : a_written_part(g), v = pick(g, VALUES);
+  const int part = still || g->reading ? -1 : a_written_part(g), v = pick(g, VALUES);
   --g->budget;
   line(g);
   if (pick(g, 12) == 0) { loop_of_e(g, depth); return; }
@@ -210,11 +213,23 @@ static void phase(gen *g) {
   g->written = 1 + pick(g, (1 << g->parts) - 1);
   g->once = pick(g, 4) == 0 ? pick(g, 1 << g->parts) & g->written : 0;
   for (int k = 0; k < MOST_PARTS; ++k) g->turn[k] = pick(g, 6);
-  if (pick(g, 2)) {                                         /* one part anew, as tiles are */
-    const int part = a_written_part(g);
-    if (part >= 0) line(g), store(g, part);
-  }
   statements(g, 2);
+  barrier(g);
+}
+
+/* One part anew, which is then read beside the others. */
+static void tile(gen *g) {
+  const int part = pick(g, g->parts);
+  g->turn[part] = pick(g, 6);
+  g->once = 0;
+  g->written = 1 << part;
+  line(g);
+  element(g, part, is_private(g) ? any_place(g) : own_place(g, part));
+  say(g, pick(g, 2) ? " = sin(x[i] + v%d);" : " = cos(w[t] * v%d);", pick(g, VALUES));
+  if (pick(g, 2)) barrier(g), g->written = 0;
+  ++g->reading;
+  statements(g, 2);
+  --g->reading;
   barrier(g);
 }
 
@@ -228,7 +243,9 @@ static void rounds(gen *g, int depth) {
   g->counter = id;
   ++g->indent;
   for (int k = 1 + pick(g, 2); k > 0; --k) {
-    if (depth > 0 && pick(g, 4) == 0) rounds(g, depth - 1); else phase(g);
+    if (depth > 0 && pick(g, 4) == 0) rounds(g, depth - 1);
+    else if (pick(g, 2)) tile(g);
+    else phase(g);
   }
   --g->indent;
   line(g);
