@@ -76,6 +76,8 @@ typedef struct fl_kad_state {
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
   fl_kset taken_back;            /* arrays of the loop around that are restored round by round (ad_undo.c); NULL: none */
+  fl_kset wished;                /* arrays to restore where that is easily done: their old values meet cotangents of 0;
+                                 ** NULL: none */
   fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */
   struct fl_kad_seen *seen;      /* values already in a variable, of the statement at work */
 } fl_kad_state;
