@@ -60,6 +60,9 @@ local function program(random)
   for i = 1, random(3) do
     list[i] = random(5) == 1 and "for (int r = 0; r < 2; ++r) { " .. loop(random) .. " }" or loop(random)
   end
+  if random(6) == 1 then                     -- what a loop has read is gone afterwards
+    list[#list + 1] = (by_block and "if (t == 0) " or "") .. ({ "p[0] = 0.25;", "p[n - 1] = 0.5;", "p[n / 2] = q[1];" })[random(3)]
+  end
   return table.concat(list, "\n  "), by_block, random(4)
 end
 

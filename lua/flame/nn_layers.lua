@@ -44,11 +44,6 @@ return function(nn, shared)
   end
 
   --- The list or table that a container is made of; nothing stands for an empty one.
-  local function given(name, what, list)
-    if list ~= nil and type(list) ~= "table" then fail("%s: need a table of %ss, got a %s", name, what, type(list)) end
-    return list or {}
-  end
-
   --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   nn.ModuleList = Module.extend("ModuleList")
   function nn.ModuleList:init(list)
@@ -61,7 +56,7 @@ return function(nn, shared)
   end
   --- All of another list at the end. (The name is a class's maker elsewhere: lists make no classes.)
   function nn.ModuleList:extend(list)
-    for _, module in ipairs(given("ModuleList", "module", list)) do self:append(module) end
+    for _, module in ipairs(need_list("ModuleList", list)) do self:append(module) end
     return self
   end
   function nn.ModuleList:insert(at, module)
@@ -74,7 +69,8 @@ return function(nn, shared)
     local class = Module.extend(name)
     function class:init(t)
       local keys = {}
-      t = given(name, what, t)
+      if t ~= nil and type(t) ~= "table" then fail("%s: need a table of %ss, got a %s", name, what, type(t)) end
+      t = t or {}
       for key in pairs(t) do keys[#keys + 1] = key end
       table.sort(keys)
       for _, key in ipairs(keys) do

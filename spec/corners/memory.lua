@@ -294,7 +294,7 @@ return {
       tol = 1e-05 },
     { "pointer walked by ++", "const double *p = x + i; double s = 0; for (int j = i; j < n; ++j) s += *p++ * x[i]; y[i] = s;" },
     { "pointer walked by --", "const double *p = x + i; double s = 1; while (p >= x) { s = s * *p-- + 0.3; } y[i] = s;" },
-    { "post and pre increments in one expression", "int j = i; double s = x[j++ % n] * x[++j % n]; y[i] = s * x[--j % n] + j;" },
+    { "post and pre increments in one expression", "int j = i; double s = x[j++ % n]; s *= x[++j % n]; s *= x[--j % n]; y[i] = s + j;" },
     { "output pointer walked", "double *p = y + i; *p++ = x[i]*x[i]; " },
     { "output pointer strided", "double *o = y + 3 * i; o[0] = x[i]; o++; *o = x[i]*x[i]; *++o = sin(x[i]);", block = { 4 } },
     { "pointer chosen", "const double *p = i % 2 ? x : w; y[i] = p[i]*p[(i+1)%n];",

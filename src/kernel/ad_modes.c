@@ -76,11 +76,11 @@ affine fl_kad_split(const fl_kexpr *x) {
   return r;
 }
 
-static int steady(const fl_kad_state *d, const fl_kexpr *x) {
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   if (!x) return 1;
   if (x->var >= 0 && d->assigns[x->var] > (d->f->vars[x->var].param >= 0 ? 0 : 1)) return 0;
   for (int i = 0; i < x->n; ++i)
-    if (!steady(d, x->x[i])) return 0;
+    if (!fl_kad_steady(d, x->x[i])) return 0;
   return 1;
 }
 
@@ -166,7 +166,7 @@ static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
   pairs renamed = {.n = 0};
   if (residues_say(d, p, q, 0) || residues_say(d, p, q, 1)) return 0;
   if (!a.core || !b.core || a.mul != b.mul || !same_digits(d, a.core, b.core, &renamed)) return 1;
-  if (!steady(d, a.core) && p->loops + q->loops == 0) return 1;
+  if (!fl_kad_steady(d, a.core) && p->loops + q->loops == 0) return 1;
   const int64_t apart = a.add > b.add ? a.add - b.add : b.add - a.add;
   return apart >= (a.mul < 0 ? -a.mul : a.mul);
 }
@@ -187,8 +187,8 @@ static void loads_meet(meeting *m, int i, int k) {
   const access *p = &m->l->at[i], *q = &m->l->at[k];
   if (m->d->f->vars[p->var].kind != FL_KV_SHARED || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) return;
   const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
-                 || !steady(m->d, p->index);
-  if (apart && (k != i || !steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
+                 || !fl_kad_steady(m->d, p->index);
+  if (apart && (k != i || !fl_kad_steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
 }
 
 static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
@@ -252,7 +252,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
 static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
   for (int i = 0; i < l->n; ++i) n += l->at[i].var == p->var;
-  return n == 1 && (!p->loops || (!steady(l->d, p->index)
+  return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
                                   && l->d->site_index[p->site] == FL_KI_INJECTIVE));
 }
 

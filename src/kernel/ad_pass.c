@@ -178,6 +178,33 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
+/* Is one element of v all that a round reads of it, and all that it changes for others? If something overwrites
+** the element after the loop its cotangent is 0 there, whatever the round finds. */
+static int stays_in_element(fl_kloop *l, int v) {
+  fl_kad_state *d = l->d;
+  same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
+  const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
+  fl_kwalk_stmt(&see, l->s);
+  int ok = c.ok && c.close && c.most == c.least && d->f->vars[v].kind == FL_KV_POINTER;
+  for (int w = 0; w < d->n0 && ok; ++w) {
+    fl_kusage u = {w, 0, 0, 0, 0, d};
+    const fl_kvisitor usage = {fl_kloop_see_usage, NULL, &u};
+    if (w == v || !d->active[w] || !fl_kset_has(l->all, w)) continue;
+    fl_kwalk_stmt(&usage, l->s);
+    ok = d->f->vars[w].kind == FL_KV_LOCAL && (u.sets || u.reads);
+  }
+  return ok;
+}
+
+/* The forward code drops the loop, so it must leave what the first round reads. */
+static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
+  fl_kad_state *d = l->d;
+  if (!d->wished && !(d->wished = fl_kset_new(d))) return;
+  for (int v = 0; v < d->n0; ++v)
+    if (fl_kset_has(head, v))
+      fl_kset_add(fl_kset_has(l->before, v) && stays_in_element(l, v) ? d->wished : keep, v);
+}
+
 void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kad_state *d = l->d;
   fl_kset head = fl_kset_copy(d, l->reads), inner = fl_kset_new(d), old = fl_kset_copy(d, keep);
@@ -213,6 +240,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!l->returns_step) fl_kad_primal(d, &l->s->other, &s->other);
   fl_kloop_put_back(l, old, r);
   fl_kloop_update_keep(l, keep, 1);
+  if (!replay) keep_begin(l, head, keep);
   for (int v = 0; v < d->n0; ++v)
     if (fl_kset_has(old, v) && d->f->vars[v].kind == FL_KV_POINTER) fl_kset_add(keep, v);
 }

@@ -75,8 +75,9 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Is the shared array written anew in each iteration before it is read? All its stores in the
-** loop are at the same places in all iterations, for sure, and come first. */
+/* Is all that the loop stores in the shared array written anew in each iteration before the array is read? Its
+** stores in the loop are at the same places in all iterations, for sure, and come first. Elsewhere the array stays
+** as it is, so what is read is what it holds after the loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
     return invariant(l, s->x[0]) && !fl_kad_uses(s->x[1], v);
@@ -103,6 +104,39 @@ static int written_anew(const fl_kloop *l, int v) {
       if (u.sets || u.sums || (u.reads && !begun)) return 0;
     }
   return begun;
+}
+
+/* Is the place of s one that the loop writes anew? */
+static int is_written_anew(const fl_kloop *l, const fl_kstmt *s) {
+  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
+    for (const fl_kstmt *t = b->first; t; t = t->next)
+      if (kills(l, t, s->var)) {
+        const fl_kstmt *k = t->kind == FL_KS_IF ? t->body.last : t;
+        if (fl_kad_steady(l->d, s->x[0]) && fl_kexpr_same(k->x[0], s->x[0])) return 1;
+      }
+  return 0;
+}
+
+typedef struct later { const fl_kloop *l; int var, found; } later;
+
+static int see_later(void *arg, fl_kstmt *s) {
+  later *c = arg;
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var) c->found |= !is_written_anew(c->l, s);
+  return !c->found;
+}
+
+/* Does anything store to v after the loop where the loop does not, in the round of the loop around it? */
+static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
+  later c = {l, v, 0};
+  const fl_kvisitor see = {see_later, NULL, &c};
+  fl_kstmt *s = b->first;
+  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s)) s = s->next;
+  if (!s) return 0;
+  if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
+  const fl_kblock rest = {s->next, b->last};
+  if (s == l->s || s->kind != FL_KS_LOOP) fl_kwalk_block(&see, rest);
+  else if (fl_kloop_holds(&s->body, l->s)) fl_kwalk_block(&see, s->other);
+  return c.found;
 }
 
 typedef struct settled { const fl_kloop *l; int var, ok; } settled;
@@ -140,8 +174,10 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
     if (memory && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
-    if (x.kind == FL_KV_SHARED && written_anew(l, v)) fl_kset_del(l->state, v);
-    else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
+    if (x.kind == FL_KV_SHARED && written_anew(l, v)) {
+      l->final[v] = (uint8_t)stored_later(l, &d->body, v);
+      fl_kset_del(l->state, v);
+    } else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);

@@ -76,6 +76,8 @@ typedef struct fl_kad_state {
   uint8_t top;                   /* the statement at work is reached by all threads */
   uint8_t keep_forward, keep_reverse;   /* barriers are needed in the replay, going back */
   fl_kset taken_back;            /* arrays of the loop around that are restored round by round (ad_undo.c); NULL: none */
+  fl_kset wished;                /* arrays to restore where that is easily done: their old values meet cotangents of 0;
+                                 ** NULL: none */
   fl_kset carried;               /* read by the next iteration of the loop around; NULL: none */
   struct fl_kad_seen *seen;      /* values already in a variable, of the statement at work */
 } fl_kad_state;
@@ -145,6 +147,7 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads *
 void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
+int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);    /* is no variable of x assigned twice? */
 int fl_kad_has_barrier(const fl_kblock *b);   /* of the block, somewhere in b */
 /* The operand e of v = v + e (chains of + and - with v leftmost), or NULL. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);

@@ -121,7 +121,8 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   if (!reads) return;
   fl_kad_reads(d, reads, s);
   if (marks & FL_KN_FORWARD) {
-    if (fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
+    const int wished = d->wished && fl_kset_has(d->wished, v) && !(meets(d, s) & FL_KAD_MEETS_AT_ONCE);
+    if (wished || fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
       if (!is_own_to_restore(d, s)) return;
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
       kx_set(d, f, old, fl_kexpr_load(d->f, v, s->x[0]));

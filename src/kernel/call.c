@@ -11,6 +11,7 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
   fl_front_need(p, '(');
   if (fl_front_take(p, ')')) return 0;
   p->angle = 0;
+  const fl_kmark m = fl_order_mark(p);
   do {
     const int64_t elements = fl_pack_count(p, 0);
     fl_kpacked each = fl_pack_open(p, elements);
@@ -21,7 +22,11 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
         args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
         fl_front_skip(p);
       } else {
-        args[n++] = fl_parse_assign(p);
+        const fl_kmark middle = fl_order_mark(p);
+        const int32_t line = fl_front_tok(p)->line;
+        args[n] = fl_parse_assign(p);
+        if (!p->failed) fl_order_argument(p, &m, &middle, args, n, line);
+        n++;
       }
     } while (!p->failed && fl_pack_next(p, &each));
   } while (!p->failed && fl_front_take(p, ','));
@@ -132,6 +137,7 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v, int64_t
     return;
   }
   v = settled(p, v);
+  v.torn = 0;
   v.is_const |= f->is_const;
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
   if (s) s->v = v;
@@ -191,6 +197,7 @@ static int count_leaves(fl_kblock b, int label) {
 
 /* A block whose only LEAVE is its last statement needs neither. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
+  for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
   const int leaves = count_leaves(body, label);
   const int last =
       body.last && body.last->kind == FL_KS_LEAVE && body.last->label == label;
@@ -208,6 +215,7 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   if (!s) return;
   s->label = label;
   s->body = body;
+  s->called = 1;
 }
 
 /* Known from the start, unless it is auto or a place: then the first return says it. */

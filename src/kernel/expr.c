@@ -186,14 +186,7 @@ static void put(fl_front *p, fl_kblock *b, int var, fl_kexpr *e, int32_t line) {
 
 static fl_value parse_binary(fl_front *p, int level);
 
-static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) {
-  fl_kblock side = { NULL, NULL };
-  fl_kexpr *a = fl_val_truth(p, x, line);
-  fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
-  fl_kexpr *b = NULL;
-  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p)) b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);  /* assert(c && "why") */
-  else b = fl_val_truth(p, parse_binary(p, level + 1), line);
-  fl_front_into(p, out);
+fl_value fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line) {
   if (!a || !b || p->failed) return fl_val_none();
   if (!side.first) {
     fl_kexpr *e = fl_kexpr_binary(p->a, op, a, b);
@@ -212,6 +205,17 @@ static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) 
   return fl_val_expr(now);
 }
 
+static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) {
+  fl_kblock side = { NULL, NULL };
+  fl_kexpr *a = fl_val_truth(p, x, line);
+  fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
+  fl_kexpr *b = NULL;
+  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p)) b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);  /* assert(c && "why") */
+  else b = fl_val_truth(p, parse_binary(p, level + 1), line);
+  fl_front_into(p, out);
+  return fl_logic(p, op, a, b, side, line);
+}
+
 static int level_of(const fl_ktok *t, int *op) {
   for (size_t i = 0; t->kind == FL_TOK_PUNCT && i < sizeof binaries / sizeof *binaries;
        i++)
@@ -225,13 +229,23 @@ int fl_operator_of(int punct) {
   return FL_KO_NONE;
 }
 
+/* x op y, with x read since m. */
+static fl_value operate(fl_front *p, int op, fl_value x, int level, const fl_kmark *m, int32_t line) {
+  const fl_kmark middle = fl_order_mark(p);
+  fl_value y = parse_binary(p, level + 1);
+  if (op == FL_KO_SHL || op == FL_KO_SHR) fl_order_before(p, &x, 1, &middle, 0, line);
+  else fl_order_open(p, m, &middle, &x, 1, &y, line);
+  return fl_binary(p, op, x, y, line);
+}
+
 static fl_value parse_binary(fl_front *p, int level) {
   int op = 0, l;
+  const fl_kmark m = fl_order_mark(p);
   fl_value x = fl_parse_unary(p);
   while ((l = level_of(fl_front_tok(p), &op)) >= level && l && !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
     const int32_t line = fl_front_next(p)->line;
     if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);
-    else x = fl_binary(p, op, x, parse_binary(p, l + 1), line);
+    else x = operate(p, op, x, l, &m, line);
   }
   return x;
 }
@@ -420,6 +434,18 @@ static fl_value from_list(fl_front *p, fl_value to) {
   return v;
 }
 
+/* What is assigned; it comes before what the left side 'to' does, which was read since m. */
+static fl_value right_side(fl_front *p, const fl_kmark *m, fl_value to, int32_t line) {
+  const fl_kblock left = fl_order_cut(m);
+  const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;
+  fl_value from = list ? from_list(p, to) : fl_parse_assign(p);
+  const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
+  if (!left.first) return from;
+  fl_kblock_append(m->b, left);
+  fl_order_before(p, &from, 1, &middle, 0, line);
+  return from;
+}
+
 fl_value fl_parse_inside(fl_front *p) {
   const int angle = p->angle;
   p->angle = 0;
@@ -433,6 +459,7 @@ fl_value fl_parse_assign(fl_front *p) {
   p->statement = 0;
   if (!fl_front_enter(p)) return fl_val_none();
   p->outer = unused;
+  const fl_kmark m = fl_order_mark(p);
   fl_value to = parse_ternary(p);
   const fl_ktok *t = fl_front_tok(p);
   for (size_t i = 0;
@@ -440,8 +467,7 @@ fl_value fl_parse_assign(fl_front *p) {
     if (assignments[i].punct != t->punct) continue;
     const int op = assignments[i].op;
     const int32_t line = fl_front_next(p)->line;
-    const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;
-    const fl_value from = list ? from_list(p, to) : fl_parse_assign(p);
+    fl_value from = right_side(p, &m, to, line);
     if (p->failed) break;
     if (to.kind == FL_V_POINTER && to.sym) {
       to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);

@@ -29,6 +29,8 @@ typedef enum {
 typedef struct fl_value {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null;              /* the null pointer */
+  uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to; to read it gives
+                             ** 'e' or 'parts', what it held; NULL: it may not be read */
   uint8_t member;            /* not LINEAR: a member of an element, what lies behind it is in another variable */
   int32_t sym;               /* POINTER: 1 + index of the variable it was just read from, 0: none */
   const fl_ctype *type;
@@ -380,6 +382,20 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);           /* in a temporary u
 int fl_arith_type(int a, int b);                             /* usual arithmetic conversions */
 int fl_promote_type(int a);
 
+/* ---- order.c: what is evaluated before what ------------------------------------------------------------ */
+
+/* Where an operand begins. */
+typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
+fl_kmark fl_order_mark(const fl_front *p);
+fl_kblock fl_order_since(const fl_kmark *m);                 /* the statements since, still linked */
+fl_kblock fl_order_cut(const fl_kmark *m);                   /* and taken out */
+/* The n values are those before the statements since m (address: the places are). */
+void fl_order_before(fl_front *p, fl_value *v, int n, const fl_kmark *m, int address, int32_t line);
+/* The n values x, whose statements begin at m, and y, whose begin at 'middle', are operands whose order is open. */
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *x, int n, fl_value *y, int32_t line);
+/* args[n] beside the n before it. */
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *args, int n, int32_t line);
+
 /* ---- turn.c: pointers to one or another array ---------------------------------------------------------- */
 
 typedef struct fl_kturn fl_kturn;
@@ -411,6 +427,7 @@ fl_value fl_parse_unary(fl_front *p);
 fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);    /* without a cast in the text */
 fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);
 fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line);
+fl_value fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);    /* side: what b does */
 int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line);
 fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line);   /* ++ -- */
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);

@@ -225,7 +225,11 @@ static void make_from_list(fl_front *p, fl_value place, int32_t line) {
     if (fl_front_is(p, '{')) {
       args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
       fl_front_skip(p);
-    } else args[n++] = fl_parse_assign(p);
+    } else {
+      const fl_kmark m = fl_order_mark(p);
+      args[n] = fl_parse_assign(p);
+      fl_order_before(p, args, n++, &m, 0, line);
+    }
     if (!fl_front_take(p, ',')) break;
   }
   if (p->failed) return;

@@ -88,25 +88,43 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
   return -1;
 }
 
-static fl_value combine(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
-  if (op == ',') return y;
-  const int kind = fl_operator_of(op);
-  if (kind != FL_KO_LAND && kind != FL_KO_LOR) return fl_binary(p, kind, x, y, line);
-  fl_kexpr *a = fl_val_truth(p, x, line), *b = fl_val_truth(p, y, line);
-  return fl_val_expr(fl_front_check(p, fl_kexpr_binary(p->a, kind, a, b)));
+/* The operands of a fold so far, whose statements begin at m. */
+typedef struct fold { fl_value v[2 * MOST]; int n, op; fl_kmark m; int32_t line; } fold;
+
+static fl_value combine(fl_front *p, const fold *f, fl_value x, fl_value y) {
+  return f->op == ',' ? y : fl_binary(p, fl_operator_of(f->op), x, y, f->line);
 }
 
-/* The elements of the operand at token 'at', or its one value. Returns how many. */
-static int operands(fl_front *p, int64_t at, int64_t n, fl_value *v) {
-  const int outer = p->pack;
+/* && and ||: the operand is evaluated only where those before it ask for it. */
+static void add_lazily(fl_front *p, fold *f) {
+  fl_kblock side = { NULL, NULL };
+  fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);
+  fl_kexpr *e = fl_val_truth(p, fl_parse_unary(p), f->line);
+  fl_front_into(p, out);
+  f->v[0] = f->n ? fl_logic(p, fl_operator_of(f->op), f->v[0].e, e, side, f->line) : fl_val_expr(e);
+  f->n = 1;
+}
+
+static void add(fl_front *p, fold *f) {
+  const int kind = fl_operator_of(f->op);
+  const fl_kmark middle = fl_order_mark(p);
+  fl_value v = fl_parse_unary(p);
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f) v = fl_val_expr(fl_val_scalar(p, v, f->line));
+  if (kind == FL_KO_SHL || kind == FL_KO_SHR) fl_order_before(p, f->v, f->n, &middle, 0, f->line);
+  else if (f->op != ',') fl_order_open(p, &f->m, &middle, f->v, f->n, &v, f->line);
+  f->v[f->n++] = v;
+}
+
+/* The elements of the operand at token 'at', or its one value. */
+static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
+  const int outer = p->pack, lazy = f->op == FL_PU_LAND || f->op == FL_PU_LOR;
   for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {
     p->at = at;
     p->pack = n < 0 ? outer : k + 1;
-    v[k] = fl_parse_unary(p);
-    if (v[k].kind == FL_V_PLACE && v[k].type->kind == FL_C_SCALAR && p->f) v[k] = fl_val_expr(fl_val_scalar(p, v[k], p->toks.at[at].line));
+    if (lazy) add_lazily(p, f);
+    else add(p, f);
   }
   p->pack = outer;
-  return n < 0 ? 1 : (int)n;
 }
 
 int fl_pack_fold(fl_front *p, fl_value *out) {
@@ -119,20 +137,21 @@ int fl_pack_fold(fl_front *p, fl_value *out) {
   const int op = punct(&p->toks.at[dots == from ? dots + 1 : dots - 1]);
   const int64_t left = dots == from ? -1 : from, right = dots == end - 1 ? -1 : dots + 2;
   const int64_t n_left = left < 0 ? -1 : count(p, left, dots - 1), n_right = right < 0 ? -1 : count(p, right, end);
-  fl_value v[2 * MOST] = { { .kind = FL_V_NONE } };
+  fold f = { .op = op, .m = fl_order_mark(p), .line = line };
   if (!fl_front_room(p, n_left - 1, MOST, "elements of a fold") || !fl_front_room(p, n_right - 1, MOST, "elements of a fold")) return 1;
   if ((n_left < 0) == (n_right < 0)) {
     fl_refuse(p, line, "a fold that is not understood");
     return 1;
   }
-  int n = left < 0 ? 0 : operands(p, left, n_left, v);
-  if (right >= 0) n += operands(p, right, n_right, v + n);
+  if (left >= 0) operands(p, left, n_left, &f);
+  if (right >= 0) operands(p, right, n_right, &f);
+  const int n = f.n;
   p->at = end;
   fl_front_need(p, ')');
   if (!n && !p->failed && op != FL_PU_LAND && op != FL_PU_LOR) fl_refuse(p, line, "a fold of no elements");
-  *out = p->failed ? fl_val_none() : n ? v[n_left >= 0 ? n - 1 : 0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
+  *out = p->failed ? fl_val_none() : n ? f.v[n_left >= 0 ? n - 1 : 0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_PU_LAND));
   for (int k = 1; k < n && !p->failed; k++)
-    *out = n_left >= 0 && op != ',' ? combine(p, op, v[n - 1 - k], *out, line) : combine(p, op, *out, v[k], line);
+    *out = n_left >= 0 && op != ',' ? combine(p, &f, f.v[n - 1 - k], *out) : combine(p, &f, *out, f.v[k]);
   return 1;
 }
 

@@ -196,6 +196,7 @@ struct fl_kstmt {
   uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode */
   uint8_t accumulate;        /* STORE */
   uint8_t as;                /* ATOMIC: fl_ktype of the element's size, VOID: the element's own */
+  uint8_t called;            /* while parsing: in the body of a function that was called */
   uint8_t post;              /* LOOP: 1 = do-while, the condition is asked after 'other' */
   int32_t line;
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */

@@ -347,8 +347,10 @@ static int is_object(fl_value v) {
 /* Behind '['. */
 static fl_value element(fl_front *p, fl_value v, int32_t line) {
   const int32_t at = fl_front_tok(p)->line;
+  const fl_kmark m = fl_order_mark(p);
   const fl_value i = fl_parse_inside(p);
   fl_front_need(p, ']');
+  fl_order_before(p, &v, 1, &m, 1, line);
   if (p->failed) return v;
   if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
   const fl_value args[2] = { v, i };

@@ -119,6 +119,11 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
   v = fl_member_plain(p, v, line);
   if (p->failed) return NULL;
   if (v.kind == FL_V_EXPR) return v.e;
+  if (v.torn && v.e) return v.e;
+  if (v.torn) {
+    fl_refuse(p, line, "one argument changes '%s', another reads it, and C++ does not say which is first: write two statements", p->f->vars[v.var].source);
+    return NULL;
+  }
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
   if (v.kind == FL_V_NONE) fl_refuse(p, line, "a value is needed here, this is void");
   else if (v.kind == FL_V_LIST) fl_refuse(p, line, "{ } cannot stand here");
@@ -161,7 +166,7 @@ static int read_parts(fl_front *p, fl_value v, fl_kexpr **out, int32_t line) {
 }
 
 fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line) {
-  if (v.kind == FL_V_PARTS) return v.parts;
+  if (v.kind == FL_V_PARTS || (v.torn && v.parts)) return v.parts;
   if (v.kind == FL_V_EXPR || v.kind == FL_V_PLACE) {
     fl_kexpr **out = fl_karena_new(p->a, (size_t)fl_ctype_leaves(v.type) * sizeof *out);
     if (out) read_parts(p, v, out, line);
@@ -185,6 +190,7 @@ fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
   }
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
   v.type = f->type;
+  if (v.torn && v.parts) v.kind = FL_V_PARTS;
   if (v.kind == FL_V_PARTS) {
     v.parts += f->leaf;
     return f->type->kind == FL_C_SCALAR ? fl_val_expr(v.parts[0]) : v;

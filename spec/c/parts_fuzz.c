@@ -1,0 +1,414 @@
+/*
+** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the middle; in static and
+** dynamic shared memory, in locals, in global memory. Each is checked as kernel_fuzz.c does it: reverse against forward
+** mode, forward mode against central differences in f64, all with the race check.
+**
+** A program is a list of phases with barriers in between. In a phase a part is either written, each thread at a place
+** of its own, or read by all: so there is no race, and what a gradient needs of one part must outlive what is done to
+** another. Of memory that is a thread's own (locals, a row of global memory) every element may be read and written.
+**
+** parts_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" what became of each seed.
+*/
+#include "kernel_problem.h"
+#include <stdarg.h>
+
+enum { WIDTH = 4, BLOCKS = 2, MOST_PARTS = 4, VALUES = 3 };
+
+typedef enum layout { ROWS, FLAT, WOVEN, SIZED, POINTERS, RECORDS, MEMBERS, LAYOUTS } layout;
+typedef enum place { STATIC, DYNAMIC, LOCAL, GLOBAL_ROW, GLOBAL_BLOCK, PLACES } place;
+
+typedef struct gen {
+  uint64_t r;
+  char text[32768];
+  size_t n;
+  int indent, parts, layout, place, fresh, loops, budget, loop_id;
+  int counter;                   /* of the innermost loop, -1: none */
+  int reading;                   /* nothing is stored */
+  int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
+  int still;                     /* inside a loop without barriers, which rarely stores: it would be refused */
+  int written, once;             /* parts that the phase writes; of those: in one thread alone */
+  int turn[MOST_PARTS];          /* which place of a part is a thread's own in the phase */
+} gen;
+
+static int pick(gen *g, int n) { return (int)(next_random(&g->r) >> 33) % n; }
+
+static void say(gen *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(gen *g, const char *fmt, ...) {
+  va_list list;
+  va_start(list, fmt);
+  const int k = vsnprintf(g->text + g->n, sizeof g->text - g->n, fmt, list);
+  va_end(list);
+  if (k > 0 && g->n + (size_t)k < sizeof g->text) g->n += (size_t)k;
+}
+
+static void line(gen *g) { say(g, "\n%*s", 2 * g->indent, ""); }
+
+static int is_private(const gen *g) { return g->place == LOCAL || g->place == GLOBAL_ROW; }
+
+/* ---- elements ------------------------------------------------------------------------------- */
+
+static void element(gen *g, int part, const char *at) {
+  switch (g->layout) {
+  case ROWS: say(g, "s[%d][%s]", part, at); return;
+  case FLAT:
+    if (part && pick(g, 2)) say(g, "s[%s + %d]", at, WIDTH * part);
+    else say(g, "s[%d + %s]", WIDTH * part, at);
+    return;
+  case WOVEN: say(g, "s[%d * (%s) + %d]", g->parts, at, part); return;
+  case SIZED: say(g, part ? "s[%d * m + %s]" : "s[%d + %s]", part, at); return;
+  case POINTERS: say(g, "s%d[%s]", part, at); return;
+  case RECORDS: say(g, "s[%s].f%d", at, part); return;
+  default: say(g, "s.f%d[%s]", part, at);
+  }
+}
+
+/* The place of 'part' that no other thread touches in this phase. */
+static const char *own_place(const gen *g, int part) {
+  static const char *const turns[] = {"t", "t", "t", "3 - t", "(t ^ 1)", "((t + 1) & 3)"};
+  return turns[g->turn[part]];
+}
+
+static const char *any_place(gen *g) {
+  static char text[4][32];
+  static int next;
+  static const char *const fixed[] = {"0", "1", "2", "3", "t", "(t ^ 2)", "((t + 3) & 3)", "3 - t"};
+  if (g->counter < 0 || pick(g, 3) == 0) return fixed[pick(g, 8)];
+  char *to = text[next++ & 3];
+  if (g->place == GLOBAL_ROW) snprintf(to, sizeof text[0], "j%d", g->counter);
+  else snprintf(to, sizeof text[0], "((j%d%s) & 3)", g->counter, pick(g, 2) ? " + t" : "");
+  return to;
+}
+
+static void read_element(gen *g) {
+  const int part = pick(g, g->parts), written = g->written >> part & 1;
+  if (g->once >> part & 1) say(g, "x[i]");
+  else element(g, part, is_private(g) || !written ? any_place(g) : own_place(g, part));
+}
+
+static void leaf(gen *g) {
+  switch (pick(g, 9)) {
+  case 0: say(g, "x[i]"); return;
+  case 1: say(g, "w[%d]", pick(g, 4)); return;
+  case 2: case 3: say(g, "v%d", pick(g, VALUES)); return;
+  default: read_element(g);
+  }
+}
+
+/* No larger than 1, or a small part of another value: nothing grows without bound in loops. */
+static void value(gen *g) {
+  static const char *const shells[] = {"sin(", "cos(", "tanh(", "0.1 * ("};
+  const int shell = pick(g, 4);
+  say(g, "%s", shells[shell]);
+  leaf(g);
+  switch (pick(g, shell < 3 ? 4 : 8)) {
+  case 0: say(g, " - 0.7 * "); leaf(g); break;
+  case 1: if (shell < 3) say(g, " + "), leaf(g), say(g, " * "), leaf(g); break;
+  case 2: if (shell < 3) say(g, " * "), leaf(g); break;
+  default: break;
+  }
+  say(g, ")");
+}
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+static int a_written_part(gen *g) {
+  for (int turn = 0; turn < 8; ++turn) {
+    const int part = pick(g, g->parts);
+    if (g->written >> part & 1) return part;
+  }
+  return -1;
+}
+
+static void store(gen *g, int part) {
+  const int once = g->once >> part & 1 && !is_private(g);
+  if (once && g->turn[part] > 3) {                          /* all threads store the same */
+    const int e = pick(g, 4);
+    element(g, part, e == 0 ? "0" : e == 1 ? "1" : e == 2 ? "2" : "3");
+    say(g, " = w[%d];", e);
+    return;
+  }
+  if (once) say(g, "if (t == %d) ", g->turn[part] & 3);
+  element(g, part, once || is_private(g) ? any_place(g) : own_place(g, part));
+  say(g, once || pick(g, 3) ? " = " : pick(g, 2) ? " += " : " *= ");
+  value(g);
+  say(g, ";");
+}
+
+static void statements(gen *g, int depth);
+
+/* Without barriers. */
+static void small_loop(gen *g, int depth) {
+  const int outer = g->counter, id = g->loop_id++;
+  say(g, "for (int j%d = 0; j%d < ", id, id);
+  if (pick(g, 3)) say(g, "%d", 1 + pick(g, WIDTH)); else say(g, "b[t]");
+  say(g, "; ++j%d) {", id);
+  g->counter = id;
+  ++g->indent;
+  ++g->still;
+  statements(g, depth - 1);
+  --g->still;
+  --g->indent;
+  line(g);
+  say(g, "}");
+  g->counter = outer;
+}
+
+/* By a variable that lives on; what it is set to afterwards may be read or not. */
+static void loop_of_e(gen *g, int depth) {
+  if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
+  if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }
+  say(g, "for (; e < %d; ++e) {", WIDTH);
+  ++g->indent;
+  ++g->still;
+  ++g->by_e;
+  statements(g, depth - 1);
+  line(g);
+  say(g, "v%d += x[e] * x[e] * sin(v%d);", pick(g, VALUES), pick(g, VALUES));
+  --g->by_e;
+  --g->still;
+  --g->indent;
+  line(g);
+  say(g, "}");
+}
+
+static void branch(gen *g, int depth) {
+  if (pick(g, 2)) say(g, "if (t < %d) {", 1 + pick(g, 3));
+  else say(g, "if (v%d > 0.1) {", pick(g, VALUES));
+  ++g->indent;
+  statements(g, depth - 1);
+  --g->indent;
+  line(g);
+  say(g, "}");
+}
+
+static void statement(gen *g, int depth) {
+  const int still = g->still && g->place != LOCAL && pick(g, g->place == GLOBAL_ROW ? 3 : 12);
+  const int part = still || g->reading ? -1 : a_written_part(g), v = pick(g, VALUES);
+  --g->budget;
+  line(g);
+  if (pick(g, 12) == 0) { loop_of_e(g, depth); return; }
+  switch (pick(g, depth > 0 ? 8 : 5)) {
+  case 0: case 1: case 2:
+    if (part >= 0) { store(g, part); return; }      /* fall through */
+  case 3: say(g, "v%d += ", v); value(g); say(g, ";"); return;
+  case 4: say(g, "v%d = ", v); value(g); say(g, ";"); return;
+  case 5: case 6: small_loop(g, depth); return;
+  default: branch(g, depth);
+  }
+}
+
+static void statements(gen *g, int depth) {
+  for (int k = 1 + pick(g, 3); k > 0; --k) statement(g, g->budget > 0 ? depth : 0);
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static void barrier(gen *g) {
+  if (is_private(g)) return;
+  line(g);
+  say(g, "__syncthreads();");
+}
+
+static void phase(gen *g) {
+  g->written = 1 + pick(g, (1 << g->parts) - 1);
+  g->once = pick(g, 4) == 0 ? pick(g, 1 << g->parts) & g->written : 0;
+  for (int k = 0; k < MOST_PARTS; ++k) g->turn[k] = pick(g, 6);
+  statements(g, 2);
+  barrier(g);
+}
+
+/* One part anew, which is then read beside the others. */
+static void tile(gen *g) {
+  const int part = pick(g, g->parts);
+  g->turn[part] = pick(g, 6);
+  g->once = 0;
+  g->written = 1 << part;
+  line(g);
+  element(g, part, is_private(g) ? any_place(g) : own_place(g, part));
+  say(g, pick(g, 2) ? " = sin(x[i] + v%d);" : " = cos(w[t] * v%d);", pick(g, VALUES));
+  if (pick(g, 2)) barrier(g), g->written = 0;
+  ++g->reading;
+  statements(g, 2);
+  --g->reading;
+  barrier(g);
+}
+
+/* A loop of phases. */
+static void rounds(gen *g, int depth) {
+  const int outer = g->counter, id = g->loop_id++;
+  line(g);
+  say(g, "for (int j%d = 0; j%d < ", id, id);
+  if (pick(g, 3)) say(g, "%d", 1 + pick(g, is_private(g) ? WIDTH : 6)); else say(g, "m - %d", 1 + pick(g, 3));
+  say(g, "; ++j%d) {", id);
+  g->counter = id;
+  ++g->indent;
+  for (int k = 1 + pick(g, 2); k > 0; --k) {
+    if (depth > 0 && pick(g, 4) == 0) rounds(g, depth - 1);
+    else if (pick(g, 2)) tile(g);
+    else phase(g);
+  }
+  --g->indent;
+  line(g);
+  say(g, "}");
+  g->counter = outer;
+}
+
+/* ---- the program ------------------------------------------------------------------------------ */
+
+static void members(gen *g, const char *size) {
+  say(g, "struct P { double ");
+  for (int k = 0; k < g->parts; ++k) say(g, "%sf%d%s", k ? ", " : "", k, size);
+  say(g, "; };\n");
+}
+
+static int size_of_array(const gen *g) { return WIDTH * g->parts; }
+
+/* The array, as 's' or 's0', 's1' … */
+static void array(gen *g) {
+  static const char *const where[] = {"__shared__ double", "extern __shared__ double", "double"};
+  const int n = size_of_array(g);
+  line(g);
+  if (g->place == GLOBAL_ROW) say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->place == GLOBAL_BLOCK) say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->layout == RECORDS) say(g, "%sstruct P s[%d];", g->place == STATIC ? "__shared__ " : "", WIDTH);
+  else if (g->layout == MEMBERS) say(g, "%sstruct P s;", g->place == STATIC ? "__shared__ " : "");
+  else if (g->layout == ROWS) say(g, "%s s[%d][%d];", where[g->place], g->parts, WIDTH);
+  else if (g->place == DYNAMIC) say(g, "%s s[];", where[g->place]);
+  else say(g, "%s s[%d];", where[g->place], n);
+  if (g->layout != POINTERS) return;
+  line(g);
+  say(g, "double ");
+  const int global = g->place >= GLOBAL_ROW;
+  for (int k = global; k < g->parts; ++k) {
+    if (k > 1 && pick(g, 2)) say(g, "%s*s%d = s%d + %d", k > global ? ", " : "", k, k - 1, WIDTH);
+    else say(g, "%s*s%d = %s + %d", k > global ? ", " : "", k, global ? "s0" : "s", WIDTH * k);
+  }
+  say(g, ";");
+}
+
+static void choose(gen *g) {
+  g->parts = 2 + pick(g, 3);
+  g->place = pick(g, 2) ? pick(g, 2) : pick(g, PLACES);
+  g->layout = pick(g, LAYOUTS);
+  if (g->place >= GLOBAL_ROW && g->layout > POINTERS) g->layout = FLAT;
+  if (g->place >= GLOBAL_ROW && g->layout == ROWS) g->layout = WOVEN;
+  if (g->place == DYNAMIC && (g->layout == ROWS || g->layout > POINTERS)) g->layout = FLAT;
+  g->fresh = g->place >= GLOBAL_ROW && pick(g, 2);
+  g->counter = -1;
+  g->budget = 6 + pick(g, 14);
+}
+
+/* All elements, as a rule: the array of a launch has values before. */
+static void fill(gen *g) {
+  if (g->place >= GLOBAL_ROW && !g->fresh) return;
+  for (int k = 0; k < g->parts; ++k) {
+    line(g);
+    if (is_private(g)) say(g, "for (int k = 0; k < %d; ++k) ", WIDTH);
+    element(g, k, is_private(g) ? "k" : "t");
+    say(g, k % 2 ? " = 0.5 * x[i] + w[%d];" : " = w[%d] * x[i];", k);
+  }
+  barrier(g);
+}
+
+static void program(gen *g) {
+  choose(g);
+  if (g->layout == RECORDS) members(g, "");
+  if (g->layout == MEMBERS) members(g, "[4]");
+  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, const int *b, int m) {");
+  g->indent = 1;
+  line(g);
+  say(g, "int t = threadIdx.x, i = blockIdx.x * %d + t, e = %d;", WIDTH, pick(g, 2));
+  array(g);
+  line(g);
+  say(g, "double v0 = x[i], v1 = w[t], v2 = 0.3;");
+  fill(g);
+  for (int k = 2 + pick(g, 3); k > 0; --k) {
+    if (pick(g, 2)) rounds(g, 1); else phase(g);
+  }
+  g->written = 0;
+  g->once = 0;
+  line(g);
+  say(g, "y[i] = v0 + v1 * v2");
+  for (int k = pick(g, 3); k > 0; --k) say(g, " + "), read_element(g);
+  say(g, ";\n}\n");
+}
+
+/* ---- checks ----------------------------------------------------------------------------------- */
+
+typedef struct tally { int good, rough, refused, second, bad, list; } tally;
+
+static void argue(problem *p, int type, int pointer, int64_t n, int want, uint64_t *seed) {
+  argument *a = &p->arg[p->n++];
+  *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
+  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); ++e)
+    put(type, a->at + e * size_of(type), type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
+}
+
+static void arguments(problem *p, gen *g) {
+  const int64_t n = WIDTH * BLOCKS;
+  const int out = FL_KAD_OUTPUT;
+  argue(p, FL_KT_F64, 1, n, FL_KAD_INPUT, &g->r);
+  argue(p, FL_KT_F64, 1, 4, FL_KAD_INPUT, &g->r);
+  argue(p, FL_KT_F64, 1, n, out | FL_KAD_FRESH, &g->r);
+  argue(p, FL_KT_F64, 1, n * size_of_array(g), out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
+  argue(p, FL_KT_I32, 1, WIDTH, 0, &g->r);
+  argue(p, FL_KT_I32, 0, 1, 0, &g->r);
+  put(FL_KT_I32, p->arg[5].at, WIDTH);
+}
+
+static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed, const char *what) {
+  t->good += result == 1;
+  t->rough += result == -2;
+  t->refused += result == -1;
+  if (t->list) printf("%llu %s %s\n", (unsigned long long)seed, result == -1 ? "refused" : result ? "right" : "wrong",
+                      result == -1 ? p->why : "");
+  if (result) return;
+  t->bad++;
+  printf("parts_fuzz: seed %llu%s: %s\n%s\n", (unsigned long long)seed, what, p->why, g->text);
+}
+
+static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
+  static const int slots[] = {0, 16, 64};
+  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m, .arena = &s->arena,
+               .races = 1, .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
+               .shared = g->place == DYNAMIC ? 8 * size_of_array(g) : 0};
+  arguments(&p, g);
+  const int result = check_derivatives(&p, 1, seed + 1);
+  count(t, result, &p, g, seed, "");
+  problem q;
+  if (result == 1 && second) {
+    const int ok = derive_problem(&p, 0, seed, &q) ? check_derivatives(&q, 1, seed + 2) : 0;
+    t->second += ok == 1;
+    if (!ok) count(t, ok, &q, g, seed, " (tangent derived)");
+    free_args(q.arg, q.n);
+  }
+  free_args(p.arg, p.n);
+}
+
+static void one_program(uint64_t seed, tally *t, int second) {
+  fl_mem m = {0};
+  fl_error e = {0};
+  gen *g = calloc(1, sizeof *g);
+  g->r = seed * 0x9e3779b97f4a7c15u + 0x2468ace;
+  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  program(g);
+  fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
+  if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
+    t->bad++;
+    printf("parts_fuzz: seed %llu: %s\n%s\n", (unsigned long long)seed,
+           s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
+  } else check_kernel(s, &m, g, seed, t, second);
+  fl_ksource_free(s);
+  if (m.live_bytes) printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
+  free(g);
+}
+
+int main(int argc, char **argv) {
+  const int n = argc > 1 ? atoi(argv[1]) : 200;
+  const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  tally t = {.list = argc > 3};
+  for (int i = 0; i < n; ++i) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
+  printf("parts_fuzz: %d passed, %d failed (%d of reverse against forward only, %d refused, %d twice derived)\n",
+         t.good + t.rough, t.bad, t.rough, t.refused, t.second);
+  return t.bad != 0;
+}
