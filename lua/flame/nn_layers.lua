@@ -43,7 +43,6 @@ return function(nn, shared)
     return x
   end
 
-  --- The list or table that a container is made of; nothing stands for an empty one.
   --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   nn.ModuleList = Module.extend("ModuleList")
   function nn.ModuleList:init(list)
