@@ -54,6 +54,12 @@ describe("a kernel's text", function()
     end)
   end
 
+  it("is read with digraphs as with the signs that they stand for", function()
+    local text = '%:include "' .. PATH .. '"\n%:define JOIN(a, b) a %:%: b\n' ..
+      'extern "C" __global__ void k(const float *x, float *y) <% y[0] = JOIN(x[, 0]) + 1; %>'
+    assert.same({ 4, 0 }, flame.kernel(text)(flame.tensor({ 3, 5 }, { device = "cpu" })):totable())
+  end)
+
   it("does not learn by __has_include what there is", function()
     for _, ask in ipairs { '__has_include("%s")', "__has_include(<%s>)", '__has_include /**/ ( "%s" )', '__has_\\\ninclude("%s")' } do
       local text = "#if " .. ask .. "\n#error file_is_there\n#endif\n" .. ASKS

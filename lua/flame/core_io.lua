@@ -278,7 +278,8 @@ end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
---- or (channels, h, w)); and the list of a model in several files, "….index.json".
+--- or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model in several files,
+--- "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any
@@ -286,6 +287,7 @@ internal.def("load", 2, function(path, options)
   if type(path) ~= "string" then fail("load", "path must be a string, got %s", internal.word(path)) end
   local o = internal.options("load", options, { device = flame.default_device() })
   if path:find("%.index%.json$") then return load_parts(path, o) end
+  if extension(path) == "csv" then return (require("flame.data").csv(path):to(o.device)) end
   local head = internal.io_read(path, "load", 0, 8)
   if head:sub(1, 4) == "\x89PNG" then return internal.io_load_png(path, o.device) end
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end

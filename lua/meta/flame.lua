@@ -3359,7 +3359,8 @@ function flame.linspace(first, last, n, o) end
 
 --- What flame.save wrote; of another program's file a table name -> tensor, and its metadata as
 --- a second result. Recognised by content: safetensors, npy (a tensor), npz, png (u8, of 16 bits i32; (h, w)
---- or (channels, h, w)); and the list of a model in several files, "….index.json".
+--- or (channels, h, w)); by its ending csv (f32, see data.csv) and the list of a model in several files,
+--- "….index.json".
 ---@param path string
 ---@param options table?  {device = }: default the default device
 ---@return any

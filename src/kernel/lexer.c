@@ -205,6 +205,7 @@ static void string(lexer *l, fl_ktok *t) {
 /* ---- punctuators ------------------------------------------------------------------------------ */
 
 static const struct { const char *s; int16_t p; } long_ones[] = {
+  { "%:%:", FL_PU_PASTE }, { "%:", '#' }, { "<%", '{' }, { "%>", '}' },      /* digraphs */
   { "<<<", FL_PU_LAUNCH }, { "<<=", FL_PU_SHL_SET }, { ">>=", FL_PU_SHR_SET }, { "...", FL_PU_ELLIPSIS },
   { "<<", FL_PU_SHL }, { ">>", FL_PU_SHR }, { "<=", FL_PU_LE }, { ">=", FL_PU_GE }, { "==", FL_PU_EQ },
   { "!=", FL_PU_NE }, { "&&", FL_PU_LAND }, { "||", FL_PU_LOR }, { "++", FL_PU_INC }, { "--", FL_PU_DEC },
