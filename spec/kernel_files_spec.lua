@@ -56,7 +56,7 @@ describe("a kernel's text", function()
 
   it("is read with digraphs as with the signs that they stand for", function()
     local text = '%:include "' .. PATH .. '"\n%:define JOIN(a, b) a %:%: b\n' ..
-      'extern "C" __global__ void k(const float *x, float *y) <% y[0] = JOIN(x[, 0]) + 1; %>'
+      'extern "C" __global__ void k(const float *x, float *y) <% float first = x[0]; y[0] = JOIN(fir, st) + 1; %>'
     assert.same({ 4, 0 }, flame.kernel(text)(flame.tensor({ 3, 5 }, { device = "cpu" })):totable())
   end)
 
