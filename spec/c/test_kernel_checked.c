@@ -1,8 +1,8 @@
 /*
 ** Kernels with their checks compiled in (kernel/text_check.h): the text of every source that the
-** front end is tested with, and of the kernels of spec/kernel_plants_spec.lua, compiles with
+** front end is tested with, and of the kernels of spec/kernel/gradient/kernel_plants_spec.lua, compiles with
 ** kernels/check.cu before it; what stands where in shared memory; which asserts there are. What
-** the checks find needs a GPU: spec/kernel_plants_spec.lua with FLAME_DEVICE=cuda.
+** the checks find needs a GPU: spec/kernel/gradient/kernel_plants_spec.lua with FLAME_DEVICE=cuda.
 */
 #include "cuda/text/embedded.h"
 #include "kernel/ad.h"

@@ -1,0 +1,30 @@
+-- What specs plant and provoke through flame.internal (src/base/hooks.h) is in builds for tests and
+-- in no release. tools/test sets FLAME_RELEASE where a release runs this.
+local flame = require "flame"
+local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget" }
+
+describe("#smoke a test hook", function()
+  if os.getenv "FLAME_RELEASE" then
+    for _, name in ipairs(hooks) do
+      it(name .. " is not in a release", function()
+        assert.is_nil(flame.internal[name])
+      end)
+    end
+
+    it("is not in a release's text either", function()
+      local program = dofile "spec/support/interpreter.lua"
+      local path = program:find("flame%-lua$") and program or package.searchpath("flame", package.cpath)
+      local file = assert(io.open(path, "rb"))
+      local text = file:read("a")
+      file:close()
+      assert.truthy(text:find("profile_start", 1, true))     -- what the release has is found this way
+      for _, name in ipairs { "fail_alloc", "forget_plans" } do assert.is_nil(text:find(name, 1, true), name) end
+    end)
+  else
+    for _, name in ipairs(hooks) do
+      it(name .. " is in a build for tests", function()
+        assert.equal("function", type(flame.internal[name]))
+      end)
+    end
+  end
+end)

@@ -1,0 +1,245 @@
+-- Looking inside: profiles and traces, timers, checks, the block of facts, the doctor, FLAME_CHECK
+-- and FLAME_DEBUG.
+
+local flame = require "flame"
+
+local interpreter = dofile("spec/support/interpreter.lua")
+local stopped_everywhere = require("spec.support.helper").stopped_everywhere
+
+local function refused(pattern, f, ...)
+  local ok, message = pcall(f, ...)
+  assert.falsy(ok, "an error was expected: " .. pattern)
+  assert.truthy(tostring(message):find(pattern, 1, true), message)
+end
+
+local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
+local function run(environment, arguments)
+  local pipe = assert(io.popen(("%s %s %s 2>&1"):format(environment, quote(interpreter), arguments)))
+  local text = pipe:read("a")
+  local ok, _, status = pipe:close()
+  return text, ok and 0 or status
+end
+
+local function work()
+  local x = flame.ones(32, 16)
+  return (x:matmul(x:t()) * 2 + 1):relu():sum():item()
+end
+
+describe("a profile", function()
+  it("has a row an op with calls, milliseconds, bytes and launches, and f's results", function()
+    local p, total = flame.profile(work)
+    assert.equal(32 * 32 * 33, total)
+    assert.is_true(#p >= 2)
+    local launches, ms = 0, 0
+    for i, row in ipairs(p) do
+      assert.equal("string", type(row.op))
+      assert.is_true(row.calls >= 1 and row.launches >= 1 and row.ms >= 0 and row.bytes >= 0)
+      assert.is_true(i == 1 or p[i - 1].ms >= row.ms)
+      launches, ms = launches + row.launches, ms + row.ms
+    end
+    assert.equal(p.launches, launches)
+    assert.close(p.device_ms, ms, 1e-9)
+    assert.is_true(p.ms >= p.device_ms)
+    assert.same({ 1, 4 * (2 * 32 * 16 + 32 * 32) }, { p.matmul.calls, p.matmul.bytes })
+    assert.truthy(tostring(p):find("matmul", 1, true))
+    assert.truthy(p.matmul.site:find("inspect_spec.lua:%d+$"))
+  end)
+
+  it("counts what a value moves as bytes_moved does", function()
+    local x = flame.ones(1000)
+    flame.eval(x)
+    local p = flame.profile(function() flame.eval(x * 2 + 1) end)
+    assert.same({ 1, 8000, "mul+add" }, { #p, p[1].bytes, p[1].op })
+  end)
+
+  it("writes a trace for Chrome's viewer, also as a guard", function()
+    local path = os.tmpname()
+    do
+      local p <close> = flame.profile(path)
+      work()
+      assert.equal(0, #p)
+    end
+    local f = assert(io.open(path))
+    local text = f:read("a")
+    f:close()
+    assert.truthy(text:find('^{"displayTimeUnit":"ms","traceEvents":%['))
+    assert.truthy(text:find('"ph":"X","pid":1,"tid":1,"name":"matmul","cat":"op","ts":%d+%.%d+,"dur":%d+%.%d+,"args":{"bytes":%d+'))
+    assert.truthy(text:find("inspect_spec.lua:", 1, true))
+    local q = flame.profile(path, work)
+    assert.truthy(q.matmul)
+    os.remove(path)
+  end)
+
+  it("is one at a time, ends with an error of f, and says what it can not do", function()
+    local p = flame.profile()
+    refused("one is on already", flame.profile, work)
+    p:close()
+    refused("boom", flame.profile, function() error("boom", 0) end)
+    local profile = flame.profile
+    for _, make in ipairs { function() profile(work) end, function() profile():close() end } do
+      local lines = stopped_everywhere(make, function()
+        collectgarbage()
+        collectgarbage()
+      end)
+      assert.is_true(lines > 10)
+      assert.is_true(#flame.profile(work) > 0)
+    end
+    refused("No such file", flame.profile, "/nonexistent/trace.json")
+    refused("need a function or the name of a file", flame.profile, 3)
+    assert.truthy(flame.profile(work).matmul)
+  end)
+
+  it("costs and keeps nothing when it is off", function()
+    local before = flame.memory().host
+    for _ = 1, 3 do flame.profile(work) end
+    collectgarbage()
+    collectgarbage()
+    assert.is_true(flame.memory().host <= before + 65536)
+  end)
+end)
+
+describe("small instruments", function()
+  it("a timer counts seconds", function()
+    local t = flame.timer()
+    local first = t()
+    assert.is_true(first >= 0 and t() >= first)
+  end)
+
+  it("check_finite passes good tensors on and names a bad one", function()
+    local a, b = flame.ones(2), flame.zeros(3)
+    local c, d = flame.check_finite(a, b)
+    assert.truthy(rawequal(a, c) and rawequal(b, d))
+    refused("tensor 2 has 1 values that are NaN or Inf", flame.check_finite, a, flame.tensor({ 1, 1 / 0 }))
+  end)
+
+  it("leakcheck finds what is kept", function()
+    assert.is_true(flame.leakcheck(work, 3))
+    local kept = {}
+    refused("runs left", flame.leakcheck, function() kept[#kept + 1] = flame.ones(10) * 2 end, 3)
+  end)
+
+  it("the graph names ops, shapes and lines, as text and as DOT", function()
+    local x = flame.ones(2)
+    flame.eval(x)
+    local text = flame.graph((x * 3):sum())
+    assert.truthy(text:find("%%1 = value", 1) and text:find("mul %%1", 1) and text:find("inspect_spec.lua:%d+"))
+    local dot = flame.graph((x * 3):sum(), { format = "dot" })
+    assert.truthy(dot:find("^digraph flame {\n") and dot:find("n1 %-> n2;") and dot:find("}\n$"))
+  end)
+
+  it("memory's peak starts anew", function()
+    do local _ = (flame.ones(100000) * 2):sum():item() end
+    collectgarbage()
+    flame.memory("reset_peak")
+    local m = flame.memory()
+    assert.equal(m.allocated, m.peak)
+    for _, key in ipairs { "allocated", "reserved", "peak", "free", "live_tensors", "host" } do
+      assert.equal("integer", math.type(m[key]), key)
+    end
+  end)
+
+  it("stats can be zeroed", function()
+    work()
+    flame.stats("reset")
+    assert.equal(0, flame.stats().recorded)
+    refused('need "reset" or nothing', flame.stats, "rest")
+  end)
+end)
+
+describe("the block of facts", function()
+  it("tells versions, devices, memory and a self-test that passed", function()
+    local text = flame.info()
+    for _, word in ipairs { "flame " .. flame.version, "Lua 5.4", "default device: ", "cuda: ", "self-test cpu: passed", "memory cpu: " } do
+      assert.truthy(text:find(word, 1, true), word .. " in " .. text)
+    end
+  end)
+
+  it("the doctor looks at everything and ends with 0 where nothing is wrong", function()
+    local text, status = run("", "--doctor")
+    for _, word in ipairs { "driver", "nvrtc", "cublaslt", "blas", "cufft", "cusolver", "cudnn", "nccl", "cache", "self-test cpu" } do
+      assert.truthy(text:find("\n%a+ +" .. word:gsub("%-", "%%-") .. " "), word .. " in " .. text)
+    end
+    if flame.cuda.available() then return end
+    assert.equal(0, status, text)
+    assert.truthy(text:find("everything runs on the CPU", 1, true))
+    assert.truthy(text:find("Nothing is wrong", 1, true))
+  end)
+
+  it("the doctor says when no kernel can be kept", function()
+    local text = run("FLAME_CACHE_DIR=/proc/nowhere", "--doctor")
+    assert.truthy(text:find("name one with FLAME_CACHE_DIR", 1, true), text)
+  end)
+end)
+
+describe("FLAME_CHECK", function()
+  it("refuses a word that is no check, and says which there are", function()
+    for _, list in ipairs { "bound", "nan,bounds race", "grad,,x" } do
+      local text, status = run("FLAME_CHECK=" .. quote(list), "-e " .. quote("print(flame.version)"))
+      assert.equal(1, status)
+      assert.truthy(text:find("FLAME_CHECK has the word '", 1, true), text)
+      assert.truthy(text:find("it takes nan,sync,bounds,race,uninit,grad", 1, true), text)
+    end
+    assert.equal("1\n", (run("FLAME_CHECK=sync,,grad,uninit", "-e " .. quote("print(1)"))))
+  end)
+end)
+
+describe("a switch of the environment", function()
+  local source <close> = assert(io.open("src/base/env.def"))
+  local number = 0
+  for name, default, takes in source:read("a"):gmatch('ENV%((%S+),%s*"([^"]*)",%s*"([^"]*)"') do
+    number = number + 1
+    local low, high = takes:match("^(%d+) to (%d+)$")
+    local function tried(value) return run(name .. "=" .. quote(value), "-e " .. quote("print(require('flame').ones(1):item())")) end
+    local bad = low and { "many", "-1", tostring(math.tointeger(high) + 1), "1x", "1.5", "99999999999999999999" } or
+      takes ~= "" and { "many", "avx", "or", "," .. takes } or {}
+    for _, value in ipairs(bad) do
+      it(("%s refuses '%s'"):format(name, value), function()
+        local text, status = tried(value)
+        assert.equal(1, status)
+        assert.truthy(text:find(name .. " ", 1, true) and text:find(value:match("[^,]+"), 1, true), text)
+        for word in takes:gsub("^words ", ""):gmatch("[^, ]+") do assert.truthy(text:find(word, 1, true), text) end
+      end)
+    end
+    it(name .. " takes what it should", function()
+      local good = low and { low, high } or {}
+      for word in (low and "" or takes:gsub("^words ", ""):gsub(" or ", " ")):gmatch("[^, ]+") do good[#good + 1] = word end
+      good[#good + 1] = default
+      for _, value in ipairs(good) do
+        local text, status = tried(value)
+        assert.equal(0, status, text)
+        assert.truthy(text:find("1.0\n", 1, true), text)
+      end
+    end)
+  end
+  it("is one of the list", function() assert.is_true(number >= 14) end)
+end)
+
+describe("FLAME_CHECK=nan", function()
+  local function check(script) return run("FLAME_CHECK=nan", "-e " .. quote(script)) end
+
+  it("names the first op that makes a NaN, with its line", function()
+    local text, status = check("local x = flame.tensor{-1, 4}\nlocal y = x + 1\nlocal z = x:sqrt()\nprint((z * 2):sum():item())")
+    assert.equal(1, status)
+    assert.truthy(text:find("(command line):3: sqrt: made NaN out of operands without one, in 1 of 2 elements", 1, true), text)
+  end)
+
+  it("lets infinities pass, and a NaN that was given", function()
+    local text, status = check("print((flame.zeros(1):log() + 1):item(), (flame.tensor{0/0} * 2):item())")
+    assert.equal(0, status, text)
+    assert.truthy(text:find("-inf", 1, true), text)
+  end)
+end)
+
+describe("FLAME_DEBUG", function()
+  it("tells more with each level", function()
+    local script = "-e " .. quote("local _ = (flame.ones(3) * 2):sum():item()")
+    local seen = {}
+    for level = 0, 5 do
+      local text = run("FLAME_DEVICE=cpu FLAME_DEBUG=" .. level, script)
+      seen[level + 1] = (text:find("plan: ", 1, true) and "p" or "") .. (text:find("evaluated %d+ ops on cpu") and "e" or "") ..
+        (text:find("\n  mul%+sum, %d+ bytes") and "s" or "") .. (text:find("__global__", 1, true) and "t" or "") ..
+        (text:find("window of %d+ ops") and "w" or "")
+    end
+    assert.same({ "", "p", "pe", "pes", "pest", "pestw" }, seen)
+  end)
+end)

@@ -1,0 +1,153 @@
+--- Every public name: flame.*, methods of tensors, nn, optim and data. Each has a text and a
+-- signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into the stub
+-- for editors), and stands in some spec. Run from the top of the tree.
+require "spec.support.helper"
+local flame = require "flame"
+
+--- tools/meta.lua reads the sources from the top of the tree.
+local meta = dofile "tools/meta.lua"
+local list = meta.collect()
+
+local function read(path)
+  local f = assert(io.open(path, "rb"))
+  local text = f:read("a")
+  f:close()
+  return text
+end
+local function words_of_specs()
+  local pipe = assert(io.popen("find spec examples bench \\( -name '*.lua' -o -name '*.py' \\) " ..
+    "-not -path 'spec/kernel/users/*' -not -path '*/corners/*' -not -path 'spec/fuzz/*'"))
+  local words = {}
+  for path in pipe:lines() do
+    if not path:find("names_spec") then
+      for word in read(path):gmatch("[%a_][%w_]*") do words[word] = true end
+    end
+  end
+  pipe:close()
+  return words
+end
+local function last(name) return name:match("([%w_]+)$") end
+
+describe("public names", function()
+  it("are many and of every kind", function()
+    local kinds = {}
+    for _, e in ipairs(list) do kinds[e.kind] = (kinds[e.kind] or 0) + 1 end
+    for _, kind in ipairs { "both", "function", "method", "write", "class", "member", "field" } do
+      assert.is_true((kinds[kind] or 0) > 0, kind)
+    end
+    assert.is_true(kinds.both > 150)
+  end)
+  it("have a text", function() assert.same({}, meta.undocumented()) end)
+  it("have parameters with types", function()
+    local bare = {}
+    for _, e in ipairs(list) do
+      for _, p in ipairs(e.params) do if not p[1] or not p[2] or p[2] == "" then bare[#bare + 1] = e.name end end
+    end
+    assert.same({}, bare)
+  end)
+  it("stand in some spec, themselves or under another name", function()
+    local words, untested, tested = words_of_specs(), {}, {}
+    local function named(e)
+      local name = last(e.name)
+      return words[name] or e.kind == "write" and words[name:gsub("_$", "")]
+    end
+    for _, e in ipairs(list) do if e.value and named(e) then tested[e.value] = true end end
+    for _, e in ipairs(list) do
+      if not named(e) and not (e.value and tested[e.value]) then untested[#untested + 1] = e.name end
+    end
+    table.sort(untested)
+    assert.same({}, untested)
+  end)
+  it("have one signature each in tools/signatures.txt, and none stands there for nothing", function()
+    local public, stale = {}, {}
+    for _, e in ipairs(list) do public[e.name], public[last(e.name)] = true, true end
+    local signatures, fields = meta.read_signatures("tools/signatures.txt")
+    for _, names in ipairs { signatures, fields } do
+      for name in pairs(names) do if not public[name] then stale[#stale + 1] = name end end
+    end
+    assert.same({}, stale)
+    local path = os.tmpname()
+    local function refusal(text)
+      local file = assert(io.open(path, "w"))
+      file:write("# names\nabs: x -> T | size\n", text, "\n")
+      file:close()
+      local ok, e = pcall(meta.read_signatures, path)
+      return not ok and e:gsub("^.*:(%d+: )", "%1")
+    end
+    assert.is_false(refusal(".abs: T | a field may have the name of a function"))
+    assert.equal("3: 'abs' stands twice", refusal("abs: x -> T | its size"))
+    assert.equal("3: is neither a comment nor 'name: …'", refusal("sign x -> T"))
+    os.remove(path)
+  end)
+  it("say by name what '...' stands for, and what they return", function()
+    local by = {}
+    for _, e in ipairs(list) do by[e.name] = e end
+    local function params(name)
+      local out = {}
+      for i, p in ipairs(by[name].params) do out[i] = p[1] .. (p[3] and "? " or " ") .. p[2]:gsub(" .*$", "") end
+      return table.concat(out, ", ")
+    end
+    assert.equal("x flame.Tensor, k integer, dim? integer|integer[]|table, largest? boolean|table, sorted? boolean|table", params("topk"))
+    assert.equal("x flame.Tensor, dim? integer|table, descending? boolean|table", params("sort"))
+    assert.equal("spec table", params("func"))
+    assert.same({ "flame.Tensor, flame.Tensor  values, positions" }, by.topk.returns)
+    local silent = {}
+    for _, e in ipairs(list) do
+      if e.kind == "both" and #e.returns == 0 then silent[#silent + 1] = e.name end
+    end
+    assert.same({}, silent)
+  end)
+  it("come as a stub that is Lua", function() assert(load(meta.stub(), "=stub")) end)
+  it("are there at their first use, also in the groups that C makes", function()
+    local interpreter = dofile("spec/support/interpreter.lua")
+    for _, e in ipairs(list) do
+      if e.name:find("^autograd%.") or e.name:find("^cuda%.") then
+        local pipe = assert(io.popen(("%s -e 'io.write(type(flame.%s))'"):format(interpreter, e.name)))
+        assert.equal("function", pipe:read("a"), e.name)
+        pipe:close()
+      end
+    end
+  end)
+  it("have aliases that are the same function", function()
+    for _, pair in ipairs { { "absolute", "abs" }, { "multiply", "mul" }, { "concat", "cat" }, { "swapaxes", "transpose" } } do
+      assert.equal(flame[pair[2]], flame[pair[1]], pair[1])
+    end
+  end)
+  it("of writes change their tensor and give it back", function()
+    for _, e in ipairs(list) do
+      local base = e.kind == "write" and e.name:match("^(.-)_$")
+      local params = base and #e.params
+      if base and params == 1 and e.of and flame[base] then
+        local x = flame.tensor({ 0.25, 0.75 })
+        local ok, y = pcall(function() return x[e.name](x) end)
+        if not ok then x = flame.tensor({ 1, 0 }, { dtype = "i64" }); y = x[e.name](x) end
+        assert.is_true(rawequal(x, y), e.name)
+      end
+    end
+  end)
+end)
+
+describe("help", function()
+  local function said(what)
+    local lines, real = {}, print
+    _G.print = function(...) lines[#lines + 1] = table.concat({ ... }, "\t") end
+    local ok, e = pcall(flame.help, what)
+    _G.print = real
+    return ok and table.concat(lines, "\n") or e
+  end
+  it("prints the signature and what a function does", function()
+    assert.matches("^flame%.hypot%(x, y%) %-> flame%.Tensor\n  sqrt%(x1 x1 %+ x2 x2%) without overflow", said("hypot"))
+    assert.equal(said("hypot"), said(flame.hypot))
+    assert.matches("x:item%(%)", said("item"))
+  end)
+  it("takes functions of all modules", function()
+    local nn = require "flame.nn"
+    assert.matches("^nn%.Linear%(", said(nn.Linear))
+    assert.matches("^optim%.SGD%(", said("SGD"))
+  end)
+  it("says what is not there", function()
+    assert.matches("help: nothing is named 'zzz'", said("zzz"))
+    assert.matches("help: there is no text on this function", said(function() end))
+  end)
+  it("is no global of a script", function() assert.is_nil(rawget(_G, "help")) end)
+end)

@@ -1,0 +1,45 @@
+-- The benchmarks that bench/gpu_peer.py compares with PyTorch, each once, at sizes for a specification.
+local interpreter = dofile("spec/support/interpreter.lua")
+local device = os.getenv("FLAME_DEVICE") or "cpu"
+
+-- What the worker answers to lines of input.
+local function answers(lines)
+  local input = os.tmpname()
+  local f = assert(io.open(input, "w"))
+  f:write(table.concat(lines, "\n"), "\n")
+  f:close()
+  local pipe = assert(io.popen(("'%s' bench/worker.lua %s small <%s 2>&1"):format(interpreter, device, input)))
+  local list = {}
+  for line in pipe:lines() do list[#list + 1] = line end
+  pipe:close()
+  os.remove(input)
+  return list
+end
+
+describe("the worker of the benchmarks", function()
+  local names = {}
+  it("names what there is when it is asked for something else", function()
+    local list = answers { "nothing 1" }
+    local all = assert(list[1]:match("^error no benchmark nothing: there are (.+)$"), list[1])
+    for name in all:gmatch("%S+") do names[#names + 1] = name end
+    assert.equal(1, #list)
+    assert.is_true(#names > 20)
+  end)
+  it("runs every benchmark and answers with its seconds", function()
+    local lines = {}
+    for i, name in ipairs(names) do lines[i] = name .. " 1" end
+    local list = answers(lines)
+    assert.equal(#names, #list, table.concat(list, "\n"))
+    for i, name in ipairs(names) do assert.is_true((tonumber(list[i]) or 0) > 0, name .. ": " .. list[i]) end
+  end)
+  it("has every benchmark that PyTorch is timed with", function()
+    local f <close> = assert(io.open("bench/gpu_peer.py"))
+    local known, asked = {}, 0
+    for _, name in ipairs(names) do known[name] = true end
+    for name in f:read("a"):gmatch('cases%["([%w_]+)"') do       -- "softmax_" is one a dtype
+      asked = asked + 1
+      assert.is_true(known[name] or known[name .. "f32"] and known[name .. "bf16"], name)
+    end
+    assert.is_true(asked > 10)
+  end)
+end)

@@ -1,0 +1,109 @@
+-- The examples run as a newcomer would start them, with short settings.
+
+local interpreter = dofile("spec/support/interpreter.lua")
+
+local function run(arguments)
+  local pipe = assert(io.popen(("'%s' %s 2>&1"):format(interpreter, arguments)))
+  local output = pipe:read("a")
+  local _, _, status = pipe:close()
+  return output, status
+end
+
+describe("examples", function()
+  it("fit.lua finds the curve", function()
+    local output, status = run("examples/fit.lua")
+    assert.equal(0, status, output)
+    local a, b = output:match("y = ([%d.]+) sin%(([%d.]+) x%)")
+    assert.close(1.5, tonumber(a), 0.05)
+    assert.close(0.8, tonumber(b), 0.05)
+  end)
+
+  it("digits.lua draws its own digits and tells most of them apart", function()
+    local output, status = run("examples/digits.lua --device cpu --epochs 4")
+    assert.equal(0, status, output)
+    local accuracy = tonumber(output:match("test accuracy ([%d.]+) %%"))
+    assert.truthy(accuracy and accuracy > 75, output)
+  end)
+
+  it("digits.lua learns with convolutions too", function()
+    local output, status = run("examples/digits.lua --device cpu --model cnn --epochs 3")
+    assert.equal(0, status, output)
+    local accuracy = tonumber(output:match("test accuracy ([%d.]+) %%"))
+    assert.truthy(accuracy and accuracy > 60, output)
+  end)
+
+  it("vae.lua learns to draw and writes a picture", function()
+    local name = os.tmpname()
+    local output, status = run(("examples/vae.lua --device cpu --epochs 1 --images 500 --out %s.png"):format(name))
+    local f = io.open(name .. ".png", "rb")
+    local head = f and f:read(4)
+    if f then f:close() end
+    os.remove(name)
+    os.remove(name .. ".png")
+    assert.equal(0, status, output)
+    assert.equal("\x89PNG", head)
+    local loss = tonumber(output:match("loss ([%d.]+)"))
+    assert.truthy(loss and loss < 545, output)                     -- 784 log 2 when nothing is learned
+  end)
+
+  it("chargpt.lua learns from the texts of the machine", function()
+    local output, status = run("examples/chargpt.lua --device cpu --steps 40 --every 20 --batch 8 --sample 30")
+    assert.equal(0, status, output)
+    local losses = {}
+    for loss in output:gmatch("validation ([%d.]+)") do losses[#losses + 1] = tonumber(loss) end
+    assert.equal(2, #losses, output)
+    assert.truthy(losses[2] < losses[1] and losses[1] < 4.5, output)
+    assert.truthy(output:find("tokens/s", 1, true))
+    assert.truthy(output:find("--- sample ---\n", 1, true))
+  end)
+
+  it("chargpt.lua takes a file of one's own", function()
+    local name = os.tmpname()
+    local f = assert(io.open(name, "w"))
+    f:write(("to be or not to be, "):rep(100))
+    f:close()
+    local output, status = run(("examples/chargpt.lua --device cpu --data %s --steps 4 --batch 2 --sample 5"):format(name))
+    os.remove(name)
+    assert.equal(0, status, output)
+    assert.truthy(output:find("2000 characters, 8 different", 1, true), output)
+  end)
+
+  for name, arguments in pairs {
+    saxpy = "--elements 10000 --steps 3", activation = "--steps 100 --elements 500", heat = "--steps 40 --size 24 --time 10",
+    springs = "--steps 25 --balls 8", raymarch = "--steps 40 --size 16", grid_sample = "--steps 60 --size 24",
+  } do
+    it(("kernels/%s.lua finds what its own check asks for"):format(name), function()
+      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(name, arguments))
+      assert.equal(0, status, output)
+    end)
+  end
+
+  it("kernels/heat.lua and raymarch.lua write pictures", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir " .. folder))
+    for _, call in ipairs { { "heat", "--steps 40 --size 16 --time 5 --out " .. folder .. "/heat.png", { "heat" } },
+      { "raymarch", "--steps 40 --size 16 --out " .. folder, { "target", "found", "steps" } } } do
+      local output, status = run(("examples/kernels/%s.lua --device cpu %s"):format(call[1], call[2]))
+      assert.equal(0, status, output)
+      for _, name in ipairs(call[3]) do
+        local f = assert(io.open(("%s/%s.png"):format(folder, name), "rb"))
+        assert.equal("\137PNG\r\n\26\n", f:read(8))
+        f:close()
+      end
+    end
+    os.execute("rm -r " .. folder)
+  end)
+
+  it("list their options and refuse unknown ones", function()
+    local output, status = run("examples/chargpt.lua --help")
+    assert.equal(0, status)
+    assert.truthy(output:find("--resume", 1, true))
+    output, status = run("examples/chargpt.lua --stepz 3")
+    assert.equal(1, status)
+    assert.truthy(output:find("no option --stepz; the nearest is --steps", 1, true), output)
+    output, status = run("examples/digits.lua --epochs two")
+    assert.equal(1, status)
+    assert.truthy(output:find("--epochs needs a number", 1, true), output)
+  end)
+end)

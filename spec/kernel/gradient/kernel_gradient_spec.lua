@@ -1,0 +1,726 @@
+--- Derived gradients of user kernels, feature by feature: to second order against central
+-- differences, forward against reverse mode; what is refused, and what it says; values that were
+-- saved; the same bits each time. On the default device.
+local flame = require "flame"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+
+local function f64(list) return flame.tensor(list, { dtype = "f64" }) end
+
+local function wave(n, phase, scale)
+  local list = {}
+  for j = 1, n do list[j] = (scale or 1) * math.sin(1.7 * j + (phase or 0)) end
+  return list
+end
+
+--- A kernel of this body; thread i; one block of 'threads'. before: text in front of it.
+local function kernel(params, body, threads, shape, before, more)
+  local spec = { source = ("%s\n__global__ void k(%s) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n%s\n}")
+    :format(before or "", params, body), shape = { shape or threads }, grid = { 1 }, block = { threads } }
+  for name, v in pairs(more or {}) do spec[name] = v end
+  return flame.kernel(spec)
+end
+
+describe("the derived gradient of a kernel with", function()
+  it("branches, else, ?:, && and switch", function()
+    local k = kernel("const double *x, double *y", [[
+      double v = x[i], r;
+      if (v > 0.5 && i != 3) r = v * v;
+      else if (v < -0.5 || i == 2) r = sin(v);
+      else { r = v; r *= exp(v); }
+      switch (i % 4) {
+        case 0: r += v; break;
+        case 1: r *= v;
+        case 2: r = r * r; break;
+        default: r -= 3.0 * v;
+      }
+      y[i] = r > 0.0 ? r : 0.5 * r * v;]], 8)
+    proof.check(k, { f64(wave(8)) })
+  end)
+
+  it("an early return", function()
+    local k = kernel("const double *x, double *y", [[
+      double v = x[i];
+      if (v < 0.0) { y[i] = v * v; return; }
+      if (i == 2) return;
+      y[i] = v * v * v;]], 6)
+    proof.check(k, { f64(wave(6)) })
+  end)
+
+  it("loops whose bounds are data", function()
+    local k = kernel("const int *count, const double *x, double *y", [[
+      double v = x[i];
+      for (int j = 0; j < count[i]; ++j) v = v * 0.99 + sin(v + j) * 0.1;
+      y[i] = v;]], 5)
+    local count = flame.tensor({ 0, 1, 7, 40, 300 }, { dtype = "i32" })
+    proof.check(function(x) return k(count, x) end, { f64(wave(5)) })
+  end)
+
+  it("break, continue and loops in loops", function()
+    local k = kernel("const double *x, double *y, int n", [[
+      double s = 0.1 * x[i];
+      for (int a = 0; a < n; ++a) {
+        if (a % 3 == 1) continue;
+        int b = 0;
+        while (true) {
+          s += 0.2 * x[(i + a + b) % 6] * s;
+          if (s > 2.0 || ++b > a) break;
+        }
+        if (s < -5.0) break;
+        for (int c = a; c > 0; c /= 2) { if (c == 2) continue; s = s * cos(s); }
+      }
+      y[i] = s;]], 6)
+    proof.check(function(x) return k(x, 6) end, { f64(wave(6, 0.3)) })
+  end)
+
+  it("local arrays indexed by variables", function()
+    local k = kernel("const double *x, double *y", [[
+      double a[3][2], t[4] = { 1.0, 2.0 };
+      for (int r = 0; r < 3; ++r)
+        for (int c = 0; c < 2; ++c) a[r][c] = x[(i + r * 2 + c) % 6];
+      t[i % 4] += a[i % 3][i % 2];
+      for (int j = 0; j < 5; ++j) t[(j + i) % 4] = t[j % 4] * a[j % 3][1] + a[j % 3][0];
+      y[i] = t[0] * t[1] + t[2] * t[3];]], 6)
+    proof.check(k, { f64(wave(6, 0.8)) })
+  end)
+
+  it("device functions: values, references, early returns, calls in calls", function()
+    local k = kernel("const double *x, double *y", [[
+      double s, c;
+      pair(x[i], s, c);
+      y[i] = soft(s) * c + soft(soft(x[i]));]], 5, 5, [[
+      __device__ double soft(double v) { if (v < -20.0) return exp(v); return log1p(exp(v)); }
+      __device__ void pair(double v, double &s, double &c) { s = soft(v) * sin(v); c = cos(v) + s; }]])
+    proof.check(k, { f64(wave(5)) })
+  end)
+
+  it("structs by value", function()
+    local k = kernel("const double *x, double *y, Spring p", [[
+      State s = { x[i], 0.0 };
+      for (int t = 0; t < p.steps; ++t) s = step(s, p);
+      y[i] = s.at * s.at + s.speed;]], 4, 4, [[
+      struct Spring { double stiff, damp, ends[2]; int steps; };
+      struct State { double at, speed; };
+      __device__ State step(State s, Spring p) {
+        State r;
+        double f = -p.stiff * s.at - p.damp * s.speed + p.ends[1] - p.ends[0];
+        r.speed = s.speed + 0.1 * f;
+        r.at = s.at + 0.1 * r.speed;
+        return r;
+      }]])
+    local spring = { stiff = 2, damp = 0.3, ends = { 0.5, -0.25 }, steps = 25 }
+    proof.check(function(x) return k(x, spring) end, { f64(wave(4)) })
+  end)
+
+  it("float4", function()
+    local k = flame.kernel { source = [[
+      __global__ void k(const float4 *p, float4 *q, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        float4 v = p[i], w;
+        float r = v.x * v.x + v.y * v.y + v.z * v.z + 1.f;
+        w.x = v.y * v.w; w.y = v.x / r; w.z = r; w.w = v.w * v.w;
+        q[i] = w;
+      }]], shape = { 3, 4 }, grid = { 1 }, block = { 32 } }
+    local p = flame.tensor(wave(12)):reshape(3, 4):contiguous()
+    proof.check(function(x) return k(x, 3) end, { p }, { tol = 1e-5, order = 2 })
+  end)
+
+  it("halves: computed in float, gradients to halves", function()
+    for dtype, name in pairs { f16 = "__half", bf16 = "__nv_bfloat16" } do
+      local k = flame.kernel(([[
+        #include <cuda_fp16.h>
+        #include <cuda_bf16.h>
+        __global__ void k(const %s *x, const float *w, float *y, int n) {
+          int i = blockIdx.x * blockDim.x + threadIdx.x;
+          if (i < n) { float v = (float)x[i]; y[i] = v * v * w[i]; }
+        }]]):format(name))
+      -- 1/16 steps are exact in both, and a parabola's central difference is exact
+      local x, w = flame.tensor { 0.5, -0.25, 0.75, 1 }, flame.tensor { 1, 2, -1, 0.5 }
+      proof.check(function(v, u) return k(v:to(dtype), u) end, { x, w }, { eps = 1 / 16, order = 2, tol = 1e-2 })
+      local h = x:to(dtype):requires_grad_(true)
+      k(h, w):sum():backward()
+      assert.equal(dtype, h.grad.dtype)
+      assert.same({ 1, -1, -1.5, 1 }, h.grad:float():totable())
+    end
+  end)
+
+  it("arrays that are read and written", function()
+    local k = kernel("double *x, const double *w, double *y", [[
+      x[i] = x[i] * w[i];
+      x[i] += sin(x[i]);
+      y[i] = x[i] * x[i];
+      x[i] = x[i] * w[(i + 1) % 4];]], 4, 4, nil, { inout = { "x" } })
+    proof.check(function(x, w) return k(x, w) end, { f64(wave(4)), f64(wave(4, 1)) })
+  end)
+
+  it("an array that it only adds to, overwrites, or leaves alone", function()
+    for _, body in ipairs { "x[i] += w[i] * w[i];", "x[i] = w[i];", "y[i] = w[i];", "if (i == 1) x[i] = 0.0;",
+      "atomicAdd(&x[i / 2], w[i] * w[i]);" } do
+      local k = kernel("double *x, const double *w, double *y", body, 4, 4, nil, { inout = { "x" } })
+      proof.check(function(x, w)
+        local a, b = k(x, w)
+        return a * a, b
+      end, { f64(wave(4)), f64(wave(4, 1)) })
+    end
+  end)
+
+  it("atomic sums", function()
+    local k = kernel("const int *at, const double *x, double *sum", [=[
+      atomicAdd(&sum[at[i]], x[i] * x[i]);
+      if (i % 2) atomicAdd(sum + at[i], sin(x[i]));]=], 8, 3)
+    local at = flame.tensor({ 0, 1, 2, 2, 1, 0, 0, 2 }, { dtype = "i32" })
+    proof.check(function(x) return k(at, x) end, { f64(wave(8)) })
+  end)
+
+  it("several outputs, one of them integer", function()
+    local k = kernel("const double *x, const double *w, double *y, int *sign, double *z", [[
+      y[i] = x[i] * w[i];
+      sign[i] = x[i] > 0.0 ? 1 : -1;
+      z[i] = exp(x[i]);]], 5)
+    local x = f64(wave(5)):requires_grad_(true)
+    local y, sign, z = k(x, x)
+    assert.is_false(sign.requires_grad)
+    local g = (y:sum() + z:sum()):gradients({ x })[x]
+    assert.allclose((x:detach() * 2 + x:detach():exp()):totable(), g:totable())
+    proof.check(function(a, b)
+      local p, _, q = k(a, b)
+      return p * q, q
+    end, { f64(wave(5)), f64(wave(5, 1)) })
+  end)
+
+  it("a reduction in shared memory", function()
+    local k = flame.kernel { source = [[
+      __global__ void k(const double *x, double *y, int n) {
+        __shared__ double s[64];
+        int t = threadIdx.x, i = blockIdx.x * 64 + t;
+        s[t] = i < n ? x[i] * x[i] : 0.0;
+        __syncthreads();
+        for (int d = 32; d > 0; d /= 2) {
+          if (t < d) s[t] += s[t + d];
+          __syncthreads();
+        }
+        if (t == 0) y[blockIdx.x] = log(1.0 + s[0]);
+      }]], shape = { 2 }, grid = { 2 }, block = { 64 } }
+    proof.check(function(x) return k(x, 100) end, { f64(wave(100)) }, { order = 1 })
+    proof.check(function(x) return k(x:pad { 0, 90 }:contiguous(), 100) end, { f64(wave(10)) })
+  end)
+
+  it("a softmax of rows in shared memory, all products of it", function()
+    local k = flame.kernel { source = [[
+      __global__ void softmax(const double *x, double *y, int n) {
+        extern __shared__ double s[];
+        int t = threadIdx.x;
+        double big = -1e300;
+        for (int j = 0; j < n; ++j) big = fmax(big, x[blockIdx.x * n + j]);
+        double e = t < n ? exp(x[blockIdx.x * n + t] - big) : 0.0;
+        s[t] = e;
+        __syncthreads();
+        double sum = 0.0;
+        for (int j = 0; j < n; ++j) sum += s[j];
+        if (t < n) y[blockIdx.x * n + t] = e / sum;
+      }]], shape = { 2, 5 }, grid = { 2 }, block = { 32 }, shared = 32 * 8 }
+    local x = f64(wave(10)):reshape(2, 5):contiguous()
+    assert.allclose(x:softmax(2):totable(), k(x, 5):totable(), { rtol = 1e-12 })
+    proof.check(function(v) return k(v, 5) end, { x })
+  end)
+
+  it("shuffles up, down, across and by index", function()
+    for _, shuffle in ipairs { "__shfl_up_sync(~0u, v, 3)", "__shfl_down_sync(~0u, v, 1, 8)", "__shfl_xor_sync(~0u, v, 5)",
+      "__shfl_sync(~0u, v, 7)", "__shfl_sync(~0u, v, (threadIdx.x * 3) % 32)" } do
+      local k = kernel("const double *x, double *y", ("double v = x[i] * x[i]; double o = %s; y[i] = v * o + o * o;")
+        :format(shuffle), 32)
+      proof.check(k, { f64(wave(32)) }, { order = 1 })
+      proof.check(function(x) return k(x:pad { 0, 28 }:contiguous()) end, { f64(wave(4)) })
+    end
+  end)
+
+  it("numbers given as 0-d tensors", function()
+    local k = kernel("double a, const double *x, float b, double *y, int n",
+      "if (i < n) y[i] = a * a * x[i] + sin(a) * (double)b;", 4)
+    proof.check(function(a, x) return k(a, x, 0.5) end, { f64(0.7), f64(wave(4)) })
+    local b = flame.tensor(0.5, { requires_grad = true })
+    k(0.5, f64(wave(4)), b):sum():backward()
+    assert.equal("f32", b.grad.dtype)
+    assert.close(4 * math.sin(0.5), b.grad:item(), 1e-6)
+  end)
+
+  it("atan2, pow, hypot, fma, erf, fmod, min and max", function()
+    local k = kernel("const double *x, const double *w, double *y", [[
+      double a = x[i] + 3.0, b = w[i] + 2.5;
+      y[i] = atan2(a, b) + pow(a, b) + hypot(a, b) + fma(a, b, a) + erf(a * 0.2) + fmod(a, 0.8)
+        + fmin(a, b) * fmax(a, 0.1) + tanh(a) * rsqrt(b) + cbrt(a) + fabs(x[i]);]], 6)
+    proof.check(k, { f64(wave(6)), f64(wave(6, 1)) }, { rtol = 1e-3 })
+  end)
+
+  it("flame.map, of ops and of a kernel", function()
+    local fused = flame.map("x, y -> x > 0. ? sqrt(x * x + y * y) : x * sin(y)")
+    proof.check(fused, { f64(wave(4)):reshape(4, 1), f64(wave(3, 1)) })
+    local through = flame.map("x, w -> cospi(x) * w * w")
+    proof.check(through, { f64(wave(4)):reshape(4, 1), f64(wave(3, 1)) })
+  end)
+
+  it("more threads than a block, a grid-stride loop", function()
+    local k = flame.kernel { source = [[
+      __global__ void k(const double *x, double *y, int n) {
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] = x[i] * x[i] * x[i];
+      }]], grid = { 3 }, block = { 32 } }
+    local x = flame.linspace(-1, 1, 1000, { dtype = "f64" }):requires_grad_(true)
+    k(x):sum():backward()
+    assert.allclose((x:detach():square() * 3):totable(), x.grad:totable(), { rtol = 1e-12 })
+  end)
+
+  it("third derivatives", function()
+    local k = kernel("const double *x, double *y", "double v = x[i]; for (int j = 0; j < 3; ++j) v = v * x[i]; y[i] = v;", 2)
+    local x = f64 { 0.5, -1.5 }:requires_grad_(true)
+    local g = k(x):sum():gradients({ x }, { create_graph = true })[x]
+    local h = g:sum():gradients({ x }, { create_graph = true })[x]
+    assert.allclose({ 12 * 0.25, 12 * 2.25 }, h:totable(), { rtol = 1e-12 })
+    local t = h:sum():gradients({ x }, { create_graph = true })[x]
+    assert.allclose({ 12, -36 }, t:totable(), { rtol = 1e-12 })
+  end)
+
+  it("a product of mixed derivatives: forward over reverse", function()
+    local k = kernel("const double *x, const double *w, double *y", "y[i] = sin(x[i]) * w[i] * w[i];", 3)
+    local x, w = f64(wave(3)), f64(wave(3, 1))
+    local _, hv = flame.jvp(function(a)
+      return k(a, w):sum():gradients({ a }, { create_graph = true })[a]
+    end, x, f64 { 1, 2, 3 })
+    assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(), { rtol = 1e-12 })
+    -- the outer derivative is by an argument that the inner one was not asked for
+    local a, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true)
+    local g = k(a, b):sum():gradients({ a }, { create_graph = true })[a]
+    local mixed = g:sum():gradients({ b })[b]
+    assert.allclose((x:cos() * 2 * w):totable(), mixed:totable(), { rtol = 1e-12 })
+  end)
+end)
+
+describe("the gradient through pointers to one or another array", function()
+  local cases = {
+    { "swapped in shared memory", [[
+      __shared__ double a[8], b[8];
+      double *now = a, *then = b;
+      now[i] = x[i];
+      __syncthreads();
+      for (int s = 0; s < 5; ++s) {
+        then[i] = now[i] + 0.2 * (now[(i + 7) % 8] + now[(i + 1) % 8] - 2 * now[i]) * now[i];
+        double *t = now; now = then; then = t;
+        __syncthreads();
+      }
+      y[i] = now[i];]] },
+    { "swapped through many rounds", [[
+      double p[3] = {x[i], 0.5, 0.1}, q[3];
+      double *a = p, *b = q;
+      for (int s = 0; s < 41; ++s) {
+        for (int k = 0; k < 3; ++k) b[k] = a[k] + 0.05 * sin(a[(k + 1) % 3]) * a[k];
+        double *t = a; a = b; b = t;
+      }
+      y[i] = a[0] * a[1] + p[2];]] },
+    { "chosen for atomic sums", "__shared__ double a[4], b[4]; if (i < 4) a[i] = b[i] = 0.0; __syncthreads();\n" ..
+      "      double *o = i & 1 ? a : b; atomicAdd(o + i / 2, x[i] * x[i]); __syncthreads();\n" ..
+      "      y[i] = a[i / 2] * b[i / 2] * x[i];" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8, 0.3)) }) end)
+  end
+end)
+
+describe("a branch that is not taken has no part in the gradient, though its slope is", function()
+  local cases = {
+    { "of a root below 0", "double r = sqrt(x[i]); y[i] = x[i] > 0.0 ? r : x[i];" },
+    { "told by isnan", "double r = sqrt(x[i]); y[i] = isnan(r) ? 2.0 * x[i] : r;" },
+    { "of a quotient by 0", "double z = i & 1 ? 0.0 : 1.0, q = x[i] / z; y[i] = z != 0.0 ? q : x[i];" },
+    { "of a product with what is infinite", "double z = i & 1, f = 1.0 / z, q = x[i] * f; if (z != 0.0) y[i] = q; else y[i] = x[i];" },
+    { "of a length at 0", "double u = x[i] - x[i], r = sqrt(u * u); y[i] = x[i] + (r > 0.0 ? u / r : 0.0);" },
+    { "in max", "double r = log(-fabs(x[i])); y[i] = fmax(r, x[i] * x[i]) + fmin(x[i], sqrt(-1.0 - x[i] * x[i]));" },
+    { "in a sum", "double s = x[i]; s += pow(x[i] - x[i], 0.5); y[i] = 0.0; if (i < 4) y[i] = x[i]; else if (s != s) y[i] = s;" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function() proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) }) end)
+  end
+end)
+
+-- NVRTC takes (0. / 0.) != (0. / 0.) for false, so the text must not ask for NaN in this way.
+describe("beside a constant that is NaN, a", function()
+  local function slopes(body, types, x)
+    local k = kernel(("const %s *x, %s *y"):format(types, types), body, 2)
+    local at = flame.tensor({ 0.5, -2 }, { dtype = x or "f64", requires_grad = true })
+    k(at):sum():backward()
+    assert(not k:source("adjoint"):find("%f[%w](%w+) != %1%f[%W]"), "asks for NaN by a comparison")
+    return at.grad:double():totable()
+  end
+  for _, form in ipairs { "fmax(a, 0. / 0.)", "fmax(0. / 0., a)", "fmin(a, 0. / 0.)", "fmin(0. / 0., a)", "max(a, 0. / 0.)",
+                          "min(0. / 0., a)", "fmax(a, (double)NAN)", "fmin(fmax(a, 0. / 0.), 0. / 0.)" } do
+    it(form .. " has the other operand's slope", function()
+      assert.same({ 1, 1 }, slopes("double a = x[i]; y[i] = " .. form .. ";", "double"))
+    end)
+  end
+  for _, form in ipairs { "fmaxf(a, 0.f / 0.f)", "fminf(0.f / 0.f, a)", "max(a, 0.f / 0.f)", "fmax(NAN, a)" } do
+    it(form .. " of floats has it, too", function()
+      assert.same({ 1, 1 }, slopes("float a = x[i]; y[i] = " .. form .. ";", "float", "f32"))
+    end)
+  end
+  for types, dtype in pairs { __half = "f16", __nv_bfloat16 = "bf16" } do
+    it("__hmax of " .. types .. " has it, too", function()
+      assert.same({ 1, 1 }, slopes(("%s a = x[i], n = 0.f / 0.f; y[i] = __hmin(__hmax(a, n), n);"):format(types), types, dtype))
+    end)
+  end
+  it("fdim has none, and __saturatef its own", function()
+    assert.same({ 0, 0 }, slopes("y[i] = fdim(x[i], 0. / 0.) + fdim(0. / 0., x[i]);", "double"))
+    assert.same({ 1, 0 }, slopes("y[i] = fmaxf(__saturatef(x[i]), 0.f / 0.f);", "float", "f32"))
+  end)
+end)
+
+describe("the cotangent of an element that several threads write", function()
+  local cases = {                                  -- the same value each: no race
+    { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },
+    { "neighbours' quotient", "y[i / 2] = x[i / 2] * x[i / 2]; if (i < 4) y[4 + i] = x[i];" },
+    { "a remainder under a condition", "if (x[0] < 9.0) y[i % 3] = sin(x[i % 3]); if (i > 2) y[i] = x[i];" },
+    { "a clamped place", "y[min(i, 5)] = exp(x[min(i, 5)]); if (i > 5) y[i] = 0.0;" },
+    { "a shared variable", "__shared__ double m; m = x[0] * x[1]; __syncthreads(); y[i] = m * x[i];" },
+    { "a shared variable, again and again", [[
+      __shared__ double m;
+      double s = 0.0;
+      for (int r = 0; r < 3; ++r) {
+        m = x[r] * x[r + 1];
+        __syncthreads();
+        s += m * x[i];
+        __syncthreads();
+      }
+      y[i] = s * s;]] },
+    { "a shared table", "__shared__ double w[4]; w[i & 3] = x[i & 3] * x[7]; __syncthreads(); y[i] = w[i % 4] * w[3];" },
+  }
+  for _, c in ipairs(cases) do
+    it("goes to one of them: " .. c[1], function()
+      proof.check(kernel("const double *x, double *y", c[2], 8), { f64(wave(8)) })
+      local single = kernel("const float *x, float *y", c[2]:gsub("double", "float"), 8)
+      local v, u = proof.both_modes(single, { flame.tensor(wave(8)) })
+      assert(math.abs(v - u) < 1e-5 * (1 + math.abs(v)))
+    end)
+  end
+
+  it("is only read where a condition chooses one of them", function()
+    for body, exchanged in pairs {
+      ["__shared__ double m; if (threadIdx.x == 0) m = x[0] * x[1]; __syncthreads(); y[i] = m * x[i];"] = false,
+      ["__shared__ double m; const bool first = !threadIdx.x; if (first && i < 8) m = x[0]; __syncthreads(); y[i] = m * m;"] = false,
+      ["__shared__ double m; if (threadIdx.x & 1) m = x[0]; __syncthreads(); y[i] = m * m;"] = true,
+      ["y[i / 2 * 2 + i % 2] = x[i] * x[i];"] = false,
+      ["if (i > 0) return; y[0] = x[0] * x[1];"] = false,
+      ["if (i - 1 > 0) return; y[0] = x[0] * x[1];"] = true,
+    } do
+      local k = kernel("const double *x, double *y", body, 8)
+      proof.check(k, { f64(wave(8)) })
+      assert.equal(exchanged, k:source("adjoint"):find("atomicExch", 1, true) ~= nil)
+    end
+  end)
+
+  it("goes to one of them where the old value is read, too", function()
+    local k = kernel("const double *x, double *y", [[
+      __shared__ double m;
+      m = x[0] * x[0];
+      __syncthreads();
+      const double a = m * m;
+      __syncthreads();
+      m = x[1] * a;
+      __syncthreads();
+      y[i] = a * m * m * x[i];]], 8)
+    proof.check(k, { f64(wave(8)) })
+  end)
+
+  it("is refused where the old value is needed in a loop that is run again", function()
+    local k = kernel("const double *x, double *y, double *z", [[
+      double a = 0.5;
+      for (int j = 0; j < 3; ++j) {
+        y[0] = x[0];
+        a = a * y[0] + y[0] * y[0];
+      }
+      z[i] = a;]], 8, 8, nil, { inout = { "y" } })
+    local why = k:report().adjoint.refusal
+    assert(why and why:find("line 6 (", 1, true) and why:find("several threads may write", 1, true), why)
+  end)
+end)
+
+describe("an argument marked nodiff", function()
+  local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * x[i] * w[i];", 3, 3, nil, { nodiff = { "w" } })
+  it("gets no gradient", function()
+    local x, w = f64 { 1, 2, 3 }:requires_grad_(true), f64 { 4, 5, 6 }:requires_grad_(true)
+    local g = k(x, w):sum():gradients({ x, w }, { allow_unused = true })
+    assert.same({ 8, 20, 36 }, g[x]:totable())
+    assert.is_nil(g[w])
+  end)
+  it("gets none of second order", function()
+    local x, w = f64 { 1, 2, 3 }:requires_grad_(true), f64 { 4, 5, 6 }:requires_grad_(true)
+    local g = k(x, w):sum():gradients({ x }, { create_graph = true })[x]
+    local h = g:sum():gradients({ x, w }, { allow_unused = true })
+    assert.same({ 8, 10, 12 }, h[x]:totable())
+    assert.is_nil(h[w])
+  end)
+  it("may be what could not be differentiated", function()
+    local hash = kernel("const double *x, const float *seed, double *y",
+      "int b = __float_as_int(seed[i]); y[i] = x[i] * x[i] * (b & 3);", 3, 3, nil, { nodiff = { "seed" } })
+    local seed = flame.tensor({ 1, 2, 3 }, { requires_grad = true })
+    proof.check(function(x) return hash(x, seed) end, { f64 { 1, 2, 3 } })
+  end)
+end)
+
+describe("a gradient written by hand", function()
+  it("in Lua: f(cotangents…, arguments…) returns a gradient for each argument", function()
+    local calls = 0
+    local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * w[i];", 3, 3, nil, {
+      vjp = function(g, x, w)
+        calls = calls + 1
+        return g * w, g * x
+      end })
+    proof.check(k, { f64 { 1, 2, 3 }, f64 { -1, 0.5, 2 } })
+    assert.is_true(calls > 0)
+  end)
+  it("in Lua, for a kernel that has no derived one", function()
+    local k = kernel("const float *x, float *y", "float e = __int_as_float((__float_as_int(x[i]) & 0x7f800000)); y[i] = x[i] / e;",
+      3, 3, nil, { vjp = function(g, x) return g / (x / x:abs() * x:abs():log2():floor():exp2()) end })
+    local x = flame.tensor({ 1.5, 3, 5 }, { requires_grad = true })
+    k(x):sum():backward()
+    assert.allclose({ 1, 0.5, 0.25 }, x.grad:totable())
+  end)
+  it("in CUDA C: outputs d<name>", function()
+    local k = flame.kernel { source = [[
+      __global__ void k(const double *x, const double *w, double *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[i] * x[i] * w[i];
+      }]], vjp = [[
+      __global__ void back(const double *x, const double *w, int n, const double *g, double *dx, double *dw) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) { dx[i] = 2.0 * g[i] * x[i] * w[i]; dw[i] = g[i] * x[i] * x[i]; }
+      }]] }
+    proof.check(function(x, w) return k(x, w) end, { f64(wave(5)), f64(wave(5, 1)) })
+  end)
+end)
+
+describe("a gradient written by hand that does not fit", function()
+  local source = [[
+    __global__ void k(const double *x, double *y, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) y[i] = 2.0 * x[i];
+    }]]
+  local cases = {
+    { "a wrong shape", function() return flame.zeros(5) end, "k: vjp: the gradient by x must be a tensor of shape (3), got (5)" },
+    { "a number", function() return 2 end, "k: vjp: the gradient by x must be a tensor of shape (3), got number" },
+    { "an output of another name", "__global__ void b(const double *x, int n, const double *g, double *out) { }",
+      "k: vjp: output 'out' is no gradient of a parameter" },
+    { "parameters in another order", "__global__ void b(const double *x, const double *g, double *dx) { }",
+      "k: vjp: parameter 2, g, does not fit" },
+    { "too many parameters", "__global__ void b(const double *x, int n, const double *g, int m, double *dx) { }",
+      "k: vjp: parameter 4, m, does not fit" },
+  }
+  for _, c in ipairs(cases) do
+    it("says so: " .. c[1], function()
+      local k = flame.kernel { source = source, vjp = c[2] }
+      local x = f64 { 1, 2, 3 }:requires_grad_(true)
+      local ok, e = pcall(function() k(x):sum():backward() end)
+      assert.is_false(ok)
+      assert.truthy(e:find(c[3], 1, true), e)
+    end)
+  end
+end)
+
+describe("no gradient but a message with kernel, line and reason:", function()
+  local cases = {
+    { "inline asm", 3, "inline asm", [[
+  float r;
+  asm("mov.f32 %0, %1;" : "=f"(r) : "f"(x[i]));
+  y[i] = r;]] },
+    { "goto", 2, "goto", [[
+  if (i >= n) goto done;
+  y[i] = x[i];
+  done: return;]] },
+    { "recursion", 3, "recursion", "  y[i] = f(x[i], 3);",
+      "__device__ float f(float x, int n) {\n  if (n == 0) return x;\n  return f(x * x, n - 1);\n}\n" },
+    { "function pointers", 2, "function pointers", "  float (*g)(float) = f;\n  y[i] = g(x[i]);",
+      "__device__ float f(float x) { return x; }\n" },
+    { "variadic templates of structs", 2, "variadic templates of structs", "  S<float> s;\n  y[i] = x[i];",
+      "template <class... T> struct S {};\n" },
+    { "mutable lambdas", 2, "mutable lambdas", "  auto f = [=](float v) mutable { return v; };\n  y[i] = f(x[i]);" },
+    { "volatile", 2, "volatile", "  volatile float *v = y;\n  v[i] = x[i];" },
+    { "the clock", 2, "clock", "  y[i] = x[i] * clock64();" },
+    { "pointers cast to another type", 2, "memory keeps its type", "  const char *p = (const char *)x;\n  y[i] = p[i];" },
+    { "pointers in memory", 2, "arrays of pointers", "  const float *p[2];\n  p[0] = x;\n  y[i] = p[0][i];" },
+    { "a pointer to a variable or into an array", 3, "to a variable or into an array",
+      "  const float c = 2.f * i;\n  const float *p = i < 3 ? x : &c;\n  y[i] = p[0];" },
+    { "the bits of a number", 2, "the bits of a real number", "  y[i] = __int_as_float(__float_as_int(x[i]) + 1);" },
+    { "an exchange", 2, "atomicExch on 'y'", "  atomicExch(&y[i / 2], x[i]);" },
+    { "a comparison and swap", 3, "atomicCAS o", [[
+  if (i < n)
+    atomicCAS(&y[0], 0.f, x[i]);]] , nil, "cuda refuses it itself" },
+    { "the old value of an atomic sum", 2, "the result of an atomic operation on 'y'",
+      "  float old = atomicAdd(&y[0], x[i]);\n  y[1 + i] = old;" },
+    { "a shuffle of varying width", 2, "a shuffle whose width is not constant",
+      "  y[i] = __shfl_down_sync(0xffu, x[i], 1, n & 8);" },
+    { "an array rewritten across a loop", 2, "a loop in which 'y' is read and rewritten",
+      "  for (int t = 0; t < 4; t++)\n    for (int j = 1; j < 8; j++) y[i * 8 + j] = y[i * 8 + j - 1] * y[i * 8 + j] * x[i];" },
+  }
+  for _, c in ipairs(cases) do
+    it(c[1], function()
+      local before = c[5] or ""
+      local _, first = before:gsub("\n", "")
+      local k
+      local ok, e = pcall(function()
+        k = flame.kernel(before .. "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x;\n" .. c[4] .. "\n}")
+      end)
+      if not ok and c[6] then return assert.truthy(e:find("atomicCAS", 1, true), e) end
+      assert(ok, e)
+      local r = k:report()
+      local text = r.refusal or r.adjoint.refusal
+      assert.truthy(text, "it has a gradient")
+      local line = c[1] == "recursion" and c[2] or first + c[2]
+      assert.truthy(text:find(("kernel 'k', line %d"):format(line), 1, true), text)
+      assert.truthy(text:find("kernel_gradient_spec.lua:", 1, true), text)
+      assert.truthy(text:find(c[3], 1, true), text)
+    end)
+  end
+
+  it("when the gradient is asked for, with what to do", function()
+    local k = kernel("const float *x, float *y", "y[i] = __int_as_float(__float_as_int(x[i]) + 1);", 4)
+    local x = flame.ones({ 4 }, { requires_grad = true })
+    local y = k(x)                                   -- it runs forward
+    assert.is_true(y[1]:item() > 1)
+    local ok, e = pcall(function() y:sum():backward() end)
+    assert.is_false(ok)
+    assert.truthy(e:find("line 4", 1, true), e)
+    assert.truthy(e:find("give vjp = ... or mark the argument nodiff", 1, true), e)
+    assert.equal(4, (flame.ones(4) + 0):sum():item())
+  end)
+
+  it("a barrier in a branch that not all threads take", function()
+    if flame.default_device() ~= "cpu" then return end
+    local k = kernel("const float *x, float *y", [[
+      __shared__ float s[32];
+      s[i] = x[i];
+      if (i < 16) __syncthreads();
+      y[i] = s[31 - i];]], 32)
+    local x = flame.ones({ 32 }, { requires_grad = true })
+    local ok, e = pcall(function() return k(x):sum():gradients({ x })[x]:totable() end)
+    assert.is_false(ok)
+    assert.truthy(e:find("line 6", 1, true), e)
+    assert.truthy(e:find("__syncthreads() is not reached by all threads", 1, true), e)
+  end)
+end)
+
+describe("what a gradient needs", function()
+  local k = kernel("const double *x, const double *w, double *y", "y[i] = x[i] * w[i] * w[i];", 3)
+  it("is as it was at the call, whatever is written later", function()
+    local x = f64 { 1, 2, 3 }:requires_grad_(true)
+    local a, w = x * 1, f64 { 1, 1, 2 }
+    local y = k(a, w)
+    flame.no_grad(function() a:mul_(0) end)
+    w:zero_()
+    y:sum():backward()
+    assert.same({ 1, 1, 4 }, x.grad:totable())
+    assert.same({ 1, 2, 12 }, y:totable())
+  end)
+  it("is as it was for second derivatives too", function()
+    local x, w = f64 { 1, 2, 3 }:requires_grad_(true), f64 { 1, 1, 2 }:requires_grad_(true)
+    local v = w * 1
+    local g = k(x, v):sum():gradients({ x }, { create_graph = true })[x]
+    flame.no_grad(function() v:fill_(100) end)
+    assert.same({ 2, 2, 4 }, g:sum():gradients({ w })[w]:totable())
+  end)
+  it("is not kept where no gradient is wanted", function()
+    local x = f64 { 1, 2, 3 }:requires_grad_(true)
+    assert.is_false(flame.no_grad(function() return k(x, x) end).requires_grad)
+  end)
+  it("stays when an inout argument is written by another call", function()
+    local square = kernel("double *x", "x[i] = x[i] * x[i];", 3, 3, nil, { inout = { "x" } })
+    local x = f64 { 1, 2, 3 }:requires_grad_(true)
+    local y = square(square(square(x)))
+    y:sum():backward()
+    assert.allclose({ 8, 8 * 2 ^ 7, 8 * 3 ^ 7 }, x.grad:totable())
+    assert.same({ 1, 2, 3 }, x:totable())
+  end)
+end)
+
+describe("deterministic gradients", function()
+  local k = flame.kernel { source = [=[
+    __global__ void gather(const int *at, const float *x, float *y, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) y[i] = x[at[i]] * x[at[i]];
+    }]=], shape = function(at) return { at:numel() } end }
+  local at = flame.randint({ 20000 }, 0, 6, { dtype = "i32" })
+  local x, g = flame.randn(7), flame.randn(20000)
+
+  local function gradient()
+    local v = x:detach():requires_grad_(true)
+    return k(at, v):gradients({ v }, { seed = g })[v]
+  end
+
+  it("have the same bits each time", function()
+    local first = gradient()
+    for _ = 1, 5 do assert.is_true(flame.equal(first, gradient())) end
+  end)
+  it("agree with those by atomics", function()
+    local first = gradient()
+    flame.deterministic(false)
+    local ok, second = pcall(gradient)
+    flame.deterministic(true)
+    assert(ok, second)
+    assert.allclose(first:totable(), second:totable(), { rtol = 1e-3, atol = 1e-2 })
+  end)
+end)
+
+describe("looking inside:", function()
+  local k = kernel("const double *x, double *y, int n", "double v = x[i]; for (int j = 0; j < n; ++j) v = sin(v); y[i] = v;", 4)
+  it("k:source gives the text, the adjoint and the tangent", function()
+    assert.truthy(k:source():find("__global__ void k(", 1, true))
+    assert.truthy(k:source("adjoint"):find("__global__ void k_vjp(const double *x", 1, true))
+    assert.truthy(k:source("tangent"):find("__global__ void k_jvp(const double *x", 1, true))
+    assert.has_error(function() k:source("backward") end)
+  end)
+  it("k:report gives parameters, saved bytes and sums", function()
+    local r = k:report()
+    assert.equal("k", r.name)
+    assert.equal(3, #r.parameters)
+    assert.is_nil(r.refusal)
+    assert.is_true(r.adjoint.saved_bytes >= 256 and r.adjoint.saved_bytes <= 1024, r.adjoint.saved_bytes)
+    for _, name in ipairs { "registers", "spills", "plain", "block_sums", "atomics", "slot_bytes" } do
+      assert.equal("integer", math.type(r.adjoint[name]), name)
+    end
+    assert.equal(r.adjoint.compiled ~= nil, r.adjoint.registers > 0)      -- by NVRTC, where there is no device
+    assert.same({ "x" }, r.adjoint.keeps)
+  end)
+  it("k:report names a line of sums that no mode orders: into shared memory, by several threads", function()
+    local q = flame.kernel { source = [=[
+      __global__ void q(const float *x, float *y, int n) {
+        __shared__ float s[32];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = s[threadIdx.x % n];
+      }]=], block = { 32 } }
+    local r = q:report().adjoint
+    assert.equal(5, r.unordered)
+    assert.matches("\n  line 5: summed in any order on a GPU, deterministic or not", tostring(q:report()))
+    assert.is_nil(k:report().adjoint.unordered)
+  end)
+  it("k:report names the lines of what is added to memory", function()
+    local here = debug.getinfo(1, "l").currentline
+    local q = flame.kernel [=[
+      __global__ void q(const float *x, const int *at, const float *w, float *y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        float v = x[at[i]] * w[i];
+        atomicAdd(&y[at[i]], v);
+      }]=]
+    local r = q:report()
+    assert.same({ { line = 5, where = ("kernel_gradient_spec.lua:%d"):format(here + 6), array = "y", plain = 0, block_sums = 0,
+      atomics = 1 } }, { { line = r.lines[1].line, where = r.lines[1].where:match("[^/]+$"), array = r.lines[1].array,
+      plain = r.lines[1].plain, block_sums = r.lines[1].block_sums, atomics = r.lines[1].atomics } })
+    local by = {}
+    for _, l in ipairs(r.adjoint.lines) do by[l.array] = l end
+    assert.equal(4, by.x.line)
+    assert.equal(1, by.x.atomics)
+    assert.equal(4, by.w.line)
+    assert.equal(1, by.w.plain)
+    assert.equal(0, by.w.atomics)
+    assert.same({ "x", "at", "w" }, r.adjoint.keeps)
+    local text = tostring(r)
+    assert.matches("^q: .*\n  const float %*x: in\n", text)
+    assert.matches("\n  line 4: gradient of x: atomics 1\n", text)
+    assert.matches("\n  keeps x, at, w$", text)
+  end)
+end)
