@@ -2,7 +2,7 @@
 -- mode, under flame-lua and under the stock interpreter. FLAME_LONG=1: the long runs in full.
 local flame = require "flame"
 local sanitized = os.getenv "FLAME_SANITIZE"
-local STEPS = sanitized and 600 or 5000
+local STEPS = sanitized and 2400 or 5000
 
 --- The interpreter that runs this, as a command.
 local function interpreter()
