@@ -236,6 +236,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
     fl_kad_normalise(d);
     fl_kad_hold_elements(d);
     fl_kad_hold_loads(d);
+    fl_kpass_done("canonical form", d->f, d->body);
   } else {
     d->body = d->f->body;
   }
@@ -541,7 +542,11 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   *again = d.again;
   if (fl_kad_dead(&d)) return fl_kad_finish(&d);
   d.f->body = first;
+  d.f->n_loops = 0;
+  fl_kfunc_number_loops(d.f, d.f->body);
+  fl_kpass_done("synthesis", d.f, d.f->body);
   fl_kad_tidy(&d);
+  fl_kpass_done("tidying", d.f, d.f->body);
   fl_kad_roles(&d, f->n_params, 0);
   if (!fl_kad_dead(&d))
     d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))

@@ -48,5 +48,6 @@ fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   if (g && !k) a->failed = 1;
   if (k) block(&w, g->body, 1, 0);
   fl_kindices_free(k);
+  if (w.changed && !a->failed) fl_kpass_done("widening", g, g->body);
   return w.changed ? g : NULL;
 }

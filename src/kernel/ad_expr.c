@@ -55,12 +55,9 @@ fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
 
 /* x over the values of its parts. */
 static fl_kexpr *again(fl_kad_state *d, const part *p) {
-  fl_kexpr *e = fl_karena_new(d->a, sizeof *e);
-  if (!e) return NULL;
-  *e = *p->x;
-  for (int i = 0; i < e->n; ++i)
-    if (!(e->x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i])) return NULL;
-  return e;
+  fl_kexpr *x[FL_K_MAX_ARGS];
+  for (int i = 0; i < p->x->n; ++i) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
+  return fl_kexpr_over(d->a, p->x, x);
 }
 
 /* Which operands of an active node must have values in variables. */

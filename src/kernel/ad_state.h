@@ -9,6 +9,7 @@
 #include "kernel/access.h"
 #include "kernel/ad.h"
 #include "kernel/builtins.h"
+#include "kernel/verify.h"
 #include <string.h>
 
 typedef uint64_t *fl_kset;       /* bits by variable of the source */

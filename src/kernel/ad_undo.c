@@ -68,12 +68,10 @@ static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use
     if (n != 1 || assignments(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
     return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
   }
-  fl_kexpr *r = fl_karena_new(l->d->a, sizeof *r);
-  if (!r) return NULL;
-  *r = *x;
+  fl_kexpr *k[FL_K_MAX_ARGS];
   for (int i = 0; i < x->n; ++i)
-    if (!(r->x[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
-  return r;
+    if (!(k[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
+  return fl_kexpr_over(l->d->a, x, k);
 }
 
 /* When a round comes to 'goal' in b: conditions that by_counters knows, NULL: always. *use: what the body has

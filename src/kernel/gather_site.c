@@ -105,10 +105,9 @@ static fl_kexpr *moved(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
   if (e) return e;
   if (x->kind == FL_KX_SPECIAL) return special(y, x);
   if (x->kind == FL_KX_VAR) return kx_var(d, y->map[x->var]);
-  if (!(e = fl_karena_new(d->a, sizeof *e))) return NULL;
-  *e = *x;
-  for (int i = 0; i < x->n; ++i)
-    if (!(e->x[i] = moved(y, s, x->x[i]))) return NULL;
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; ++i) k[i] = moved(y, s, x->x[i]);
+  if (!(e = fl_kexpr_over(d->a, x, k))) return NULL;
   if (x->kind == FL_KX_LOAD) {
     e->var = y->map[x->var];
     e->site = d->f->n_sites++;

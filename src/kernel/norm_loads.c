@@ -31,10 +31,10 @@ static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!x || !reads_held(d, x)) return x;
-  fl_kexpr *e = fl_karena_new(d->a, sizeof *e);
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; ++i) k[i] = held(h, x->x[i], asked(d, when, x, i));
+  fl_kexpr *e = fl_kexpr_over(d->a, x, k);
   if (!e) return x;
-  *e = *x;
-  for (int i = 0; i < e->n; ++i) e->x[i] = held(h, e->x[i], asked(d, when, e, i));
   if (e->kind != FL_KX_LOAD || !d->in_thread[e->var]) return e;
   const int t = fl_ktemp(d->f, e->type);
   kx_set(d, h->out, t, when ? fl_kexpr_select(d->a, when, e, fl_kexpr_zero(d->a, e->type)) : e);

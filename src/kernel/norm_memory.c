@@ -102,11 +102,10 @@ static int loads(const place *p, const fl_kexpr *x) {
 static fl_kexpr *replaced(place *p, fl_kexpr *x) {
   if (!loads(p, x)) return x;
   if (is_load(p, x)) return kx_var(p->d, p->reg);
-  fl_kexpr *e = fl_karena_new(p->d->a, sizeof *e);
-  if (!e) return x;
-  *e = *x;
-  for (int i = 0; i < e->n; ++i) e->x[i] = replaced(p, x->x[i]);
-  return e;
+  fl_kexpr *k[FL_K_MAX_ARGS];
+  for (int i = 0; i < x->n; ++i) k[i] = replaced(p, x->x[i]);
+  fl_kexpr *e = fl_kexpr_over(p->d->a, x, k);
+  return e ? e : x;
 }
 
 static fl_kexpr *truth(place *p, int v) { return fl_kexpr_int(p->d->a, FL_KT_BOOL, v); }

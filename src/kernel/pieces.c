@@ -288,11 +288,8 @@ static fl_kexpr *rewrite(splitter *y, fl_kexpr *x) {
   int changed = 0;
   for (int i = 0; i < x->n; ++i) changed |= (k[i] = rewrite(y, x->x[i])) != x->x[i];
   if (!changed) return x;
-  fl_kexpr *r = fl_karena_new(y->f->arena, sizeof *r);
-  if (!r) return x;
-  *r = *x;
-  memcpy(r->x, k, sizeof r->x);
-  return r;
+  fl_kexpr *r = fl_kexpr_over(y->f->arena, x, k);
+  return r ? r : x;
 }
 
 static int see(void *arg, fl_kstmt *s) {

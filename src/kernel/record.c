@@ -1,5 +1,6 @@
 /* Kernels that write down, or read, what atomics returned. See record.h. */
 #include "kernel/record.h"
+#include "kernel/verify.h"
 
 typedef struct recording {
   fl_karena *a;
@@ -90,5 +91,7 @@ fl_kfunc *fl_krecord_make(fl_karena *a, const fl_kfunc *f, int replay) {
   if (r.var < 0) return NULL;
   r.f->body = walk(&r, r.f->body);
   r.f->replays = (uint8_t)replay;
-  return a->failed ? NULL : r.f;
+  if (a->failed) return NULL;
+  fl_kpass_done("recording", r.f, r.f->body);
+  return r.f;
 }

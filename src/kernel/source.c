@@ -5,6 +5,7 @@
 */
 #include "kernel/front.h"
 #include "kernel/library.h"
+#include "kernel/verify.h"
 #include <string.h>
 
 typedef struct pending {         /* a kernel whose body is to be read */
@@ -539,6 +540,7 @@ static void read_all(reader *r) {
   for (pending *k = r->first; k && s->kernels; k = k->next) {
     if (k->f->has_body && k->body && !s->too_large) read_body(p, k);
     else if (s->too_large && k->f->has_body) refuse_unread(s, k->f);
+    if (!p->a->failed) fl_kpass_done("reading", k->f, k->f->body);
     s->kernels[n++] = k->f;
   }
   if (!n && !p->a->failed) {

@@ -231,6 +231,36 @@ static fl_kexpr *node(fl_karena *a, int kind, int type, int op, int n, fl_kexpr 
   return e;
 }
 
+int fl_kexpr_settle(fl_karena *a, fl_kexpr *x) {
+  int depth = 0;
+  for (int i = 0; i < x->n; i++)
+    if (x->x[i]->depth > depth) depth = x->x[i]->depth;
+  if (depth >= FL_K_MAX_DEPTH) {
+    if (!a->failed) a->failed = FL_KARENA_DEEP;
+    return 0;
+  }
+  x->depth = (uint16_t)(depth + 1);
+  return 1;
+}
+
+void fl_kfunc_number_loops(fl_kfunc *f, fl_kblock b) {
+  for (fl_kstmt *s = b.first; s; s = s->next) {
+    if (s->kind == FL_KS_LOOP) s->label = f->n_loops++;
+    fl_kfunc_number_loops(f, s->body);
+    fl_kfunc_number_loops(f, s->other);
+  }
+}
+
+fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands) {
+  fl_kexpr *e = node(a, x->kind, x->type, x->op, x->n, operands);
+  if (!e) return NULL;
+  e->line = x->line;
+  e->var = x->var;
+  e->site = x->site;
+  e->value = x->value;
+  return e;
+}
+
 static fl_kexpr *constant(fl_karena *a, int type, fl_kvalue v) {
   fl_kexpr *e = node(a, FL_KX_CONST, type, 0, 0, NULL);
   if (e) e->value = v;
@@ -330,7 +360,8 @@ fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *co
 
 fl_kexpr *fl_kexpr_truth(fl_karena *a, fl_kexpr *x) {
   if (!x || x->type == FL_KT_BOOL) return x;
-  return fl_kexpr_binary(a, FL_KO_NE, x, fl_kexpr_zero(a, x->type));
+  if (x->type < FL_KT_I32) x = fl_kexpr_cast(a, FL_KT_I32, x);
+  return !x ? NULL : fl_kexpr_binary(a, FL_KO_NE, x, fl_kexpr_zero(a, x->type));
 }
 
 /* ---- statements -------------------------------------------------------------------------- */

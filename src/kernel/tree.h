@@ -272,6 +272,8 @@ fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
 int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
 /* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
+/* Numbers of the loops in b, from f->n_loops on: where copies were put together. */
+void fl_kfunc_number_loops(fl_kfunc *f, fl_kblock b);
 static inline int fl_ktemp(fl_kfunc *f, int type) {
   return fl_kvar_add(f, FL_KV_LOCAL, type, "t#", 1);
 }
@@ -293,6 +295,10 @@ fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y); /* ty
 fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y);
 fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x);       /* x itself if it has the type */
 fl_kexpr *fl_kexpr_call(fl_karena *a, int builtin, int type, int n, fl_kexpr *const *x);
+/* Depth of x anew, whose operands were changed where they are. 0: too deep. */
+int fl_kexpr_settle(fl_karena *a, fl_kexpr *x);
+/* x with other operands, its site kept. */
+fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands);
 fl_kexpr *fl_kexpr_truth(fl_karena *a, fl_kexpr *x);                /* x != 0 as BOOL */
 
 /* Statements append to *b and return the new node (NULL: memory; *b unchanged). */

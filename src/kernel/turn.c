@@ -74,7 +74,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int32_t line) {
+/* A choice has its value from the start: its number needs no DECL, whose scope would be one side of another choice. */
+static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared, int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);
   if (!t || p->failed || !p->b) return NULL;
   int64_t n;
@@ -82,7 +83,7 @@ static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int32_t
   t->sel = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I32, name, 1);
   if (t->var < 0 || t->sel < 0) return NULL;
   p->f->vars[t->var].line = line;
-  fl_kstmt_decl(p->f, p->b, t->sel);
+  if (declared) fl_kstmt_decl(p->f, p->b, t->sel);
   t->next = p->turns;
   p->turns = t;
   return t;
@@ -99,14 +100,14 @@ void fl_turn_set(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
 }
 
 fl_value fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_value *from, int32_t line) {
-  fl_kturn *t = make(p, of, name, line);
+  fl_kturn *t = make(p, of, name, 1, line);
   if (!t) return fl_val_none();
   if (from) fl_turn_set(p, t, *from, line);
   return place(t, of, is_const);
 }
 
 fl_value fl_turn_choose(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, int32_t line) {
-  fl_kturn *t = make(p, x.type, "choice", line);
+  fl_kturn *t = make(p, x.type, "choice", 0, line);
   if (!t) return fl_val_none();
   fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line), *b = which(p, t, y, line);
   if (p->failed) return fl_val_none();
@@ -162,7 +163,7 @@ static fl_kexpr *is(fl_front *p, const fl_kturn *t, int i) {
 static void lower_expr(fl_front *p, fl_kexpr *x) {
   if (!x || p->failed || p->a->failed) return;
   for (int i = 0; i < x->n; i++) lower_expr(p, x->x[i]);
-  if (x->kind != FL_KX_LOAD) return;
+  if (p->a->failed || !fl_kexpr_settle(p->a, x) || x->kind != FL_KX_LOAD) return;
   const fl_kturn *t = ready(p, x->var, x->line);
   if (!t) return;
   fl_kexpr *r = fl_kexpr_load(p->f, t->from[0], x->x[0]);
