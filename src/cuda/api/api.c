@@ -6,6 +6,7 @@
 ** them.
 */
 #include "cuda/api/cudnn_api.h"
+#include "base/error.h"
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
 #include <dlfcn.h>
@@ -119,14 +120,14 @@ static void load(library *l) {
     if (h) file = *f;
   }
   if (!h) {
-    snprintf(l->reason, sizeof l->reason, "%s not found (%s)", file, l->advice);
+    snprintf(l->reason, sizeof l->reason, "%s not found (" FL_DO "%s)", file, l->advice);
     return;
   }
   for (size_t i = 0; i < l->n; i++) {
     void *p = dlsym(h, l->symbols[i].name);
     if (!p && l->symbols[i].maybe) continue;
     if (!p) {
-      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", file,
+      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (" FL_DO "%s)", file,
                l->symbols[i].name, l->advice);
       return;
     }
