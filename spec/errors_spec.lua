@@ -157,7 +157,12 @@ describe("an error", function()
     assert.matches("did you mean 'threadIdx'", text, 1, true)
     assert.equal("did you mean 'threadIdx'?", flame.last_error().hint)
     assert.is_nil(text:find("\1", 1, true))
-    assert.equal('write names, ->, and an expression: "x, y -> x*y + 1"', told(flame.map, "x", flame.ones(2)).hint)
+    local k = flame.kernel [[__global__ void k(float *y, const float *x, int n) {
+      if (threadIdx.x < n) atomicExch(&y[threadIdx.x], x[threadIdx.x]); }]]
+    local y = k(flame.ones(4, { requires_grad = true }), 4)
+    assert.equal("give vjp = ... or mark the argument nodiff", told(function() y:sum():backward() end).hint)
+    k = flame.kernel [[__global__ void k(float *y, int n) { memcpy(y, y, n); }]]
+    assert.matches("memcpy is outside the language; copy elements", tostring(k:report()), 1, true)
   end)
   it("is of the last error, whether a script caught it or raises it again", function()
     local ok, outer = pcall(function()

@@ -144,12 +144,15 @@ describe("docs/messages.md", function()
     local _, message = pcall(assert(load(code, "=script.lua")), flame)
     if flame.cuda.available() then
       assert.equal("script.lua:3: add: x is on cuda:0 and y on cpu; use y:to(x.device)", message)
+      assert.equal("use y:to(x.device)", flame.last_error().hint)
     else
       assert.matches("^script%.lua:2: cuda: .+", message)
       for _, how in ipairs { "cuda()", "to('cuda:1')", "to('cuda')" } do
         _, message = pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")), flame)
         assert.matches("^script%.lua:2: cuda: .+", message)
+        if message:find "no NVIDIA driver" then assert.equal("install one", flame.last_error().hint) end
       end
+      assert.is_nil(select(2, flame.cuda.available()):find "%c")
     end
   end)
 end)
