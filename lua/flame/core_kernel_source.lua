@@ -133,7 +133,7 @@ local function check_option(o)
   for _, pattern in ipairs(OPTIONS) do
     if not o:find("[%c]") and o:find(pattern) then return o end
   end
-  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=; folders go into include = {…}", o)
+  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
 end
 
 --- The options for the compiler: those of the list, which reach no file, and the folders of 'include'.
