@@ -200,7 +200,7 @@ local function operands(op, n, x, w, b)
   end
   for name, v in pairs { x = x, w = w, b = b } do
     if v.dtype == "bool" then fail(op, "%s is bool, need numbers", name) end
-    if v.device ~= x.device then fail(op, "x is on %s and %s on %s; use %s:to(x.device)", x.device, name, v.device, name) end
+    if v.device ~= x.device then fail(op, "x is on %s and %s on %s\1; use %s:to(x.device)", x.device, name, v.device, name) end
   end
   if x.dtype ~= w.dtype then
     local dtype = (flame.zeros(0, { dtype = x.dtype }) + flame.zeros(0, { dtype = w.dtype })).dtype

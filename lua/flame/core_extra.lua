@@ -105,7 +105,7 @@ end, "e")
 add("heaviside", 2, function(x, values)
   need_tensor("heaviside", "x", x)
   if is_tensor(values) and values.dtype ~= x.dtype then
-    fail("heaviside", "x is %s and values %s: cast one of them", x.dtype, values.dtype)
+    fail("heaviside", "x is %s and values %s\1: cast one of them", x.dtype, values.dtype)
   end
   return where(x:detach():eq(0), values, x:detach():gt(0):to(x.dtype))
 end, "e")
@@ -296,7 +296,7 @@ end)
 --- Mean of what is not NaN.
 add("nanmean", 3, function(x, d, o)
   if not need_tensor("nanmean", "x", x):is_floating_point() then
-    fail("nanmean", "dtype %s is not supported; cast first: x:float()", x.dtype)
+    fail("nanmean", "dtype %s is not supported\1; cast first: x:float()", x.dtype)
   end
   local there = x:detach():isnan():logical_not()
   return where(there, x, 0):sum(d, o) / there:sum(d, o)

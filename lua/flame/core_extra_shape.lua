@@ -235,7 +235,7 @@ add("masked_scatter", 3, function(x, mask, src)
   need_tensor("masked_scatter", "x", x)
   if need_tensor("masked_scatter", "mask", mask).dtype ~= "bool" then fail("masked_scatter", "mask is %s, need bool", mask.dtype) end
   if need_tensor("masked_scatter", "src", src).dtype ~= x.dtype then
-    fail("masked_scatter", "src is %s and x %s: cast one of them", src.dtype, x.dtype)
+    fail("masked_scatter", "src is %s and x %s\1: cast one of them", src.dtype, x.dtype)
   end
   x = x:expand(internal.broadcast_shape("masked_scatter", { x, mask }))
   local hit = mask:expand(x.shape)

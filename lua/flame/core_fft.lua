@@ -17,7 +17,7 @@ local function need_signal(op, x, complex)
   if not x:is_floating_point() then x = x:float() end
   if complex and (x.ndim < 2 or x.shape[x.ndim] ~= 2) then
     fail(op, "x has shape %s, need complex numbers: at least two axes, the last with 2 elements, real and"
-      .. " imaginary part (real data: rfft, or stack with zeros)", shape_text(x))
+      .. " imaginary part\1 (real data: rfft, or stack with zeros)", shape_text(x))
   end
   if not complex and x.ndim < 1 then fail(op, "x is 0-d, need at least one axis") end
   return x, complex and x.ndim - 1 or x.ndim

@@ -21,7 +21,7 @@ function Gradients.__index(g, key)
   if method ~= nil then return method end
   if not is_tensor(key) then fail("gradients", "a map of gradients has no field '%s'", tostring(key)) end
   if asked[g].unused[key] then return nil end
-  fail("gradients", "not asked for in this call: name it in gradients{…}")
+  fail("gradients", "not asked for in this call\1: name it in gradients{…}")
 end
 --- Iterate tensor, gradient in the order asked for.
 function Gradients.items(g)
@@ -58,9 +58,9 @@ local function make_map(xs, grads, allow_unused)
     elseif allow_unused then
       unused[x] = true
     elseif not x.requires_grad then
-      fail("gradients", "input %d is not tracked: make it with requires_grad", i)
+      fail("gradients", "input %d is not tracked\1: make it with requires_grad", i)
     else
-      fail("gradients", "input %d is not on a path to the result (detached, or never used);" ..
+      fail("gradients", "input %d is not on a path to the result (detached, or never used)\1;" ..
         " allow_unused = true skips it", i)
     end
   end
@@ -523,7 +523,7 @@ function internal.opaque(op, y, ...)
   return flame.func {
     name = op,
     forward = function(_, v) return v:clone() end,
-    backward = function() fail(op, "it has no gradient here: detach what it is given, x:detach(), if none is wanted") end,
+    backward = function() fail(op, "it has no gradient here\1: detach what it is given, x:detach(), if none is wanted") end,
   }(y, ...)
 end
 

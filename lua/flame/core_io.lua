@@ -84,7 +84,7 @@ end
 
 local function add_table(w, t, path, depth)
   local where = path == "" and "the table" or path
-  if getmetatable(t) ~= nil then fail("save", "%s has a metatable: save plain tables, of a module its state_dict()", where) end
+  if getmetatable(t) ~= nil then fail("save", "%s has a metatable\1: save plain tables, of a module its state_dict()", where) end
   if w.open[t] then fail("save", "%s contains itself", where) end
   if depth > MAX_DEPTH then fail("save", "%s is nested deeper than %d tables", where, MAX_DEPTH) end
   local out, n = w.out, 1
@@ -119,12 +119,12 @@ local function only_tensors(w, t, path, depth)
   for _, key in ipairs(sorted_keys(t, 0, path == "" and "the table" or path)) do
     local value, name = t[key], join(path, key)
     if is_tensor(value) then
-      if w.taken[name] then fail("save", "two tensors have the name %s, which npz can not tell apart: use .safetensors", name) end
+      if w.taken[name] then fail("save", "two tensors have the name %s, which npz can not tell apart\1: use .safetensors", name) end
       w.taken[name], w.names[#w.names + 1], w.tensors[#w.tensors + 1] = true, name, value
     elseif type(value) == "table" and getmetatable(value) == nil and depth < MAX_DEPTH then
       only_tensors(w, value, name, depth + 1)
     else
-      fail("save", "%s is a %s: npz holds tensors only, use .safetensors", name, type(value))
+      fail("save", "%s is a %s: npz holds tensors only\1, use .safetensors", name, type(value))
     end
   end
 end
@@ -158,13 +158,13 @@ local written = ".safetensors, .npz (tensors), .npy (one tensor), .png (an image
 ---@param value table | flame.Tensor
 internal.def("save", 2, function(path, value)
   local kind = extension(path)
-  if pickles[kind] then fail("save", "%s: flame writes no .%s files: use .safetensors, .npz or .npy", path, kind) end
+  if pickles[kind] then fail("save", "%s: flame writes no .%s files\1: use .safetensors, .npz or .npy", path, kind) end
   if not is_tensor(value) and type(value) ~= "table" then
     fail("save", "need a table of tensors or a tensor, got %s", internal.word(value))
   end
   if not known[kind] then fail("save", "%s: flame writes no .%s files, there is %s", path, kind, written) end
   if only_one[kind] and not is_tensor(value) then
-    fail("save", "%s: %s holds one tensor, got a table: use .npz or .safetensors", path, only_one[kind])
+    fail("save", "%s: %s holds one tensor, got a table\1: use .npz or .safetensors", path, only_one[kind])
   end
   if kind == "npy" then return internal.io_save_npy(path, { "" }, { value }) end
   if kind == "csv" then return internal.io_save_csv(path, { "" }, { value:detach() }) end
@@ -293,7 +293,7 @@ internal.def("load", 2, function(path, options)
   if head:sub(1, 6) == "\x93NUMPY" then return internal.io_load_npy(path, o.device) end
   if head:sub(1, 4) == "PK\3\4" or head:sub(1, 4) == "PK\5\6" then return internal.io_load_npz(path, o.device) end
   if head:find("^\x80[\2-\5]") and pickles[extension(path)] then
-    fail("load", "%s: is a pickle, which can run code; %s", path, convert)
+    fail("load", "%s: is a pickle, which can run code\1; %s", path, convert)
   end
   local tensors, meta = internal.io_load(path, o.device)
   if is_ours(meta.flame) then return parse(path, meta.flame, tensors) end

@@ -96,7 +96,7 @@ local function signature(entry, list)
   for i, t in ipairs(list) do
     local name = math.type(t) and (SIZED[t] or "struct" .. t) or t
     if name:find("^struct") then
-      fail("cuda.load", "parameter %d of '%s' is a struct of %s bytes: compile it by flame.kernel", i, entry, name:sub(7))
+      fail("cuda.load", "parameter %d of '%s' is a struct of %s bytes\1: compile it by flame.kernel", i, entry, name:sub(7))
     end
     text[i] = name .. " p" .. i
   end
@@ -115,8 +115,8 @@ function internal.cuda_load(image, entry, o)
   local order, params
   if image:sub(1, 4) == "\127ELF" then order, params = cubin_entries(image)
   elseif image:find("%.version%s") and image:find("%.target%s") then order, params = ptx_entries(image)
-  elseif image:find("__global__", 1, true) then fail("cuda.load", "this is CUDA C: use flame.kernel")
-  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then fail("cuda.load", "this is a fat binary: take the cubin out of it (cuobjdump -xelf)")
+  elseif image:find("__global__", 1, true) then fail("cuda.load", "this is CUDA C\1: use flame.kernel")
+  elseif image:sub(1, 4) == "\x50\xed\x55\xba" then fail("cuda.load", "this is a fat binary\1: take the cubin out of it (cuobjdump -xelf)")
   else fail("cuda.load", "this is neither PTX nor a cubin") end
   if entry == nil and #order == 1 then entry = order[1] end
   if type(entry) ~= "string" then fail("cuda.load", "need the entry's name, the binary has: %s", table.concat(order, ", ")) end

@@ -10,7 +10,7 @@ local function interpolate(source, constants)
   if not source:find("${", 1, true) then return source end
   return (source:gsub("%${%s*([%w_]+)%s*}", function(name)
     local v = constants and constants[name]
-    if v == nil then fail("kernel", "the source wants ${%s}: give constants = {%s = …}", name, name) end
+    if v == nil then fail("kernel", "the source wants ${%s}\1: give constants = {%s = …}", name, name) end
     if math.type(v) == "float" then
       local text = ("%.17g"):format(v):gsub(",", ".")      -- the host's locale may write a comma, C's operator
       return text:find("[%.eEn]") and text or text .. ".0"
@@ -133,7 +133,7 @@ local function check_option(o)
   for _, pattern in ipairs(OPTIONS) do
     if not o:find("[%c]") and o:find(pattern) then return o end
   end
-  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=; folders go into include = {…}", o)
+  fail("kernel", "options: '%s' is none of -D -U --use_fast_math -std= -maxrregcount= --fmad=\1; folders go into include = {…}", o)
 end
 
 --- The options for the compiler: those of the list, which reach no file, and the folders of 'include'.

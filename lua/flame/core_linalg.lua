@@ -472,9 +472,9 @@ local qr = flame.func {
   backward = function(ctx, g)
     local x, flat = ctx:saved()
     local lead, _, m, n = need_matrix("qr", "x", x)
-    if ctx.mode == "r" then fail("qr", 'mode "r" has no gradient: it needs Q, take mode "reduced"') end
+    if ctx.mode == "r" then fail("qr", 'mode "r" has no gradient: it needs Q\1, take mode "reduced"') end
     if ctx.mode == "complete" and m > n then
-      fail("qr", 'mode "complete" has no gradient for %d rows and %d columns: take mode "reduced"', m, n)
+      fail("qr", 'mode "complete" has no gradient for %d rows and %d columns\1: take mode "reduced"', m, n)
     end
     local k = math.min(m, n)
     local q, r = parts(flat, joined(lead, m, k), joined(lead, k, n))

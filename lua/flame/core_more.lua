@@ -173,7 +173,7 @@ local function name_sizes(spec, groups, shape, given)
     local known, open = 1, nil
     for _, name in ipairs(group) do
       if size[name] then known = known * size[name]
-      elseif open then fail("rearrange", "'%s': give the size of %s or of %s", spec, open, name)
+      elseif open then fail("rearrange", "'%s'\1: give the size of %s or of %s", spec, open, name)
       else open = name end
     end
     if open then

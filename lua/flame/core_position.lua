@@ -20,7 +20,7 @@ end
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function same_dtype(op, x, src)
-  if need_tensor(op, "src", src).dtype ~= x.dtype then fail(op, "src is %s and x %s: cast one of them", src.dtype, x.dtype) end
+  if need_tensor(op, "src", src).dtype ~= x.dtype then fail(op, "src is %s and x %s\1: cast one of them", src.dtype, x.dtype) end
 end
 
 --- Positions that are not 0, a row each.

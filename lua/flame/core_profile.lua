@@ -90,7 +90,7 @@ local function start(self)
   flame.synchronize()
   self.before, self.clock = flame.stats(), flame.timer()
   self.on = internal.profile_start()
-  if not self.on then fail("profile", "one is on already: close it first") end
+  if not self.on then fail("profile", "one is on already\1: close it first") end
 end
 
 local function finish(self)

@@ -185,7 +185,7 @@ local MOST = 1 << 40                     -- elements of a result: positions are 
 
 local function output_sizes(op, x, n, o)
   local out, scale = {}, {}
-  if o.size and o.scale_factor then fail(op, "give size or scale_factor, not both") end
+  if o.size and o.scale_factor then fail(op, "\1give size or scale_factor, not both") end
   if o.size then
     out = per_axis(op, "size", o.size, n, 1)
   elseif o.scale_factor then
@@ -201,7 +201,7 @@ local function output_sizes(op, x, n, o)
     end
     if o.recompute_scale_factor then scale = {} end
   else
-    fail(op, "give size or scale_factor")
+    fail(op, "\1give size or scale_factor")
   end
   local total = 1.0 * x.shape[1] * x.shape[2]
   for i = 1, n do total = total * out[i] end

@@ -31,7 +31,7 @@ def("rotary", 4, function(x, cos, sin, o)
   if not x:is_floating_point() then fail("rotary", "x is %s, need a float", x.dtype) end
   local t, d = x.shape[x.ndim - 1], x.shape[x.ndim]
   if d % 2 ~= 0 then fail("rotary", "the last axis has %d features, need an even number", d) end
-  if (cos == nil) ~= (sin == nil) then fail("rotary", "give both cos and sin, or neither") end
+  if (cos == nil) ~= (sin == nil) then fail("rotary", "\1give both cos and sin, or neither") end
   if cos then
     need_tensor("rotary", "cos", cos)
     need_tensor("rotary", "sin", sin)

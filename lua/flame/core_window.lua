@@ -75,7 +75,7 @@ end)
 window("exponential_window", { "center", "tau" }, { center = false, tau = 1.0 }, function(at, length, o)
   local name = "exponential_window"
   if o.center and type(o.center) ~= "number" then fail(name, "center must be a number, got %s", internal.word(o.center)) end
-  if o.center and not o.periodic then fail(name, "a symmetric window has its own center: leave it out") end
+  if o.center and not o.periodic then fail(name, "a symmetric window has its own center\1: leave it out") end
   return ((at - (o.center or (length - 1) / 2)):abs() * (-1 / positive(name, "tau", o.tau))):exp()
 end)
 window("kaiser_window", { "beta" }, { beta = 12.0 }, function(at, length, o)

@@ -102,7 +102,7 @@ end
 --- Folder of the licence texts that every Debian machine has.
 function data.licences()
   local path = "/usr/share/common-licenses"
-  if not is_folder(path) then fail("licences", "no %s on this machine: name a text with --data", path) end
+  if not is_folder(path) then fail("licences", "no %s on this machine\1: name a text with --data", path) end
   return path
 end
 

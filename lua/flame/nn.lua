@@ -76,7 +76,7 @@ end
 local Module = {}
 Module.__name = "Module"
 nn.Module = setmetatable(Module, { __call = function()
-  fail('Module: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
+  fail('Module\1: make a class of your own first: local Net = nn.Module.extend("Net"), then Net(…)')
 end })
 
 local fields = require "flame.nn_fields"(order, kinds, fail, function(...) return nn.Buffer(...) end)
@@ -167,7 +167,7 @@ end
 
 function Module.forward(...)
   local name = getmetatable((...)).__name
-  fail("%s has no forward: define function %s:forward(…)", name, name)
+  fail("%s has no forward\1: define function %s:forward(…)", name, name)
 end
 
 local function add_hook(self, place, f)

@@ -23,7 +23,7 @@ return function(order, kinds, fail, buffer)
     local class, name = getmetatable(self).__name, tostring(key)
     if kinds[old] == "parameter" then
       local place = math.type(key) == "integer" and "self[" .. name .. "]" or "self." .. name
-      fail("%s: %s is a Parameter: it can be one or nil, got %s: write nn.Parameter(…), or flame.no_grad(function() %s:copy_(…) end)",
+      fail("%s: %s is a Parameter: it can be one or nil, got %s\1: write nn.Parameter(…), or flame.no_grad(function() %s:copy_(…) end)",
         class, name, word(value), place)
     end
     if not flame.is_tensor(value) then fail("%s: %s is a Buffer: it can be a tensor or nil, got %s", class, name, word(value)) end

@@ -31,7 +31,7 @@ return function(nn, shared)
       return a < b
     end)
     for k, i in ipairs(order) do
-      if sorted and k ~= i then fail("%s: lengths do not fall: sort them, or {enforce_sorted = false}", op) end
+      if sorted and k ~= i then fail("%s: lengths do not fall\1: sort them, or {enforce_sorted = false}", op) end
       place[i] = k
     end
     local idx = positions(order, x.device)

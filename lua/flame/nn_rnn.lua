@@ -219,7 +219,7 @@ return function(nn, shared)
     --- {h0, c0} may stand for both. Gives y, h and, of an LSTM, c. A packed sequence gives a packed one.
     function class:forward(x, ...)
       local h0, c0 = states_given(name, mode == "lstm" and { "h0", "c0" } or { "h0" }, ...)
-      if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0: y, h, c = lstm(x, h, c)", name) end
+      if mode == "lstm" and h0 and not c0 then fail("%s: h0 without c0\1: y, h, c = lstm(x, h, c)", name) end
       local y, last = (shared.is_packed(x) and over_packed or over_tensor)(self, name, x, { h0, c0 })
       return y, table.unpack(last)
     end
@@ -253,7 +253,7 @@ return function(nn, shared)
     --- (x[, h[, c]]) with x (n, inputs) or (inputs); gives h and, of an LSTM, c.
     function class:forward(x, ...)
       local h, c = states_given(name, mode == "lstm" and { "h", "c" } or { "h" }, ...)
-      if mode == "lstm" and h and not c then fail("%s: h without c: h, c = cell(x, h, c)", name) end
+      if mode == "lstm" and h and not c then fail("%s: h without c\1: h, c = cell(x, h, c)", name) end
       if x.ndim ~= 1 and x.ndim ~= 2 or x.shape[x.ndim] ~= self.input_size then
         fail("%s: x has shape %s, need (n, %d) or (%d)", name, text(x), self.input_size, self.input_size)
       end

@@ -78,14 +78,14 @@ local function check_params(self, params)
   local what = self.what
   if flame.is_tensor(params) then params = { params } end
   if type(params) == "table" and type(params.parameters) == "function" then
-    fail("%s: got a module: give its parameters, net:parameters()", what)
+    fail("%s: got a module\1: give its parameters, net:parameters()", what)
   end
   if type(params) ~= "table" or #params == 0 then
     fail("%s: the parameters are a list of tensors or of groups, and not empty", what)
   end
   for i, p in ipairs(params) do
     if not flame.is_tensor(p) then fail("%s: parameter %d is a %s", what, i, type(p)) end
-    if not p.is_leaf then fail("%s: parameter %d is no leaf: optimise what you made, not what you computed", what, i) end
+    if not p.is_leaf then fail("%s: parameter %d is no leaf\1: optimise what you made, not what you computed", what, i) end
     if self.known[p] then fail("%s: parameter %d was given before", what, i) end
     self.known[p] = true
   end
@@ -95,7 +95,9 @@ end
 --- One more group of parameters: {params = {…}, lr = …}; what is left out is as in the constructor.
 function Optimizer:add_param_group(given)
   local what, defaults = self.what, self.defaults
-  if type(given) ~= "table" or given.params == nil then fail("%s: a group is a table with params; of a module: net:parameters()", what) end
+  if type(given) ~= "table" or given.params == nil then
+    fail("%s: a group is a table with params\1; of a module: net:parameters()", what)
+  end
   local group = {}
   for key, value in pairs(defaults) do group[key] = value end
   for key, value in pairs(given) do
@@ -143,7 +145,7 @@ local function make_class(name, names, defaults, update, optional)
   class.of_groups.__index, class.of_groups.__newindex = internal.closed(name .. ": a group", {}, in_groups)
   local get, set = internal.closed(name, class, { lr = true, groups = true, param_groups = true, state = true, steps = true },
     function(_, key)
-      if class.options[key] then fail("%s: %s stands in the groups: opt.groups[1].%s", name, key, key) end
+      if class.options[key] then fail("%s: %s stands in the groups\1: opt.groups[1].%s", name, key, key) end
     end)
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
@@ -151,7 +153,7 @@ local function make_class(name, names, defaults, update, optional)
     return get(self, key)
   end
   class.__newindex = function(self, key, value)
-    if key == "param_groups" then fail("%s: param_groups can not be assigned: use add_param_group, or change its groups", name) end
+    if key == "param_groups" then fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups", name) end
     if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end

@@ -140,7 +140,9 @@ return function(optim, shared)
     local self = make_muon(...)
     for _, group in ipairs(self.groups) do
       for i, p in ipairs(group.params) do
-        if p.ndim ~= 2 then fail("Muon: parameter %d has shape (%s), need 2 axes: give others to AdamW", i, table.concat(p.shape, ", ")) end
+        if p.ndim ~= 2 then
+          fail("Muon: parameter %d has shape (%s), need 2 axes\1: give others to AdamW", i, table.concat(p.shape, ", "))
+        end
       end
       if group.adjust_lr_fn ~= "original" and group.adjust_lr_fn ~= "match_rms_adamw" then
         fail('Muon: adjust_lr_fn is %s, need "original" or "match_rms_adamw"', tostring(group.adjust_lr_fn))
@@ -413,7 +415,7 @@ return function(optim, shared)
     flame.no_grad(function()
       local gradients = each_gradient(opt)
       for _, g in ipairs(gradients) do
-        if g.dtype == "f16" then fail("GradScaler: a gradient is f16: keep parameters in f32, autocast makes the f16 copies") end
+        if g.dtype == "f16" then fail("GradScaler: a gradient is f16\1: keep parameters in f32, autocast makes the f16 copies") end
       end
       local inverse = 1 / self.now
       for _, g in ipairs(gradients) do g:mul_(inverse) end

@@ -249,7 +249,7 @@ return function(optim, shared)
       { total_steps = 0, epochs = 0, steps_per_epoch = 0, pct_start = 0.3, anneal_strategy = "cos", cycle_momentum = true,
         base_momentum = 0.85, max_momentum = 0.95, div_factor = 25, final_div_factor = 1e4, three_phase = false }, ...)
     local total = o.total_steps > 0 and o.total_steps or o.epochs * o.steps_per_epoch
-    if total < 2 then fail("one_cycle: give total_steps, or epochs and steps_per_epoch") end
+    if total < 2 then fail("one_cycle\1: give total_steps, or epochs and steps_per_epoch") end
     if o.anneal_strategy ~= "cos" and o.anneal_strategy ~= "linear" then
       fail('one_cycle: anneal_strategy is %s, need "cos" or "linear"', tostring(o.anneal_strategy))
     end

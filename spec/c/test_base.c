@@ -181,21 +181,53 @@ static void hashes(void) {
 static void first_error_stays(void) {
   fl_error e;
   fl_error_clear(&e);
-  fl_hint(&e, "no error, no hint");
   CHECK(e.code == FLAME_OK && e.hint[0] == '\0');
-  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s", 3, "x") == FLAME_BAD_ARGUMENT);
-  fl_hint(&e, "cast with %s", "x:to");
-  CHECK(fl_fail(&e, FLAME_IO, "load", "later") == FLAME_IO);
-  fl_hint(&e, "later");
+  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s" FL_DO "; cast with %s", 3, "x", "x:to") == FLAME_BAD_ARGUMENT);
+  CHECK(fl_fail(&e, FLAME_IO, "load", "later" FL_DO ": later") == FLAME_IO);
   CHECK(e.code == FLAME_BAD_ARGUMENT && !strcmp(e.op, "add"));
-  CHECK(!strcmp(e.message, "3 and x") && !strcmp(e.hint, "cast with x:to"));
+  CHECK(!strcmp(e.message, "3 and x; cast with x:to") && !strcmp(e.hint, "cast with x:to"));
   fl_error_clear(&e);
   char big[2000];
   memset(big, 'y', sizeof big - 1);
   big[sizeof big - 1] = '\0';
   fl_fail(&e, FLAME_INTERNAL, big, "%s", big);
-  fl_hint(&e, "%s", big);
-  CHECK(strlen(e.op) == 39 && strlen(e.message) == 479 && strlen(e.hint) == 159);
+  CHECK(strlen(e.op) == 39 && strlen(e.message) == 479 && e.hint[0] == '\0');
+  fl_error_clear(&e);
+  fl_fail(&e, FLAME_INTERNAL, "", FL_DO "%s", big);
+  CHECK(strlen(e.hint) == 159 && strstr(e.message, e.hint));
+}
+
+static const char *hint_of(fl_error *e, const char *text) {
+  fl_error_clear(e);
+  fl_fail(e, FLAME_BAD_ARGUMENT, "op", "%s", text);
+  CHECK(strstr(e->message, e->hint) && !strstr(e->message, FL_DO) && !strstr(e->hint, FL_DO));
+  return e->hint;
+}
+
+static void remedies_are_told_apart(void) {
+  fl_error e, again;
+  char text[1000], late[600];
+  CHECK(!strcmp(hint_of(&e, "x; need 3"), ""));
+  CHECK(!strcmp(hint_of(&e, "x" FL_DO ": use y"), "use y") && !strcmp(e.message, "x: use y"));
+  CHECK(!strcmp(hint_of(&e, "x" FL_DO " (use y:to())"), "use y:to()") && !strcmp(e.message, "x (use y:to())"));
+  CHECK(!strcmp(hint_of(&e, "x (no y" FL_DO ": install one)"), "install one"));
+  CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") && !strcmp(hint_of(&e, ""), ""));
+  CHECK(!strcmp(hint_of(&e, "a" FL_DO "b" FL_DO "; c"), "c") && !strcmp(e.message, "ab; c"));
+  for (size_t n = 440; n < 990; n++) {                 /* facts that do not fit make room for the remedy */
+    memset(text, 'y', n);
+    strcpy(text + n, FL_DO "; use z");
+    CHECK(!strcmp(hint_of(&e, text), "use z") && strlen(e.message) == (n + 7 < 479 ? n + 7 : 479));
+    CHECK(!strcmp(e.message + strlen(e.message) - 7, "; use z"));
+    fl_error_text(&e, late, sizeof late);
+    CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) && !strcmp(again.message, e.message));
+  }
+  for (int k = 0; k < 4; k++) {                        /* no half of a character is left */
+    memset(text, 'y', 4);
+    for (int i = k; i < 900; i += 2) memcpy(text + i, "\xc3\xa4", 3);
+    hint_of(&e, text);
+    const size_t n = strlen(e.message);
+    CHECK(n >= 477 && (e.message[n - 1] == '\xa4' || e.message[n - 1] == 'y'));
+  }
 }
 
 static void switches_are_read(void) {
@@ -251,6 +283,7 @@ int main(void) {
   text_formats();
   hashes();
   first_error_stays();
+  remedies_are_told_apart();
   switches_are_read();
   a_limit_of_sizes_is_an_error();
   fl_rng r = { 1, 0 };

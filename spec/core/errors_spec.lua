@@ -114,6 +114,80 @@ describe("an error", function()
     pcall(flame.mean, flame.ones(2, { dtype = "i64" }))
     assert.equal("cast first: x:float()", flame.last_error().hint)
   end)
+  --- What f raised and what last_error tells of it.
+  local function told(f, ...)
+    local ok, text = pcall(f, ...)
+    assert.is_false(ok)
+    local e = flame.last_error()
+    assert.truthy(text:find(e.message, 1, true), text)
+    assert.truthy(e.message:find(e.hint, 1, true), e.message)
+    assert.is_nil((text .. e.message .. e.hint):find "%c")
+    return e, text
+  end
+  it("tells what to do apart from the facts", function()
+    local x = flame.ones(2, 3)
+    for hint, f in pairs {
+      ["write x[{2, 3}] = v, or clone() first"] = function() x[2]:zero_() end,
+      ["reduce it, as x:sum(), or pass a seed of its shape"] = function() flame.ones(2, { requires_grad = true }):exp():backward() end,
+      ["cast one of them"] = function() x:scatter_add(1, flame.ones(1, 1, { dtype = "i64" }), flame.ones(1, 1, { dtype = "f64" })) end,
+      ["give size or scale_factor, not both"] = function() flame.interpolate(flame.ones(1, 1, 4), { size = 2, scale_factor = 2 }) end,
+      ["use flame.kernel"] = function() flame.cuda.load("__global__ void k(float *x) {}", "k") end,
+      ["use target:long()"] = function() flame.cross_entropy(x, flame.ones(2)) end,
+      ["did you mean 'keepdim'?"] = function() x:sum(1, { keepdims = true }) end,
+      ["did you mean 'momentum'?"] = function() flame.optim.SGD({ x }, 0.1).groups[1].momentun = 1 end,
+      ["x:tile(…)"] = function() return x["repeat"] end,
+      [""] = function() x:sum(3) end,
+    } do
+      assert.matches(hint, told(f).hint:sub(-#hint), 1, true)
+      assert.equal(hint == "", flame.last_error().hint == "")
+    end
+  end)
+  it("tells what to do where a value is read, as well as where it is recorded", function()
+    local lost = flame.cross_entropy(flame.ones(2, 3), flame.tensor({ 0, 1 }, { dtype = "i64" }))
+    for _ = 1, 2 do
+      local e = told(lost.item, lost)
+      assert.same({ "bad value", "cross_entropy", "labels of a 0-based file need + 1" }, { e.code, e.op, e.hint })
+      assert.equal("class 0 at position 1, need 1 to 3 (labels of a 0-based file need + 1)", e.message)
+    end
+    assert.equal("labels of a 0-based file need + 1", told(function() return (lost + 1):item() end).hint)
+  end)
+  it("tells what to do of a kernel that is refused, and of one without a derivative", function()
+    local kernel = [[__global__ void k(float *y, int n) { int i = threadIx.x; if (i < n) y[i] = 1; }]]
+    local _, text = pcall(flame.kernel, kernel)
+    assert.matches("did you mean 'threadIdx'", text, 1, true)
+    assert.equal("did you mean 'threadIdx'?", flame.last_error().hint)
+    assert.is_nil(text:find("\1", 1, true))
+    local k = flame.kernel [[__global__ void k(float *y, const float *x, int n) {
+      if (threadIdx.x < n) atomicExch(&y[threadIdx.x], x[threadIdx.x]); }]]
+    local y = k(flame.ones(4, { requires_grad = true }), 4)
+    assert.equal("give vjp = ... or mark the argument nodiff", told(function() y:sum():backward() end).hint)
+    k = flame.kernel [[__global__ void k(float *y, int n) { memcpy(y, y, n); }]]
+    assert.matches("memcpy is outside the language; copy elements", tostring(k:report()), 1, true)
+  end)
+  it("is of the last error, whether a script caught it or raises it again", function()
+    local ok, outer = pcall(function()
+      local _, inner = pcall(flame.mean, flame.ones(2, { dtype = "i64" }))
+      assert.equal("cast first: x:float()", flame.last_error().hint)
+      pcall(flame.matmul, flame.zeros(4, 3), flame.zeros(5, 2))
+      assert.same({ "matmul", "" }, { flame.last_error().op, flame.last_error().hint })
+      error(inner, 0)
+    end)
+    assert.is_false(ok)
+    assert.matches("mean: dtype i64 is not supported; cast first: x:float()", outer, 1, true)
+    assert.equal("matmul", flame.last_error().op)
+  end)
+  it("keeps what to do where the facts are too long", function()
+    local names = {}
+    for k = 1, 60 do names[k] = ("field_%d_of_many"):format(k) end
+    local e = told(function()
+      flame.nn.Linear(2, 2, { [("b"):rep(300)] = 1, ["bais"] = nil })
+    end)
+    assert.equal("", e.hint)
+    e = told(function() flame.internal.fail("op", table.concat(names, " ") .. "\1; use field_1") end)
+    assert.equal("use field_1", e.hint)
+    assert.equal(479, #e.message)
+    assert.matches(" field.*; use field_1$", e.message)
+  end)
   it("of a class id names the class, the position and the range", function()
     local x, y = flame.randn(4, 10), flame.tensor({ 1, 2, 0, 10 }, { dtype = "i64" })
     local ok, e = pcall(function() return x:cross_entropy(y):item() end)

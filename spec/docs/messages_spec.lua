@@ -1,5 +1,6 @@
 --- Runs docs/messages.md: every piece of code of its "lua norun" blocks raises, and the message is
--- the one behind the arrow below it ("…" there stands for anything), after the script's line.
+-- the one behind the arrow below it ("…" there stands for anything), after the script's line. A message that
+-- says what to do has that as the hint of flame.last_error(), and no other message has one.
 require "spec.support.helper"
 local flame = require "flame"
 
@@ -27,6 +28,24 @@ local function pattern(message)
   return "^" .. message:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("…", ".*") .. "$"
 end
 
+-- The words that a remedy begins with, where one is in a message: all of them imperatives, but for a name
+-- that was probably meant and what else the user may write.
+local REMEDIES = {}
+for word in ([[use write cast clone reduce pass wrap return install give make name detach convert launch call set add
+    did where options labels allow_unused]]):gmatch("%S+") do REMEDIES[word] = true end
+
+--- What a message says to do: it stands at the end, after a mark of punctuation.
+local function remedy(message)
+  local at, found = 1, nil
+  while true do
+    local first, last, word = message:find("[;:(] ?([%w_]+)", at)
+    if not first then return nil end
+    found = REMEDIES[word] and message:sub((message:find("[%w_]", first)))
+    if found then return found end
+    at = last
+  end
+end
+
 describe("docs/messages.md", function()
   local list = examples()
   it("has examples of every kind", function()
@@ -47,6 +66,10 @@ describe("docs/messages.md", function()
       if e.message:find("…", 1, true) then assert.matches(pattern(e.message), rest) else assert.equal(e.message, rest) end
       local last = flame.last_error()
       assert.truthy(last and last.message and #last.message > 0)
+      local todo = remedy(last.message)
+      if todo and last.hint .. ")" ~= todo then assert.equal(todo, last.hint) end
+      if not todo then assert.equal("", last.hint) end
+      assert.truthy(rest:find(last.message, 1, true), last.message)
       chunk = nil                                         -- luacheck: ignore
       collectgarbage() collectgarbage()
       assert.is_true(flame.stats().live_tensors <= before + 2, "handles are left")
@@ -121,12 +144,15 @@ describe("docs/messages.md", function()
     local _, message = pcall(assert(load(code, "=script.lua")), flame)
     if flame.cuda.available() then
       assert.equal("script.lua:3: add: x is on cuda:0 and y on cpu; use y:to(x.device)", message)
+      assert.equal("use y:to(x.device)", flame.last_error().hint)
     else
       assert.matches("^script%.lua:2: cuda: .+", message)
       for _, how in ipairs { "cuda()", "to('cuda:1')", "to('cuda')" } do
         _, message = pcall(assert(load("local flame = ...\nreturn flame.zeros(2):" .. how, "=script.lua")), flame)
         assert.matches("^script%.lua:2: cuda: .+", message)
+        if message:find "no NVIDIA driver" then assert.equal("install one", flame.last_error().hint) end
       end
+      assert.is_nil(select(2, flame.cuda.available()):find "%c")
     end
   end)
 end)

@@ -250,6 +250,9 @@ local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table e
 --- What is wrong with an error's text, or nil.
 local function complaint(e)
   if type(e) ~= "string" then return "the error is a " .. type(e) end
+  local last = flame.last_error()
+  if e:find("\1", 1, true) then return "the mark before its remedy is left" end
+  if last and not last.message:find(last.hint, 1, true) then return "its hint is no part of it" end
   local first = e:match "^[^\n]*"
   if first:find(": can not take (", 1, true) then return nil end       -- how a call that does not fit is told
   for _, pattern in ipairs(FOREIGN) do if first:find(pattern) then return "its text speaks of " .. pattern end end

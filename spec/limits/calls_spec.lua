@@ -23,6 +23,7 @@ describe("random calls of every public function", function()
     local kept = {}
     assert.matches("its text speaks of attempt to", calls.once("planted", function(x) return x.shape.none.at end, { "x" }))
     assert.matches("the error is a table", calls.once("planted", function() error {} end, {}))
+    assert.matches("the mark before its remedy is left", calls.once("planted", function() error("planted: x\1; use y", 0) end, {}))
     assert.matches("its text names no op", calls.once("planted", function() error("went wrong", 0) end, {}))
     assert.is_nil(calls.once("planted", function() error("planted: x is not one", 0) end, {}))
     local _, faults = calls.round(1, false, function() kept[#kept + 1] = flame.ones(2) end)

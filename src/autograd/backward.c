@@ -118,7 +118,7 @@ static flame_status collect(walk *w, int nroots, fl_node *const *roots) {
     if (n->entry->spent && newer_targets(w, n->entry)) continue;
     if (n->entry->spent) {
       FL_FAIL(w->c, FLAME_BAD_ARGUMENT, w->op,
-              "second backward: what this graph had saved is freed; pass {retain_graph = "
+              "second backward: what this graph had saved is freed" FL_DO "; pass {retain_graph = "
               "true} to the first");
       return FLAME_BAD_ARGUMENT;
     }
@@ -306,7 +306,7 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
                    "under no_grad or detached");
   if (!seed && s->numel != 1)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the tensor has shape %s, not one element: reduce it, as x:sum(), or "
+                   "the tensor has shape %s, not one element" FL_DO ": reduce it, as x:sum(), or "
                    "pass a seed of its shape",
                    fl_shape_text(a, s->rank, s->size));
   if (seed && seed->state == FL_NUMBER)
@@ -322,7 +322,7 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
                    fl_shape_text(b, s->rank, s->size));
   if (seed && seed->device != root->device)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, w->op,
-                   "the seed is on another device; use seed:to(x.device)");
+                   "the seed is on another device" FL_DO "; use seed:to(x.device)");
   fl_node *g = seed ? n_cast(seed, root->dtype)
                     : n_fill(c, root->dtype, root->device, s->rank, s->size,
                              (fl_scalar){ .d = 1 });

@@ -2,24 +2,39 @@
 ** Errors are values: the first error since the last clear stays, with its code, op,
 ** message, hint and the script site that recorded the op (0: none). Nothing here
 ** prints, aborts or jumps.
+**
+** A message tells the facts and then, where there is one, the remedy: an imperative that the
+** user can follow ("use x:float()"), or what to write instead ("did you mean 'bias'?"). A range or
+** a kind that is needed ("need 1 to 10") is a fact. FL_DO stands before the remedy in the text that
+** an error is made from, "\1" in Lua:
+**   FL_FAIL(c, code, op, "x is on %s and y on %s" FL_DO "; use y:to(x.device)", …)
+** It may be in an argument; of several the last counts. The message has them taken out.
 */
 #ifndef FL_BASE_ERROR_H
 #define FL_BASE_ERROR_H
 #include "flame.h"
+#include <stdarg.h>
 #include <stdint.h>
+
+#define FL_DO "\1"
 
 typedef struct fl_error {
   flame_status code;       /* FLAME_OK: no error */
   uint32_t site;           /* interned script line, see fl_site_* ; 0: the current line */
   char op[40];
   char message[480];       /* "inner sizes differ, (4, 3) and (5, 2)": without op prefix */
-  char hint[160];          /* what to do; may be "" */
+  char hint[160];          /* the remedy at the end of the message, without its punctuation; may be "" */
 } fl_error;
 
 /* Keep the error if none is kept yet; always returns 'code', so: return fl_fail(…). */
 flame_status fl_fail(fl_error *e, flame_status code, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
-void fl_hint(fl_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+flame_status fl_fail_list(fl_error *e, flame_status code, const char *op, const char *fmt, va_list args)
+  __attribute__((format(printf, 4, 0)));
+/* "op: message" with FL_DO before the remedy: an error made from it later has the same hint. */
+void fl_error_text(const fl_error *e, char *out, size_t size);
+/* Take FL_DO out of a text that is shown and raises nothing. */
+void fl_error_plain(char *text);
 void fl_error_clear(fl_error *e);
 /* A mistake found in what 'op' is made of is told as a mistake in the use of 'op'. */
 void fl_error_own(fl_error *e, const char *op);

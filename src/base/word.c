@@ -1,4 +1,5 @@
 /* See word.h. */
+#include "base/error.h"
 #include "base/word.h"
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,6 @@ void fl_word_offer(fl_word_guess *g, const char *candidate, int n) {
 }
 
 const char *fl_word_hint(const fl_word_guess *g, char out[64]) {
-  snprintf(out, 64, *g->best ? "; did you mean '%s'?" : "", g->best);
+  snprintf(out, 64, *g->best ? FL_DO "; did you mean '%s'?" : "", g->best);
   return out;
 }

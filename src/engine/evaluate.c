@@ -273,7 +273,7 @@ static flame_status fault_error(flame_context *c, const run *r, const fl_fault *
     return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, and there are no classes",
                    (long long)f->value, (long long)f->position + 1);
   if (flags & FL_INDEX_CLASS)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld (labels of a 0-based file need + 1)",
+    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld" FL_DO " (labels of a 0-based file need + 1)",
                    (long long)f->value, (long long)f->position + 1, size);
   char range[64] = "", where[24] = "";
   if (n->attr && n->attr->axis > 0) snprintf(where, sizeof where, " for axis %d", n->attr->axis);
@@ -309,7 +309,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   else if (s == FLAME_INTERRUPTED) FL_FAIL(c, s, "evaluate", "interrupted!");
   char why[600];
   if (s == FLAME_INTERRUPTED) memcpy(why, stopped, sizeof stopped);
-  else if (s != FLAME_OK) snprintf(why, sizeof why, "%s: %s", c->err.op, c->err.message);
+  else if (s != FLAME_OK) fl_error_text(&c->err, why, sizeof why);
   if (fault.site >= 0) {
     find_resting(r, &fault);
     note_refused(c, r);

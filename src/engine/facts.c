@@ -18,7 +18,12 @@ typedef struct teller {
   void *arg;
 } teller;
 
-static void tell(const teller *t, const char *name, int ok, const char *text) { t->say(t->arg, name, ok, text); }
+static void tell(const teller *t, const char *name, int ok, const char *text) {
+  char plain[256];
+  snprintf(plain, sizeof plain, "%s", text);
+  fl_error_plain(plain);
+  t->say(t->arg, name, ok, plain);
+}
 
 /* ---- CUDA ---------------------------------------------------------------------------------- */
 

@@ -48,7 +48,7 @@ flame_status fl_csv_save(flame_context *c, const char *path, fl_node *n) {
   fl_writer o;
   size_t bytes = 0;
   if (n->shape->rank != 2 || n->shape->numel == 0)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: a csv file holds rows and columns of numbers, the tensor has shape %s: "
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: a csv file holds rows and columns of numbers, the tensor has shape %s" FL_DO ": "
                    "reshape it, or use .npy", path, fl_shape_text(shape, n->shape->rank, n->shape->size));
   table v = { NULL, fl_is_float(n->dtype), n->dtype == FLAME_F64 ? 17 : 9 };
   fl_node *wide = n_cast(n, v.is_float ? FLAME_F64 : FLAME_I64);

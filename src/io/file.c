@@ -170,7 +170,7 @@ static void unzip_close(fl_reader *f) {
 }
 #else
 static flame_status unzip_open(fl_reader *f) {
-  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib: install zlib (Debian: zlib1g-dev) "
+  return fl_reader_fail(f, "is packed by zlib, and this flame was built without zlib" FL_DO ": install zlib (Debian: zlib1g-dev) "
                        "and build again, or unpack the file");
 }
 static flame_status unzip_member(fl_reader *f) { return unzip_open(f); }
@@ -224,7 +224,7 @@ int64_t fl_reader_most(const fl_reader *f) {
 }
 
 flame_status fl_reader_seek(fl_reader *f, int64_t at) {
-  if (f->unzip && !f->member) return fl_reader_fail(f, "is gzip: unpack it first");
+  if (f->unzip && !f->member) return fl_reader_fail(f, "is gzip" FL_DO ": unpack it first");
   if (lseek(f->fd, at, SEEK_SET) != at) return fl_reader_fail(f, "offset %lld: %s", (long long)at, strerror(errno));
   f->at = at;
   return FLAME_OK;

@@ -77,13 +77,13 @@ static flame_status read_descriptor(fl_reader *f, fl_span s, fl_npy *h) {
     }
   if (h->dtype >= 0) return FLAME_OK;
   if (order == 0 && s.n == 2 && s.at[1] == 'O')
-    return fl_reader_fail(f, "holds Python objects, that is a pickle, which can run code; convert it once with Python: "
+    return fl_reader_fail(f, "holds Python objects, that is a pickle, which can run code" FL_DO "; convert it once with Python: "
                           "numpy.save('%s', numpy.load('%s', allow_pickle=True).astype('f4'))", "new.npy", "old.npy");
   char name[32];
   size_t n = s.n < 31 ? s.n : 31;
   for (size_t i = 0; i < n; i++) name[i] = s.at[i] > 0x20 && s.at[i] < 0x7f ? s.at[i] : '?';
   name[n] = 0;
-  return fl_reader_fail(f, "has the dtype '%s', which flame has not: f8 f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 b1; convert with "
+  return fl_reader_fail(f, "has the dtype '%s', which flame has not: f8 f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 b1" FL_DO "; convert with "
                         "numpy.save(path, array.astype(…))", name);
 }
 
@@ -189,7 +189,7 @@ flame_status fl_npy_text(fl_text *t, const fl_node *n) {
   const char *d = NULL;
   for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
     if (descriptors[i].dtype == n->dtype) d = descriptors[i].name;
-  if (!d) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "npy has no %s: save x:float(), or as .safetensors", fl_dtype_name(n->dtype));
+  if (!d) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "npy has no %s" FL_DO ": save x:float(), or as .safetensors", fl_dtype_name(n->dtype));
   fl_text_printf(t, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", fl_dtype_size(n->dtype) == 1 ? '|' : '<', d);
   for (int a = 0; a < n->shape->rank; a++) fl_text_printf(t, a ? " %lld," : "%lld,", (long long)n->shape->size[a]);
   if (n->shape->rank > 1 && !t->failed) t->n--;                      /* (2, 3) but (2,) */

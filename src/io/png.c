@@ -96,7 +96,7 @@ static flame_status write_image(flame_context *c, const char *path, const image 
   fl_writer o;
   const int32_t beyond = rows_of(v, raw);
   if (beyond != 0) return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: the value %d is not in the range of a PNG of i32, "
-                                  "0 to 65535: divide, or save u8", path, (int)beyond);
+                                  "0 to 65535" FL_DO ": divide, or save u8", path, (int)beyond);
   const size_t bytes = stored(raw, n, packed);
   flame_status e = fl_writer_open(&o, c, "save", path);
   if (e == FLAME_OK) e = write_chunks(&o, v, packed, bytes);

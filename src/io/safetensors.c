@@ -201,7 +201,7 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
   uint64_t n = 0;
   memset(a, 0, sizeof *a);
   flame_status e = fl_reader_open(&a->in, c, "load", path);
-  if (e == FLAME_OK && a->in.unzip) e = fl_reader_fail(&a->in, "is gzip, not safetensors: unpack it first");
+  if (e == FLAME_OK && a->in.unzip) e = fl_reader_fail(&a->in, "is gzip, not safetensors" FL_DO ": unpack it first");
   if (e == FLAME_OK && a->in.size < 8)
     e = fl_reader_fail(&a->in, "%lld bytes are no safetensors file, which begins with 8 bytes of header length", (long long)a->in.size);
   if (e == FLAME_OK) e = fl_reader_read(&a->in, word, 8);
@@ -329,7 +329,7 @@ flame_status fl_safetensors_save(flame_context *c, const char *path, int64_t n, 
   if (e == FLAME_OK && t.failed) e = FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for the header");
   if (e == FLAME_OK && t.n > FL_IO_MAX_HEADER)
     e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: the names and values that are no tensors take %zu bytes, "
-                "at most %d are possible: keep large data in tensors", path, t.n, FL_IO_MAX_HEADER);
+                "at most %d are possible" FL_DO ": keep large data in tensors", path, t.n, FL_IO_MAX_HEADER);
   for (int i = 0; i < 8; i++) word[i] = (unsigned char)((uint64_t)t.n >> 8 * i);
   if (e == FLAME_OK) e = fl_writer_write(&o, word, 8);
   if (e == FLAME_OK) e = fl_writer_write(&o, t.at, t.n);

@@ -156,7 +156,7 @@ static flame_status check_members(fl_zip *z) {
   for (int64_t i = 0; i < z->members.n; i++) {
     const fl_span s = z->members.at[i].name;
     if (ends_in(s, "data.pkl"))
-      return fl_reader_fail(&z->in, "is a pickle of PyTorch, which can run code; convert it once with Python: "
+      return fl_reader_fail(&z->in, "is a pickle of PyTorch, which can run code" FL_DO "; convert it once with Python: "
         "import torch, safetensors.torch as s; s.save_file(torch.load('model.pt', weights_only=True), 'model.safetensors')");
     if (!ends_in(s, ".npy")) return fl_reader_fail(&z->in, "zip: '%.*s' is no .npy member: no npz file", s.n < 60 ? (int)s.n : 60, s.at);
   }
@@ -251,7 +251,7 @@ static void add_central(fl_text *t, const fl_span name, uint32_t crc, uint64_t b
 }
 
 static flame_status too_large(const fl_writer *o) {
-  return FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz files end at 4 GB here: use .safetensors", o->path);
+  return FL_FAIL(o->c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz files end at 4 GB here" FL_DO ": use .safetensors", o->path);
 }
 
 static flame_status write_member(fl_writer *o, const fl_to_save *s, fl_text *directory) {
@@ -298,11 +298,11 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
 /* What is written can be read: the reader's own rules. */
 static flame_status check_names(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors) {
   if (n > MOST_WRITTEN)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors in one npz file: use .safetensors", (long long)n);
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%lld tensors in one npz file" FL_DO ": use .safetensors", (long long)n);
   for (int64_t i = 0; i < n; i++) {
     const fl_span s = tensors[i].name;
     if (s.n > LONGEST_NAME - strlen(".npy") || bad_name(s))
-      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz can not have the name '%.*s' (empty, absolute, with .. or too long): "
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "%.150s: npz can not have the name '%.*s' (empty, absolute, with .. or too long)" FL_DO ": "
                      "use .safetensors", path, s.n < 60 ? (int)s.n : 60, s.at);
   }
   return FLAME_OK;

@@ -18,7 +18,7 @@ void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
   vsnprintf(what, sizeof what, fmt, list);
   va_end(list);
   d->res->refusal_line = line;
-  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated; "
+  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated" FL_DO "; "
                                      "give vjp = ... or mark the argument nodiff",
                                      d->f->name, line, what);
 }
@@ -503,7 +503,7 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   if (d->a->failed) {
     if (d->a->failed == 2 && d->f)
       d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
-                                         "differentiated; give vjp = ... or mark the argument "
+                                         "differentiated" FL_DO "; give vjp = ... or mark the argument "
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }

@@ -420,7 +420,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
     global_constant(p, t, name, line);
     return;
   } else {
-    wrong(p, name, "its initialiser is not read here; write {…}");
+    wrong(p, name, "its initialiser is not read here" FL_DO "; write {…}");
   }
   while (!p->failed && !fl_front_is(p, ';') && !fl_front_is(p, ',') &&
          fl_front_tok(p)->kind != FL_TOK_END) {

@@ -172,7 +172,7 @@ static void formal(fl_front *p, fl_kformal *f) {
   if (fl_front_is(p, FL_PU_ELLIPSIS)) fl_refuse(p, line, "variadic templates are outside the language");
   if (!t) return;
   f->type = s.is_auto ? NULL : t;
-  if (s.is_auto && t->kind == FL_C_POINTER) fl_refuse(p, line, "write auto without *");
+  if (s.is_auto && t->kind == FL_C_POINTER) fl_refuse(p, line, FL_DO "write auto without *");
   f->is_const = (uint8_t)(s.is_const && t->kind != FL_C_POINTER);
   if (!fl_front_take(p, '=')) return;
   f->init = p->at;

@@ -47,7 +47,7 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
       shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
   if (integers && (fl_kt_is_float(x->type) || fl_kt_is_float(y->type))) {
     fl_refuse(p, line, "'%s' of floating-point numbers%s", spelling(op),
-              op == FL_KO_REM ? "; use fmodf" : "");
+              op == FL_KO_REM ? FL_DO "; use fmodf" : "");
     return NULL;
   }
   const int type = fl_arith_type(x->type, y->type);

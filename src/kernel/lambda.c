@@ -100,7 +100,7 @@ static fl_kdevice *read_function(fl_front *p, captures *c) {
   d->head = d->open = p->at;
   d->is_const = 1;
   if (fl_front_is(p, '(')) fl_front_skip(p);
-  else if (!fl_front_is(p, '{')) fl_refuse(p, d->line, "write the lambda's parameters, ()");
+  else if (!fl_front_is(p, '{')) fl_refuse(p, d->line, FL_DO "write the lambda's parameters, ()");
   if (fl_ktok_is(fl_front_tok(p), "mutable")) fl_refuse(p, d->line, "mutable lambdas are outside the language");
   if (!p->failed) fl_device_tail(p, d);
   if (p->failed || d->body < 0) return NULL;

@@ -37,7 +37,7 @@ static void read_value(fl_kmap *x, fl_front *p, const uint8_t *types, int n_type
   int n = 0;
   const int64_t body = arrow(&p->toks, &n);
   if (!body) {
-    x->error = "write names, ->, and an expression: \"x, y -> x*y + 1\"";
+    x->error = FL_DO "write names, ->, and an expression: \"x, y -> x*y + 1\"";
     return;
   }
   if (n != n_types) {

@@ -22,7 +22,7 @@ static meant begin(const fl_ktok *t) {
 }
 
 static const char *said(fl_front *p, const meant *m) {
-  return m->best ? fl_karena_printf(p->a, "; did you mean '%s'?", m->best) : "";
+  return m->best ? fl_karena_printf(p->a, FL_DO "; did you mean '%s'?", m->best) : "";
 }
 
 const char *fl_front_meant(fl_front *p, const fl_ktok *t) {

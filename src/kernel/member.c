@@ -442,7 +442,7 @@ void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, in
     else fl_refuse(p, line, "no constructor of '%s' takes these %d arguments", fl_ctype_text(p->a, place.type), n);
     return;
   }
-  if (n) fl_refuse(p, line, "'%s' has no constructor; write {…}", fl_ctype_text(p->a, place.type));
+  if (n) fl_refuse(p, line, "'%s' has no constructor" FL_DO "; write {…}", fl_ctype_text(p->a, place.type));
   for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) fl_member_default(p, place, i, line);
 }
 

@@ -191,7 +191,7 @@ static void fill_bare(fl_front *p, fl_value place, fl_value *first, int32_t line
       put(p, sub, *first, line);
       first->type = NULL;
     } else if (fl_member_has_maker(sub.type)) {
-      fl_refuse(p, line, "'%s' has constructors: write it out", fl_ctype_text(p->a, sub.type));
+      fl_refuse(p, line, "'%s' has constructors" FL_DO ": write it out", fl_ctype_text(p->a, sub.type));
     } else {
       fill_bare(p, sub, first, line);
     }

@@ -144,7 +144,7 @@ static int is_used(void *with, effect *e) {
 }
 
 static void refuse(fl_front *p, int32_t found, int32_t line) {
-  if (found) fl_refuse(p, line, "one operand changes '%s', another uses it, and C++ does not say which is first: write two statements",
+  if (found) fl_refuse(p, line, "one operand changes '%s', another uses it, and C++ does not say which is first" FL_DO ": write two statements",
                        p->f->vars[found - 1].source);
 }
 

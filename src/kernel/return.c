@@ -27,7 +27,7 @@ static void return_place(fl_front *p, int32_t line) {
 static void return_auto(fl_front *p, int32_t line) {
   const fl_value v = fl_parse_expr(p);
   if (p->failed) return;
-  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST) fl_refuse(p, line, "auto of a pointer or a list: write the type");
+  if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST) fl_refuse(p, line, "auto of a pointer or a list" FL_DO ": write the type");
   if (v.kind == FL_V_NONE) return;                          /* return f(), of void */
   if (p->returned.kind == FL_V_NONE) {
     fl_kblock *in = fl_front_into(p, p->outside);

@@ -213,7 +213,7 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
   d->is_const = 0;
   fl_device_result(p, d, result, s, ref);
   for (int i = 0; i < d->n_params; i++)
-    if (!d->params[i].type) fl_refuse(p, line, "parameters of type auto are outside the language; write a template");
+    if (!d->params[i].type) fl_refuse(p, line, "parameters of type auto are outside the language" FL_DO "; write a template");
   if (!p->failed) fl_device_list(p, d, 0);
 }
 

@@ -225,7 +225,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
 /* "for (int v : {1, 2, 3})": an array of that type. */
 static fl_value listed(fl_front *p, const fl_ctype *of, int32_t line) {
   const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
-  if (!of) fl_refuse(p, line, "auto of a list: write the type");
+  if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
   const fl_value v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
   if (!p->failed) fl_decl_fill(p, v, 1);
   return v;

@@ -60,7 +60,7 @@ fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line)
   v = fl_val_pointer(p, v, line);
   const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR && t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
   if (views && v.type->scalar != FL_KT_VOID)
-    fl_refuse(p, line, "a '%s *' where a '%s *' is needed: write a cast", fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
+    fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast", fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
   return fl_cast_to(p, t, v, line);
 }
 
@@ -214,7 +214,7 @@ static fl_value constructed(fl_front *p) {
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
-      fl_refuse(p, line, "'%s' has no constructor of %d arguments; write {…}", fl_ctype_text(p->a, s.type), n);
+      fl_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}", fl_ctype_text(p->a, s.type), n);
       return fl_val_none();
     }
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);

@@ -121,7 +121,7 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
   if (v.kind == FL_V_EXPR) return v.e;
   if (v.torn && v.e) return v.e;
   if (v.torn) {
-    fl_refuse(p, line, "one argument changes '%s', another reads it, and C++ does not say which is first: write two statements", p->f->vars[v.var].source);
+    fl_refuse(p, line, "one argument changes '%s', another reads it, and C++ does not say which is first" FL_DO ": write two statements", p->f->vars[v.var].source);
     return NULL;
   }
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);

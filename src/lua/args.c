@@ -415,7 +415,7 @@ fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, cons
   if (v == NULL) return NULL;
   if (fl_is_float(v->dtype) && !fl_is_float(like->dtype)) {
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
-        "a value of %s can not be stored in a tensor of %s: use to(\"%s\") first",
+        "a value of %s can not be stored in a tensor of %s" FL_DO ": use to(\"%s\") first",
             fl_dtype_name(v->dtype), fl_dtype_name(like->dtype), fl_dtype_name(like->dtype));
     return NULL;
   }
@@ -424,7 +424,7 @@ fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, cons
     fl_device_name(v->device, have);
     fl_device_name(like->device, want);
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
-        "x is on %s and the value on %s; use value:to(x.device)", want, have);
+        "x is on %s and the value on %s" FL_DO "; use value:to(x.device)", want, have);
     return NULL;
   }
   return n_cast(v, like->dtype);

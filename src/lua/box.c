@@ -80,7 +80,7 @@ fl_node *fl_box_dead(fl_lua *b, const fl_box *x) {
   if (x->closed & FL_BOX_FREED)
     FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor was freed at %s", fl_site_text(b, site, place));
   else if (x->closed != 0)
-    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "closed by the scope of %s: return it or s:keep(it)",
+    FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "closed by the scope of %s" FL_DO ": return it or s:keep(it)",
             fl_site_text(b, site, place));
   else
     FL_FAIL(b->c, FLAME_BAD_ARGUMENT, "", "tensor has no value: the call that made it failed");

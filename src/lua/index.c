@@ -65,7 +65,7 @@ static void check_ipairs(lua_State *L, int i, int64_t n) {
   if (lua_tointeger(L, i) != n + 1 || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S",
       &ar) || ar.what[0] != 'C') return;
   fl_lua_fail(L, op_name,
-      "ipairs can not know where a tensor ends: use pairs(x), or for i = 1, #x");
+      "ipairs can not know where a tensor ends" FL_DO ": use pairs(x), or for i = 1, #x");
 }
 
 /* The item at stack index i for 'axis'; returns the next axis. */
@@ -100,7 +100,7 @@ static int read_item(lua_State *L, int i, key *k, int axis, const fl_layout *l) 
   k->items[k->nitem].mask = idx->dtype == FLAME_BOOL;
   k->items[k->nitem++].box = x;
   if (idx->dtype != FLAME_BOOL) return axis + 1;
-  if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis: use flame.where");
+  if (idx->shape->rank == 0) fl_lua_fail(L, op_name, "a 0-d mask has no axis" FL_DO ": use flame.where");
   for (int d = 0; d < idx->shape->rank; d++) {
     if (axis + d >= l->rank || idx->shape->size[d] != l->size[axis + d])
       fl_lua_fail(L, op_name, "a mask of shape %s does not cover axis %d of %s",
@@ -367,7 +367,7 @@ static void along_read(lua_State *L, const char *op, how_t how, along *a) {
   a->src = fl_arg_value(L, 4, op, how == INDEX_FILL ? "value" : "src");
   const int want = a->x->t->node->dtype;
   if (a->src.box != NULL && how != INDEX_FILL && a->src.box->t->node->dtype != want)
-    fl_lua_fail(L, op, "src is %s and x %s: cast one of them", fl_dtype_name(
+    fl_lua_fail(L, op, "src is %s and x %s" FL_DO ": cast one of them", fl_dtype_name(
         a->src.box->t->node->dtype), fl_dtype_name(want));
   fl_check_options(L, 5, op, "alpha");
   a->alpha = fl_option_num(L, 5, op, "alpha", 1);
@@ -497,7 +497,7 @@ static void need_bool(lua_State *L, const fl_box *mask, const char *op) {
 static void need_one(lua_State *L, const fl_operand_arg *v, const char *op) {
   char t[192];
   if (v->box != NULL && v->box->t->node->shape->rank > 0) fl_lua_fail(L, op,
-      "value has shape %s, need a number or a 0-d tensor: where takes any",
+      "value has shape %s, need a number or a 0-d tensor" FL_DO ": where takes any",
       fl_lua_shape_of(t, v->box->t->node));
 }
 

@@ -215,6 +215,7 @@ static int x_cuda_available(lua_State *L) {
   const int n = fl_cuda_count(reason, sizeof reason);
   lua_pushboolean(L, n > 0);
   if (n > 0) return 1;
+  fl_error_plain(reason);
   lua_pushstring(L, reason);
   return 2;
 }
@@ -289,15 +290,17 @@ static int x_last_error(lua_State *L) {
   lua_setfield(L, -2, "op");
   lua_pushstring(L, b->last.message);
   lua_setfield(L, -2, "message");
-  const char *todo = b->last.hint[0] == '\0' ? strstr(b->last.message, "; ") : NULL;
-  lua_pushstring(L, todo != NULL ? todo + 2 : b->last.hint);       /* what stands behind the facts */
+  lua_pushstring(L, b->last.hint);
   lua_setfield(L, -2, "hint");
   return 1;
 }
 
-/* core.fail(op, message): raises as the C functions do. */
+/* core.fail(op, message): raises as the C functions do. However long the facts are, the remedy is told. */
 static int fail(lua_State *L) {
-  return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%s", luaL_checkstring(L, 2));
+  const char *text = luaL_checkstring(L, 2), *remedy = strrchr(text, FL_DO[0]);
+  const size_t facts = remedy != NULL ? (size_t)(remedy - text) : strlen(text);
+  const size_t most = sizeof self_of(L)->last.message;
+  return fl_lua_fail(L, luaL_optstring(L, 1, ""), "%.*s%s", (int)(facts < most ? facts : most), text, remedy != NULL ? remedy : "");
 }
 
 /* core.load(): all that is written in Lua is there, also where an earlier load had no memory for all of it. */

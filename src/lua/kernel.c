@@ -23,16 +23,26 @@ fl_kernel_box *fl_kernel_at(lua_State *L, int i) {
 
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op) {
   fl_kernel_box *k = fl_kernel_at(L, i);
-  if (!k) fl_lua_fail(L, op, "need a kernel, got %s (k:launch, with a colon)", luaL_typename(L, i));
+  if (!k) fl_lua_fail(L, op, "need a kernel, got %s" FL_DO " (k:launch, with a colon)", luaL_typename(L, i));
   return k;
 }
 
 /* ---- messages ---- */
 
+/* The same error with another text, which may have FL_DO. */
+static void retell(fl_error *e, const char *text) {
+  const fl_error told = *e;
+  fl_error_clear(e);
+  fl_fail(e, told.code, told.op, "%s", text);
+  e->site = told.site;
+}
+
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k) {
-  char text[sizeof b->c->err.message];
-  fl_kunit_message(k->unit, b->c->err.message, text, sizeof text);
-  memcpy(b->c->err.message, text, sizeof text);
+  fl_error *e = &b->c->err;
+  char told[sizeof e->op + sizeof e->message + 8], text[sizeof told + 128];
+  fl_error_text(e, told, sizeof told);
+  fl_kunit_message(k->unit, told + strlen(e->op) + 2, text, sizeof text);
+  retell(e, text);
   return fl_lua_raise(L, b);
 }
 
@@ -169,7 +179,7 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   luaL_pushresult(&list);
   if (s->n_kernels == 0) fl_lua_fail(L, "kernel", "there is no __global__ function in the source");
   if (entry) fl_lua_fail(L, "kernel", "there is no entry '%s', the source has: %s", entry, lua_tostring(L, -1));
-  fl_lua_fail(L, "kernel", "the source has several kernels (%s): name one with entry =", lua_tostring(L, -1));
+  fl_lua_fail(L, "kernel", "the source has several kernels (%s)" FL_DO ": name one with entry =", lua_tostring(L, -1));
   return NULL;
 }
 
@@ -183,23 +193,17 @@ static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *tex
   return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
-/* What a name that does not exist may have meant, behind the compiler's text. */
-static void add_hint(char *message, size_t size, const char *refusal) {
-  const char *hint = refusal ? strstr(refusal, "did you mean ") : NULL;
-  if (!hint) return;
-  size_t n = strlen(message);
-  const size_t most = size - strlen(hint) - 2;
-  if (strlen(hint) + 2 > size) return;
-  if (n > most) n = most;
-  while (n > 0 && message[n - 1] == '\n') n--;
-  snprintf(message + n, size - n, "\n%s", hint);
-}
-
-/* Why the language refuses the kernel stands before what the compiler says. */
+/* Why the language refuses the kernel stands before what the compiler says, and what a name that does
+** not exist may have meant behind it. */
 static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
-  char text[sizeof c->err.message];
+  char text[640];
+  const char *meant = f->refusal ? strstr(f->refusal, "did you mean ") : NULL;
   snprintf(text, sizeof text, "%.230s\n%.240s", fl_ksource_refusal(s, f), c->err.message);
-  memcpy(c->err.message, text, sizeof text);
+  fl_error_plain(text);
+  size_t n = strlen(text);
+  while (meant && n > 0 && text[n - 1] == '\n') n--;
+  if (meant) snprintf(text + n, sizeof text - n, FL_DO "\n%s", meant);
+  retell(&c->err, text);
 }
 
 /* (source, entry or nil, options, inout) -> kernel */
@@ -243,7 +247,6 @@ static int kernel_new(lua_State *L) {
   find_unread(b, k);
   if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;
   add_reason(b->c, s, f);
-  add_hint(b->c->err.message, sizeof b->c->err.message, f->refusal);
   return fl_kernel_raise(L, b, k->k);
 }
 
@@ -367,7 +370,7 @@ static int push_refusal(lua_State *L, const fl_kfunction *k, const fl_kad *ad) {
   fl_kunit_message(k->unit, why ? why : "it has no derivative", text, sizeof text);
   lua_pushnil(L);
   if (ad) lua_pushstring(L, text);
-  else lua_pushfstring(L, "%s: no gradient can be derived; give vjp = …", text);
+  else lua_pushfstring(L, "%s: no gradient can be derived" FL_DO "; give vjp = …", text);
   return 2;
 }
 
@@ -386,7 +389,7 @@ static int kernel_derive(lua_State *L) {
   }
   if (k->k->binary) {
     lua_pushnil(L);
-    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative; give vjp = …", k->k->f->name);
+    lua_pushfstring(L, "kernel '%s' is a binary and has no derivative" FL_DO "; give vjp = …", k->k->f->name);
     return 2;
   }
   fl_kad_request r = { .want = want, .deterministic = lua_toboolean(L, 4),

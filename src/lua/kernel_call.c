@@ -46,19 +46,19 @@ static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, const f
   const int want = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
   if (k->k->binary) {
   } else if (!is_plain(q)) {
-    if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s: pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
+    if (n->dtype != FLAME_U8) bad(L, p, "%s points to %s" FL_DO ": pass its bytes as a u8 tensor, got %s", q->name, q->type_name, fl_dtype_name(n->dtype));
   } else if (n->dtype != want && !(n->dtype == FLAME_U8 && (q->is_struct || fl_ktypes[q->type].dtype < 0))) bad(L, p, "%s must be %s, got %s", q->name, fl_dtype_name(want), fl_dtype_name(n->dtype));
   if (first) p->device = n->device;
   else if (n->device != p->device) {
     char a[16], b[16];
     fl_device_name(n->device, a);
     fl_device_name(p->device, b);
-    bad(L, p, "%s is on %s and the arguments before it on %s; use :to()", q->name, a, b);
+    bad(L, p, "%s is on %s and the arguments before it on %s" FL_DO "; use :to()", q->name, a, b);
   }
-  if (!n->layout->contiguous) bad(L, p, "%s of shape %s is not contiguous; use %s:contiguous()", q->name, fl_lua_shape_of(shape, n), q->name);
+  if (!n->layout->contiguous) bad(L, p, "%s of shape %s is not contiguous" FL_DO "; use %s:contiguous()", q->name, fl_lua_shape_of(shape, n), q->name);
   if (q->width > 1 && n->shape->numel % q->width) bad(L, p, "%s has shape %s, which is no whole number of %s", q->name, fl_lua_shape_of(shape, n), q->type_name);
   if (n->shape->numel > INT32_MAX && narrow_index(k->k->f, k))
-    bad(L, p, "%s has more elements than an %s can count; give the kernel a long", q->name, index_type(k->k->f, k));
+    bad(L, p, "%s has more elements than an %s can count" FL_DO "; give the kernel a long", q->name, index_type(k->k->f, k));
   return x;
 }
 
@@ -111,7 +111,7 @@ static int check_geometry(lua_State *L, const plan *p, const fl_kfunc *f) {
       "a block of (%lld, %lld, %lld) has %lld threads, at most 1024 are possible",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads);
   if (f->max_threads && threads > f->max_threads) return fl_lua_fail(L, p->name,
-      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d: give a smaller block",
+      "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d" FL_DO ": give a smaller block",
       (long long)block[0], (long long)block[1], (long long)block[2], (long long)threads, (int)f->max_threads);
   if (p->p[FL_KP_SHARED] < 0 || p->p[FL_KP_SHARED] > MOST_SHARED) return fl_lua_fail(L, p->name,
       "shared = %lld bytes, need 0 to %d", (long long)p->p[FL_KP_SHARED], MOST_SHARED);
@@ -302,7 +302,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
   int64_t n = -1;
   if (k->has_shape) shape = k->shape;
   else if (first) sizes_of(first->t->node, &shape);
-  else fl_lua_fail(L, p->name, "no tensor among the arguments gives the outputs a shape: use :with{shape = {…}}");
+  else fl_lua_fail(L, p->name, "no tensor among the arguments gives the outputs a shape" FL_DO ": use :with{shape = {…}}");
   for (int i = 0; i < k->nparam; i++) {
     const fl_kparam *q = &f->params[i];
     if (k->role[i] == FL_KROLE_INOUT) {
@@ -312,14 +312,14 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
       add_output(L, p, i, p->in[input]->t->node->dtype, &own, numel_of(&own), input);
     } else if (k->role[i] == FL_KROLE_OUT) {
       const int dtype = fl_kt_held_as(q->type);
-      if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds; use :launch", q->name, q->type_name);
+      if (dtype < 0) fl_lua_fail(L, p->name, "output %s points to %s, which no tensor holds" FL_DO "; use :launch", q->name, q->type_name);
       add_output(L, p, i, dtype, &shape, numel_of(&shape), -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->name,
           "output %s of %lld elements is no whole number of %s", q->name, (long long)numel_of(&shape), q->type_name);
     } else continue;
     if (n < 0) n = numel_of(&p->out[p->nout - 1].shape) / (q->width > 1 ? q->width : 1);
   }
-  if (p->nout == 0) fl_lua_fail(L, p->name, "it has no outputs (non-const pointers): use :launch");
+  if (p->nout == 0) fl_lua_fail(L, p->name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
   return n;
 }
 
@@ -371,7 +371,7 @@ int fl_kernel_call(lua_State *L) {
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) {
     const char *name = k->k->f->params[k->unread_output].name;
-    return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written: name it in inout = {\"%s\"}",
+    return fl_lua_fail(L, p.name, "reads output '%s' (line %d) which it has not written" FL_DO ": name it in inout = {\"%s\"}",
                        name, k->unread_line, name);
   }
   if (k->lua_shape || k->lua_grid) {
@@ -427,8 +427,8 @@ static void launch_geometry(lua_State *L, plan *p, const fl_kernel_box *k) {
 
 /* A written handle: neither a view nor tracked. */
 static void check_target(lua_State *L, const plan *p, const char *name, const fl_box *x) {
-  if (x->t->node->entry) fl_lua_fail(L, p->name, "%s is tracked: :launch writes in place and is not on the tape; call the kernel, or detach()", name);
-  if (x->t->view) fl_lua_fail(L, p->name, "write to a view made by %s (%s): launch with clone() of it",
+  if (x->t->node->entry) fl_lua_fail(L, p->name, "%s is tracked: :launch writes in place and is not on the tape" FL_DO "; call the kernel, or detach()", name);
+  if (x->t->view) fl_lua_fail(L, p->name, "write to a view made by %s (%s)" FL_DO ": launch with clone() of it",
                               x->t->made_by ? x->t->made_by : "a view function", name);
 }
 

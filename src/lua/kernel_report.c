@@ -50,6 +50,7 @@ int fl_kernel_info(lua_State *L) {
   if (!k->k->f->has_body && !k->k->binary) {
     char text[480];
     fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
+    fl_error_plain(text);
     lua_pushstring(L, text); lua_setfield(L, -2, "refusal");
   }
   if (k->k->ad) {

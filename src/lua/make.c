@@ -66,7 +66,7 @@ static void check_list(lua_State *L, const nest *s, int depth, int64_t n) {
     lua_pop(L, 1);
     if (lua_type(L, -1) != LUA_TNUMBER) {
       const char *key = luaL_tolstring(L, -1, NULL);
-      fl_lua_fail(L, "tensor", "table at %s has the key '%s': options come second", place(L,
+      fl_lua_fail(L, "tensor", "table at %s has the key '%s'" FL_DO ": options come second", place(L,
           s, depth), key);
     }
     if ((++keys & 0xffff) == 0) poll_interrupt(L);
@@ -125,7 +125,7 @@ static int make_tensor(lua_State *L) {
   nest s = { { 0, { 0 } }, 0, { 0 }, 0, NULL, 0 };
   fl_arg_count(L, 2, "tensor");
   fl_arg_make_opts(L, 2, "tensor", &o);
-  if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor: use clone() or to()");
+  if (box_at(L, 1) != NULL) return fl_lua_fail(L, "tensor", "got a tensor" FL_DO ": use clone() or to()");
   if (lua_type(L, 1) != LUA_TTABLE && lua_type(L, 1) != LUA_TNUMBER && lua_type(L,
       1) != LUA_TBOOLEAN)
     return fl_lua_fail(L, "tensor", "need a number, a boolean or a nested table, got %s",
@@ -433,7 +433,7 @@ static int make_randint(lua_State *L) {
   fl_make_opts o;
   fl_sizes s;
   if (lua_type(L, 1) == LUA_TNUMBER && (lua_type(L, 2) == LUA_TTABLE || lua_type(L, 3) == LUA_TTABLE))
-    fl_lua_fail(L, "randint", "the shape comes first: randint(shape, lo, hi), hi among the numbers");
+    fl_lua_fail(L, "randint", "the shape comes first" FL_DO ": randint(shape, lo, hi), hi among the numbers");
   fl_arg_count(L, 4, "randint");
   fl_arg_sizes(L, 1, 1, "randint", 0, &s);
   fl_arg_make_opts(L, 4, "randint", &o);

@@ -135,11 +135,11 @@ static int unknown_field(lua_State *L, const char *name, const char *what) {
         "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
     { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(name, known[i][0]) == 0) return fl_lua_fail(L, "", "%s '%s': %s", what, name, known[i][1]);
+    if (strcmp(name, known[i][0]) == 0) return fl_lua_fail(L, "", "%s '%s'" FL_DO ": %s", what, name, known[i][1]);
   fl_word_guess g = fl_word_begin(name);
   fl_offer_keys(L, lua_upvalueindex(3), &g);
   if (!*g.best) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
-  return fl_lua_fail(L, "", "%s '%.60s': did you mean '%s'?", what, name, g.best);
+  return fl_lua_fail(L, "", "%s '%.60s'" FL_DO ": did you mean '%s'?", what, name, g.best);
 }
 
 /* x.name, x:name(…) and x[key]. A property stands in the methods table as its number. */

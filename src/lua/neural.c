@@ -168,7 +168,7 @@ static int l_embedding(lua_State *L) {
 /* one_hot(ids): as many classes as the largest id, which is read here. */
 static int one_hot_counted(lua_State *L) {
   if (fl_arg_tensor(L, 1, "one_hot", "ids")->t->node->shape->numel == 0)
-    return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from; give n, their number");
+    return fl_lua_fail(L, "one_hot", "ids has no elements to count classes from" FL_DO "; give n, their number");
   lua_settop(L, 1);
   lua_getfield(L, 1, "one_hot");
   lua_pushvalue(L, 1);
@@ -274,7 +274,7 @@ static int l_normalise(lua_State *L) {
   const char *op = luaL_checkstring(L, 1);
   fl_box *x = fl_arg_tensor(L, 2, op, "x");
   const int dtype = x->t->node->dtype;
-  if (!fl_is_float(dtype)) fl_lua_fail(L, op, "dtype %s is not supported; cast first: x:float()", fl_dtype_name(dtype));
+  if (!fl_is_float(dtype)) fl_lua_fail(L, op, "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(dtype));
   const uint32_t axes = fl_arg_axes(L, 3, x->t->node->shape->rank, op);
   const double eps = fl_arg_num(L, 4, op, "eps");
   fl_box *w = fl_arg_tensor_or_nil(L, 5, op, "weight"), *bias = fl_arg_tensor_or_nil(L, 6, op, "bias");

@@ -159,7 +159,7 @@ static int negated(lua_State *L, int op) {
 static int mm_unm(lua_State *L) { return negated(L, FL_OP_neg); }
 static int mm_bnot(lua_State *L) { return negated(L, FL_OP_bitwise_not); }
 
-#define COMPARED "a comparison gives true or false in Lua, not a tensor: use x:lt(y) le gt ge eq ne"
+#define COMPARED "a comparison gives true or false in Lua, not a tensor" FL_DO ": use x:lt(y) le gt ge eq ne"
 static int mm_lt(lua_State *L) { return fl_lua_fail(L, "<", COMPARED); }
 static int mm_le(lua_State *L) { return fl_lua_fail(L, "<=", COMPARED); }
 static int mm_concat(lua_State *L) {

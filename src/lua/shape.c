@@ -139,7 +139,7 @@ static int s_transpose(lua_State *L) {
 static int s_t(lua_State *L) {
   fl_arg_count(L, 1, "t");
   const fl_layout l = shape_at(L, 1, "t");
-  if (l.rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2: use transpose(a, b)", l.rank);
+  if (l.rank > 2) fl_lua_fail(L, "t", "x has %d axes, at most 2" FL_DO ": use transpose(a, b)", l.rank);
   const int rank = l.rank;
   VIEW_BEGIN("t");
   VIEW_END(rank < 2 ? n : n_transpose(n, 0, 1));
@@ -390,7 +390,7 @@ static int join(lua_State *L, const char *op, int stack) {
   lua_settop(L, 2);
   if (lua_type(L, 1) != LUA_TTABLE) fl_lua_fail(L, op,
       "tensors must be a list of tensors, got %s", fl_arg_found(L, 1));
-  if (fl_is_options(L, 1)) fl_lua_fail(L, op, "the list of tensors has names in it: options come behind it");
+  if (fl_is_options(L, 1)) fl_lua_fail(L, op, "the list of tensors has names in it" FL_DO ": options come behind it");
   const int count = (int)lua_rawlen(L, 1);
   if (count == 0 || count > MAX_JOINED) fl_lua_fail(L, op, "%d tensors, need 1 to %d",
       count, MAX_JOINED);
@@ -398,7 +398,7 @@ static int join(lua_State *L, const char *op, int stack) {
   fl_node **nodes = (fl_node **)(boxes + count);
   fl_arg_list(L, 1, op, "tensors", MAX_JOINED, boxes);
   const int rank = joint_rank(L, op, boxes, count, stack);
-  if (!stack && rank == 0) fl_lua_fail(L, op, "0-d tensors have no axis to join: use stack");
+  if (!stack && rank == 0) fl_lua_fail(L, op, "0-d tensors have no axis to join" FL_DO ": use stack");
   const int axis = lua_isnoneornil(L, 2) ? 0 : fl_arg_axis(L, 2, rank + stack, op);
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);

@@ -135,7 +135,7 @@ static void name_outermost(lua_State *L, fl_error *e) {
   }
 }
 
-/* "op: message; hint" without the place. */
+/* "op: message" without the place. */
 static void push_facts(lua_State *L, const fl_error *e) {
   luaL_Buffer out;
   luaL_buffinit(L, &out);
@@ -144,10 +144,6 @@ static void push_facts(lua_State *L, const fl_error *e) {
     luaL_addstring(&out, ": ");
   }
   luaL_addstring(&out, e->message);
-  if (e->hint[0] != 0 && strstr(e->message, e->hint) == NULL) {
-    luaL_addstring(&out, "; ");
-    luaL_addstring(&out, e->hint);
-  }
   luaL_pushresult(&out);
 }
 
@@ -190,11 +186,11 @@ int fl_lua_raise(lua_State *L, fl_lua *b) {
 }
 
 static _Noreturn void fail_with(lua_State *L, fl_lua *b, const char *op, const char *fmt, va_list args) {
-  char message[480];
-  vsnprintf(message, sizeof message, fmt, args);
+  fl_error told;
   if (b->c == NULL) fl_lua_raise(L, b);
-  fl_error_clear(&b->c->err);
-  fl_fail(&b->c->err, FLAME_BAD_ARGUMENT, op, "%s", message);
+  fl_error_clear(&told);
+  fl_fail_list(&told, FLAME_BAD_ARGUMENT, op, fmt, args);
+  b->c->err = told;                        /* not at once: the arguments may be of the error before */
   for (;;) fl_lua_raise(L, b);
 }
 

@@ -73,7 +73,7 @@ static void set_grad(lua_State *L, fl_lua *b) {
   }
   fl_box *g = fl_arg_tensor(L, 3, "grad", "the gradient");
   char have[192], want[192];
-  if (g->t == x->t) fl_lua_fail(L, "grad", "a tensor can not be its own gradient: use clone()");
+  if (g->t == x->t) fl_lua_fail(L, "grad", "a tensor can not be its own gradient" FL_DO ": use clone()");
   if (g->t->node->shape != x->t->node->shape)
     fl_lua_fail(L, "grad", "gradient has shape %s, x has %s", fl_lua_shape_of(have,
         g->t->node), fl_lua_shape_of(want, x->t->node));

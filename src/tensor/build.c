@@ -87,7 +87,7 @@ int fl_usable(fl_node *x, const char *op) {
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op) {
   char a[16], b[16];
   if (x->device == y->device) return 1;
-  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "x is on %s and y on %s; use y:to(x.device)",
+  FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "x is on %s and y on %s" FL_DO "; use y:to(x.device)",
           fl_place_name(x->device, a), fl_place_name(y->device, b));
   return 0;
 }
@@ -306,7 +306,7 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
   if (t < 0) return NULL;
   if (t == FLAME_BOOL || (!fl_is_float(t) && p < 0)) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, "pow",
-            "integers to the negative power %g; cast to a float first", p);
+            "integers to the negative power %g" FL_DO "; cast to a float first", p);
     return NULL;
   }
   if (p == 2) return n_square(n_cast(x, t));

@@ -15,7 +15,7 @@ enum { OWN_SHAPE = 1 };      /* attr.flags of gather and scatter */
 enum { MAX_INPUTS = 255 };   /* of one node */
 
 const char *fl_index_hint(int dtype) {
-  return fl_is_float(dtype) ? ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)" : "";
+  return fl_is_float(dtype) ? FL_DO ": use :long() (arange(n / 2) is f32, as n / 2 is a float; arange(n // 2) is i64)" : "";
 }
 
 fl_node *n_index(fl_node *idx, int64_t n, int flags, const char *what) {
@@ -119,7 +119,7 @@ static fl_node *source_for(fl_node *x, fl_node *src, const char *op) {
   const int isfloat = fl_is_number(src) ? !src->isint : fl_is_float(src->dtype);
   if (isfloat && !fl_is_float(x->dtype)) {
     FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
-            "a float can not be written into dtype %s; cast it first",
+            "a float can not be written into dtype %s" FL_DO "; cast it first",
             fl_dtype_name(x->dtype));
     return NULL;
   }

@@ -69,7 +69,7 @@ static int prepare(fl_call *k, int nin, fl_node *const *in, int device, fl_node 
     if (!in[i] || !fl_usable(in[i], k->what)) return 0;
     if (in[i]->device != device) {
       char a[16], b[16];
-      FL_FAIL(in[i]->ctx, FLAME_BAD_ARGUMENT, k->what, "input %d is on %s and the result on %s; use :to()",
+      FL_FAIL(in[i]->ctx, FLAME_BAD_ARGUMENT, k->what, "input %d is on %s and the result on %s" FL_DO "; use :to()",
               i + 1, fl_place_name(in[i]->device, a), fl_place_name(device, b));
       return 0;
     }

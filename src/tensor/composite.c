@@ -12,7 +12,7 @@ static int need_float(fl_node *x, const char *op) {
   if (!fl_usable(x, op)) return 0;
   if (fl_is_float(x->dtype)) return 1;
   FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
-          "dtype %s is not supported; cast first: x:float()", fl_dtype_name(x->dtype));
+          "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(x->dtype));
   return 0;
 }
 
@@ -345,11 +345,11 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
   flame_context *c = l->c;
   const fl_layout *s = l->logp->shape;
   if (target->shape != s) {
+    const int ids = target->shape->rank + 1 == s->rank;
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "cross_entropy",
-            "input has shape %s and the probabilities %s", FL_SHAPE(a, s),
-            FL_SHAPE(b, target->shape));
-    if (target->shape->rank + 1 == s->rank)
-      fl_hint(&c->err, "class ids have an integer dtype, target is %s: use target:long()", fl_dtype_name(target->dtype));
+            "input has shape %s and the probabilities %s%s%s%s", FL_SHAPE(a, s),
+            FL_SHAPE(b, target->shape), ids ? "; class ids have an integer dtype, target is " : "",
+            ids ? fl_dtype_name(target->dtype) : "", ids ? FL_DO ": use target:long()" : "");
     return NULL;
   }
   fl_node *p = n_cast(target, l->logp->dtype);

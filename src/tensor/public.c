@@ -302,7 +302,7 @@ static fl_node *value_for(flame_tensor *x, fl_node *v) {
     return n_fill(c, old->dtype, old->device, old->shape->rank, old->shape->size, s);
   }
   if (fl_is_float(v->dtype) && !fl_is_float(old->dtype)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "write", "%s into a tensor of %s: cast it first",
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "write", "%s into a tensor of %s" FL_DO ": cast it first",
             fl_dtype_name(v->dtype), fl_dtype_name(old->dtype));
     return NULL;
   }

@@ -202,11 +202,11 @@ static flame_status may_write(const flame_tensor *t, const char *op) {
   if (!fl_tensor_open(t, op)) return FLAME_BAD_ARGUMENT;
   if (t->view)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
-                   "write to a view made by %s: write x[{2, 3}] = v, or clone() first",
+                   "write to a view made by %s" FL_DO ": write x[{2, 3}] = v, or clone() first",
                    t->made_by ? t->made_by : "x[…]");
   if (t->node->entry && t->node->entry->leaf && c->grad_mode)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
-                   "write to a leaf that requires grad: wrap it in no_grad");
+                   "write to a leaf that requires grad" FL_DO ": wrap it in no_grad");
   return FLAME_OK;
 }
 
@@ -219,11 +219,11 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
                    fl_shape_text(a, old->shape->rank, old->shape->size),
                    fl_shape_text(b, n->shape->rank, n->shape->size));
   if (n->dtype != old->dtype)
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s and the value %s: cast it first",
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s and the value %s" FL_DO ": cast it first",
                    fl_dtype_name(old->dtype), fl_dtype_name(n->dtype));
   if (n->device != old->device)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
-                   "x and the value are on different devices: use v:to(x.device)");
+                   "x and the value are on different devices" FL_DO ": use v:to(x.device)");
   return FLAME_OK;
 }
 
@@ -283,7 +283,7 @@ flame_status fl_tensor_convert(flame_tensor *t, fl_node *n, const char *op) {
   flame_context *c = t->ctx;
   fl_node *old = t->node;
   if (t->view || (old->entry && !old->entry->leaf))
-    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s: use to(), which returns a new tensor",
+    return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x is %s" FL_DO ": use to(), which returns a new tensor",
                    t->view ? "a view" : "computed from tracked tensors");
   if (old->entry && !fl_is_float(n->dtype))
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "x requires grad, and only floats have gradients, not %s",
@@ -365,7 +365,7 @@ flame_status flame_requires_grad(flame_tensor *x, int on) {
   if (!n->entry) return FLAME_OK;
   if (!n->entry->leaf)
     return FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op,
-                   "only a leaf can stop requiring grad: use detach()");
+                   "only a leaf can stop requiring grad" FL_DO ": use detach()");
   fl_entry_drop(n);
   return FLAME_OK;
 }

@@ -33,7 +33,7 @@ fl_node *n_var(fl_node *x, uint32_t axes, double correction, int keepdim) {
   if (!x || !fl_usable(x, "var")) return NULL;
   flame_context *c = x->ctx;
   if (!fl_is_float(x->dtype)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "var", "dtype %s is not supported; cast first: x:float()", fl_dtype_name(x->dtype));
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "var", "dtype %s is not supported" FL_DO "; cast first: x:float()", fl_dtype_name(x->dtype));
     return NULL;
   }
   const uint8_t mode = c->grad_mode;

@@ -6,6 +6,7 @@
 ** them.
 */
 #include "cuda/api/cudnn_api.h"
+#include "base/error.h"
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"
 #include <dlfcn.h>
@@ -91,24 +92,24 @@ static fl_cufft fft_table;
 static fl_cusolver solver_table;
 static fl_cudnn dnn_table;
 #define COUNT(a) (sizeof(a) / sizeof *(a))
-static library driver_library = { driver_files, "no NVIDIA driver: install one",
+static library driver_library = { driver_files, "no NVIDIA driver" FL_DO ": install one",
   driver_symbols, COUNT(driver_symbols), &driver_table, 0, "" };
 static library nvrtc_library = { nvrtc_files,
-  "install the CUDA toolkit's NVRTC (package cuda-nvrtc), version 12 or 13",
+  FL_DO "install the CUDA toolkit's NVRTC (package cuda-nvrtc), version 12 or 13",
   nvrtc_symbols, COUNT(nvrtc_symbols), &nvrtc_table, 0, "" };
 static library blaslt_library = { blaslt_files,
-  "install cuBLAS (package libcublas), version 12 or 13",
+  FL_DO "install cuBLAS (package libcublas), version 12 or 13",
   blaslt_symbols, COUNT(blaslt_symbols), &blaslt_table, 0, "" };
 
-static library fft_library = { fft_files, "install cuFFT (package libcufft); our own kernels serve",
+static library fft_library = { fft_files, FL_DO "install cuFFT (package libcufft); our own kernels serve",
   fft_symbols, COUNT(fft_symbols), &fft_table, 0, "" };
 static library solver_library = { solver_files,
-  "install cuSOLVER (package libcusolver); matrix calls go over the host",
+  FL_DO "install cuSOLVER (package libcusolver); matrix calls go over the host",
   solver_symbols, COUNT(solver_symbols), &solver_table, 0, "" };
 static library blas_library = { blas_files,
-  "install cuBLAS (package libcublas); matrix calls go over the host",
+  FL_DO "install cuBLAS (package libcublas); matrix calls go over the host",
   blas_symbols, COUNT(blas_symbols), &solver_table, 0, "" };
-static library dnn_library = { dnn_files, "install cuDNN (package libcudnn9); our own kernels serve",
+static library dnn_library = { dnn_files, FL_DO "install cuDNN (package libcudnn9); our own kernels serve",
   dnn_symbols, COUNT(dnn_symbols), &dnn_table, 0, "" };
 
 static void load(library *l) {

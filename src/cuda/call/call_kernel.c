@@ -61,6 +61,7 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
 static void say_unchecked(const fl_kfunction *k) {
   char text[480] = "it is a binary";
   if (!k->binary) fl_kunit_message(k->unit, fl_ksource_refusal(k->unit->source, k->f), text, sizeof text);
+  fl_error_plain(text);
   fprintf(stderr, "flame: kernel '%s' runs without the checks of FLAME_CHECK: %s\n", k->f->name, text);
 }
 

@@ -51,8 +51,8 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
     s->dead = 1;
     s->ctx->dead = 1;
     fl_error *lost = &s->ctx->lost;
-    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
-    if (!s->sync_each) fl_hint(lost, "the fault may be of earlier work: run with DEBUG_CUDA=1 to find it");
+    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s%s", s->cause,
+            s->sync_each ? "" : "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it");
     if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
     return FLAME_DEVICE_LOST;
   }
