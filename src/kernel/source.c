@@ -233,11 +233,21 @@ static void skip_declaration(fl_front *p, int64_t from) {
   }
 }
 
+/* Behind "template <…>", whose parameters are no names of the file. */
+static int64_t behind_parameters(fl_front *p, int64_t from) {
+  const int64_t at = p->at;
+  p->at = from + 1;
+  if (fl_ktok_is(&p->toks.at[from], "template") && fl_front_is(p, '<')) from += 1 + fl_template_angle(p, 0);
+  p->at = at;
+  return from;
+}
+
 /* The name that a declaration we could not read, from 'from' to here, would have had: the one before '(', '=',
 ** '[' or ';', or behind struct. */
-static const fl_ktok *unread_name(const fl_front *p, int64_t from, int *is_kernel) {
+static const fl_ktok *unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;
+  from = behind_parameters(p, from);
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (fl_ktok_is(t, "__global__")) *is_kernel = 1;
