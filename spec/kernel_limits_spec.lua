@@ -225,6 +225,39 @@ describe("loops inside each other", function()
   end)
 end)
 
+describe("deriving a kernel", function()
+  local function lines(n)
+    return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) { float s = x[i];\n" ..
+      rep("s = s * s + sinf(s);\n", n) .. "y[i] = s; } }"
+  end
+
+  it("ends at an interrupt, and may be asked again", function()
+    for _, what in ipairs { "adjoint", "tangent" } do
+      local k = flame.kernel(lines(500))
+      flame.internal.interrupt()
+      local ok, e = pcall(k.source, k, what)
+      assert.is_false(ok)
+      assert.matches("interrupted!$", e)
+      assert.truthy(k:source(what):find("sinf", 1, true))
+    end
+  end)
+
+  it("is refused where the kernel is too long", function()
+    local ok, e = pcall(function() return flame.kernel(lines(10001)):source("adjoint") end)
+    assert.is_false(ok)
+    assert.truthy(e:find("line 1 (", 1, true) and e:find("a kernel of more than 10000 statements", 1, true), e)
+  end)
+
+  it("is refused where an expression of it is nested too deep", function()
+    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i]" ..
+      rep("*x[i]", 700) .. "; }")
+    local ok, e = pcall(k.source, k, "tangent")
+    assert.is_false(ok)
+    assert.truthy(e:find("too large to be differentiated", 1, true), e)
+    assert.truthy(k:source("adjoint"):find("k_vjp", 1, true))
+  end)
+end)
+
 describe("kernels that are gone", function()
   it("leave no memory behind once they have run", function()
     local x = flame.ones(4)
