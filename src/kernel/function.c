@@ -291,7 +291,11 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_karena_init(&arena, u->mem);
   fl_kincludes_put(&own, u->source->text, folders);
   const char *text = fl_text_str(&own);
-  if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
+  if (text && fl_kincludes_pasted(text, (const char *const *)u->option, u->noption)) {
+    put_line(u, t);
+    fl_text_puts(t, "#error a kernel may not ask for files, and its words can be pasted to a name that does: "
+                    "rename '_', '__' or what begins like '__has'\n");
+  } else if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
     put_preamble(&a, t);
     put_line(u, t);
     put_source(t, text, &a, template_kernel(&a));
