@@ -210,7 +210,7 @@ describe("the size of a kernel's data", function()
 
   it("is not that of an index, of memory of the device's own or of a name from elsewhere", function()
     assert.is_nil(refusal("constexpr int N = 1 << 28;\n__device__ float big[N];\nnamespace q { __device__ float b[N]; }\n" ..
-      "__device__ float f(float *p, int n) { p[N] = 1; int r = n, q = p[N]; return p[N - 1] + q + r; }\n" ..
+      "__device__ float f(float *p, int n) { p[N] = 1; int r = n, q = p[N]; unsigned char c[8000000]; return p[N - 1] + q + r; }\n" ..
       "template <int M> __device__ float g() { float a[M]; a[0] = 1; return a[0]; }\n" .. body "x[0] = g<2>();"))
   end)
 

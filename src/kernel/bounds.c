@@ -61,15 +61,16 @@ static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes: of the type. */
+/* Behind the type of the declaration that token i may begin: its first name; 0: it is none. *bytes: of the shortest
+** type that is named, so "unsigned char" has 1; 0: none is known. */
 static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   int names = 0;
-  *bytes = 1;
+  *bytes = 0;
   for (;; i++) {
     const fl_ktok *t = &p->toks.at[i];
     if (fl_ktok_is(t, "return") || fl_ktok_is(t, "else") || fl_ktok_is(t, "case") || fl_ktok_is(t, "do")) return 0;
     const fl_ctype *type = t->kind == FL_TOK_NAME ? fl_ctype_named(p->a, t->text, t->n) : NULL;
-    if (type && fl_ctype_size(type) > *bytes) *bytes = fl_ctype_size(type);
+    if (type && (!*bytes || fl_ctype_size(type) < *bytes)) *bytes = fl_ctype_size(type);
     if (t->kind == FL_TOK_NAME) names++;
     else if (is_punct(t, FL_PU_SCOPE)) names--;
     else return names > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME ? i - 1 : 0;
@@ -101,7 +102,7 @@ static void check_arrays(fl_front *p) {
     if (is_punct(t, '{') && (depth || opens_function(p, i))) depth++;
     if (is_punct(t, '}') && depth) depth--;
     const int64_t name = depth && ends_statement(t) ? declared_name(p, i + 1, &bytes) : 0;
-    if (name) check_declaration(p, name, bytes);
+    if (name) check_declaration(p, name, bytes ? bytes : 1);
   }
 }
 
