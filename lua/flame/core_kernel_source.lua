@@ -49,30 +49,43 @@ local function bare(source)
   return table.concat(out) .. source:sub(at)
 end
 
+--- Brackets and commas of the text from i on, one after the other: place, character, depth in '<', depth in others.
+-- A '<' is a bracket only behind a name: "2 < 3", "1 << 4", "<=" and "->" are operators.
+local function brackets(text, i)
+  local angle, round = 0, 0
+  return function()
+    while true do
+      local at, c = text:match("()([,<>%(%)%[%]{}])", i)
+      if not at then return nil end
+      local two = text:sub(at, at + 1)
+      local double = two == "<<" or two == "<=" or two == ">="
+      local named = c ~= "<" or text:sub(math.max(at - 80, 1), at - 1):find("%f[%w_][%a_][%w_]*%s*$")
+      local operator = double or not named or (c == ">" and text:sub(at - 1, at - 1) == "-")
+      i = at + (double and 2 or 1)
+      if c == "<" or c == ">" then
+        if not operator and round == 0 then angle = angle + (c == "<" and 1 or -1) end
+      elseif c ~= "," then round = round + (c:find("[%(%[{]") and 1 or -1) end
+      if not operator then return at, c, angle, round end
+    end
+  end
+end
+
 --- What stands between commas that are in no brackets.
 local function split(text)
-  local list, depth, from = {}, 0, 1
-  for i, c in text:gmatch("()([,<>%(%)%[%]{}])") do
-    if c == "," and depth == 0 then
-      list[#list + 1], from = text:sub(from, i - 1), i + 1
-    elseif c ~= "," then
-      depth = depth + (c:find("[<%(%[{]") and 1 or -1)
-    end
+  local list, from = {}, 1
+  for at, c, angle, round in brackets(text, 1) do
+    if c == "," and angle == 0 and round == 0 then list[#list + 1], from = text:sub(from, at - 1), at + 1 end
   end
   if text:find("%S") then list[#list + 1] = text:sub(from) end
   return list
 end
 
---- Place of the '>' of the '<' at i; what is in parentheses does not count.
+--- Place of the '>' of the '<' at i, which is behind "template"; what is in other brackets does not count.
 local function closing(text, i)
-  local angle, round = 0, 0
-  for at, c in text:gmatch("()([<>%(%)])", i) do
-    if c == "(" then round = round + 1
-    elseif c == ")" then round = round - 1
-    elseif round == 0 then
-      angle = angle + (c == "<" and 1 or -1)
-      if angle == 0 then return at end
-    end
+  local stop = text:find(";", i, true) or #text
+  for at, c, angle, round in brackets(text, i) do
+    if at > stop or round < 0 then return nil end
+    if c == ">" and angle == 0 and round == 0 then return at end
   end
 end
 

@@ -180,7 +180,7 @@ static void classify_sites(fl_kad_state *d, const fl_kfunc *f) {
     fl_kad_meets(d, f, k);
     fl_kad_rounds(d, f, k);
     fl_kad_behind(d, f, k);
-  } else d->a->failed = 1;
+  } else if (!d->a->failed) d->a->failed = FL_KARENA_MEMORY;
   fl_kindices_free(k);
 }
 
@@ -206,6 +206,17 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   return 1;
 }
 
+/* Every statement is compared with those around it and with the sites that it may meet: time goes with the square. */
+enum { MOST_STATEMENTS = 10000 };
+
+static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
+
+static int64_t statements(const fl_kfunc *f) {
+  int64_t n = 0;
+  fl_kwalk_block(&(fl_kvisitor){ count_statement, NULL, &n }, f->body);
+  return n;
+}
+
 int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   fl_karena *a = d->a;
   d->n_cap = f->n_params + f->n_vars + FL_KAD_KEPT_MOST + 1;
@@ -228,6 +239,10 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
       || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
+    return 0;
+  }
+  if (reverse && statements(f) > MOST_STATEMENTS) {
+    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)", MOST_STATEMENTS);
     return 0;
   }
   unify_views(d->f);
@@ -501,7 +516,8 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
     return d->res;
   }
   if (d->a->failed) {
-    if (d->a->failed == 2 && d->f)
+    d->a->most = 0;                                       /* room for the message */
+    if ((d->a->failed == FL_KARENA_DEEP || d->a->failed == FL_KARENA_LARGE) && d->f)
       d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
                                          "differentiated" FL_DO "; give vjp = ... or mark the argument "
                                          "nodiff", d->f->name, d->f->line);

@@ -346,6 +346,16 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);          
 fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
 fl_value fl_parse_lambda(fl_front *p);                       /* at '[' */
 
+/* ---- bounds.c ---- */
+
+void fl_front_bounds(fl_front *p);                           /* at file scope, all of it read: notes what is too large */
+void fl_front_note_size(fl_front *p);                        /* the first refusal that is for size is the text's */
+
+/* ---- unread.c ---- */
+
+void fl_front_skip_declaration(fl_front *p, int64_t from);
+const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
+
 /* ---- pack.c ---- */
 
 typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;

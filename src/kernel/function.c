@@ -138,11 +138,23 @@ static int bounds_first(const asked *a) {
   return 0;
 }
 
+/* Is the template whose '<' is token k one of a kernel? A '{' before its '>' is of a default. */
+static int of_kernel(const asked *a, int64_t k) {
+  int angle = 0, round = 0;
+  for (; k < a->t.n && !is_punct(&a->t.at[k], ';'); k++) {
+    const fl_ktok *t = &a->t.at[k];
+    angle += is_punct(t, '<') - is_punct(t, '>') - 2 * is_punct(t, FL_PU_SHR);
+    if (is_punct(t, '{') && angle <= 0 && !round) return 0;
+    round += is_punct(t, '{') - is_punct(t, '}');
+    if (fl_ktok_is(t, "__global__")) return 1;
+  }
+  return 0;
+}
+
 /* A template of a kernel can have no linkage of C: the others are given it one by one then. */
 static int template_kernel(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "template", i + 1, 0)) >= 0;)
-    for (int64_t k = i + 1; k < a->t.n && !is_punct(&a->t.at[k], ';') && !is_punct(&a->t.at[k], '{'); k++)
-      if (fl_ktok_is(&a->t.at[k], "__global__")) return 1;
+    if (of_kernel(a, i + 1)) return 1;
   return 0;
 }
 
@@ -187,16 +199,24 @@ static void put_preamble(const asked *a, fl_text *t) {
 
 /* ---- the text with what a compiler wants to have otherwise ---- */
 
-static int has_word(const char *from, const char *to, const char *word) {
-  const char *at = strstr(from, word);
-  return at && at < to;
+/* Is token i on the line of a directive, as the '>' of "#include <x>"? */
+static int of_directive(const asked *a, int64_t i) {
+  while (i > 0 && !a->t.at[i].first) i--;
+  return is_punct(&a->t.at[i], '#');
 }
 
-/* Does the declaration around the "__global__" at s say its linkage, or is it of a template? */
-static int is_linked(const char *text, const char *s) {
-  const char *from = s;
-  while (from > text && !strchr(";{}", from[-1])) from--;
-  return has_word(from, s, "template") || has_word(from, s, "\"C\"");
+/* Does the declaration of token i, "__global__", say its linkage, or is it of a template? Before it stand words,
+** attributes and, in these cases, "template <…>" or a literal. */
+static int is_linked(const asked *a, int64_t i) {
+  int round = 0;
+  while (i > 0) {
+    const fl_ktok *t = &a->t.at[--i];
+    round += is_punct(t, ')') - is_punct(t, '(');
+    if (round < 0) return 0;
+    if (round || t->kind == FL_TOK_NAME || is_punct(t, '(')) continue;
+    return t->kind == FL_TOK_STRING || ((is_punct(t, '>') || is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
+  }
+  return 0;
 }
 
 /* Is "__device__" at s, of the text from 'from' on, behind the captures of a lambda? NVRTC takes none there. */
@@ -222,13 +242,14 @@ static void put_lambdas(fl_text *t, const char *s, size_t n) {
   fl_text_add(t, from, (size_t)(end - from));
 }
 
-static void put_source(fl_text *t, const char *text, int each) {
+static void put_source(fl_text *t, const char *text, const asked *a, int each) {
   const char *s = text;
-  for (const char *g; each && (g = strstr(s, "__global__")) != NULL; s = g) {
-    put_lambdas(t, s, (size_t)(g - s));
-    if (!is_linked(text, g)) fl_text_puts(t, "extern \"C\" ");
+  for (int64_t i = -1; each && (i = find_name(a, "__global__", i + 1, 0)) >= 0;) {
+    const fl_ktok *g = &a->t.at[i];
+    put_lambdas(t, s, (size_t)(g->text - s));
+    if (!is_linked(a, i)) fl_text_puts(t, "extern \"C\" ");
     fl_text_puts(t, "__attribute__((global))");
-    g += strlen("__global__");
+    s = g->text + g->n;
   }
   put_lambdas(t, s, strlen(s));
 }
@@ -270,10 +291,14 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_karena_init(&arena, u->mem);
   fl_kincludes_put(&own, u->source->text, folders);
   const char *text = fl_text_str(&own);
-  if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
+  if (text && fl_kincludes_pasted(text, (const char *const *)u->option, u->noption)) {
+    put_line(u, t);
+    fl_text_puts(t, "#error a kernel may not ask for files, and its words can be pasted to a name that does: "
+                    "rename '_', '__' or what begins like '__has'\n");
+  } else if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
     put_preamble(&a, t);
     put_line(u, t);
-    put_source(t, text, template_kernel(&a));
+    put_source(t, text, &a, template_kernel(&a));
   } else {
     t->failed = 1;
   }

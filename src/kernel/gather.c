@@ -356,7 +356,7 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;
-  if (!g.k) a->failed = 1;
+  if (!g.k) a->failed = a->failed ? a->failed : FL_KARENA_MEMORY;
   else fl_kindices_launch(g.k, r->launched, &limits);
   if (g.k && choose(&g)) {
     parts.gather = make_gather(&g, f->n_params);
@@ -384,6 +384,6 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
   if (other && other->func) parts = turn_round(a, g, other, r);
   for (int i = 0; parts.gather && g && i < f->n_params; ++i)
     if (positive[i]) parts.gather->positive = positive;
-  if (a->failed == 2) a->failed = 0;              /* too deep: the adjoint stays as it is */
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;      /* the adjoint stays as it is */
   return parts;
 }

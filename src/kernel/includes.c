@@ -129,7 +129,8 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
 }
 
 static int asks(const char *s, size_t n) {
-  return is_word(s, n, "__has_include") || is_word(s, n, "__has_include_next") || is_word(s, n, "__has_embed");
+  return is_word(s, n, "__has_include") || is_word(s, n, "__has_include_next") || is_word(s, n, "__has_embed")
+      || is_word(s, n, "_CCCL_HAS_INCLUDE");             /* the toolkit's name for it */
 }
 
 /* The directive at s, whose '#' ends at 'at', if it is one that reaches files or says where lines come from: what may
@@ -152,6 +153,49 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
     return drop(t, s, name[end] == '>' || name[end] == '"' ? name + end + 1 : name + end);
   }
   return drop(t, s, line_end(name));
+}
+
+/* ---- names made by ## ------------------------------------------------------------------------------ */
+
+/* Words met that are parts of a name: piece[k][n], its n characters from k on. */
+enum { NAME_MOST = 20 };
+typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
+
+/* Takes note where the word begins in the name. */
+static void note_word(pasted *p, const char *s, size_t n) {
+  const size_t whole = strlen(p->name);
+  for (size_t k = 0; n < whole && k + n <= whole; k++)
+    if (!memcmp(p->name + k, s, n)) p->piece[k][n] = 1;
+}
+
+static void note_text(pasted *p, const char *s) {
+  while (*s) {
+    const size_t n = word_length(s);
+    if (n) note_word(p, s, n);
+    s += n ? n : 1;
+  }
+}
+
+static int is_spelled(const pasted *p) {
+  const size_t whole = strlen(p->name);
+  char reached[NAME_MOST + 1] = { 1 };
+  for (size_t k = 0; k < whole; k++)
+    for (size_t n = 1; reached[k] && k + n <= whole; n++) reached[k + n] |= p->piece[k][n];
+  return reached[whole];
+}
+
+int fl_kincludes_pasted(const char *text, const char *const *option, int n) {
+  static const char *const names[] = { "__has_include", "__has_include_next", "__has_embed", "_CCCL_HAS_INCLUDE" };
+  if (!strstr(text, "##") && !strstr(text, "%:") && !strstr(text, "?\?=") && !strstr(text, "include")) return 0;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    pasted p;
+    memset(&p, 0, sizeof p);
+    p.name = names[i];
+    note_text(&p, text);
+    for (int k = 0; k < n; k++) note_text(&p, option[k]);
+    if (is_spelled(&p)) return 1;
+  }
+  return 0;
 }
 
 void fl_kincludes_put(fl_text *t, const char *text, int folders) {

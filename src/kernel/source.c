@@ -33,16 +33,9 @@ static void next_parameter(fl_front *p) {
   }
 }
 
-/* The first refusal that is for size is the text's. */
-static void note_size(fl_front *p) {
-  if (!p->failed || !p->sized || p->src->too_large) return;
-  p->src->too_large = p->why;
-  p->src->too_large_line = p->line;
-}
-
 static void refuse_body(fl_front *p, fl_kfunc *f) {
   fl_front_check(p, NULL);
-  note_size(p);
+  fl_front_note_size(p);
   if (!f->refusal) {
     f->refusal = p->why;
     f->refusal_line = p->line;
@@ -219,41 +212,6 @@ static void add_device(fl_front *p, const char *name, int64_t head, const fl_cty
 
 /* ---- file scope ------------------------------------------------------------------------------------- */
 
-/* To behind the end of a declaration that starts at 'from'. */
-static void skip_declaration(fl_front *p, int64_t from) {
-  p->at = from;
-  while (fl_front_ahead(p, 0)->kind != FL_TOK_END) {
-    if (fl_front_is_at(p, 0, ';')) { p->at++; return; }
-    if (fl_front_is_at(p, 0, '{')) {
-      fl_front_skip(p);
-      if (fl_front_is_at(p, 0, ';')) p->at++;
-      return;
-    }
-    if (fl_front_is_at(p, 0, '(') || fl_front_is_at(p, 0, '[')) fl_front_skip(p);
-    else p->at++;
-  }
-}
-
-/* The name that a declaration we could not read, from 'from' to here, would have had: the one before '(', '=',
-** '[' or ';', or behind struct. */
-static const fl_ktok *unread_name(const fl_front *p, int64_t from, int *is_kernel) {
-  const fl_ktok *name = NULL;
-  *is_kernel = 0;
-  for (int64_t i = from; i < p->at; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    if (fl_ktok_is(t, "__global__")) *is_kernel = 1;
-    if (fl_ktok_is(t, "__launch_bounds__") || fl_ktok_is(t, "__attribute__") ||
-        fl_ktok_is(t, "__align__")) {
-      i++;
-      continue;
-    }
-    if (t->kind == FL_TOK_NAME) name = t;
-    if (name && t->kind == FL_TOK_PUNCT && strchr("(=[;{:", t->punct < 256 ? t->punct : 1))
-      break;
-  }
-  return name;
-}
-
 static void add_refused(reader *r, const fl_ktok *name, const char *text, const char *why, int32_t line) {
   fl_front *p = &r->p;
   pending *k = fl_karena_new(p->a, sizeof *k);
@@ -276,12 +234,12 @@ static void note_wrong(reader *r, int64_t from) {
   const char *why = p->why;
   const int32_t line = p->line;
   int is_kernel;
-  note_size(p);
+  fl_front_note_size(p);
   fl_front_check(p, NULL);
   if (p->a->failed) return;
   p->failed = 0;
-  skip_declaration(p, from);
-  const fl_ktok *name = unread_name(p, from, &is_kernel);
+  fl_front_skip_declaration(p, from);
+  const fl_ktok *name = fl_front_unread_name(p, from, &is_kernel);
   if (!name || (is_kernel && fl_ktok_is(&p->toks.at[from], "template"))) return;
   const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
   if (!text) return;
@@ -366,7 +324,7 @@ static void top_level(reader *r) {
     if (p->failed) note_wrong(r, from);
     return;
   }
-  if (fl_ktok_is(t, "static_assert")) { skip_declaration(p, from); return; }
+  if (fl_ktok_is(t, "static_assert")) { fl_front_skip_declaration(p, from); return; }
   if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); }
   else if (fl_front_word(p, "template")) fl_template_declare(p);
   else declaration(r);
@@ -536,6 +494,7 @@ static void read_all(reader *r) {
   fl_ksource *s = p->src;
   while (!p->a->failed && !s->too_large && fl_front_ahead(p, 0)->kind != FL_TOK_END) top_level(r);
   s->kernels = fl_karena_new(p->a, (size_t)(s->n_kernels + 1) * sizeof *s->kernels);
+  if (!p->a->failed && !s->too_large && s->n_kernels) fl_front_bounds(p);
   int n = 0;
   for (pending *k = r->first; k && s->kernels; k = k->next) {
     if (k->f->has_body && k->body && !s->too_large) read_body(p, k);

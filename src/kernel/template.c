@@ -8,17 +8,20 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------------- */
 
+/* Is the '<' at + k a bracket? Behind a name; else it compares numbers. */
+static int opens(fl_front *p, int k) { return fl_front_is_at(p, k, '<') && p->at + k > 0 && p->toks.at[p->at + k - 1].kind == FL_TOK_NAME; }
+
 static int angle_at(fl_front *p, int k, int *depth_out) {
   int depth = 0, round = 0;
   for (int i = k;; i++) {
     const fl_ktok *t = fl_front_ahead(p, i);
     if (t->kind == FL_TOK_END) return 0;
     if (t->kind != FL_TOK_PUNCT) continue;
-    if (t->punct == '(' || t->punct == '[') round++;
-    if (t->punct == ')' || t->punct == ']') round--;
-    if (round < 0 || t->punct == ';' || t->punct == '{' || t->punct == '}') return 0;
+    if (t->punct == '(' || t->punct == '[' || t->punct == '{') round++;
+    if (t->punct == ')' || t->punct == ']' || t->punct == '}') round--;
+    if (round < 0 || t->punct == ';') return 0;
     if (round) continue;
-    depth += (t->punct == '<') - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
+    depth += (i == k || opens(p, i)) - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
     if (depth <= 0) return *depth_out = depth, i - k + 1;
   }
 }
@@ -50,7 +53,7 @@ static void skip_default(fl_front *p) {
   while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END) {
     if (!depth && (closes(p) || fl_front_is(p, ','))) return;
     if (depth == 1 && fl_front_is(p, FL_PU_SHR)) { p->half = 1; return; }
-    depth += fl_front_is(p, '<') - fl_front_is(p, '>') - 2 * fl_front_is(p, FL_PU_SHR);
+    depth += opens(p, 0) - fl_front_is(p, '>') - 2 * fl_front_is(p, FL_PU_SHR);
     if (fl_front_is(p, '(') || fl_front_is(p, '{')) fl_front_skip(p);
     else p->at++;
   }

@@ -29,13 +29,24 @@ void fl_karena_close(fl_karena *a) {
   a->at = a->end = NULL;
 }
 
+/* The first failure stays: what follows it may fail for want of what was not made. */
+static int may_take(fl_karena *a, size_t size) {
+  const int large = a->most && (size > a->most || a->bytes > a->most - size);
+  const int stopped = a->stop && atomic_load_explicit(a->stop, memory_order_relaxed);
+  if (!large && !stopped) return 1;
+  if (!a->failed) a->failed = stopped ? FL_KARENA_STOPPED : FL_KARENA_LARGE;
+  return 0;
+}
+
 void *fl_karena_new(fl_karena *a, size_t bytes) {
-  if (bytes > (size_t)1 << 40) return a->failed = 1, NULL;
+  if (bytes > (size_t)1 << 40) return a->failed = FL_KARENA_MEMORY, NULL;
   bytes = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
   if ((size_t)(a->end - a->at) < bytes) {
     const size_t size = HEAD + (bytes > CHUNK - HEAD ? bytes : CHUNK - HEAD);
+    if (!may_take(a, size)) return NULL;
     struct fl_karena_chunk *c = fl_alloc(a->mem, size);
-    if (!c) return a->failed = 1, NULL;
+    if (!c) return a->failed = FL_KARENA_MEMORY, NULL;
+    a->bytes += size;
     c->next = a->chunks;
     c->bytes = size;
     a->chunks = c;

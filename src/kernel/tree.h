@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* ---- arena ------------------------------------------------------------------------------- */
@@ -32,8 +33,11 @@ typedef struct fl_karena {
   struct fl_karena_chunk *chunks;   /* newest first */
   char *at, *end;                   /* free part of the newest chunk */
   int failed;                       /* the first of these, 0: nothing */
+  size_t bytes, most;               /* taken; at most that many may be, 0: any number */
+  const atomic_int *stop;           /* polled where memory is taken: not 0, it fails; NULL: nothing asks for a stop */
 } fl_karena;
-enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING };  /* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL */
+/* DEEP: FL_K_MAX_DEPTH passed; MISSING: an operand was NULL; LARGE: 'most' passed; STOPPED: by 'stop'. */
+enum { FL_KARENA_MEMORY = 1, FL_KARENA_DEEP, FL_KARENA_MISSING, FL_KARENA_LARGE, FL_KARENA_STOPPED };
 void fl_karena_init(fl_karena *a, fl_mem *m);
 void fl_karena_close(fl_karena *a);
 void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned to 16, or NULL */

@@ -374,6 +374,29 @@ static int push_refusal(lua_State *L, const fl_kfunction *k, const fl_kad *ad) {
   return 2;
 }
 
+typedef struct derivation { fl_kad *ad; fl_kad_parts parts; int failed; } derivation;
+
+/* Memory of the source's arena that one derivation may take. */
+enum { MOST_DERIVED = 1 << 30 };
+
+/* Until an interrupt comes. What failed is no failure of the source, which may be asked again. */
+static derivation derive(fl_lua *b, fl_kfunction *k, int adjoint, fl_kad_request *r, int gather) {
+  fl_karena *a = &k->unit->source->arena;
+  derivation d = { NULL, { NULL, NULL }, 0 };
+  if (!k->f->has_body || !b->c) return d;
+  a->stop = &b->c->interrupted;
+  a->most = a->bytes + MOST_DERIVED;
+  d.ad = adjoint ? fl_kad_adjoint(a, k->f, r) : fl_kad_tangent(a, k->f, r);
+  if (d.ad && d.ad->any_order) r->deterministic = 0;
+  if (d.ad && d.ad->func && gather && adjoint && !a->failed) d.parts = fl_kad_gather(a, k->f, d.ad, r);
+  d.failed = a->failed;
+  a->failed = 0;
+  a->most = 0;
+  a->stop = NULL;
+  if (d.failed == FL_KARENA_STOPPED) atomic_store(&b->c->interrupted, 0);
+  return d;
+}
+
 /* (kernel, "adjoint" | "tangent", wants: list of FL_KAD_* sums, deterministic, FL_KG_* bits, may gather,
 ** extents of the launch or nil, integer arguments) -> list of {kernel, roles, gather, positive}, limits of the
 ** launches it is for; or nil, why not. */
@@ -399,12 +422,13 @@ static int kernel_derive(lua_State *L) {
     read_launched(L, 7, 8, k->nparam, &known);
     r.launched = &known.l;
   }
-  fl_karena *a = &k->k->unit->source->arena;
-  fl_kad *ad = !k->k->f->has_body ? NULL : strcmp(what, "adjoint") == 0 ? fl_kad_adjoint(a, k->k->f, &r) : fl_kad_tangent(a, k->k->f, &r);
-  if (!k->k->f->has_body || (ad && !ad->func && !a->failed)) return push_refusal(L, k->k, ad);
-  if (ad && ad->any_order) r.deterministic = 0;
-  fl_kad_parts parts = { NULL, NULL };
-  if (ad && ad->func && lua_toboolean(L, 6) && *what == 'a') parts = fl_kad_gather(a, k->k->f, ad, &r);
+  const derivation d = derive(self_of(L), k->k, *what == 'a', &r, lua_toboolean(L, 6));
+  if (d.failed == FL_KARENA_STOPPED) FL_FAIL(self_of(L)->c, FLAME_INTERRUPTED, "kernel", "interrupted!");
+  if (d.failed == FL_KARENA_STOPPED) return fl_lua_raise(L, self_of(L));
+  if (!k->k->f->has_body || (d.ad && !d.ad->func)) return push_refusal(L, k->k, d.ad);
+  if (d.failed || !d.ad) return fl_lua_fail(L, "kernel", "no host memory to derive a gradient");
+  fl_kad *ad = d.ad;
+  const fl_kad_parts parts = d.parts;
   lua_createtable(L, 2, 0);
   if (parts.gather) add_part(L, k->k, parts.gather, 0);
   if (!parts.gather || parts.rest) add_part(L, k->k, parts.rest ? parts.rest : ad, r.deterministic);

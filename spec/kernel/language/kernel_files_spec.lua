@@ -67,6 +67,20 @@ describe("a kernel's text", function()
     end
   end)
 
+  it("does not learn by a name that a macro pastes or a header has", function()
+    local macros = "#define CAT(a, b) a##b\n#define CAT3(a, b, c) a##b##c\n#define PRE __has_inc\n"
+    for _, ask in ipairs { "CAT(__has_inc, lude)", "CAT(_, _has_include)", "CAT3(__, has, _include)", "CAT3(__has, _inc, lude)",
+      "CAT(__has_include, _next)", "CAT(__has_, embed)", "_CCCL_HAS_INCLUDE", "CAT(_CCCL_HAS_, INCLUDE)" } do
+      local text = macros .. "#if " .. ask .. '("%s")\n#error file_is_there\n#endif\n' .. ASKS
+      assert.is_nil(said(text:format(PATH)):find("file_is_there", 1, true), ask)
+      local given = macros .. '#if ASK("%s")\n#error file_is_there\n#endif\n' .. ASKS
+      assert.is_nil(said(given:format(PATH), { options = { "-DASK=" .. ask } }):find("file_is_there", 1, true), ask)
+    end
+    local plain, k = said("#include <stdint.h>\n#define JOIN(a, b, c) a##b##c\n#define CALL(f, e) JOIN(f, __, e)(1)\n" ..
+      "__device__ int has__include(int i) { return i; } // _has\n" .. ASKS:gsub("= i", "= CALL(has, include)"))
+    assert.truthy(k, plain)
+  end)
+
   it("says no other file's name for a line of its own", function()
     local why = said('#line 1 "' .. PATH .. '"\nint a = ;\n' .. ASKS)
     assert.is_nil(why:find("hidden_word", 1, true))

@@ -193,6 +193,34 @@ describe("the size of a kernel's data", function()
     end
   end)
 
+  it("is bounded in functions that are not called", function()
+    local k = body 'asm(""); x[0] = 1;'
+    for _, text in ipairs { "float a[100000000] = {1.f}; return a[n];", "int m = 3, q[2], a[N] = {}; return m;",
+      "if (n) { const double a[4096][1024] = {}; return a[n][n]; } return 0;", "float a[2 * (N / 4)]; return a[n];",
+      "static unsigned char a[N]; return a[n];", "int a[2][2][2][2][N]; return 0;" } do
+      for _, head in ipairs { "__device__ float f(int n) { ", "template <int M> __device__ float f(int n) { ",
+        "struct S { float v; __device__ float f(int n) const { " } do
+        local tail = head:find("^struct") and " } };\n" or " }\n"
+        local ok, e = pcall(flame.kernel, "constexpr int N = 1 << 28;\n" .. head .. text .. tail .. k)
+        assert.is_false(ok, text)
+        assert.truthy(e:find("line 2 (", 1, true) and (e:find("more than 16777216 bytes", 1, true) or e:find "at most 4"), e)
+      end
+    end
+  end)
+
+  it("is not that of an index, of memory of the device's own or of a name from elsewhere", function()
+    assert.is_nil(refusal("constexpr int N = 1 << 28;\n__device__ float big[N];\nnamespace q { __device__ float b[N]; }\n" ..
+      "__device__ float f(float *p, int n) { p[N] = 1; int r = n, q = p[N]; unsigned char c[8000000]; return p[N - 1] + q + r; }\n" ..
+      "template <int M> __device__ float g() { float a[M]; a[0] = 1; return a[0]; }\n" .. body "x[0] = g<2>();"))
+  end)
+
+  it("counts the tokens of an expression, not of a list", function()
+    local ok, e = pcall(flame.kernel, body("x[0] = " .. rep("x[1]+", 4001) .. "1;"))
+    assert.is_false(ok)
+    assert.truthy(e:find("line 1 (", 1, true) and e:find("an expression is too long: at most 20000 tokens", 1, true), e)
+    assert.is_nil(refusal("__constant__ float t[30000] = {" .. rep("1.f,", 30000) .. "};\n" .. body("x[0] = t[n];")))
+  end)
+
   it("lets a text that is long by its macros go to no compiler", function()
     local bomb = "#define A0 n=n;\n" .. list(30, "#define A@ A0 A0", "\n"):gsub("A(%d+) A0 A0", function(i)
       return ("A%d A%d A%d"):format(i, i - 1, i - 1) end)
@@ -222,6 +250,39 @@ describe("loops inside each other", function()
   it("are derived with barriers in each of them", function()
     local text = nested(40, "__shared__ float p[256]; ", "p[i] = s; __syncthreads(); s += p[i] * 0.f; __syncthreads();")
     assert.truthy(flame.kernel(text):source("adjoint"):find("k_vjp", 1, true))
+  end)
+end)
+
+describe("deriving a kernel", function()
+  local function lines(n)
+    return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) { float s = x[i];\n" ..
+      rep("s = s * s + sinf(s);\n", n) .. "y[i] = s; } }"
+  end
+
+  it("ends at an interrupt, and may be asked again", function()
+    for _, what in ipairs { "adjoint", "tangent" } do
+      local k = flame.kernel(lines(500))
+      flame.internal.interrupt()
+      local ok, e = pcall(k.source, k, what)
+      assert.is_false(ok)
+      assert.matches("interrupted!$", e)
+      assert.truthy(k:source(what):find("sinf", 1, true))
+    end
+  end)
+
+  it("is refused where the kernel is too long", function()
+    local ok, e = pcall(function() return flame.kernel(lines(10001)):source("adjoint") end)
+    assert.is_false(ok)
+    assert.truthy(e:find("line 1 (", 1, true) and e:find("a kernel of more than 10000 statements", 1, true), e)
+  end)
+
+  it("is refused where an expression of it is nested too deep", function()
+    local k = flame.kernel("__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = x[i]" ..
+      rep("*x[i]", 700) .. "; }")
+    local ok, e = pcall(k.source, k, "tangent")
+    assert.is_false(ok)
+    assert.truthy(e:find("too large to be differentiated", 1, true), e)
+    assert.truthy(k:source("adjoint"):find("k_vjp", 1, true))
   end)
 end)
 

@@ -227,6 +227,44 @@ template <int N> __global__ void times(const float *x, float *y, int n) { int i 
     end
   end)
 
+  it("nothing where other templates of the text have defaults", function()
+    local before = [[
+// a > b
+template <int N> struct S { static constexpr int v = N; };
+constexpr __host__ __device__ int f(int n) { return n + 1; }
+]]
+    local entry = [[
+template <int B> __global__ void e(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = B * x[i]; }
+]]
+    for _, list in ipairs { "int B = 256", "typename T = float", "class B = float, int N = 4", "bool F = true", "size_t B = 4",
+      "int N = 1 << 4", "int N = int{4}", "typename U = S<4>", "typename U = S<S<4>::v>", "bool B = 2 < 3", "int B, int N = f(B)",
+      "typename = float", "int... B", "template <int> class Q = S" } do
+      local other = "template <" .. list .. "> __global__ void other(float *y) { y[0] = 1; }\n"
+      local device = other:gsub("__global__", "__device__")
+      for _, source in ipairs { before .. entry .. other, before .. other .. entry, before .. device .. entry } do
+        local e = flame.kernel { source = source, entry = "e<3>" }
+        assert.equal(12, e(x):sum():item(), source)
+        assert.equal(k:report().registers > 0, e:report().registers > 0, source)
+      end
+    end
+  end)
+
+  it("nothing where its parameters have defaults with operators and brackets", function()
+    for list, want in pairs { ["int B = 1 << 4"] = 12, ["int B = int{4}"] = 12, ["int B, bool F = 2 < 3, int M = 2 >= 1"] = 12,
+      ["int A, int B = A << 1, int C = 2"] = 24, ["int A, int C = (A > 2), int B = A + C"] = 16 } do
+      local source = "template <" .. list .. "> __global__ void e(const float *x, float *y, int n)" ..
+        "{ int i = threadIdx.x; if (i < n) y[i] = B * x[i]; }\n"
+      for _, given in ipairs { "3", "(6 >> 1)", "6 - 3", "int{3}" } do
+        local e = flame.kernel { source = source, entry = "e<" .. given .. ">" }
+        assert.equal(want, e(x):sum():item(), list .. " " .. given)
+        assert.equal(k:report().registers > 0, e:report().registers > 0, list)
+      end
+    end
+    local source = "template <int B = 1 << 2, int C = 1> __global__ void e(float *y) { y[0] = B + C; }"
+    assert.equal(5, flame.kernel { source = source, entry = "e<>", shape = { 1 } }():item())
+    assert.equal(17, flame.kernel { source = source, entry = "e<1 << 4>", shape = { 1 } }():item())
+  end)
+
   it("nothing where several kernels have an entry, or C++ linkage", function()
     local two = flame.kernel { source = k:source() .. "\n" .. k:source():gsub("void k", "void m"), entry = "m" }
     assert.equal(4, two(x):sum():item())
