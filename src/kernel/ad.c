@@ -378,15 +378,15 @@ static fl_kexpr *special(fl_kad_state *d, int what) {
 
 /* x + bx * (y + by * z) of the thread, or the number of threads. */
 static fl_kexpr *thread_number(fl_kad_state *d) {
-  fl_kexpr *z = kx_op(d, FL_KO_MUL, special(d, FL_KP_BDIM_Y), special(d, FL_KP_TID_Z));
-  fl_kexpr *y = kx_op(d, FL_KO_MUL, special(d, FL_KP_BDIM_X),
-                      kx_op(d, FL_KO_ADD, special(d, FL_KP_TID_Y), z));
-  return kx_op(d, FL_KO_ADD, special(d, FL_KP_TID_X), y);
+  fl_kexpr *z = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_TID_Z));
+  fl_kexpr *y = kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
+                      kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_Y), z));
+  return kx_op(d, FL_KO_ADD, special(d, FL_KSPECIAL_TID_X), y);
 }
 
 static fl_kexpr *thread_count(fl_kad_state *d) {
-  return kx_op(d, FL_KO_MUL, special(d, FL_KP_BDIM_X),
-               kx_op(d, FL_KO_MUL, special(d, FL_KP_BDIM_Y), special(d, FL_KP_BDIM_Z)));
+  return kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_X),
+               kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BDIM_Y), special(d, FL_KSPECIAL_BDIM_Z)));
 }
 
 int fl_kad_shared_bytes(fl_kad_state *d) {

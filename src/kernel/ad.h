@@ -34,7 +34,7 @@ enum {
 typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
   const char *name;          /* of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
-  int geometry;              /* FL_KG_… of access.h: which parts of the launch are 1 for sure */
+  int geometry;              /* FL_KONE_… of access.h: which parts of the launch are 1 for sure */
   const fl_klaunched *launched;   /* NULL, or what proofs may use: see 'limits' of the result */
   int deterministic;         /* sums in a fixed order: FL_KM_ORDERED, else FL_KM_FREE */
   int32_t slot_bytes;        /* snapshots of one loop, bytes per thread; 0: 256. At least 4 slots */

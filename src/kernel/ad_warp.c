@@ -110,7 +110,7 @@ static int variable_equal(equal *e, int var) {
 }
 
 static int is_equal(equal *e, const fl_kexpr *x) {
-  if (x->kind == FL_KX_SPECIAL && x->op <= FL_KP_TID_Z) return 0;
+  if (x->kind == FL_KX_SPECIAL && x->op <= FL_KSPECIAL_TID_Z) return 0;
   if (x->kind == FL_KX_VAR && !variable_equal(e, x->var)) return 0;
   if (x->kind == FL_KX_LOAD) {
     const fl_kvar *v = &e->d->f->vars[x->var];
@@ -138,11 +138,11 @@ int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kex
 /* The number of this lane in groups of 'width' lanes. */
 static fl_kexpr *lane_of(fl_kad_state *d, int width) {
   fl_karena *a = d->a;
-  fl_kexpr *row = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KP_TID_Y),
-                        kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KP_BDIM_Y),
-                              fl_kexpr_special(a, FL_KP_TID_Z)));
-  fl_kexpr *t = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KP_TID_X),
-                      kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KP_BDIM_X), row));
+  fl_kexpr *row = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_Y),
+                        kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_Y),
+                              fl_kexpr_special(a, FL_KSPECIAL_TID_Z)));
+  fl_kexpr *t = kx_op(d, FL_KO_ADD, fl_kexpr_special(a, FL_KSPECIAL_TID_X),
+                      kx_op(d, FL_KO_MUL, fl_kexpr_special(a, FL_KSPECIAL_BDIM_X), row));
   return kx_op(d, FL_KO_AND, cast_i32(d, t), i32(d, width - 1));
 }
 

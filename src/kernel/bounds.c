@@ -37,7 +37,7 @@ static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
 
 /* The number that tokens from … end - 1 are; 0: it is not known here. */
 static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
-  const fl_kplace back = fl_front_open(p, from, NULL);
+  const fl_kbookmark back = fl_front_open(p, from, NULL);
   int64_t n = fl_decl_constant(p, "a size");
   if (p->failed || p->at != end || n < 0) n = 0;
   p->failed = p->sized = 0;

@@ -5,7 +5,7 @@
 #include "kernel/front.h"
 #include <string.h>
 
-int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
   const int angle = p->angle;
   int n = 0;
   fl_front_need(p, '(');
@@ -19,7 +19,7 @@ int fl_parse_arguments(fl_front *p, fl_value *args, int max) {
       if (elements == 0) break;
       if (!fl_front_room(p, n, max, "arguments of a call")) break;
       if (fl_front_is(p, '{')) {
-        args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+        args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
         fl_front_skip(p);
       } else {
         const fl_kmark middle = fl_order_mark(p);
@@ -51,13 +51,13 @@ static int reassigned(fl_front *p, int64_t body, const char *name) {
 }
 
 /* The place with its index kept in a temporary: the callee may change what the index reads. */
-static fl_value settled(fl_front *p, fl_value v) {
+static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   return v;
 }
 
 /* "T *&p", which the body assigns: another name of the caller's pointer. */
-static void bind_other_name(fl_front *p, const fl_kformal *f, fl_value v, int32_t line) {
+static void bind_other_name(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const fl_symbol of = v.kind == FL_V_POINTER && v.sym ? p->syms.at[v.sym - 1] : (fl_symbol){ .offset = -1 };
   if (of.offset < 0 || !of.v.type) {
     if (!p->turning) p->turn_wanted = 1;
@@ -71,7 +71,7 @@ static void bind_other_name(fl_front *p, const fl_kformal *f, fl_value v, int32_
   s->offset = of.offset;
 }
 
-static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
+static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
                          int64_t body, int32_t line) {
   if (f->by_reference && reassigned(p, body, f->name)) { bind_other_name(p, f, v, line); return; }
   if (v.kind == FL_V_PLACE) v = fl_val_pointer(p, v, line);
@@ -105,9 +105,9 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_value v,
   s->offset = offset;
 }
 
-static void bind_value(fl_front *p, const fl_kformal *f, fl_value v, int64_t body,
+static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
                        int32_t line) {
-  fl_value to = fl_decl_formal(p, f->type, f->name, body, line);
+  fl_cvalue to = fl_decl_formal(p, f->type, f->name, body, line);
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
   to.is_const = f->is_const;
@@ -116,16 +116,16 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_value v, int64_t bod
 }
 
 /* "const float4 &v" that is seen as an array: a copy that is one. */
-static int wants_array(fl_front *p, const fl_kformal *f, fl_value v, int64_t body, int32_t line) {
+static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
-  const fl_value one = fl_decl_formal(p, f->type, f->name, body, line);
+  const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
   fl_member_copy(p, one, v, line);
   fl_symbol *s = fl_front_add(p, f->name, FL_SYM_REFERENCE);
   if (s) s->v = one;
   return 1;
 }
 
-static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v, int64_t body,
+static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
                            int32_t line) {
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
   v = fl_member_as(p, v, f->type, line);
@@ -144,9 +144,9 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_value v, int64_t
 }
 
 /* A list as an argument is read in the caller's scope, before there are names of the callee. */
-static fl_value listed(fl_front *p, const fl_kformal *f, fl_value v, int32_t line) {
+static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const int64_t at = p->at;
-  const fl_value to = fl_decl_object(p, f->type, f->name, line);
+  const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
   p->at = v.at;
   if (!p->failed) fl_decl_fill(p, to, 1);
   p->at = at;
@@ -154,13 +154,13 @@ static fl_value listed(fl_front *p, const fl_kformal *f, fl_value v, int32_t lin
 }
 
 /* What a formal is by default, in the scope of the function. */
-static fl_value by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame, int32_t line) {
+static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame, int32_t line) {
   const int64_t at = p->at, outer = p->frame;
   const fl_kscope *up = p->up;
   p->frame = frame;
   p->up = d->scope;
   p->at = f->init;
-  const fl_value v = fl_front_is(p, '{') ? listed(p, f, (fl_value){ .kind = FL_V_LIST, .at = p->at }, line)
+  const fl_cvalue v = fl_front_is(p, '{') ? listed(p, f, (fl_cvalue){ .kind = FL_V_LIST, .at = p->at }, line)
                                          : fl_parse_assign(p);
   p->frame = outer;
   p->up = up;
@@ -169,14 +169,14 @@ static fl_value by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f
 }
 
 static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
-  fl_value args[16];
+  fl_cvalue args[16];
   for (int i = 0; i < c->n && !p->failed; i++)
     args[i] = c->args[i].kind == FL_V_LIST ? listed(p, &d->params[i], c->args[i], c->line) : c->args[i];
   if (d->owner) fl_member_open(p, d, c->self);
   fl_front_push(p, d->env, d->n_env);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const fl_kformal *f = &d->params[i];
-    const fl_value v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
+    const fl_cvalue v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
     if (p->failed) break;
     if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
     else if (f->by_reference) bind_reference(p, f, v, d->body, c->line);
@@ -219,8 +219,8 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
 }
 
 /* Known from the start, unless it is auto or a place: then the first return says it. */
-static fl_value result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
-  if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_value){ .kind = FL_V_NONE };
+static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
+  if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
   if (d->result->kind == FL_C_VOID) return fl_val_none();
   return fl_decl_object(p, d->result, d->name, line);
 }
@@ -238,12 +238,12 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
 }
 
 /* "{ return e; }" of constants, where no statement may stand. */
-static fl_value fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   if (!(p->toks.at[d->body].punct == '{' && fl_ktok_is(&p->toks.at[d->body + 1], "return"))) {
     fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
     return fl_val_none();
   }
-  const fl_kplace back = fl_front_open(p, d->body + 2, d->scope);
+  const fl_kbookmark back = fl_front_open(p, d->body + 2, d->scope);
   const int64_t frame = p->frame;
   if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
   fl_front_push(p, d->env, d->n_env);
@@ -280,10 +280,10 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
 }
 
 /* Reads the body, bound, into *body; the parser's state is that of the caller again. */
-static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body, int *label) {
+static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body, int *label) {
   const fl_front saved = *p;
   const int64_t frame = p->syms.n;
-  const fl_value r = result_object(p, d, c->line);
+  const fl_cvalue r = result_object(p, d, c->line);
   bind(p, d, c, frame);
   p->up = d->scope;
   p->half = p->pack = 0;
@@ -300,7 +300,7 @@ static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblo
   p->at = d->body;
   if (!p->failed) fl_parse_compound(p);
   d->busy = 0;
-  const fl_value given = p->returned;
+  const fl_cvalue given = p->returned;
   p->syms.n = frame;
   p->b = saved.b;
   p->at = saved.at;
@@ -318,13 +318,13 @@ static fl_value read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblo
   return given;
 }
 
-fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
+fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_kblock body = { NULL, NULL };
   int label = 0;
   if (cannot(p, d, c->line)) return fl_val_none();
   if (!p->b || !p->f || is_constant(p, d, c)) return fold_call(p, d, c);
   if (!d->line) blame(p, d->body, c->line);
-  fl_value r = read_body(p, d, c, &body, &label);
+  fl_cvalue r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();
   const int value = d->returns == FL_RETURNS_VALUE && d->result && d->result->kind != FL_C_VOID;
   if (value && !count_leaves(body, label)) {
@@ -339,7 +339,7 @@ fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
 
 /* ---- all calls ---------------------------------------------------------------------------------------- */
 
-static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *args,
+static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *args,
                             int n) {
   const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
   if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
@@ -348,7 +348,7 @@ static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *ar
               name->text, t->s->width, n);
     return fl_val_none();
   }
-  fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
+  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
   v.parts = fl_karena_new(p->a, (size_t)n * sizeof *v.parts);
   for (int i = 0; v.parts && i < n; i++)
     v.parts[i] = fl_val_convert(p, fl_val_scalar(p, args[i], name->line), t->s->element);
@@ -356,8 +356,8 @@ static fl_value make_vector(fl_front *p, const fl_ktok *name, const fl_value *ar
 }
 
 /* __ldg and its kin: cache hints on plain accesses. */
-static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
-                  fl_value *out) {
+static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                  fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
                                        "__ldcs", "__ldlu", "__ldcv" };
   static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
@@ -377,8 +377,8 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
 }
 
 /* sincosf(x, &s, &c): two assignments. */
-static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
-                      fl_value *out) {
+static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                      fl_cvalue *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
   const int f32 = fl_ktok_is(t, "sincosf") || fl_ktok_is(t, "__sincosf") ||
                   fl_ktok_is(t, "sincospif");
@@ -390,7 +390,7 @@ static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n
   }
   fl_kexpr *x = fl_val_scalar(p, args[0], t->line);
   if (!x) return 1;
-  const fl_value s = fl_val_deref(p, args[1], t->line),
+  const fl_cvalue s = fl_val_deref(p, args[1], t->line),
                  c = fl_val_deref(p, args[2], t->line);
   const int type = f32 || x->type == FL_KT_F32 ? FL_KT_F32 : FL_KT_F64;
   const int fast = t->text[0] == '_';
@@ -403,7 +403,7 @@ static int by_address(fl_front *p, const fl_ktok *t, const fl_value *args, int n
   return 1;
 }
 
-static fl_value call_math(fl_front *p, const fl_ktok *name, const fl_value *args, int n) {
+static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n) {
   fl_kexpr *x[FL_K_MAX_ARGS] = { NULL };
   const int nan = fl_ktok_is(name, "__builtin_nanf");
   for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++)
@@ -419,9 +419,9 @@ static int is_built_in(const fl_ktok *t) {
 
 /* The function that the call at the tokens means, called. *other: it means a built-in one; then nothing
 ** is taken. */
-static fl_value resolve(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name, int *other) {
+static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name, int *other) {
   fl_symbol given[8];
-  fl_value args[16];
+  fl_cvalue args[16];
   const int64_t at = p->at;
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
@@ -442,15 +442,15 @@ static fl_value resolve(fl_front *p, fl_kdevice *first, const fl_value *self, co
   return fl_val_none();
 }
 
-fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name) {
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name) {
   int other = 0;
-  const fl_value v = resolve(p, first, self, name, &other);
+  const fl_cvalue v = resolve(p, first, self, name, &other);
   if (other) fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n, name->text);
   return v;
 }
 
-static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
-  fl_value args[16], out = fl_val_none();
+static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
+  fl_cvalue args[16], out = fl_val_none();
   if (fl_call_atomic(p, name, &out) || fl_call_warp(p, name, &out)) return out;
   if (fl_ktok_is(name, "__builtin_nanf")) {
     fl_front_skip(p);
@@ -477,7 +477,7 @@ static fl_value call_built_in(fl_front *p, const fl_ktok *name) {
   return out;
 }
 
-fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
+fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
   const fl_symbol *s = fl_front_find(p, name->text, name->n), *self = NULL;
   fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
   int other = 0;
@@ -493,7 +493,7 @@ fl_value fl_parse_call(fl_front *p, const fl_ktok *name) {
   }
   if (!device) return call_built_in(p, name);
   if (device->owner) self = fl_front_find(p, "this", 4);
-  fl_value object = self ? self->v : fl_val_none();
-  const fl_value v = resolve(p, device, self ? &object : NULL, name, &other);
+  fl_cvalue object = self ? self->v : fl_val_none();
+  const fl_cvalue v = resolve(p, device, self ? &object : NULL, name, &other);
   return other && !p->failed ? call_built_in(p, name) : v;
 }

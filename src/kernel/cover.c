@@ -139,7 +139,7 @@ static const poly *poly_of(walk *w, const fl_kexpr *x) {
   switch (x->kind) {
     case FL_KX_CONST: return x->type == FL_KT_U64 && x->value.i < 0 ? NULL : number(w, x->value.i);
     case FL_KX_VAR: return w->env[x->var].p;
-    case FL_KX_SPECIAL: return x->op == FL_KP_WARP_SIZE ? number(w, 32) : symbol(w, x->op, 1);
+    case FL_KX_SPECIAL: return x->op == FL_KSPECIAL_WARP_SIZE ? number(w, 32) : symbol(w, x->op, 1);
     case FL_KX_BINARY: return binary(w, x);
     case FL_KX_CAST: {
       const poly *p = poly_of(w, x->x[0]);
@@ -329,7 +329,7 @@ static int is_uniform(const poly *p) {
   for (int i = 0; p && i < p->n; i++)
     for (int k = 0; k < p->t[i].n; k++) {
       const int32_t s = p->t[i].s[k];
-      if (s <= FL_KP_BID_Z || (s >= FL_KC_COUNTER && s < FL_KC_VAR)) return 0;
+      if (s <= FL_KSPECIAL_BID_Z || (s >= FL_KC_COUNTER && s < FL_KC_VAR)) return 0;
     }
   return p != NULL;
 }

@@ -22,7 +22,7 @@ typedef struct ask {
 
 static int is_axis(int32_t s) { return s >= FL_KC_AXIS && s < FL_KC_AXIS + 3; }
 static int is_counter(int32_t s) { return s >= FL_KC_COUNTER && s < FL_KC_VAR; }
-static int is_digit(int32_t s) { return s <= FL_KP_BID_Z || is_axis(s) || is_counter(s); }
+static int is_digit(int32_t s) { return s <= FL_KSPECIAL_BID_Z || is_axis(s) || is_counter(s); }
 
 /* ---- numbers ------------------------------------------------------------------------- */
 
@@ -44,8 +44,8 @@ static int parameter(const ask *q, int32_t var, int64_t *out) {
 
 static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   if (s >= FL_KC_VAR) return parameter(q, s - FL_KC_VAR, out);
-  if (s >= FL_KP_BDIM_X && s <= FL_KP_BDIM_Z) *out = q->l->block[s - FL_KP_BDIM_X];
-  else if (s >= FL_KP_GDIM_X && s <= FL_KP_GDIM_Z) *out = q->l->grid[s - FL_KP_GDIM_X];
+  if (s >= FL_KSPECIAL_BDIM_X && s <= FL_KSPECIAL_BDIM_Z) *out = q->l->block[s - FL_KSPECIAL_BDIM_X];
+  else if (s >= FL_KSPECIAL_GDIM_X && s <= FL_KSPECIAL_GDIM_Z) *out = q->l->grid[s - FL_KSPECIAL_GDIM_X];
   else return 0;
   return 1;
 }
@@ -65,8 +65,8 @@ static int constant(const ask *q, const fl_kc_poly *p, int64_t *out) {
 
 /* The largest value of a symbol. */
 static int largest(const ask *q, int32_t s, int64_t *out) {
-  if (s <= FL_KP_TID_Z) *out = q->l->block[s - FL_KP_TID_X] - 1;
-  else if (s <= FL_KP_BID_Z) *out = q->l->grid[s - FL_KP_BID_X] - 1;
+  if (s <= FL_KSPECIAL_TID_Z) *out = q->l->block[s - FL_KSPECIAL_TID_X] - 1;
+  else if (s <= FL_KSPECIAL_BID_Z) *out = q->l->grid[s - FL_KSPECIAL_BID_X] - 1;
   else if (is_counter(s)) return constant(q, q->c->loops[s - FL_KC_COUNTER].to, out);
   else return uniform_symbol(q, s, out);
   return 1;
@@ -104,8 +104,8 @@ static void join_axes(fl_kc_poly *p) {
     for (int i = 0; i < p->n; i++)
       for (int j = 0; j < p->n; j++) {
         fl_kc_term in, all;
-        if (!without(&p->t[i], FL_KP_TID_X + a, -1, &in) ||
-            !without(&p->t[j], FL_KP_BID_X + a, FL_KP_BDIM_X + a, &all)) continue;
+        if (!without(&p->t[i], FL_KSPECIAL_TID_X + a, -1, &in) ||
+            !without(&p->t[j], FL_KSPECIAL_BID_X + a, FL_KSPECIAL_BDIM_X + a, &all)) continue;
         if (in.c != all.c || in.n != all.n || memcmp(in.s, all.s, (size_t)in.n * sizeof in.s[0])) continue;
         in.s[in.n++] = FL_KC_AXIS + a;
         p->t[i] = in;
@@ -146,7 +146,7 @@ static int range_of(ask *q, digit *d) {
     return !__builtin_mul_overflow(q->l->grid[axis], q->l->block[axis], &d->range);
   }
   if (!is_counter(d->symbol)) {
-    d->range = d->symbol <= FL_KP_TID_Z ? q->l->block[a] : q->l->grid[a];
+    d->range = d->symbol <= FL_KSPECIAL_TID_Z ? q->l->block[a] : q->l->grid[a];
     return 1;
   }
   const fl_kc_loop *l = &q->c->loops[d->symbol - FL_KC_COUNTER];

@@ -139,7 +139,7 @@ static const fl_ctype *type_of_expression(fl_front *p) {
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
   const int32_t line = fl_front_tok(p)->line;
   fl_front_need(p, '(');
-  const fl_value v = fl_parse_expr(p);
+  const fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
   fl_front_into(p, out);
   if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST)) fl_refuse(p, line, "decltype of nothing");

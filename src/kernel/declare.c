@@ -7,7 +7,7 @@
 
 /* ---- declarators ----------------------------------------------------------------------------------------- */
 
-static void bind_object(fl_front *p, const char *name, fl_value v, int is_const,
+static void bind_object(fl_front *p, const char *name, fl_cvalue v, int is_const,
                         int32_t line) {
   fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
   if (!s) return;
@@ -16,7 +16,7 @@ static void bind_object(fl_front *p, const char *name, fl_value v, int is_const,
   s->line = line;
 }
 
-fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   int64_t n;
   const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
   const int element = fl_ctype_element(of, &n);
@@ -30,7 +30,7 @@ fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32
   p->f->vars[var].dynamic = 1;
   p->f->vars[var].temporary = 0;
   p->f->vars[var].line = line;
-  return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
+  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .type = of, .var = var };
 }
 
 static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
@@ -39,7 +39,7 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
   if (!s->is_extern) {
     const int64_t align = fl_ctype_align(t),
                   at = (p->shared_at + align - 1) / align * align;
-    fl_value v;
+    fl_cvalue v;
     const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);      /* pointers to it may turn */
     if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
     for (int i = 0; !p->failed && i < (one ? 1 : fl_ctype_leaves(t)); i++)
@@ -50,7 +50,7 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
     bind_object(p, name, v, 0, line);
     return;
   }
-  const fl_value v = fl_decl_dynamic(p, t, name, line);
+  const fl_cvalue v = fl_decl_dynamic(p, t, name, line);
   fl_symbol *sym = p->failed ? NULL : fl_front_add(p, name, FL_SYM_POINTER);
   if (sym) sym->v = v;
 }
@@ -69,9 +69,9 @@ static int moves_later(fl_front *p, const char *name) {
 
 /* from: NULL, or what it points to at first. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
-                            const char *name, fl_value *from, int32_t line) {
+                            const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
-  fl_value v = { .type = NULL };
+  fl_cvalue v = { .type = NULL };
   if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
   if (from && !p->failed && v.null)
     fl_refuse(p, line, "pointer '%s' is set to null", name);
@@ -109,12 +109,12 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
                               const char *name, int32_t line) {
   if (!fl_front_take(p, '='))
     fl_refuse(p, line, "reference '%s' without an object", name);
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
   const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
   if (!place && (is_const || ref == 2) && (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
-    const fl_value to = fl_decl_object(p, is_auto ? v.type : t, name, line);
+    const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
     bind_object(p, name, to, is_const, line);
     return;
@@ -132,7 +132,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
 static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
                          int32_t line) {
   fl_front_need(p, '=');
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   if (v.kind == FL_V_POINTER || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
     v = fl_val_pointer(p, v, line);
@@ -143,7 +143,7 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
     fl_refuse(p, line, "auto '%s' of nothing", name);
     return;
   }
-  const fl_value to = fl_decl_object(p, v.type, name, line);
+  const fl_cvalue to = fl_decl_object(p, v.type, name, line);
   fl_member_copy(p, to, v, line);
   bind_object(p, name, to, s->is_const, line);
 }
@@ -173,21 +173,21 @@ int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t bo
   return t->kind == FL_C_STRUCT && t->s->width && seen_as_scalars(p, body + 1, name);
 }
 
-fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line) {
-  fl_value v;
+fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line) {
+  fl_cvalue v;
   return fl_decl_counted(p, t, name, body) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 
 /* An object of a thread; its scalars are one array where they are counted. */
-static fl_value local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  fl_value v;
+static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_cvalue v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
   return counted && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line) ? v : fl_decl_object(p, t, name, line);
 }
 
 /* "T v = e" or "T v(…)". */
-static void initialised(fl_front *p, fl_value v, int set, int32_t line) {
-  fl_value args[16];
+static void initialised(fl_front *p, fl_cvalue v, int set, int32_t line) {
+  fl_cvalue args[16];
   const int n = set ? 1 : fl_parse_arguments(p, args, 16);
   if (set) args[0] = fl_parse_assign(p);
   if (p->failed) return;
@@ -217,12 +217,12 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
       if (c) c->v = fl_val_expr(e);
       return;
     }
-    const fl_value v = fl_decl_object(p, t, name, line);
+    const fl_cvalue v = fl_decl_object(p, t, name, line);
     fl_val_store(p, v, e, 0, line);
     bind_object(p, name, v, fixed, line);
     return;
   }
-  const fl_value v = local_object(p, t, name, line);
+  const fl_cvalue v = local_object(p, t, name, line);
   if (p->failed) return;
   const fl_ctype *of = t;
   while (of->kind == FL_C_ARRAY) of = of->of;
@@ -245,7 +245,7 @@ static int of_array(fl_front *p, const fl_specifiers *s) {
   if (!t || p->failed) return 1;
   if (ref) { declare_reference(p, t, 0, s->is_const, 1, name, line); return 1; }
   fl_front_need(p, '=');
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   if (!p->failed) declare_pointer(p, t, s->is_const, name, &v, line);
   return 1;
 }
@@ -277,7 +277,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   } else if (t->kind == FL_C_POINTER && t->of->kind != FL_C_POINTER) {
     if (s->is_auto) { declare_auto(p, s, name, line); return; }
     if (fl_front_take(p, '=')) {
-      fl_value v = fl_parse_assign(p);
+      fl_cvalue v = fl_parse_assign(p);
       if (!p->failed) declare_pointer(p, t->of, t->const_of, name, &v, line);
     } else {
       declare_pointer(p, t->of, t->const_of, name, NULL, line);
@@ -332,7 +332,7 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   } while (!p->failed && fl_front_take(p, ','));
   fl_front_need(p, ']');
   fl_front_need(p, '=');
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   const fl_ctype *t = v.type;
   const int place = v.kind == FL_V_PLACE && !v.rvalue, fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
@@ -342,14 +342,14 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   else if (ref && place && p->turning && fl_turn_of(p, v.var)) fl_refuse(p, line, "references into one or another array");
   if (p->failed) return;
   if (!ref || !place) {
-    const fl_value to = fl_decl_object(p, t, "binding", line);
+    const fl_cvalue to = fl_decl_object(p, t, "binding", line);
     fl_val_assign(p, to, v, line);
     v = to;
   } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
   v.is_const |= s->is_const;
   for (int i = 0; i < n && !p->failed; i++) {
     const char *field = fields ? t->s->fields[i].name : NULL;
-    const fl_value part = fields ? fl_val_member(p, v, field, (int32_t)strlen(field), line)
+    const fl_cvalue part = fields ? fl_val_member(p, v, field, (int32_t)strlen(field), line)
                                  : fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
     fl_symbol *sym = fl_front_add(p, name[i], FL_SYM_REFERENCE);
     if (sym) sym->v = part;

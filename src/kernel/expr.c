@@ -58,18 +58,18 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
   return fl_front_check(p, e);
 }
 
-static int is_address(fl_value v) {
+static int is_address(fl_cvalue v) {
   return v.kind == FL_V_POINTER ||
          (v.kind == FL_V_PLACE &&
           (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 
-static int is_struct(fl_value v) {
+static int is_struct(fl_cvalue v) {
   return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
 }
 
 /* Differences and comparisons of pointers into one array; comparisons with null. */
-static fl_value pointers(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
+static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (x.null || y.null) {
     if (op != FL_KO_EQ && op != FL_KO_NE)
       fl_refuse(p, line, "arithmetic with the null pointer");
@@ -100,7 +100,7 @@ static fl_value pointers(fl_front *p, int op, fl_value x, fl_value y, int32_t li
   return fl_val_expr(e);
 }
 
-static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
+static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (is_address(x)) x = fl_val_pointer(p, x, line);
   if (is_address(y)) y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
@@ -110,7 +110,7 @@ static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_
     return fl_val_advance(p, x, fl_val_scalar(p, y, line), op == FL_KO_SUB, line);
   if (y.kind == FL_V_POINTER && op == FL_KO_ADD)
     return fl_val_advance(p, y, fl_val_scalar(p, x, line), 0, line);
-  const fl_value other = x.kind == FL_V_POINTER ? y : x;
+  const fl_cvalue other = x.kind == FL_V_POINTER ? y : x;
   if (other.kind == FL_V_EXPR && other.e->kind == FL_KX_CONST && !other.e->value.i &&
       (op == FL_KO_EQ || op == FL_KO_NE))
     return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, op == FL_KO_NE));      /* p != 0 */
@@ -120,11 +120,11 @@ static fl_value address_math(fl_front *p, int op, fl_value x, fl_value y, int32_
 
 /* The operator of that name for these operands, called: a member of the first, a friend in the struct of
 ** either, or free. 0: there is none. */
-int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line) {
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out, int32_t line) {
   const int32_t length = (int32_t)strlen(name);
   for (int i = -1; i < n && !p->failed; i++) {
     const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
-    fl_value self = args[0];
+    fl_cvalue self = args[0];
     fl_kcall c = { .args = args, .n = n, .line = line };
     if (!s) continue;
     if (i < 0 && self.kind != FL_V_PLACE) {
@@ -144,9 +144,9 @@ int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_v
   return d != NULL || p->failed;
 }
 
-static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int32_t line) {
+static fl_cvalue overloaded(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line) {
   char name[16] = "operator";
-  fl_value out = fl_val_none(), x = args[0], y = args[n - 1];
+  fl_cvalue out = fl_val_none(), x = args[0], y = args[n - 1];
   strcat(name, spelling(op));
   if (fl_operator(p, name, args, n, &out, line)) return out;
   x = fl_member_plain(p, x, line);
@@ -158,19 +158,19 @@ static fl_value overloaded(fl_front *p, int op, const fl_value *args, int n, int
 }
 
 /* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
-static fl_value update_struct(fl_front *p, int op, fl_value to, fl_value from, int32_t line) {
+static fl_cvalue update_struct(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line) {
   char name[16] = "operator";
-  const fl_value args[2] = { to, from };
-  fl_value out = fl_val_none();
+  const fl_cvalue args[2] = { to, from };
+  fl_cvalue out = fl_val_none();
   strcat(strcat(name, spelling(op)), "=");
   if (!fl_operator(p, name, args, 2, &out, line)) fl_val_assign(p, to, overloaded(p, op, args, 2, line), line);
   return to;
 }
 
-fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line) {
+fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (p->failed) return fl_val_none();
   if (is_struct(x) || is_struct(y))
-    return overloaded(p, op, (fl_value[]){ x, y }, 2, line);
+    return overloaded(p, op, (fl_cvalue[]){ x, y }, 2, line);
   if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
   return fl_val_expr(fl_arith(p, op, a, b, line));
@@ -184,9 +184,9 @@ static void put(fl_front *p, fl_kblock *b, int var, fl_kexpr *e, int32_t line) {
   if (s) s->line = line;
 }
 
-static fl_value parse_binary(fl_front *p, int level);
+static fl_cvalue parse_binary(fl_front *p, int level);
 
-fl_value fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line) {
+fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line) {
   if (!a || !b || p->failed) return fl_val_none();
   if (!side.first) {
     fl_kexpr *e = fl_kexpr_binary(p->a, op, a, b);
@@ -205,7 +205,7 @@ fl_value fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side,
   return fl_val_expr(now);
 }
 
-static fl_value logic(fl_front *p, int op, fl_value x, int level, int32_t line) {
+static fl_cvalue logic(fl_front *p, int op, fl_cvalue x, int level, int32_t line) {
   fl_kblock side = { NULL, NULL };
   fl_kexpr *a = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
@@ -230,18 +230,18 @@ int fl_operator_of(int punct) {
 }
 
 /* x op y, with x read since m. */
-static fl_value operate(fl_front *p, int op, fl_value x, int level, const fl_kmark *m, int32_t line) {
+static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m, int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
-  fl_value y = parse_binary(p, level + 1);
+  fl_cvalue y = parse_binary(p, level + 1);
   if (op == FL_KO_SHL || op == FL_KO_SHR) fl_order_before(p, &x, 1, &middle, 0, line);
   else fl_order_open(p, m, &middle, &x, 1, &y, line);
   return fl_binary(p, op, x, y, line);
 }
 
-static fl_value parse_binary(fl_front *p, int level) {
+static fl_cvalue parse_binary(fl_front *p, int level) {
   int op = 0, l;
   const fl_kmark m = fl_order_mark(p);
-  fl_value x = fl_parse_unary(p);
+  fl_cvalue x = fl_parse_unary(p);
   while ((l = level_of(fl_front_tok(p), &op)) >= level && l && !(p->angle && (op == FL_KO_GT || op == FL_KO_SHR))) {
     const int32_t line = fl_front_next(p)->line;
     if (op == FL_KO_LAND || op == FL_KO_LOR) x = logic(p, op, x, l, line);
@@ -251,14 +251,14 @@ static fl_value parse_binary(fl_front *p, int level) {
 }
 
 /* Both arms of ?: as structs or pointers. */
-static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
+static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                              int32_t line) {
   if (is_struct(x)) {
     if (!fl_ctype_same(x.type, y.type))
       fl_refuse(p, line, "the two sides of ?: have different types");
     fl_kexpr **a = fl_val_parts(p, x, line), **b = fl_val_parts(p, y, line);
     const int n = fl_ctype_leaves(x.type);
-    fl_value r = { .kind = FL_V_PARTS, .rvalue = 1, .type = x.type };
+    fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = x.type };
     r.parts = fl_karena_new(p->a, (size_t)n * sizeof *r.parts);
     for (int i = 0; r.parts && a && b && i < n; i++)
       r.parts[i] = fl_front_check(p, fl_kexpr_select(p->a, c, a[i], b[i]));
@@ -280,12 +280,12 @@ static fl_value choose_other(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
   return x;
 }
 
-static int no_value(fl_value v) { return v.kind == FL_V_NONE; }
+static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
 /* Structs: each arm puts its own into one object. */
-static fl_value choose_object(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, const fl_kblock *sides, int32_t line) {
+static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, const fl_kblock *sides, int32_t line) {
   if (!fl_ctype_same(x.type, y.type)) fl_refuse(p, line, "the two sides of ?: have different types");
-  fl_value r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
+  fl_cvalue r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
   fl_kstmt *s = p->failed ? NULL : fl_kstmt_if(p->f, p->b, c);
   if (!s) return fl_val_none();
   s->line = line;
@@ -301,9 +301,9 @@ static fl_value choose_object(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, 
 }
 
 /* An IF for arms with effects (or of type void). */
-static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
+static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
-  fl_value r = fl_val_none();
+  fl_cvalue r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
   if (is_struct(x) && is_struct(y)) return choose_object(p, c, x, y, sides, line);
   if (is_address(x) || is_address(y)) {
@@ -331,17 +331,17 @@ static fl_value choose_if(fl_front *p, fl_kexpr *c, fl_value x, fl_value y,
   return fl_val_expr(fl_kexpr_var(p->f, t));
 }
 
-static fl_value parse_ternary(fl_front *p) {
-  fl_value x = parse_binary(p, 1);
+static fl_cvalue parse_ternary(fl_front *p) {
+  fl_cvalue x = parse_binary(p, 1);
   if (!fl_front_is(p, '?') || !fl_front_enter(p)) return x;
   const int32_t line = fl_front_next(p)->line;
   fl_kblock sides[2] = { { NULL, NULL }, { NULL, NULL } };
   fl_kexpr *c = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &sides[0] : NULL);
-  fl_value a = fl_parse_expr(p);
+  fl_cvalue a = fl_parse_expr(p);
   fl_front_need(p, ':');
   fl_front_into(p, out ? &sides[1] : NULL);
-  fl_value b = fl_parse_assign(p);
+  fl_cvalue b = fl_parse_assign(p);
   fl_front_into(p, out);
   p->nest--;
   if (p->failed || !c) return fl_val_none();
@@ -360,7 +360,7 @@ static fl_value parse_ternary(fl_front *p) {
 /* ---- assignment ------------------------------------------------------------------------------------ */
 
 /* p = q: the array must stay the same, the index moves. */
-static fl_value assign_pointer(fl_front *p, fl_value to, fl_value from, int32_t line) {
+static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   fl_symbol *s = &p->syms.at[to.sym - 1];
   from = fl_val_pointer(p, from, line);
   if (p->failed) return to;
@@ -389,12 +389,12 @@ static fl_value assign_pointer(fl_front *p, fl_value to, fl_value from, int32_t 
   return to;
 }
 
-static int in_memory(fl_front *p, fl_value v) {
+static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
 /* to op= e. The value is kept in a temporary where memory would be read again for it. */
-static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused,
+static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
                        int32_t line) {
   if (p->failed || !e) return fl_val_none();
   const int sum = op == FL_KO_ADD || op == FL_KO_SUB;
@@ -413,9 +413,9 @@ static fl_value update(fl_front *p, fl_value to, int op, fl_kexpr *e, int unused
   return unused || in_memory(p, to) ? fl_val_expr(r) : to;
 }
 
-static fl_value set(fl_front *p, fl_value to, fl_value from, int unused, int32_t line) {
-  const fl_value args[2] = { to, from };
-  fl_value out = to;
+static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int32_t line) {
+  const fl_cvalue args[2] = { to, from };
+  fl_cvalue out = to;
   if (!p->failed && is_struct(to) && fl_operator(p, "operator=", args, 2, &out, line)) return out.kind == FL_V_NONE ? to : out;
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
       !in_memory(p, to)) {
@@ -428,17 +428,17 @@ static fl_value set(fl_front *p, fl_value to, fl_value from, int unused, int32_t
   return fl_val_expr(e);
 }
 
-static fl_value from_list(fl_front *p, fl_value to) {
-  fl_value v = fl_decl_object(p, to.type, "list", fl_front_tok(p)->line);
+static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
+  fl_cvalue v = fl_decl_object(p, to.type, "list", fl_front_tok(p)->line);
   if (!p->failed) fl_decl_fill(p, v, 1);
   return v;
 }
 
 /* What is assigned; it comes before what the left side 'to' does, which was read since m. */
-static fl_value right_side(fl_front *p, const fl_kmark *m, fl_value to, int32_t line) {
+static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
   const fl_kblock left = fl_order_cut(m);
   const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;
-  fl_value from = list ? from_list(p, to) : fl_parse_assign(p);
+  fl_cvalue from = list ? from_list(p, to) : fl_parse_assign(p);
   const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   if (!left.first) return from;
   fl_kblock_append(m->b, left);
@@ -446,28 +446,28 @@ static fl_value right_side(fl_front *p, const fl_kmark *m, fl_value to, int32_t 
   return from;
 }
 
-fl_value fl_parse_inside(fl_front *p) {
+fl_cvalue fl_parse_inside(fl_front *p) {
   const int angle = p->angle;
   p->angle = 0;
-  const fl_value v = fl_parse_expr(p);
+  const fl_cvalue v = fl_parse_expr(p);
   p->angle = angle;
   return v;
 }
 
-fl_value fl_parse_assign(fl_front *p) {
+fl_cvalue fl_parse_assign(fl_front *p) {
   const int unused = p->statement;
   p->statement = 0;
   if (!fl_front_enter(p)) return fl_val_none();
   p->outer = unused;
   const fl_kmark m = fl_order_mark(p);
-  fl_value to = parse_ternary(p);
+  fl_cvalue to = parse_ternary(p);
   const fl_ktok *t = fl_front_tok(p);
   for (size_t i = 0;
        t->kind == FL_TOK_PUNCT && i < sizeof assignments / sizeof *assignments; i++) {
     if (assignments[i].punct != t->punct) continue;
     const int op = assignments[i].op;
     const int32_t line = fl_front_next(p)->line;
-    fl_value from = right_side(p, &m, to, line);
+    fl_cvalue from = right_side(p, &m, to, line);
     if (p->failed) break;
     if (to.kind == FL_V_POINTER && to.sym) {
       to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);
@@ -484,19 +484,19 @@ fl_value fl_parse_assign(fl_front *p) {
   return p->failed ? fl_val_none() : to;
 }
 
-fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line) {
+fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line) {
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
   if (p->failed || !one) return v;
   if (is_struct(v)) {
-    const fl_value args[2] = { v, fl_val_expr(one) };
+    const fl_cvalue args[2] = { v, fl_val_expr(one) };
     const char *name = op == FL_KO_ADD ? "operator++" : "operator--";
-    fl_value out = fl_val_none();
+    fl_cvalue out = fl_val_none();
     if (!fl_operator(p, name, args, 1 + (postfix != 0), &out, line))
       fl_refuse(p, line, "there is no %s for '%s'", name, fl_ctype_text(p->a, v.type));
     return out;
   }
   if (v.kind == FL_V_POINTER && v.sym) {
-    fl_value old = v;
+    fl_cvalue old = v;
     if (postfix && !unused && v.idx) old.idx = fl_val_stable(p, v.idx);
     assign_pointer(p, v, fl_val_advance(p, v, one, op == FL_KO_SUB, line), line);
     old.sym = postfix ? 0 : v.sym;
@@ -510,9 +510,9 @@ fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32
 
 /* ---- whole expressions -------------------------------------------------------------------------------- */
 
-fl_value fl_parse_expr(fl_front *p) {
+fl_cvalue fl_parse_expr(fl_front *p) {
   const int statement = p->statement;
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   while (fl_front_take(p, ',')) {
     p->statement = statement;
     v = fl_parse_assign(p);

@@ -155,8 +155,8 @@ fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
   return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
 }
 
-fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
-  const fl_kplace back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack };
+fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
+  const fl_kbookmark back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack };
   p->at = at;
   p->up = up;
   p->half = p->angle = p->pack = 0;
@@ -164,7 +164,7 @@ fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
   return back;
 }
 
-void fl_front_close(fl_front *p, fl_kplace back) {
+void fl_front_close(fl_front *p, fl_kbookmark back) {
   p->at = back.at;
   p->frame = back.frame;
   p->syms.n = back.syms;

@@ -26,7 +26,7 @@ typedef enum {
 /* Where an object lies. LEAF: each leaf of the declared object is a variable of its own, the
 ** leaves of this part begin at var; idx counts elements along the dimensions passed so far
 ** (NULL: none, or 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
-typedef struct fl_value {
+typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null;              /* the null pointer */
   uint8_t torn;              /* PLACE, an argument that another one changes: it may be referred to; to read it gives
@@ -39,7 +39,7 @@ typedef struct fl_value {
   fl_kexpr *idx;
   fl_kexpr **parts;
   int64_t at;
-} fl_value;
+} fl_cvalue;
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
@@ -142,8 +142,8 @@ typedef struct fl_ktemplate {    /* of structs */
 } fl_ktemplate;
 
 typedef struct fl_kcall {        /* a call to be resolved */
-  const fl_value *self;          /* NULL: of no object */
-  const fl_value *args;
+  const fl_cvalue *self;          /* NULL: of no object */
+  const fl_cvalue *args;
   int n;
   const fl_symbol *given;        /* explicit template arguments */
   int n_given;
@@ -154,7 +154,7 @@ struct fl_symbol {
   const char *name;
   int32_t n, line;
   uint8_t kind;
-  fl_value v;
+  fl_cvalue v;
   int32_t offset;
   const fl_ctype *type;      /* TABLE, TYPE */
   const fl_kvalue *const *data;
@@ -190,7 +190,7 @@ typedef struct fl_front {
   int breaks, continues;     /* FL_BREAK_*: what break means now; continue is allowed */
   int32_t break_label;
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
-  fl_value returned;         /* its result object, of no type before the first return of auto or a place */
+  fl_cvalue returned;         /* its result object, of no type before the first return of auto or a place */
   fl_kblock *outside;        /* statements in front of its body */
   int32_t return_label;
   int statement;             /* the next assignment is a whole statement: its value is unused */
@@ -234,9 +234,9 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
 /* Reading elsewhere: in a scope of its own that sees the file, and 'up' (may be NULL). */
-typedef struct fl_kplace { int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack; } fl_kplace;
-fl_kplace fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
-void fl_front_close(fl_front *p, fl_kplace back);
+typedef struct fl_kbookmark { int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack; } fl_kbookmark;
+fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
+void fl_front_close(fl_front *p, fl_kbookmark back);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
@@ -272,21 +272,21 @@ int64_t fl_decl_alignment(fl_front *p);                      /* takes __align__(
 const fl_ctype *fl_decl_struct(fl_front *p);                 /* behind 'struct' */
 void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* extern __shared__ T name[]: a variable, as a pointer to its begin. */
-fl_value fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
-fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
+fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 /* A formal of the function whose body begins at token 'body': an object, an array where it is a vector that is
 ** counted there. */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
-fl_value fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line);
-int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line);
-fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line);
+fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body, int32_t line);
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_cvalue *out, int32_t line);
+fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line);
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);     /* "a[] = {…}" counted */
 /* A constant from the list at the tokens, under its name. 0: not all of it is constant; 'try' takes nothing then. */
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
-void fl_decl_zero(fl_front *p, fl_value place, int32_t line);
-void fl_vector_set(fl_front *p, fl_value to, const fl_value *args, int32_t line);   /* float3 v(a, b, c) */
-void fl_decl_fill(fl_front *p, fl_value place, int zero_rest);   /* from '{' … '}' at the tokens */
+void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
+void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line);   /* float3 v(a, b, c) */
+void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
 
 /* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs with functions, lambdas ---- */
@@ -301,7 +301,7 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_sp
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);   /* under its name among symbols from 'from' */
 /* The one to call, an instance where it is a template; NULL: none fits, or refused. *exact: without conversions. */
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
-fl_value fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
+fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 int fl_template_params(fl_front *p, fl_ktparam **out);       /* behind 'template', takes <…> */
 int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
@@ -311,7 +311,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);  
 /* Of d in the list 'first'. NULL: does not fit. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
-fl_value fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
+fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
 /* "V<…>" where V is an instance: itself, or another one. At '<'. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                   /* tokens of <…> at + k; 0: not closed */
@@ -331,20 +331,20 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align, c
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
 int fl_member_made(const fl_ctype *t);                       /* an object of it wants fl_member_make */
 int fl_member_has_maker(const fl_ctype *t);
-void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, int32_t line);
-void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line);    /* field i without an initialiser */
-void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self);     /* its names, in the open frame */
+void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
+void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);    /* field i without an initialiser */
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);     /* its names, in the open frame */
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);                  /* is 'from' it, or a base of it? */
-fl_value fl_member_as(fl_front *p, fl_value v, const fl_ctype *base, int32_t line);      /* that part of v, v itself */
-fl_value fl_member_part(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line);      /* a field, also of a base */
-void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line);      /* into a new object */
+fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);      /* that part of v, v itself */
+fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);      /* a field, also of a base */
+void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);      /* into a new object */
 fl_kdevice *fl_member_makes(const fl_ctype *t, const fl_ctype *from);            /* the constructor that converts; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);                         /* its one operator to a number; NULL: none */
-fl_value fl_member_pointer(fl_front *p, fl_value v, int32_t line);               /* as a pointer where it converts to one */
-fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line);                 /* as a number where it converts to one */
-void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self);           /* of a constructor */
-fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
-fl_value fl_parse_lambda(fl_front *p);                       /* at '[' */
+fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);               /* as a pointer where it converts to one */
+fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);                 /* as a number where it converts to one */
+void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);           /* of a constructor */
+fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line);   /* at '(' or '<' */
+fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- bounds.c ---- */
 
@@ -364,29 +364,29 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);       /* what the pack's 
 int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
 fl_kpacked fl_pack_open(fl_front *p, int64_t n);             /* before it is read for the first time; n as counted */
 int fl_pack_next(fl_front *p, fl_kpacked *x);                /* after each time: is it to be read again? */
-int fl_pack_fold(fl_front *p, fl_value *out);                /* behind '(', takes ')': 1: it was a fold */
+int fl_pack_fold(fl_front *p, fl_cvalue *out);                /* behind '(', takes ')': 1: it was a fold */
 fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
 int fl_operator_of(int punct);                               /* of a binary operator */
 
 /* ---- value.c: places and conversions ------------------------------------------------------------------ */
 
-fl_value fl_val_expr(fl_kexpr *e);
-fl_value fl_val_none(void);
-fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line);      /* its value, read if a place */
-fl_kexpr *fl_val_truth(fl_front *p, fl_value v, int32_t line);       /* as BOOL */
-fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line);      /* leaves of a struct */
+fl_cvalue fl_val_expr(fl_kexpr *e);
+fl_cvalue fl_val_none(void);
+fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);      /* its value, read if a place */
+fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);       /* as BOOL */
+fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);      /* leaves of a struct */
 fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
-fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line);
-fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line);
-fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line);      /* arrays decay */
-fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line);
-fl_value fl_val_address(fl_front *p, fl_value v, int32_t line);
-fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative, int32_t line);
-void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line);
-void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line);
+fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
+fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line);
+fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line);      /* arrays decay */
+fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line);
+fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
+fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
+void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
+void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
 int fl_val_views(int to, int from);                          /* may memory of type 'from' be seen as 'to'? */
 /* Of an atomic; *type is what the pointer says. */
-int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int *type, int32_t line);
+int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);      /* a LOCAL with its DECL; -1: no memory */
 fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);           /* in a temporary unless constant */
 int fl_arith_type(int a, int b);                             /* usual arithmetic conversions */
@@ -400,11 +400,11 @@ fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_since(const fl_kmark *m);                 /* the statements since, still linked */
 fl_kblock fl_order_cut(const fl_kmark *m);                   /* and taken out */
 /* The n values are those before the statements since m (address: the places are). */
-void fl_order_before(fl_front *p, fl_value *v, int n, const fl_kmark *m, int address, int32_t line);
+void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address, int32_t line);
 /* The n values x, whose statements begin at m, and y, whose begin at 'middle', are operands whose order is open. */
-void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *x, int n, fl_value *y, int32_t line);
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n, fl_cvalue *y, int32_t line);
 /* args[n] beside the n before it. */
-void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *args, int n, int32_t line);
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args, int n, int32_t line);
 
 /* ---- turn.c: pointers to one or another array ---------------------------------------------------------- */
 
@@ -412,44 +412,44 @@ typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an array like others */
 /* May a pointer to 'of' turn that points to v at first (NULL: nowhere yet)? To numbers, and to structs of
 ** numbers of one type that lie together. */
-int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_value *v);
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 /* x and y point into two arrays. 1: that can be; 0: it cannot, perhaps when the body is read again. */
-int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y);
+int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is the pointer assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
 /* Is the name at token i an argument as it stands? A function may take it by reference and assign it. */
 int fl_turn_passed(const fl_front *p, int64_t i);
-fl_kexpr *fl_turn_same(fl_front *p, fl_value x, fl_value y);         /* do they point into one array? */
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);         /* do they point into one array? */
 /* A pointer that turns, to the begin of an array. from: where it points at first, or NULL. */
-fl_value fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_value *from, int32_t line);
-void fl_turn_set(fl_front *p, fl_kturn *t, fl_value from, int32_t line);
-fl_value fl_turn_choose(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, int32_t line);     /* c ? x : y */
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_cvalue *from, int32_t line);
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
+fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);     /* c ? x : y */
 void fl_turn_lower(fl_front *p);                             /* at the end of the body */
 
 /* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------------------- */
 
-fl_value fl_parse_expr(fl_front *p);                         /* with commas */
-fl_value fl_parse_assign(fl_front *p);                       /* without */
-fl_value fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
+fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
+fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
+fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr, inside brackets */
 fl_kexpr *fl_parse_scalar(fl_front *p);                      /* fl_parse_assign, as a scalar */
 fl_kexpr *fl_parse_condition(fl_front *p);                   /* fl_parse_expr, as BOOL */
-fl_value fl_parse_unary(fl_front *p);
-fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);    /* without a cast in the text */
-fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line);
-fl_value fl_binary(fl_front *p, int op, fl_value x, fl_value y, int32_t line);
-fl_value fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);    /* side: what b does */
-int fl_operator(fl_front *p, const char *name, const fl_value *args, int n, fl_value *out, int32_t line);
-fl_value fl_step(fl_front *p, fl_value v, int op, int postfix, int unused, int32_t line);   /* ++ -- */
+fl_cvalue fl_parse_unary(fl_front *p);
+fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);    /* without a cast in the text */
+fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
+fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
+fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);    /* side: what b does */
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out, int32_t line);
+fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line);   /* ++ -- */
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
-fl_value fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
-fl_value fl_call_function(fl_front *p, fl_kdevice *first, const fl_value *self, const fl_ktok *name);
+fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' behind a name */
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name);
 fl_kexpr *fl_parse_constant(fl_front *p);                    /* without >, for template arguments */
-int fl_parse_arguments(fl_front *p, fl_value *args, int max);
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
 /* 1: was one of them, *out is its value */
-int fl_call_warp(fl_front *p, const fl_ktok *name, fl_value *out);
-int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_value *out);
-int fl_call_half(fl_front *p, const fl_ktok *name, const fl_value *args, int n, fl_value *out);
-fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
+int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
+int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
+fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
 int fl_math_known(const fl_ktok *name);
 void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */

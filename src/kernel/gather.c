@@ -224,8 +224,8 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   memset(g->range, -1, sizeof g->range);
   g->element = fl_kad_local(d, FL_KT_I32, "j");
   if (g->element < 0) return NULL;
-  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KP_BID_X), special(d, FL_KP_BDIM_X)),
-                      special(d, FL_KP_TID_X));
+  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X), special(d, FL_KSPECIAL_BDIM_X)),
+                      special(d, FL_KSPECIAL_TID_X));
   kx_set(d, &body, g->element, fl_kexpr_cast(d->a, FL_KT_I32, j));
   fl_kg_chains(g);
   fl_kg_bases(g, &body);

@@ -17,9 +17,9 @@ static const char *const range_names[FL_KG_RANGES] = {
 /* Where the extent of a symbol of the thread stands in fl_kgathering.range. */
 int fl_kg_range(int32_t symbol) {
   if (symbol >= FL_KSYM_GLOBAL) return 6 + symbol - FL_KSYM_GLOBAL;
-  if (symbol >= FL_KP_GDIM_X) return 3 + symbol - FL_KP_GDIM_X;
-  if (symbol >= FL_KP_BDIM_X) return symbol - FL_KP_BDIM_X;
-  return symbol - FL_KP_TID_X;                    /* blockIdx follows threadIdx: 3 to 5 */
+  if (symbol >= FL_KSPECIAL_GDIM_X) return 3 + symbol - FL_KSPECIAL_GDIM_X;
+  if (symbol >= FL_KSPECIAL_BDIM_X) return symbol - FL_KSPECIAL_BDIM_X;
+  return symbol - FL_KSPECIAL_TID_X;                    /* blockIdx follows threadIdx: 3 to 5 */
 }
 
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol) {
@@ -44,7 +44,7 @@ static fl_kexpr *symbol_value(fl_kgathering *g, int32_t s) {
     return fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, m, zero), x, zero);
   }
   if (s >= FL_KSYM_VAR) return kg_wide(g, kx_var(d, s - FL_KSYM_VAR));
-  return s == FL_KP_WARP_SIZE ? kx_int(d, 32) : kg_wide(g, fl_kg_extent(g, s));
+  return s == FL_KSPECIAL_WARP_SIZE ? kx_int(d, 32) : kg_wide(g, fl_kg_extent(g, s));
 }
 
 static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t) {

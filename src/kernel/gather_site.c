@@ -24,10 +24,10 @@ static fl_kexpr *as(thread *y, int type, fl_kexpr *x) { return fl_kexpr_cast(y->
 /* threadIdx or blockIdx along an axis. */
 static fl_kexpr *thread_number(thread *y, int op) {
   fl_kad_state *d = &y->g->d;
-  const int which = op - FL_KP_TID_X, axis = which % 3, whole = y->at[6 + axis];
+  const int which = op - FL_KSPECIAL_TID_X, axis = which % 3, whole = y->at[6 + axis];
   if (y->at[which] < 0 && whole < 0) return fl_kexpr_int(d->a, FL_KT_U32, 0);
   if (y->at[which] < 0) {
-    fl_kexpr *block = as(y, FL_KT_U32, fl_kg_extent(y->g, FL_KP_BDIM_X + axis));
+    fl_kexpr *block = as(y, FL_KT_U32, fl_kg_extent(y->g, FL_KSPECIAL_BDIM_X + axis));
     y->at[which] = kg_local(y->g, FL_KT_U32, which < 3 ? "in_block" : "block");
     if (y->at[which] < 0) return NULL;
     kx_set(d, &y->head, y->at[which], kx_op(d, which < 3 ? FL_KO_REM : FL_KO_DIV, kx_var(d, whole), block));
@@ -36,8 +36,8 @@ static fl_kexpr *thread_number(thread *y, int op) {
 }
 
 static fl_kexpr *special(thread *y, const fl_kexpr *x) {
-  if (x->op == FL_KP_WARP_SIZE) return fl_kexpr_int(y->g->d.a, FL_KT_I32, 32);
-  if (x->op >= FL_KP_BDIM_X) return as(y, FL_KT_U32, fl_kg_extent(y->g, x->op));
+  if (x->op == FL_KSPECIAL_WARP_SIZE) return fl_kexpr_int(y->g->d.a, FL_KT_I32, 32);
+  if (x->op >= FL_KSPECIAL_BDIM_X) return as(y, FL_KT_U32, fl_kg_extent(y->g, x->op));
   return thread_number(y, x->op);
 }
 

@@ -26,7 +26,7 @@ static int worse(int a, int b) { return a > b ? a : b; }
 static int level_of(const fl_kindices *k, const fl_kexpr *x) {
   int l = GRID;
   if (x->kind == FL_KX_SPECIAL)
-    return x->op <= FL_KP_TID_Z ? NONE : x->op <= FL_KP_BID_Z ? BLOCK_WIDE : GRID;
+    return x->op <= FL_KSPECIAL_TID_Z ? NONE : x->op <= FL_KSPECIAL_BID_Z ? BLOCK_WIDE : GRID;
   if (x->kind == FL_KX_VAR) return k->var[x->var].level;
   if (x->kind == FL_KX_LOAD) {
     const fl_kvar *v = &k->f->vars[x->var];
@@ -196,8 +196,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
     c->loops[c->n_loops++] = r->k->var[s - FL_KSYM_VAR].step_loop;
   }
   for (int axis = 0; axis < 3; axis++) {
-    if (base == FL_KSYM_GLOBAL + axis || base == FL_KP_TID_X + axis) c->thread[axis] = 1;
-    if (base == FL_KSYM_GLOBAL + axis || base == FL_KP_BID_X + axis) c->block[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_TID_X + axis) c->thread[axis] = 1;
+    if (base == FL_KSYM_GLOBAL + axis || base == FL_KSPECIAL_BID_X + axis) c->block[axis] = 1;
   }
   return 1;
 }
@@ -327,8 +327,8 @@ static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   const fl_kindex class = judge(r, c);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < n; j++)
-      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KP_TID_X + d[i].s - FL_KSYM_GLOBAL
-                                       || d[j].s == FL_KP_BID_X + d[i].s - FL_KSYM_GLOBAL)) return 0;
+      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KSPECIAL_TID_X + d[i].s - FL_KSYM_GLOBAL
+                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL)) return 0;
   return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
 }
 
@@ -363,7 +363,7 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 /* ---- numbers with bounds ------------------------------------------------------------------------------------ */
 
 static int is_number(int32_t s) {                         /* of the thread: not negative */
-  return s <= FL_KP_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
+  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_VAR);
 }
 
 /* Marks the parameters of a product as needed positive; 0: other things are in it. */

@@ -27,7 +27,7 @@ static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind)
   return s;
 }
 
-static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, int32_t line) {
+static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_POINTER) {
     if (fl_turn_of(p, v.var)) fl_refuse(p, line, "a lambda that copies pointer '%s' to one or another array", name);
     fl_symbol *s = captured(p, c, name, FL_SYM_POINTER);
@@ -36,7 +36,7 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_value v, i
     if (s) s->v = v;
     return;
   }
-  fl_value to = fl_decl_object(p, v.type, name, line);
+  fl_cvalue to = fl_decl_object(p, v.type, name, line);
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
   to.is_const = 1;
@@ -54,7 +54,7 @@ static void copy(fl_front *p, captures *c, const fl_ktok *t) {
     if (!strcmp(s->name, "this")) return;
     copy_value(p, c, s->name, s->v, t->line);
   } else if (s->kind == FL_SYM_POINTER && s->offset >= 0 && s->v.type) {
-    fl_value v = s->v;
+    fl_cvalue v = s->v;
     v.kind = FL_V_POINTER;
     v.idx = fl_kexpr_var(p->f, s->offset);
     copy_value(p, c, s->name, v, t->line);
@@ -77,7 +77,7 @@ static void capture_list(fl_front *p, captures *c) {
     const fl_ktok *t = fl_front_tok(p);
     const char *name = fl_front_name(p);
     if (fl_front_take(p, '=')) {
-      const fl_value v = fl_parse_assign(p);
+      const fl_cvalue v = fl_parse_assign(p);
       if (ref) fl_refuse(p, t->line, "a reference of a lambda's own is outside the language");
       if (!p->failed) copy_value(p, c, name, v, t->line);
     } else if (ref) {
@@ -118,7 +118,7 @@ static fl_kdevice *read_function(fl_front *p, captures *c) {
   return d;
 }
 
-fl_value fl_parse_lambda(fl_front *p) {
+fl_cvalue fl_parse_lambda(fl_front *p) {
   captures c = { .n = 0 };
   const int32_t line = fl_front_tok(p)->line;
   if (!p->b || !p->f) {
@@ -135,5 +135,5 @@ fl_value fl_parse_lambda(fl_front *p) {
   m->inner = s;
   m->n_inner = 1;
   t->s->members = m;
-  return (fl_value){ .kind = FL_V_PLACE, .rvalue = 1, .type = t, .var = -1 };
+  return (fl_cvalue){ .kind = FL_V_PLACE, .rvalue = 1, .type = t, .var = -1 };
 }

@@ -476,7 +476,7 @@ static void build(fl_lane_builder *b) {
   if (!FL_RESERVE(b->mem, &b->code->ins, 64)) { b->failed = 1; return; }
   b->around = &top;
   memset(b->code->ins.at, 0, sizeof *b->code->ins.at);
-  for (int k = 0; k < FL_KP_COUNT; k++) b->special[k] = -1;
+  for (int k = 0; k < FL_KSPECIAL_COUNT; k++) b->special[k] = -1;
   variables(b);
   block(b, &b->f->body);
   land(b, &top.restore);

@@ -21,7 +21,7 @@ typedef struct fl_lane_builder {
   int32_t *var_reg;           /* by variable */
   int32_t *var_track;         /* by variable; -1 */
   int32_t *var_memory;        /* by variable: version of what it holds (arrays) */
-  int32_t special[FL_KP_COUNT];
+  int32_t special[FL_KSPECIAL_COUNT];
   int32_t clock, stmt, line, mask_depth;
   int failed;
   struct fl_lane_place_ctx *around;

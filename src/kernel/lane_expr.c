@@ -61,12 +61,12 @@ int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v) {
 }
 
 static int32_t special(fl_lane_builder *b, int op) {
-  if (op == FL_KP_WARP_SIZE) return fl_lane_constant(b, FL_KT_I32, (fl_kvalue){ .i = 32 });
+  if (op == FL_KSPECIAL_WARP_SIZE) return fl_lane_constant(b, FL_KT_I32, (fl_kvalue){ .i = 32 });
   if (b->special[op] >= 0) return b->special[op];
   fl_lane_init *i = FL_PUSH(b->mem, &b->code->inits);
   if (!i) return b->failed = 1, 0;
   *i = (fl_lane_init){ .reg = -1, .special = op, .param = -1, .type = FL_KT_U32 };
-  return b->special[op] = i->reg = fl_lane_reg_new(b, op > FL_KP_TID_Z, 0, 0);
+  return b->special[op] = i->reg = fl_lane_reg_new(b, op > FL_KSPECIAL_TID_Z, 0, 0);
 }
 
 /* ---- values at hand ------------------------------------------------------------------ */

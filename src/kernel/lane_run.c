@@ -108,15 +108,15 @@ size_t fl_lane_scratch(const fl_lane_code *c, const fl_lane_launch *l) {
 static void set_special(fl_lane_state *s, const fl_lane_init *i) {
   const uint32_t *block = s->launch->block, *grid = s->launch->grid;
   uint32_t *out = s->reg[i->reg];
-  for (int64_t k = 0; i->special <= FL_KP_TID_Z && k < s->n; k++) {
+  for (int64_t k = 0; i->special <= FL_KSPECIAL_TID_Z && k < s->n; k++) {
     const uint32_t t = (uint32_t)k;
-    out[k] = i->special == FL_KP_TID_X ? t % block[0]
-           : i->special == FL_KP_TID_Y ? t / block[0] % block[1] : t / (block[0] * block[1]);
+    out[k] = i->special == FL_KSPECIAL_TID_X ? t % block[0]
+           : i->special == FL_KSPECIAL_TID_Y ? t / block[0] % block[1] : t / (block[0] * block[1]);
   }
-  if (i->special >= FL_KP_BDIM_X && i->special <= FL_KP_BDIM_Z)
-    out[0] = block[i->special - FL_KP_BDIM_X];
-  if (i->special >= FL_KP_GDIM_X && i->special <= FL_KP_GDIM_Z)
-    out[0] = grid[i->special - FL_KP_GDIM_X];
+  if (i->special >= FL_KSPECIAL_BDIM_X && i->special <= FL_KSPECIAL_BDIM_Z)
+    out[0] = block[i->special - FL_KSPECIAL_BDIM_X];
+  if (i->special >= FL_KSPECIAL_GDIM_X && i->special <= FL_KSPECIAL_GDIM_Z)
+    out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
 }
 
 void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, void *scratch) {
@@ -135,9 +135,9 @@ static void set_block(fl_lane_state *s, const fl_lane_init *i) {
   const uint32_t *grid = s->launch->grid;
   const int64_t x = s->block % grid[0], y = s->block / grid[0];
   uint32_t *out = s->reg[i->reg];
-  if (i->special == FL_KP_BID_X) *out = (uint32_t)x;
-  if (i->special == FL_KP_BID_Y) *out = (uint32_t)(y % grid[1]);
-  if (i->special == FL_KP_BID_Z) *out = (uint32_t)(y / grid[1]);
+  if (i->special == FL_KSPECIAL_BID_X) *out = (uint32_t)x;
+  if (i->special == FL_KSPECIAL_BID_Y) *out = (uint32_t)(y % grid[1]);
+  if (i->special == FL_KSPECIAL_BID_Z) *out = (uint32_t)(y / grid[1]);
 }
 
 /* Scalar parameters: variables that the kernel may change. */
@@ -167,7 +167,7 @@ static void begin_block(fl_lane_state *s) {
   for (int64_t k = 0; k < c->inits.n; k++) {
     const fl_lane_init *i = &c->inits.at[k];
     if (i->param >= 0) set_param(s, i);
-    else if (i->special >= FL_KP_BID_X && i->special <= FL_KP_BID_Z) set_block(s, i);
+    else if (i->special >= FL_KSPECIAL_BID_X && i->special <= FL_KSPECIAL_BID_Z) set_block(s, i);
   }
   for (int v = 0; v < c->n_vars; v++)
     if (c->arrays[v].kind == FL_KV_ARRAY && c->arrays[v].param >= 0) set_local(s, &c->arrays[v]);

@@ -46,7 +46,7 @@ static void set_varying(shape *s, int var) {
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x) {
   switch (x->kind) {
     case FL_KX_VAR: return s->varying[x->var];
-    case FL_KX_SPECIAL: return x->op <= FL_KP_TID_Z;
+    case FL_KX_SPECIAL: return x->op <= FL_KSPECIAL_TID_Z;
     case FL_KX_LOAD: if (f->vars[x->var].kind == FL_KV_ARRAY) return 1; break;
     default: break;
   }
@@ -271,10 +271,10 @@ static int is_thread_id(const uses *u, const fl_kexpr *x) {
   if (x->kind != FL_KX_BINARY || x->op != FL_KO_ADD) return 0;
   for (int k = 0; k < 2; k++) {
     const fl_kexpr *m = origin(u, x->x[k]);
-    if (!is_special(u, x->x[1 - k], FL_KP_TID_X) || m->kind != FL_KX_BINARY ||
+    if (!is_special(u, x->x[1 - k], FL_KSPECIAL_TID_X) || m->kind != FL_KX_BINARY ||
         m->op != FL_KO_MUL) continue;
     for (int j = 0; j < 2; j++)
-      if (is_special(u, m->x[j], FL_KP_BID_X) && is_special(u, m->x[1 - j], FL_KP_BDIM_X)) return 1;
+      if (is_special(u, m->x[j], FL_KSPECIAL_BID_X) && is_special(u, m->x[1 - j], FL_KSPECIAL_BDIM_X)) return 1;
   }
   return 0;
 }

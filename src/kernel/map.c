@@ -52,7 +52,7 @@ static void read_value(fl_kmap *x, fl_front *p, const uint8_t *types, int n_type
     const int var = name ? fl_kvar_add(x->f, FL_KV_LOCAL, types[i], name, 1) : -1;
     fl_symbol *s = var < 0 ? NULL : fl_front_add(p, name, FL_SYM_OBJECT);
     if (s)
-      s->v = (fl_value){
+      s->v = (fl_cvalue){
         .kind = FL_V_PLACE, .is_const = 1, .type = fl_ctype_scalar(types[i]), .var = var
       };
   }

@@ -68,7 +68,7 @@ static int float_type(fl_kexpr *const *x, int n) {
   return any ? FL_KT_F32 : FL_KT_F64;
 }
 
-static fl_value build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
+static fl_cvalue build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
                       int32_t line) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[id];
   fl_kexpr *y[FL_K_MAX_ARGS];
@@ -90,7 +90,7 @@ static int all_half(fl_kexpr *const *x, int n) {
   return n > 0 && (x[0]->type == FL_KT_F16 || x[0]->type == FL_KT_BF16);
 }
 
-fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n) {
+fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n) {
   int type;
   const int which = special(name);
   if (which == 1) return fl_val_expr(fl_kexpr_float(p->a, FL_KT_F32, __builtin_inf()));
@@ -117,7 +117,7 @@ fl_value fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int 
   } else if (type == FL_KT_VOID) {
     type = rule == FL_KBR_FLOATI ? float_type(x, 1) : float_type(x, n);
   }
-  fl_value v = build(p, id, type, x, n, name->line);
+  fl_cvalue v = build(p, id, type, x, n, name->line);
   if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL)
     v = fl_val_expr(fl_val_convert(p, v.e, half));
   return v;

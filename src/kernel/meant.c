@@ -58,7 +58,7 @@ static const char *type_list(fl_front *p, const char *list, const fl_ctype *t) {
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c) {
   const char *given = "", *takes = "";
   for (int i = 0; i < c->n && given; i++) {
-    const fl_value *v = &c->args[i];
+    const fl_cvalue *v = &c->args[i];
     const fl_ctype *t = v->kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v->type, v->is_const) : v->type;
     given = type_list(p, given, v->kind == FL_V_LIST ? NULL : t);
   }

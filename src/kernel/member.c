@@ -29,9 +29,9 @@ int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
   return is;
 }
 
-static fl_value field_of(fl_front *p, fl_value v, int64_t i, int32_t line);
+static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line);
 
-fl_value fl_member_as(fl_front *p, fl_value v, const fl_ctype *base, int32_t line) {
+fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
   const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
   if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
   for (int i = 0; !fl_ctype_same(v.type, base); i++)
@@ -39,7 +39,7 @@ fl_value fl_member_as(fl_front *p, fl_value v, const fl_ctype *base, int32_t lin
   return v;
 }
 
-fl_value fl_member_part(fl_front *p, fl_value v, const char *name, int32_t n, int32_t line) {
+fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
   while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
     const fl_ctype *b = base_with(v.type, name, n);
     if (!b) break;
@@ -227,7 +227,7 @@ static void check_copies(fl_front *p, const body *b, int32_t line) {
   }
 }
 
-void fl_member_copy(fl_front *p, fl_value to, fl_value from, int32_t line) {
+void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   from = fl_member_as(p, from, to.type, line);
   const int own = !p->failed && from.kind == FL_V_PLACE && !from.rvalue && fl_ctype_same(to.type, from.type);
   if (own && takes_own(to.type, FL_MAKER)) fl_member_make(p, to, &from, 1, line);
@@ -250,7 +250,7 @@ const fl_kdevice *fl_member_converts(const fl_ctype *t) {
 }
 
 /* "operator T *()": for a const object the const one. */
-static fl_kdevice *to_pointer(const fl_value *v) {
+static fl_kdevice *to_pointer(const fl_cvalue *v) {
   const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
   fl_kdevice *found = NULL;
   for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
@@ -260,9 +260,9 @@ static fl_kdevice *to_pointer(const fl_value *v) {
   return found;
 }
 
-static fl_value converted(fl_front *p, fl_value v, fl_kdevice *d, int32_t line) {
+static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
   if (v.kind != FL_V_PLACE) {
-    const fl_value to = fl_decl_object(p, v.type, "object", line);
+    const fl_cvalue to = fl_decl_object(p, v.type, "object", line);
     if (!p->failed) fl_val_assign(p, to, v, line);
     v = to;
   }
@@ -270,14 +270,14 @@ static fl_value converted(fl_front *p, fl_value v, fl_kdevice *d, int32_t line) 
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }
 
-static int is_object(const fl_front *p, const fl_value *v) { return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS); }
+static int is_object(const fl_front *p, const fl_cvalue *v) { return !p->failed && (v->kind == FL_V_PLACE || v->kind == FL_V_PARTS); }
 
-fl_value fl_member_pointer(fl_front *p, fl_value v, int32_t line) {
+fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   fl_kdevice *d = is_object(p, &v) ? to_pointer(&v) : NULL;
   return d ? converted(p, v, d, line) : v;
 }
 
-fl_value fl_member_plain(fl_front *p, fl_value v, int32_t line) {
+fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kdevice *d = is_object(p, &v) ? fl_member_converts(v.type) : NULL;
   return d ? converted(p, v, (fl_kdevice *)(uintptr_t)d, line) : v;
 }
@@ -361,30 +361,30 @@ int fl_member_made(const fl_ctype *t) {
   return 0;
 }
 
-static fl_value field_of(fl_front *p, fl_value v, int64_t i, int32_t line) {
+static fl_cvalue field_of(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   const char *name = v.type->s->fields[i].name;
   return fl_val_member(p, v, name, (int32_t)strlen(name), line);
 }
 
 /* Names of a struct, those of its bases behind them. self: NULL where there is no object. */
-static void open_struct(fl_front *p, const fl_ctype *t, const fl_value *self, int is_base, int32_t line) {
+static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base, int32_t line) {
   const fl_kmembers *m = t->s->members;
   const int from = is_base ? arguments_of(m) : 0;
   for (int i = 0; i < t->s->n_fields && t->s->fields[i].base && !p->failed; i++) {
-    const fl_value v = self ? field_of(p, *self, i, line) : fl_val_none();
+    const fl_cvalue v = self ? field_of(p, *self, i, line) : fl_val_none();
     open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
   }
   if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
   for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
     if (t->s->fields[i].base) continue;
-    const fl_value v = field_of(p, *self, i, line);
+    const fl_cvalue v = field_of(p, *self, i, line);
     fl_symbol *s = fl_front_add(p, t->s->fields[i].name, FL_SYM_REFERENCE);
     if (s) s->v = v;
   }
 }
 
-void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self) {
-  fl_value v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
+  fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   if (d->is_static) self = NULL;
   open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
   fl_symbol *s = p->failed || !self ? NULL : fl_front_add(p, "this", FL_SYM_REFERENCE);
@@ -392,8 +392,8 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_value *self) {
 }
 
 /* "= e", "{…}" or "(…)" at the tokens, into a field. */
-static void initialise(fl_front *p, fl_value to, int32_t line) {
-  fl_value args[16];
+static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
+  fl_cvalue args[16];
   if (fl_front_take(p, '=')) {
     if (fl_front_is(p, '{')) fl_decl_fill(p, to, 1);
     else fl_val_assign(p, to, fl_parse_assign(p), line);
@@ -410,13 +410,13 @@ static void initialise(fl_front *p, fl_value to, int32_t line) {
   }
 }
 
-void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line) {
+void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   const fl_kmembers *m = place.type->s->members;
-  const fl_value to = field_of(p, place, i, line);
+  const fl_cvalue to = field_of(p, place, i, line);
   if (p->failed) return;
   if (m && m->inits[i]) {
     const fl_kdevice names = { .owner = place.type, .line = line };
-    const fl_kplace back = fl_front_open(p, m->inits[i], NULL);
+    const fl_kbookmark back = fl_front_open(p, m->inits[i], NULL);
     fl_member_open(p, &names, &place);
     initialise(p, to, line);
     fl_front_close(p, back);
@@ -425,12 +425,12 @@ void fl_member_default(fl_front *p, fl_value place, int64_t i, int32_t line) {
   }
 }
 
-static void make_array(fl_front *p, fl_value place, int32_t line) {
+static void make_array(fl_front *p, fl_cvalue place, int32_t line) {
   for (int64_t i = 0; i < place.type->count && !p->failed; i++)
     fl_member_make(p, fl_val_index(p, place, fl_kexpr_int(p->a, FL_KT_I64, i), line), NULL, 0, line);
 }
 
-void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, int32_t line) {
+void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line) {
   if (p->failed) return;
   if (place.type->kind == FL_C_ARRAY && !n) { make_array(p, place, line); return; }
   if (place.type->kind != FL_C_STRUCT) { fl_refuse(p, line, "a wrong initialiser"); return; }
@@ -447,7 +447,7 @@ void fl_member_make(fl_front *p, fl_value place, const fl_value *args, int n, in
 }
 
 /* "V(a) : V(a, 0) {}": another constructor does it. 0: none is asked. */
-static int hands_over(fl_front *p, const fl_kdevice *d, fl_value self) {
+static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   p->at = d->inits + 1;
   const fl_ktok *t = fl_front_tok(p);
   if (!d->inits || !fl_ktok_is(t, class_name(self.type)) || fl_cstruct_field(self.type->s, t->text, t->n)) return 0;
@@ -457,7 +457,7 @@ static int hands_over(fl_front *p, const fl_kdevice *d, fl_value self) {
   return 1;
 }
 
-void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self) {
+void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   int64_t given[MAX_FIELDS] = { 0 };
   const fl_cstruct *s = self.type->s;
   if (hands_over(p, d, self)) return;
@@ -481,14 +481,14 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_value self) {
   }
 }
 
-fl_value fl_member_call(fl_front *p, fl_value self, const char *name, int32_t n, int32_t line) {
+fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line) {
   const fl_symbol *s = p->failed ? NULL : fl_member_find(self.type, name, n);
   if (!s || s->kind != FL_SYM_FUNCTION) {
     fl_refuse(p, line, "'%s' has no function '%.*s'", self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
     return fl_val_none();
   }
   if (self.kind != FL_V_PLACE) {                            /* a value gets a place of its own */
-    const fl_value to = fl_decl_object(p, self.type, "object", line);
+    const fl_cvalue to = fl_decl_object(p, self.type, "object", line);
     if (!p->failed) fl_val_assign(p, to, self, line);
     self = to;
   }

@@ -27,7 +27,7 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
   return var;
 }
 
-fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line) {
+fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind, int32_t line) {
   if (p->failed) return fl_val_none();
   if (!p->f || !p->b) {
     fl_refuse(p, line, "a declaration in a constant expression");
@@ -45,7 +45,7 @@ fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkin
       fl_refuse(p, line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, name);
     return fl_val_none();
   }
-  fl_value v = { .kind = FL_V_PLACE, .type = t, .var = -1 };
+  fl_cvalue v = { .kind = FL_V_PLACE, .type = t, .var = -1 };
   for (int i = 0; i < n && !p->failed; i++) {
     const int var = make_leaf(p, &fields[i], kind, line);
     if (!i) v.var = var;
@@ -54,7 +54,7 @@ fl_value fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkin
 }
 
 /* Structs of numbers of one type as one array of these; 0: they are none. */
-int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_value *out, int32_t line) {
+int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name, fl_cvalue *out, int32_t line) {
   int64_t n;
   const fl_ctype *of = t;
   while (of->kind == FL_C_ARRAY) of = of->of;
@@ -81,8 +81,8 @@ static int counts_itself(fl_front *p, const fl_ctype *t) {
   return 0;
 }
 
-fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  fl_value v;
+fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  fl_cvalue v;
   if (!p->failed && (p->turning > 1 || counts_itself(p, t)) && fl_decl_numbers(p, t, FL_KV_LOCAL, name, &v, line)) return v;
   return fl_decl_make(p, t, name, FL_KV_LOCAL, line);
 }
@@ -90,7 +90,7 @@ fl_value fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_
 /* ---- initialisers ---------------------------------------------------------------------------------- */
 
 /* One value to its place: a statement, or into the table being collected. */
-static void put(fl_front *p, fl_value place, fl_value v, int32_t line) {
+static void put(fl_front *p, fl_cvalue place, fl_cvalue v, int32_t line) {
   if (p->failed) return;
   if (!p->table) { fl_val_assign(p, place, v, line); return; }
   if (place.type->kind == FL_C_STRUCT && fl_ctype_same(place.type, v.type)) {
@@ -117,7 +117,7 @@ static int64_t parts_of(const fl_ctype *t) {
   return t->kind == FL_C_ARRAY ? t->count : t->s->n_fields;
 }
 
-static fl_value part(fl_front *p, fl_value v, int64_t i, int32_t line) {
+static fl_cvalue part(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   if (v.type->kind == FL_C_ARRAY)
     return fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line);
   const char *name = v.type->s->fields[i].name;
@@ -126,7 +126,7 @@ static fl_value part(fl_front *p, fl_value v, int64_t i, int32_t line) {
 
 
 /* Part i without an initialiser: its default, or zero. */
-static void rest(fl_front *p, fl_value place, int64_t i, int32_t line) {
+static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   const fl_kmembers *m = place.type->kind == FL_C_STRUCT ? place.type->s->members : NULL;
   if (m && m->inits[i] && !p->table) fl_member_default(p, place, i, line);
   else if (m && m->inits[i]) fl_refuse(p, line, "defaults of members in a table of constants");
@@ -134,7 +134,7 @@ static void rest(fl_front *p, fl_value place, int64_t i, int32_t line) {
 }
 
 /* Elements from..count of an array: a loop where they are many. */
-static void zero_array(fl_front *p, fl_value place, int64_t from, int32_t line) {
+static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {
     for (int64_t i = from; i < n && !p->failed; i++)
@@ -156,7 +156,7 @@ static void zero_array(fl_front *p, fl_value place, int64_t from, int32_t line) 
                   fl_kexpr_binary(p->a, FL_KO_ADD, i, fl_kexpr_int(p->a, FL_KT_I64, 1)));
 }
 
-void fl_decl_zero(fl_front *p, fl_value place, int32_t line) {
+void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line) {
   if (p->failed || p->table || !place.type) return;
   if (place.type->kind == FL_C_SCALAR) {
     fl_val_store(p, place, fl_kexpr_zero(p->a, place.type->scalar), 0, line);
@@ -177,13 +177,13 @@ static int more(fl_front *p) {
 }
 
 /* Parts of 'place' without braces of their own; 'first' is the clause already read. */
-static void fill_bare(fl_front *p, fl_value place, fl_value *first, int32_t line) {
+static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;
   if (!fl_front_enter(p)) return;
   for (; i < n && !p->failed; i++) {
     if (i && !first->type && !more(p)) break;
-    const fl_value sub = part(p, place, i, line);
+    const fl_cvalue sub = part(p, place, i, line);
     if (p->failed) break;
     if (!first->type) *first = fl_parse_assign(p);
     if (p->failed || !first->type) break;
@@ -201,13 +201,13 @@ static void fill_bare(fl_front *p, fl_value place, fl_value *first, int32_t line
   p->nest--;
 }
 
-static void fill_clause(fl_front *p, fl_value place, int32_t line) {
+static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
   if (fl_front_is(p, '{')) { fl_decl_fill(p, place, 1); return; }
   if (fl_front_is(p, '.')) {
     fl_refuse(p, line, "designated initialisers are outside the language");
     return;
   }
-  fl_value v = fl_parse_assign(p);
+  fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   if (place.type->kind == FL_C_SCALAR || fl_ctype_same(place.type, v.type))
     put(p, place, v, line);
@@ -216,14 +216,14 @@ static void fill_clause(fl_front *p, fl_value place, int32_t line) {
 }
 
 /* Behind the '{' of an object with constructors. */
-static void make_from_list(fl_front *p, fl_value place, int32_t line) {
-  fl_value args[16];
+static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
+  fl_cvalue args[16];
   int n = 0;
   if (p->table) fl_refuse(p, line, "constructors in a table of constants");
   while (!p->failed && !fl_front_is(p, '}')) {
     if (!fl_front_room(p, n, 16, "arguments of a constructor")) break;
     if (fl_front_is(p, '{')) {
-      args[n++] = (fl_value){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
+      args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
       fl_front_skip(p);
     } else {
       const fl_kmark m = fl_order_mark(p);
@@ -237,7 +237,7 @@ static void make_from_list(fl_front *p, fl_value place, int32_t line) {
   else fl_member_make(p, place, args, n, line);
 }
 
-void fl_decl_fill(fl_front *p, fl_value place, int zero_rest) {
+void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
   const int32_t line = fl_front_tok(p)->line;
   int64_t i = 0;
   fl_front_need(p, '{');
@@ -311,7 +311,7 @@ static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
   for (int i = 0; i < n; i++)
     data[i] = fl_karena_new(p->a, (size_t)fields[i].count * sizeof **data);
   fl_kblock *out = fl_front_into(p, NULL);
-  const fl_value place = { .kind = FL_V_PLACE, .type = t, .var = 0 };
+  const fl_cvalue place = { .kind = FL_V_PLACE, .type = t, .var = 0 };
   if (!p->a->failed) {
     p->table = data;
     fl_decl_fill(p, place, 1);

@@ -41,7 +41,7 @@ static int see_use(void *arg, fl_kstmt *s) {
 }
 
 /* Does reading v read what e says? Its address, where it is a place, is asked for with 'address'. */
-static int reads(effect *e, const fl_value *v, int address) {
+static int reads(effect *e, const fl_cvalue *v, int address) {
   const fl_kvisitor see = { NULL, see_read, e };
   const int place = v->kind == FL_V_PLACE && v->var >= 0 && v->type->kind != FL_C_ARRAY && v->type->kind != FL_C_POINTER;
   e->found = 0;
@@ -97,7 +97,7 @@ static int32_t any_effect(fl_kblock of, int32_t first, int which, int (*meet)(vo
 
 /* ---- one before the other ------------------------------------------------------------------------ */
 
-typedef struct reader { const fl_value *v; int address; uint8_t anywhere; } reader;
+typedef struct reader { const fl_cvalue *v; int address; uint8_t anywhere; } reader;
 
 static int changes(void *with, effect *e) {
   const reader *r = with;
@@ -105,7 +105,7 @@ static int changes(void *with, effect *e) {
   return reads(e, r->v, r->address);
 }
 
-static fl_value kept(fl_front *p, fl_value v, int address, int32_t line) {
+static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
   if (p->failed) return fl_val_none();
   if (v.kind == FL_V_EXPR) return fl_val_expr(fl_val_stable(p, v.e));
   if (v.kind == FL_V_POINTER || address || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
@@ -115,13 +115,13 @@ static fl_value kept(fl_front *p, fl_value v, int address, int32_t line) {
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return fl_val_expr(fl_val_stable(p, fl_val_scalar(p, v, line)));
   fl_kexpr **from = fl_val_parts(p, v, line);
   const int n = from ? fl_ctype_leaves(v.type) : 0;
-  fl_value r = { .kind = FL_V_PARTS, .rvalue = 1, .type = v.type };
+  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = v.type };
   r.parts = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *r.parts);
   for (int i = 0; r.parts && i < n; i++) r.parts[i] = fl_val_stable(p, from[i]);
   return p->failed ? fl_val_none() : r;
 }
 
-void fl_order_before(fl_front *p, fl_value *v, int n, const fl_kmark *m, int address, int32_t line) {
+void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address, int32_t line) {
   fl_kblock after = fl_order_since(m);
   int cut = 0;
   for (int i = 0; i < n && after.first && !p->failed; i++) {
@@ -149,7 +149,7 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
 }
 
 /* v beside operands that do 'of'. An argument that is a place is only marked: to refer to it reads nothing. */
-static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_value *v, int argument, int32_t line) {
+static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument, int32_t line) {
   reader r = { v, argument, 0 };
   const int32_t found = any_effect(of, first, PLAIN, changes, &r);
   refuse(p, found, line);
@@ -157,7 +157,7 @@ static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_value *v, 
   if (!found && argument && any_effect(of, first, PLAIN, changes, &r)) v->torn = 1;
 }
 
-static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *x, int n, fl_value *y, int argument,
+static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n, fl_cvalue *y, int argument,
                    int32_t line) {
   fl_kblock left = fl_order_since(m), right = fl_order_since(middle);
   if (!left.first || p->failed) return;
@@ -169,21 +169,21 @@ static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_va
   for (int i = 0; i < n && right.first; i++) value_beside(p, right, m->vars, &x[i], argument, line);
 }
 
-void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *x, int n, fl_value *y, int32_t line) {
+void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n, fl_cvalue *y, int32_t line) {
   beside(p, m, middle, x, n, y, 0, line);
   fl_order_before(p, x, n, middle, 0, line);
 }
 
 /* What a place holds now, for who reads it later: in 'e' or 'parts'. */
-static void hold(fl_front *p, fl_value *v, int32_t line) {
+static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
   if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
-  const fl_value now = kept(p, *v, 0, line);
+  const fl_cvalue now = kept(p, *v, 0, line);
   v->e = now.e;
   v->parts = now.parts;
   v->torn = 1;
 }
 
-void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_value *args, int n, int32_t line) {
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args, int n, int32_t line) {
   fl_kblock after;
   int cut = 0;
   beside(p, m, middle, args, n, &args[n], 1, line);

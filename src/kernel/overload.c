@@ -15,7 +15,7 @@ static int rank_scalar(int to, int from) {
   return to == FL_KT_F64 && from == FL_KT_F32 ? PROMOTED : CONVERTED;
 }
 
-static int rank_pointer(const fl_ctype *t, const fl_value *v) {
+static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   const int array = v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY;
   const int place = v->kind == FL_V_PLACE && v->type->kind == FL_C_POINTER;
   if (v->kind != FL_V_POINTER && !array && !place) return -1;
@@ -26,7 +26,7 @@ static int rank_pointer(const fl_ctype *t, const fl_value *v) {
 }
 
 /* -1: cannot be. */
-static int rank(const fl_kformal *f, const fl_value *v) {
+static int rank(const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
   if (v->kind == FL_V_NONE || !v->type) return -1;

@@ -219,7 +219,7 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
 /* A number times sizes of the launch. */
 static int is_nonzero(const fl_kterm *t) {
   for (int i = 0; i < t->n; i++)
-    if (t->s[i] < FL_KP_BDIM_X || t->s[i] > FL_KP_GDIM_Z) return 0;
+    if (t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) return 0;
   return t->c != 0;
 }
 
@@ -241,9 +241,9 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;
   for (int axis = 0; axis < 3; axis++)                    /* in a block, the grid's index is the block's */
-    if (has(w, FL_KP_BID_X + axis)
-        && ((fl_kpoly_is(&x, FL_KP_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
-            || (fl_kpoly_is(&y, FL_KP_TID_X + axis) && fl_kpoly_is(&x, FL_KSYM_GLOBAL + axis)))) return 1;
+    if (has(w, FL_KSPECIAL_BID_X + axis)
+        && ((fl_kpoly_is(&x, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&y, FL_KSYM_GLOBAL + axis))
+            || (fl_kpoly_is(&y, FL_KSPECIAL_TID_X + axis) && fl_kpoly_is(&x, FL_KSYM_GLOBAL + axis)))) return 1;
   return 0;
 }
 
@@ -284,7 +284,7 @@ static void use_counter(search *w, int32_t var) {
   const fl_kterm move = step.t[0];
   const fl_kpoly own = unknown_part(w, &first);
   const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
-  if (base >= FL_KP_TID_X && (base <= FL_KP_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
+  if (base >= FL_KSPECIAL_TID_X && (base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3))) {
     const fl_kterm times = { own.t[0].c, 0, { 0 } };
     int ok;
     m = fl_kterm_ratio(&move, &times, &ok);
@@ -303,13 +303,13 @@ static void close_axes(search *w) {
     else use_counter(w, s - FL_KSYM_VAR);
   }
   for (int axis = 0; axis < 3; axis++) {
-    if (has(w, FL_KSYM_GLOBAL + axis)) add_known(w, FL_KP_TID_X + axis), add_known(w, FL_KP_BID_X + axis);
-    if (has(w, FL_KP_TID_X + axis) && has(w, FL_KP_BID_X + axis)) add_known(w, FL_KSYM_GLOBAL + axis);
+    if (has(w, FL_KSYM_GLOBAL + axis)) add_known(w, FL_KSPECIAL_TID_X + axis), add_known(w, FL_KSPECIAL_BID_X + axis);
+    if (has(w, FL_KSPECIAL_TID_X + axis) && has(w, FL_KSPECIAL_BID_X + axis)) add_known(w, FL_KSYM_GLOBAL + axis);
   }
 }
 
 static int is_one_thread(const search *w) {
-  for (int s = FL_KP_TID_X; s <= FL_KP_BID_Z; s++)
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
     if (!has(w, s)) return 0;
   return 1;
 }
@@ -348,8 +348,8 @@ static void learn_equality(search *w, int i) {
 static void know_launch(search *w, int in_block) {
   static const int flat[6] = { 0, FL_KG_BLOCK_Y1, FL_KG_BLOCK_Z1, 0, FL_KG_GRID_Y1, FL_KG_GRID_Z1 };
   const int one = in_block || fl_kroute_launched(&w->r, FL_KEXTENT_BLOCKS, -1, 1);
-  for (int s = FL_KP_TID_X; s <= FL_KP_BID_Z; s++)
-    if ((w->r.k->geometry & flat[s]) || (s >= FL_KP_BID_X && one)) add_known(w, s);
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++)
+    if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);
 }
 
 static int prove(search *w, int in_block, fl_klimits *used) {
@@ -451,7 +451,7 @@ static int has_round(const search *w, int32_t loop) {
 static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);
-  for (int s = FL_KP_TID_X; s <= FL_KP_BID_Z; s++) add_known(w, s);
+  for (int s = FL_KSPECIAL_TID_X; s <= FL_KSPECIAL_BID_Z; s++) add_known(w, s);
   for (int axis = 0; axis < 3; axis++) add_known(w, FL_KSYM_GLOBAL + axis);
   for (int v = 0; v < w->r.k->f->n_vars; v++)
     for (int i = 0; i < first; i++)
@@ -483,8 +483,8 @@ static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;
   for (int axis = 0; axis < 3; axis++)
-    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) || fl_kroute_stays_below(r, FL_KP_TID_X + axis, &m)
-        || fl_kroute_stays_below(r, FL_KP_BID_X + axis, &m)) return 1;
+    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) || fl_kroute_stays_below(r, FL_KSPECIAL_TID_X + axis, &m)
+        || fl_kroute_stays_below(r, FL_KSPECIAL_BID_X + axis, &m)) return 1;
   return 0;
 }
 

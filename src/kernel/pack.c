@@ -89,9 +89,9 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
 }
 
 /* The operands of a fold so far, whose statements begin at m. */
-typedef struct fold { fl_value v[2 * MOST]; int n, op; fl_kmark m; int32_t line; } fold;
+typedef struct fold { fl_cvalue v[2 * MOST]; int n, op; fl_kmark m; int32_t line; } fold;
 
-static fl_value combine(fl_front *p, const fold *f, fl_value x, fl_value y) {
+static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
   return f->op == ',' ? y : fl_binary(p, fl_operator_of(f->op), x, y, f->line);
 }
 
@@ -108,7 +108,7 @@ static void add_lazily(fl_front *p, fold *f) {
 static void add(fl_front *p, fold *f) {
   const int kind = fl_operator_of(f->op);
   const fl_kmark middle = fl_order_mark(p);
-  fl_value v = fl_parse_unary(p);
+  fl_cvalue v = fl_parse_unary(p);
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR && p->f) v = fl_val_expr(fl_val_scalar(p, v, f->line));
   if (kind == FL_KO_SHL || kind == FL_KO_SHR) fl_order_before(p, f->v, f->n, &middle, 0, f->line);
   else if (f->op != ',') fl_order_open(p, &f->m, &middle, f->v, f->n, &v, f->line);
@@ -127,7 +127,7 @@ static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
   p->pack = outer;
 }
 
-int fl_pack_fold(fl_front *p, fl_value *out) {
+int fl_pack_fold(fl_front *p, fl_cvalue *out) {
   int64_t dots = 0;
   const int64_t from = p->at;
   const int length = level_one(p, from, &dots);

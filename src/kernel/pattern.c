@@ -44,7 +44,7 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
   if (!deduce_all(p, &d, s->pattern, args, t->n_tparams)) return 0;
   for (int i = 0; i < s->n_tparams; i++)
     if (!env[i].name) return 0;
-  const fl_kplace back = fl_front_open(p, s->pattern, NULL);
+  const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
   fl_front_push(p, env, s->n_tparams);
   const int n = fl_template_args(p, again, FL_K_MAX_TPARAMS);
   fl_front_close(p, back);
@@ -101,7 +101,7 @@ int fl_pattern_drops(fl_front *p, int64_t from) {
 }
 
 int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
-  const fl_kplace back = fl_front_open(p, t->align, NULL);
+  const fl_kbookmark back = fl_front_open(p, t->align, NULL);
   fl_front_push(p, args, t->n_tparams);
   const int64_t n = fl_decl_alignment(p);
   fl_front_close(p, back);

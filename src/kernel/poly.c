@@ -101,14 +101,14 @@ void fl_kpoly_join(fl_kpoly *p) {
   for (int axis = 0; axis < 3; axis++)
     for (int i = 0; i < p->n; i++) {
       fl_kterm big = p->t[i];
-      if (!fl_kterm_holds(&big, FL_KP_BID_X + axis) || !fl_kterm_holds(&big, FL_KP_BDIM_X + axis))
+      if (!fl_kterm_holds(&big, FL_KSPECIAL_BID_X + axis) || !fl_kterm_holds(&big, FL_KSPECIAL_BDIM_X + axis))
         continue;
-      fl_kterm_drop(&big, FL_KP_BID_X + axis);
-      fl_kterm_drop(&big, FL_KP_BDIM_X + axis);
+      fl_kterm_drop(&big, FL_KSPECIAL_BID_X + axis);
+      fl_kterm_drop(&big, FL_KSPECIAL_BDIM_X + axis);
       for (int j = 0; j < p->n; j++) {
         fl_kterm small = p->t[j];
-        if (!fl_kterm_holds(&small, FL_KP_TID_X + axis)) continue;
-        fl_kterm_drop(&small, FL_KP_TID_X + axis);
+        if (!fl_kterm_holds(&small, FL_KSPECIAL_TID_X + axis)) continue;
+        fl_kterm_drop(&small, FL_KSPECIAL_TID_X + axis);
         if (!fl_kterm_same(&small, &big) || small.c != big.c) continue;
         const int high = i > j ? i : j, low = i > j ? j : i;
         big.s[big.n++] = FL_KSYM_GLOBAL + axis;
@@ -140,7 +140,7 @@ int fl_kpoly_is_uniform(const fl_kindices *k, int32_t s) {
   }
   if (s >= FL_KSYM_VAR)
     return !fl_kpoly_is_counter(k, s - FL_KSYM_VAR) && k->var[s - FL_KSYM_VAR].level == 0;
-  return s >= FL_KP_BDIM_X && s < FL_KP_COUNT;
+  return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
 static fl_kpoly symbol(int32_t s) {
@@ -268,7 +268,7 @@ static fl_kpoly expand_exact(const fl_kindices *k, const fl_kplace *at, const fl
   switch (x->kind) {
     case FL_KX_CONST: return expand_const(x);
     case FL_KX_SPECIAL:
-      return x->op == FL_KP_WARP_SIZE ? (fl_kpoly){ .n = 1, .t = { { 32, 0, { 0 } } } } : symbol(x->op);
+      return x->op == FL_KSPECIAL_WARP_SIZE ? (fl_kpoly){ .n = 1, .t = { { 32, 0, { 0 } } } } : symbol(x->op);
     case FL_KX_VAR: return expand_var(k, at, x->var, depth);
     case FL_KX_CAST:
       if (!fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4 || !fl_kt_is_int(x->x[0]->type)) return a;

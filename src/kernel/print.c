@@ -7,7 +7,7 @@ typedef struct printer { fl_text *t; const fl_kfunc *f; int depth; } printer;
 static const char *const ops[FL_KO_COUNT] = {
   "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||",
   "-", "~", "!" };
-static const char *const specials[FL_KP_COUNT] = {
+static const char *const specials[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
   "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
 static const char *const atomics[FL_KA_COUNT] = {

@@ -43,10 +43,10 @@ static fl_kexpr *volume(const recording *r, int size) {
 
 /* place * threads + thread */
 static fl_kexpr *index_of(const recording *r, int place) {
-  fl_kexpr *block = volume(r, FL_KP_BDIM_X);
-  fl_kexpr *all = op(r, FL_KO_MUL, block, volume(r, FL_KP_GDIM_X));
-  fl_kexpr *thread = op(r, FL_KO_ADD, op(r, FL_KO_MUL, flat(r, FL_KP_BID_X, FL_KP_GDIM_X), block),
-                        flat(r, FL_KP_TID_X, FL_KP_BDIM_X));
+  fl_kexpr *block = volume(r, FL_KSPECIAL_BDIM_X);
+  fl_kexpr *all = op(r, FL_KO_MUL, block, volume(r, FL_KSPECIAL_GDIM_X));
+  fl_kexpr *thread = op(r, FL_KO_ADD, op(r, FL_KO_MUL, flat(r, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X), block),
+                        flat(r, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X));
   return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, FL_KT_I64, place), all), thread);
 }
 

@@ -4,7 +4,7 @@
 /* A place or a pointer: the same variable in all returns, its index in a temporary in front of the body. */
 static void return_place(fl_front *p, int32_t line) {
   const fl_kdevice *d = p->inside;
-  fl_value v = fl_parse_expr(p), *r = &p->returned;
+  fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
   if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
   if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
     fl_refuse(p, line, d->returns == FL_RETURNS_POINTER ? "the null pointer is returned"
@@ -25,7 +25,7 @@ static void return_place(fl_front *p, int32_t line) {
 
 /* The result of auto is an object of the first return's type. */
 static void return_auto(fl_front *p, int32_t line) {
-  const fl_value v = fl_parse_expr(p);
+  const fl_cvalue v = fl_parse_expr(p);
   if (p->failed) return;
   if (v.kind == FL_V_POINTER || v.kind == FL_V_LIST) fl_refuse(p, line, "auto of a pointer or a list" FL_DO ": write the type");
   if (v.kind == FL_V_NONE) return;                          /* return f(), of void */

@@ -232,8 +232,8 @@ static int begins_below(const route *r, int32_t s, const fl_kterm *m) {
 
 /* The number s of a thread stays below m in this launch. */
 static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
-  const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KP_TID_X;
-  if (s > FL_KP_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
+  const int which = s >= FL_KSYM_GLOBAL ? 6 + s - FL_KSYM_GLOBAL : s - FL_KSPECIAL_TID_X;
+  if (s > FL_KSPECIAL_BID_Z && (s < FL_KSYM_GLOBAL || s >= FL_KSYM_GLOBAL + 3)) return 0;
   if (!m->n) return fl_kroute_launched(r, which, -1, m->c);
   const fl_kvar *v = m->n == 1 ? parameter(r->k, m->s[0]) : NULL;
   return v && fl_kroute_launched(r, which, v->param, m->c);
@@ -243,11 +243,11 @@ static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
 int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   if (!fl_kroute_not_negative(r, s)) return 0;
   for (int axis = 0; axis < 3; axis++) {
-    const fl_kterm dim = { 1, 1, { FL_KP_BDIM_X + axis } },
-               grid = { 1, 1, { FL_KP_GDIM_X + axis } };
-    if (s == FL_KP_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
-    if (s == FL_KP_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
-    if (s == FL_KP_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
+    const fl_kterm dim = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } },
+               grid = { 1, 1, { FL_KSPECIAL_GDIM_X + axis } };
+    if (s == FL_KSPECIAL_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
+    if (s == FL_KSPECIAL_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
+    if (s == FL_KSPECIAL_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
         m->c >= r->k->f->max_threads)
       return 1;
   }
@@ -311,11 +311,11 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
   if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
   const int32_t base = first.t[0].s[0];
   for (int axis = 0; axis < 3; axis++) {
-    const fl_kterm block = { 1, 1, { FL_KP_BDIM_X + axis } };
-    const fl_kterm grid = { 1, 2, { FL_KP_BDIM_X + axis, FL_KP_GDIM_X + axis } };
+    const fl_kterm block = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } };
+    const fl_kterm grid = { 1, 2, { FL_KSPECIAL_BDIM_X + axis, FL_KSPECIAL_GDIM_X + axis } };
     if (base == FL_KSYM_GLOBAL + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &grid)) return base;
-    if (base == FL_KP_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block)) return base;
+    if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block)) return base;
   }
-  const int number = base <= FL_KP_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
+  const int number = base <= FL_KSPECIAL_BID_Z || (base >= FL_KSYM_GLOBAL && base < FL_KSYM_GLOBAL + 3);
   return number && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;   /* it is j % step */
 }

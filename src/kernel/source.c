@@ -386,7 +386,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     if (add_leaf(p, f, i, &fields[k]) < 0) return;
   if (t->kind != FL_C_POINTER) {
     fl_symbol *s = fl_front_add(p, q->name, FL_SYM_OBJECT);
-    if (s) s->v = (fl_value){ .kind = FL_V_PLACE, .type = t, .var = q->first_var };
+    if (s) s->v = (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var };
     return;
   }
   int offset = -1;
@@ -396,7 +396,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     fl_kstmt_decl(f, p->b, offset);
     fl_kstmt_assign(f, p->b, offset, fl_kexpr_int(p->a, FL_KT_I64, 0));
   }
-  fl_value v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of, .var = q->first_var };
+  fl_cvalue v = { .kind = FL_V_POINTER, .linear = 1, .is_const = q->is_const, .type = t->of, .var = q->first_var };
   if (offset >= 0 && fl_turn_fits(p, t->of, &v) && fl_turn_later(p, p->at, 0, q->name))
     v = fl_turn_new(p, t->of, q->is_const, q->name, &v, q->line);
   fl_symbol *s = fl_front_add(p, q->name, FL_SYM_POINTER);

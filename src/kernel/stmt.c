@@ -108,7 +108,7 @@ static fl_kexpr *if_condition(fl_front *p, int32_t line) {
   fl_decl_one(p);
   const fl_symbol *s = p->failed ? NULL : fl_front_find(p, name.text, name.n);
   if (!s) return NULL;
-  const fl_value v = s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v;
+  const fl_cvalue v = s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v;
   return fl_val_truth(p, v, line);
 }
 
@@ -208,9 +208,9 @@ static int is_range(fl_front *p) {
 }
 
 /* The variable of a round: a name of the element, or a copy. */
-static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref, const char *name, fl_value e,
+static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref, const char *name, fl_cvalue e,
                          int32_t line) {
-  fl_value v = e;
+  fl_cvalue v = e;
   if (!ref) {
     v = fl_decl_object(p, s->is_auto ? e.type : t, name, line);
     if (!p->failed) fl_member_copy(p, v, e, line);
@@ -223,10 +223,10 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
 }
 
 /* "for (int v : {1, 2, 3})": an array of that type. */
-static fl_value listed(fl_front *p, const fl_ctype *of, int32_t line) {
+static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
   if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
-  const fl_value v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
+  const fl_cvalue v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
   if (!p->failed) fl_decl_fill(p, v, 1);
   return v;
 }
@@ -237,7 +237,7 @@ static void parse_range(fl_front *p, int32_t line) {
   const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
   const char *name = fl_front_name(p);
   fl_front_need(p, ':');
-  const fl_value over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line) : fl_parse_expr(p);
+  const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line) : fl_parse_expr(p);
   fl_front_need(p, ')');
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");

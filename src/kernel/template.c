@@ -168,7 +168,7 @@ static void give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from) {
 
 /* Is there the type that an enable_if is asked for? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
-  const fl_kplace back = fl_front_open(p, t->check, NULL);
+  const fl_kbookmark back = fl_front_open(p, t->check, NULL);
   fl_front_push(p, env, n);
   fl_decl_type_name(p);
   const int drops = fl_pattern_drops(p, t->check);
@@ -181,7 +181,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
     if (!env[i].name && t[i].init) {
       fl_symbol one;
-      const fl_kplace back = fl_front_open(p, t[i].init, NULL);
+      const fl_kbookmark back = fl_front_open(p, t[i].init, NULL);
       fl_front_push(p, env, i);
       template_arg(p, &one);
       const int drops = fl_pattern_drops(p, t[i].init);
@@ -204,7 +204,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* The type that T is where the argument v meets "T", "T *" (pointer) or "T (&)[N]", T being the array.
 ** NULL: it cannot be. */
-static const fl_ctype *meet(fl_front *p, const fl_value *v, int pointer, int array, int ref) {
+static const fl_ctype *meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref) {
   const fl_ctype *t = v->type;
   const int is_array = v->kind == FL_V_PLACE && t && t->kind == FL_C_ARRAY;
   if (v->kind == FL_V_NONE || v->kind == FL_V_LIST || !t || v->null) return NULL;
@@ -257,7 +257,7 @@ static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_
 }
 
 /* One formal: tokens i … end - 1. Of "T a[M][N]" and "T (*a)[N]" the pointer is to arrays of N. */
-static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v) {
+static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v) {
   int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
   int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
@@ -281,7 +281,7 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   if (s && s->kind == FL_SYM_TEMPLATE) fl_deduce_struct(p, d, s->structs, name + 1, type);
 }
 
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v, int n);
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v, int n);
 
 static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_kcall *c) {
   int depth = 1, arg = 0;
@@ -304,7 +304,7 @@ static void deduce(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_k
 
 /* The types of a's formals with their names bound; auto is what the argument is. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
-  const fl_kplace back = fl_front_open(p, one->head, one->scope);
+  const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
   if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
   fl_front_push(p, one->env, one->n_env);
   one->n_params = 0;
@@ -341,7 +341,7 @@ static void give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_
 }
 
 /* The types of a pack from the arguments that are left: "const T &... v" at tokens i … end - 1. */
-static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_value *v, int n) {
+static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end, const fl_cvalue *v, int n) {
   fl_symbol list[16], *const to = &d->env[d->n - 1];
   const fl_ktparam *t = &d->t[d->n - 1];
   const fl_ktparam one = { .name = t->name };
@@ -365,7 +365,7 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   if (packs && c->n_given > plain) give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
   const fl_kdeduction found = { d->tparams, n, env };
   if (n) {
-    const fl_kplace back = fl_front_open(p, p->at, d->scope);
+    const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
     deduce(p, &found, d->open, c);
     fl_front_close(p, back);
@@ -405,7 +405,7 @@ static struct fl_kinstance *instance_of(fl_front *p, fl_ktemplate *t, fl_symbol 
 
 /* The tokens of the template or of a specialisation, with the arguments as names. */
 static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args, int32_t line) {
-  const fl_kplace back = fl_front_open(p, one->at ? one->at : t->at, NULL);
+  const fl_kbookmark back = fl_front_open(p, one->at ? one->at : t->at, NULL);
   const fl_ctype *type = NULL;
   fl_symbol *env = NULL;
   const int64_t align = t->align && !one->at ? fl_template_alignment(p, t, args) : 0;
@@ -542,7 +542,7 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   return 1;
 }
 
-fl_value fl_template_value(fl_front *p, const fl_ktemplate *t) {
+fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   const int32_t line = fl_front_tok(p)->line;
   if (!t->is_value || !fl_front_is(p, '<')) fl_refuse(p, line, "template '%s' without its arguments", t->name);
   fl_symbol args[FL_K_MAX_TPARAMS];
@@ -553,7 +553,7 @@ fl_value fl_template_value(fl_front *p, const fl_ktemplate *t) {
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   if (p->failed || !fl_front_enter(p)) return fl_val_none();
   int ref;
-  const fl_kplace back = fl_front_open(p, t->at, NULL);
+  const fl_kbookmark back = fl_front_open(p, t->at, NULL);
   fl_kblock *into = fl_front_into(p, NULL);
   fl_front_push(p, args, t->n_tparams);
   const fl_specifiers s = fl_decl_specifiers(p);

@@ -99,7 +99,7 @@ static void put_call(fl_kwriter *w, const fl_kexpr *x) {
 static const char *const operators[FL_KO_COUNT] = {
   "", "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "<", "<=", ">", ">=", "==", "!=", "&&", "||",
   "-", "~", "!" };
-static const char *const specials[FL_KP_COUNT] = {
+static const char *const specials[FL_KSPECIAL_COUNT] = {
   "threadIdx.x", "threadIdx.y", "threadIdx.z", "blockIdx.x", "blockIdx.y", "blockIdx.z",
   "blockDim.x", "blockDim.y", "blockDim.z", "gridDim.x", "gridDim.y", "gridDim.z", "warpSize" };
 
@@ -146,8 +146,8 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
 
 /* A checked kernel is launched some blocks at a time. */
 static void put_special(fl_kwriter *w, int op) {
-  if (w->check && op >= FL_KP_BID_X && op <= FL_KP_BID_Z) fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KP_BID_X]);
-  else if (w->check && op >= FL_KP_GDIM_X && op <= FL_KP_GDIM_Z) fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KP_GDIM_X);
+  if (w->check && op >= FL_KSPECIAL_BID_X && op <= FL_KSPECIAL_BID_Z) fl_text_printf(w->t, "fl_t.b%c", "xyz"[op - FL_KSPECIAL_BID_X]);
+  else if (w->check && op >= FL_KSPECIAL_GDIM_X && op <= FL_KSPECIAL_GDIM_Z) fl_text_printf(w->t, "fl_t.c->grid[%d]", op - FL_KSPECIAL_GDIM_X);
   else fl_text_puts(w->t, specials[op]);
 }
 

@@ -106,7 +106,7 @@ static int step_of_var(const fl_knear *k, int32_t var, int chain) {
 static int step_of(const fl_knear *k, const fl_kexpr *x, int chain) {
   int s[FL_K_MAX_ARGS] = { 0 }, any = 0;
   if (x->kind == FL_KX_VAR) return step_of_var(k, x->var, chain);
-  if (x->kind == FL_KX_SPECIAL) return x->op == FL_KP_TID_X ? STEP_ONE : STEP_NONE;
+  if (x->kind == FL_KX_SPECIAL) return x->op == FL_KSPECIAL_TID_X ? STEP_ONE : STEP_NONE;
   if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type)) return STEP_OTHER;
   for (int i = 0; i < x->n; i++) any |= s[i] = step_of(k, x->x[i], chain);
   if (!any) return STEP_NONE;

@@ -312,7 +312,7 @@ fl_kexpr *fl_kexpr_load(fl_kfunc *f, int var, fl_kexpr *index) {
 }
 
 fl_kexpr *fl_kexpr_special(fl_karena *a, int special) {
-  return node(a, FL_KX_SPECIAL, special == FL_KP_WARP_SIZE ? FL_KT_I32 : FL_KT_U32, special, 0,
+  return node(a, FL_KX_SPECIAL, special == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32, special, 0,
               NULL);
 }
 

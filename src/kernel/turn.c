@@ -30,12 +30,12 @@ static int is_packed(const fl_ctype *of) {
   return of->kind == FL_C_SCALAR || (of->kind == FL_C_STRUCT && fl_ctype_element(of, &n) != FL_KT_VOID);
 }
 
-int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_value *v) {
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v) {
   if (of->kind == FL_C_SCALAR) return !v || v->var < 0 || p->f->vars[v->var].type == of->scalar;      /* seen as it is */
   return is_packed(of) && v && v->linear;
 }
 
-int fl_turn_wanted(fl_front *p, const fl_value *x, const fl_value *y) {
+int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
   const int same = x->type && y->type && fl_ctype_same(x->type, y->type) && !x->null && !y->null;
   if (same && is_packed(x->type) && !p->turning) p->turn_wanted = 1;
   return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
@@ -64,7 +64,7 @@ int fl_turn_passed(const fl_front *p, int64_t i) {
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
 /* Notes what 'from' may be; which of it, as a value. */
-static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
+static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;
   if (p->f->vars[from.var].kind == FL_KV_LOCAL || (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
@@ -89,36 +89,36 @@ static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int dec
   return t;
 }
 
-static fl_value place(const fl_kturn *t, const fl_ctype *of, int is_const) {
-  return (fl_value){ .kind = FL_V_POINTER, .linear = 1, .is_const = (uint8_t)is_const, .type = of, .var = t->var };
+static fl_cvalue place(const fl_kturn *t, const fl_ctype *of, int is_const) {
+  return (fl_cvalue){ .kind = FL_V_POINTER, .linear = 1, .is_const = (uint8_t)is_const, .type = of, .var = t->var };
 }
 
-void fl_turn_set(fl_front *p, fl_kturn *t, fl_value from, int32_t line) {
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   fl_kexpr *w = which(p, t, from, line);
   fl_kstmt *s = p->failed || from.var == t->var ? NULL : fl_kstmt_assign(p->f, p->b, t->sel, w);
   if (s) s->line = line;
 }
 
-fl_value fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_value *from, int32_t line) {
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name, const fl_cvalue *from, int32_t line) {
   fl_kturn *t = make(p, of, name, 1, line);
   if (!t) return fl_val_none();
   if (from) fl_turn_set(p, t, *from, line);
   return place(t, of, is_const);
 }
 
-fl_value fl_turn_choose(fl_front *p, fl_kexpr *c, fl_value x, fl_value y, int32_t line) {
+fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line) {
   fl_kturn *t = make(p, x.type, "choice", 0, line);
   if (!t) return fl_val_none();
   fl_kexpr *zero = fl_kexpr_int(p->a, FL_KT_I64, 0), *a = which(p, t, x, line), *b = which(p, t, y, line);
   if (p->failed) return fl_val_none();
   c = fl_val_stable(p, c);
   fl_kstmt_assign(p->f, p->b, t->sel, fl_kexpr_select(p->a, c, a, b));
-  fl_value r = place(t, x.type, x.is_const | y.is_const);
+  fl_cvalue r = place(t, x.type, x.is_const | y.is_const);
   r.idx = fl_val_stable(p, fl_kexpr_select(p->a, c, x.idx ? x.idx : zero, y.idx ? y.idx : zero));
   return r;
 }
 
-fl_kexpr *fl_turn_same(fl_front *p, fl_value x, fl_value y) {
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y) {
   const fl_kturn *a = fl_turn_of(p, x.var), *b = fl_turn_of(p, y.var);
   return fl_kexpr_binary(p->a, FL_KO_EQ, a ? fl_kexpr_var(p->f, a->sel) : number(p, x.var),
                          b ? fl_kexpr_var(p->f, b->sel) : number(p, y.var));

@@ -6,7 +6,7 @@
 /* ---- casts ------------------------------------------------------------------------------------ */
 
 /* extern __shared__ memory seen as another type: one more variable over the same bytes. */
-static fl_value view_shared(fl_front *p, fl_value v, int type) {
+static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   const int from = p->f->vars[v.var].type;
   const int var = fl_kvar_add(p->f, FL_KV_SHARED, type, p->f->vars[v.var].source, 0);
   if (var < 0) return v;
@@ -22,7 +22,7 @@ static fl_value view_shared(fl_front *p, fl_value v, int type) {
   return v;
 }
 
-static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_value v,
+static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
                              int32_t line) {
   int64_t n;
   v = fl_val_pointer(p, v, line);
@@ -56,7 +56,7 @@ static fl_value cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_v
   return v;
 }
 
-fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
+fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   const int views = !p->failed && !v.null && v.type->kind == FL_C_SCALAR && t->of->kind == FL_C_SCALAR && v.type->scalar != t->of->scalar;
   if (views && v.type->scalar != FL_KT_VOID)
@@ -64,9 +64,9 @@ fl_value fl_pointer_as(fl_front *p, const fl_ctype *t, fl_value v, int32_t line)
   return fl_cast_to(p, t, v, line);
 }
 
-static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n, int32_t line);
+static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
-fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
+fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
@@ -85,14 +85,14 @@ fl_value fl_cast_to(fl_front *p, const fl_ctype *t, fl_value v, int32_t line) {
 
 static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gridDim" };
 
-static fl_value special(fl_front *p, const fl_ktok *t) {
+static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   for (int k = 0; k < 4; k++) {
     if (!fl_ktok_is(t, specials[k])) continue;
-    fl_value v = { .kind = FL_V_PARTS, .rvalue = 1 };
+    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1 };
     v.parts = fl_karena_new(p->a, 3 * sizeof *v.parts);
     v.type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
     for (int i = 0; v.parts && i < 3; i++) {
-      v.parts[i] = fl_kexpr_special(p->a, FL_KP_TID_X + 3 * k + i);
+      v.parts[i] = fl_kexpr_special(p->a, FL_KSPECIAL_TID_X + 3 * k + i);
       if (v.parts[i]) v.parts[i]->line = t->line;
     }
     return v.parts && v.type ? v : fl_val_none();
@@ -116,13 +116,13 @@ static void bring_table(fl_front *p, fl_symbol *s) {
     v->rank = fields[i].rank;
     memcpy(v->dims, fields[i].dims, sizeof v->dims);
     if (!i)
-      s->v = (fl_value){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
+      s->v = (fl_cvalue){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
   }
   s->of = p->f;
 }
 
-static fl_value named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
-  fl_value v = s->v;
+static fl_cvalue named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
+  fl_cvalue v = s->v;
   if (!v.type && fl_front_is(p, '=')) v.type = s->type;
   if (!v.type) {
     fl_refuse(p, line, "pointer '%s' is used before it has a value", s->name);
@@ -134,13 +134,13 @@ static fl_value named_pointer(fl_front *p, const fl_symbol *s, int32_t line) {
   return v;
 }
 
-static fl_value named(fl_front *p, const fl_ktok *t) {
+static fl_cvalue named(fl_front *p, const fl_ktok *t) {
   fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return fl_val_none();
   switch (s->kind) {
     case FL_SYM_OBJECT: return s->v;
     case FL_SYM_REFERENCE: {
-      fl_value v = s->v;
+      fl_cvalue v = s->v;
       if (fl_ktok_is(t, "this")) v.kind = FL_V_POINTER;
       return v;
     }
@@ -173,15 +173,15 @@ static fl_value named(fl_front *p, const fl_ktok *t) {
   return fl_val_none();
 }
 
-static fl_value list_of(fl_front *p, const fl_ctype *t, int32_t line) {
-  fl_value v = fl_decl_object(p, t, "list", line);
+static fl_cvalue list_of(fl_front *p, const fl_ctype *t, int32_t line) {
+  fl_cvalue v = fl_decl_object(p, t, "list", line);
   if (!p->failed) fl_decl_fill(p, v, 1);
   return v;
 }
 
 /* V(…) of a struct; V() without constructors is zeros. */
-static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n, int32_t line) {
-  fl_value v = fl_decl_object(p, t, "made", line);
+static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
+  fl_cvalue v = fl_decl_object(p, t, "made", line);
   if (p->failed) return fl_val_none();
   if (n || fl_member_has_maker(t)) fl_member_make(p, v, args, n, line);
   else fl_decl_zero(p, v, line);
@@ -190,14 +190,14 @@ static fl_value made(fl_front *p, const fl_ctype *t, const fl_value *args, int n
 }
 
 /* T(x), T{…}: at the token of the type. */
-static fl_value constructed(fl_front *p) {
+static fl_cvalue constructed(fl_front *p) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type || p->failed) return fl_val_none();
   if (fl_front_is(p, '{')) {
     if (s.type->kind == FL_C_STRUCT) return list_of(p, s.type, line);
     fl_front_take(p, '{');
-    fl_value v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
+    fl_cvalue v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
                                      : fl_parse_assign(p);
     fl_front_need(p, '}');
     return fl_cast_to(p, s.type, v, line);
@@ -206,11 +206,11 @@ static fl_value constructed(fl_front *p) {
     fl_refuse(p, line, "a type stands where a value is needed");
     return fl_val_none();
   }
-  fl_value args[16];
+  fl_cvalue args[16];
   const int n = fl_parse_arguments(p, args, 16);
   if (s.type->kind == FL_C_STRUCT &&
       !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
-    fl_value v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
+    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim)) {
@@ -229,19 +229,19 @@ static fl_value constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
-static fl_value cast_word(fl_front *p) {
+static fl_cvalue cast_word(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   fl_front_need(p, '<');
   const fl_ctype *t = fl_decl_type_name(p);
   fl_template_close(p);
   fl_front_need(p, '(');
-  fl_value v = fl_parse_expr(p);
+  fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
   return fl_cast_to(p, t, v, line);
 }
 
 /* What stands behind "V::" or "Mode::". */
-static fl_value qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
+static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
   if (!s) {
@@ -252,11 +252,11 @@ static fl_value qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   if (p->failed) return fl_val_none();
   const int64_t mark = p->syms.n;
   const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
-  const fl_value object = self ? self->v : fl_val_none();
+  const fl_cvalue object = self ? self->v : fl_val_none();
   if (s->kind == FL_SYM_FUNCTION)
     return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner) ? &object : NULL, t);
   fl_front_push(p, &kept, 1);
-  const fl_value v = named(p, t);
+  const fl_cvalue v = named(p, t);
   p->syms.n = mark;
   return v;
 }
@@ -268,7 +268,7 @@ static int is_template_call(fl_front *p, const fl_ktok *t) {
   return angle && fl_front_is_at(p, angle, '(');
 }
 
-static fl_value name(fl_front *p) {
+static fl_cvalue name(fl_front *p) {
   const fl_symbol *inner = NULL;
   int64_t n = 0;
   if (fl_decl_starts(p, 0) && !fl_front_is(p, FL_PU_SCOPE)) return constructed(p);
@@ -288,22 +288,22 @@ static fl_value name(fl_front *p) {
   if (fl_ktok_is(t, "true") || fl_ktok_is(t, "false"))
     return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, t->n == 4));
   if (fl_ktok_is(t, "nullptr"))
-    return (fl_value){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+    return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
   if (fl_ktok_is(t, "warpSize"))
-    return fl_val_expr(fl_kexpr_special(p->a, FL_KP_WARP_SIZE));
+    return fl_val_expr(fl_kexpr_special(p->a, FL_KSPECIAL_WARP_SIZE));
   if (fl_front_is(p, FL_PU_LAUNCH)) {
     fl_refuse(p, t->line, "kernels that launch kernels are outside the language");
     return fl_val_none();
   }
   if (fl_front_is(p, '(') || is_template_call(p, t)) return fl_parse_call(p, t);
-  fl_value v = special(p, t);
+  fl_cvalue v = special(p, t);
   if (v.kind == FL_V_NONE) v = named(p, t);
   if (v.kind == FL_V_NONE && !p->failed)
     fl_refuse(p, t->line, "unknown name '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
   return v;
 }
 
-static fl_value primary(fl_front *p) {
+static fl_cvalue primary(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
   fl_kexpr *e = NULL;
   switch (t->kind) {
@@ -318,7 +318,7 @@ static fl_value primary(fl_front *p) {
       if (t->punct == FL_PU_SCOPE) return name(p);
       if (t->punct == '(') {
         fl_front_next(p);
-        fl_value v;
+        fl_cvalue v;
         if (fl_pack_fold(p, &v)) return v;
         v = fl_parse_inside(p);
         fl_front_need(p, ')');
@@ -340,27 +340,27 @@ static fl_value primary(fl_front *p) {
 
 /* ---- postfix and unary ----------------------------------------------------------------------------- */
 
-static int is_object(fl_value v) {
+static int is_object(fl_cvalue v) {
   return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
 }
 
 /* Behind '['. */
-static fl_value element(fl_front *p, fl_value v, int32_t line) {
+static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   const int32_t at = fl_front_tok(p)->line;
   const fl_kmark m = fl_order_mark(p);
-  const fl_value i = fl_parse_inside(p);
+  const fl_cvalue i = fl_parse_inside(p);
   fl_front_need(p, ']');
   fl_order_before(p, &v, 1, &m, 1, line);
   if (p->failed) return v;
   if (!is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
-  const fl_value args[2] = { v, i };
+  const fl_cvalue args[2] = { v, i };
   if (!fl_operator(p, "operator[]", args, 2, &v, line))
     fl_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
   return v;
 }
 
 /* At '.' or '->'. */
-static fl_value member(fl_front *p, fl_value v, int32_t line) {
+static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
   fl_front_word(p, "template");
   const fl_ktok *t = fl_front_next(p);
@@ -377,8 +377,8 @@ static fl_value member(fl_front *p, fl_value v, int32_t line) {
   return fl_member_part(p, v, t->text, t->n, line);
 }
 
-static fl_value postfix(fl_front *p, int outer) {
-  fl_value v = primary(p);
+static fl_cvalue postfix(fl_front *p, int outer) {
+  fl_cvalue v = primary(p);
   while (!p->failed) {
     const int32_t line = fl_front_tok(p)->line;
     if (fl_front_take(p, '[')) v = element(p, v, line);
@@ -398,7 +398,7 @@ static fl_value postfix(fl_front *p, int outer) {
   return v;
 }
 
-static fl_value size_of(fl_front *p) {
+static fl_cvalue size_of(fl_front *p) {
   int64_t size = 0;
   const int32_t line = fl_front_next(p)->line;
   if (fl_front_take(p, FL_PU_ELLIPSIS)) return fl_val_expr(fl_pack_size(p));
@@ -410,7 +410,7 @@ static fl_value size_of(fl_front *p) {
   } else {
     fl_kblock side = { NULL, NULL };
     fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);          /* not evaluated */
-    const fl_value v = fl_parse_unary(p);
+    const fl_cvalue v = fl_parse_unary(p);
     fl_front_into(p, out);
     if (v.kind == FL_V_POINTER) size = 8;
     else if (v.type) size = fl_ctype_size(v.type);
@@ -420,7 +420,7 @@ static fl_value size_of(fl_front *p) {
 }
 
 /* 1: it has that operator, *out is what it gives. 0: it converts to a number, *out. */
-static int of_object(fl_front *p, fl_value v, int op, fl_value *out, int32_t line) {
+static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
   const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
   if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
   *out = fl_member_plain(p, v, line);
@@ -429,8 +429,8 @@ static int of_object(fl_front *p, fl_value v, int op, fl_value *out, int32_t lin
   return p->failed;
 }
 
-static fl_value unary_op(fl_front *p, int op, int32_t line) {
-  fl_value v = fl_parse_unary(p);
+static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
+  fl_cvalue v = fl_parse_unary(p);
   if (p->failed) return v;
   if (is_object(v) && of_object(p, v, op, &v, line)) return v;
   if (op == '!')
@@ -448,11 +448,11 @@ static fl_value unary_op(fl_front *p, int op, int32_t line) {
       fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e)));
 }
 
-static fl_value c_cast(fl_front *p) {
+static fl_cvalue c_cast(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   const fl_ctype *t = fl_decl_type_name(p);
   fl_front_need(p, ')');
-  const fl_value v = fl_parse_unary(p);
+  const fl_cvalue v = fl_parse_unary(p);
   return fl_cast_to(p, t, v, line);
 }
 
@@ -466,7 +466,7 @@ static int cast_starts(fl_front *p) {
   return fl_front_is_at(p, k, ')');
 }
 
-static fl_value unary(fl_front *p, int outer) {
+static fl_cvalue unary(fl_front *p, int outer) {
   const fl_ktok *t = fl_front_tok(p);
   if (fl_ktok_is(t, "sizeof")) return size_of(p);
   if (t->kind != FL_TOK_PUNCT) return postfix(p, outer);
@@ -476,18 +476,18 @@ static fl_value unary(fl_front *p, int outer) {
       return unary_op(p, t->punct, t->line);
     case '*': {
       fl_front_next(p);
-      fl_value v = fl_parse_unary(p);
+      fl_cvalue v = fl_parse_unary(p);
       if (is_object(v)) return of_object(p, v, '*', &v, t->line), v;
       return fl_val_deref(p, v, t->line);
     }
     case '&': {
       fl_front_next(p);
-      const fl_value v = fl_parse_unary(p);
+      const fl_cvalue v = fl_parse_unary(p);
       return fl_val_address(p, v, t->line);
     }
     case FL_PU_INC: case FL_PU_DEC: {
       fl_front_next(p);
-      const fl_value v = fl_parse_unary(p);
+      const fl_cvalue v = fl_parse_unary(p);
       return fl_step(p, v, t->punct == FL_PU_INC ? FL_KO_ADD : FL_KO_SUB, 0, outer,
                      t->line);
     }
@@ -498,11 +498,11 @@ static fl_value unary(fl_front *p, int outer) {
   }
 }
 
-fl_value fl_parse_unary(fl_front *p) {
+fl_cvalue fl_parse_unary(fl_front *p) {
   const int outer = p->outer;
   p->outer = 0;
   if (!fl_front_enter(p)) return fl_val_none();
-  const fl_value v = unary(p, outer);
+  const fl_cvalue v = unary(p, outer);
   p->nest--;
   return p->failed ? fl_val_none() : v;
 }

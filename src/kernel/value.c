@@ -1,17 +1,17 @@
 /*
 ** Values while an expression is read: places, pointers, structs, conversions. This is where
-** structs and vectors become scalars (see fl_value). Index arithmetic is I64.
+** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
 */
 #include "kernel/front.h"
 #include <string.h>
 
-fl_value fl_val_none(void) {
-  return (fl_value){ .kind = FL_V_NONE, .type = fl_ctype_void() };
+fl_cvalue fl_val_none(void) {
+  return (fl_cvalue){ .kind = FL_V_NONE, .type = fl_ctype_void() };
 }
 
-fl_value fl_val_expr(fl_kexpr *e) {
+fl_cvalue fl_val_expr(fl_kexpr *e) {
   if (!e) return fl_val_none();
-  return (fl_value){ .kind = FL_V_EXPR, .type = fl_ctype_scalar(e->type), .e = e };
+  return (fl_cvalue){ .kind = FL_V_EXPR, .type = fl_ctype_scalar(e->type), .e = e };
 }
 
 static fl_kexpr *add64(fl_front *p, fl_kexpr *x, fl_kexpr *y) {
@@ -93,7 +93,7 @@ static fl_kexpr *bits_as(fl_front *p, fl_kexpr *e, int to) {
 
 static fl_kexpr *zero_index(fl_front *p) { return fl_kexpr_int(p->a, FL_KT_I64, 0); }
 
-static fl_kexpr *read_place(fl_front *p, fl_value v, int32_t line) {
+static fl_kexpr *read_place(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kvar *var = &p->f->vars[v.var];
   fl_kexpr *e;
   if (var->kind == FL_KV_LOCAL) {
@@ -115,7 +115,7 @@ static fl_kexpr *read_place(fl_front *p, fl_value v, int32_t line) {
   return fl_front_check(p, e);
 }
 
-fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
+fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_member_plain(p, v, line);
   if (p->failed) return NULL;
   if (v.kind == FL_V_EXPR) return v.e;
@@ -137,7 +137,7 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_value v, int32_t line) {
 }
 
 /* Pointers are never null: the launcher refuses nil. */
-fl_kexpr *fl_val_truth(fl_front *p, fl_value v, int32_t line) {
+fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
   const int pointer = v.kind == FL_V_POINTER ||
                       (v.kind == FL_V_PLACE &&
                        (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
@@ -146,7 +146,7 @@ fl_kexpr *fl_val_truth(fl_front *p, fl_value v, int32_t line) {
   return e ? fl_val_convert(p, e, FL_KT_BOOL) : NULL;
 }
 
-static int read_parts(fl_front *p, fl_value v, fl_kexpr **out, int32_t line) {
+static int read_parts(fl_front *p, fl_cvalue v, fl_kexpr **out, int32_t line) {
   if (v.type->kind == FL_C_SCALAR) {
     out[0] = fl_val_scalar(p, v, line);
     return 1;
@@ -165,7 +165,7 @@ static int read_parts(fl_front *p, fl_value v, fl_kexpr **out, int32_t line) {
   return n;
 }
 
-fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line) {
+fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_PARTS || (v.torn && v.parts)) return v.parts;
   if (v.kind == FL_V_EXPR || v.kind == FL_V_PLACE) {
     fl_kexpr **out = fl_karena_new(p->a, (size_t)fl_ctype_leaves(v.type) * sizeof *out);
@@ -178,7 +178,7 @@ fl_kexpr **fl_val_parts(fl_front *p, fl_value v, int32_t line) {
 
 /* ---- places --------------------------------------------------------------------------------------- */
 
-fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
+fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
                        int32_t line) {
   if (p->failed) return fl_val_none();
   const fl_cfield *f =
@@ -200,7 +200,7 @@ fl_value fl_val_member(fl_front *p, fl_value v, const char *name, int32_t n,
   return v;
 }
 
-fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line) {
+fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_member_pointer(p, v, line);
   if (p->failed || v.kind == FL_V_POINTER) return v;
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) {
@@ -219,12 +219,12 @@ fl_value fl_val_pointer(fl_front *p, fl_value v, int32_t line) {
   }
   if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
       !v.e->value.i)
-    return (fl_value){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+    return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
   fl_refuse(p, line, "a pointer is needed here");
   return fl_val_none();
 }
 
-fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative,
+fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
                         int32_t line) {
   v.sym = 0;
   if (p->failed || !by) return v;
@@ -245,7 +245,7 @@ fl_value fl_val_advance(fl_front *p, fl_value v, fl_kexpr *by, int negative,
   return v;
 }
 
-fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line) {
+fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_val_pointer(p, v, line);
   if (p->failed) return v;
   if (v.null) fl_refuse(p, line, "the null pointer is read");
@@ -257,7 +257,7 @@ fl_value fl_val_deref(fl_front *p, fl_value v, int32_t line) {
   return v;
 }
 
-fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line) {
+fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   if (p->failed || !i) return fl_val_none();
   if (!(v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY))
     return fl_val_deref(p, fl_val_advance(p, fl_val_pointer(p, v, line), i, 0, line),
@@ -272,7 +272,7 @@ fl_value fl_val_index(fl_front *p, fl_value v, fl_kexpr *i, int32_t line) {
   return v;
 }
 
-fl_value fl_val_address(fl_front *p, fl_value v, int32_t line) {
+fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return v;
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the address of a value that is not stored");
@@ -302,7 +302,7 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e) {
   return r;
 }
 
-static int writable(fl_front *p, fl_value v, int32_t line) {
+static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return 0;
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the left side cannot be assigned to");
@@ -314,7 +314,7 @@ static int writable(fl_front *p, fl_value v, int32_t line) {
   return !p->failed;
 }
 
-void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t line) {
+void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line) {
   if (!writable(p, to, line) || !e) return;
   const int own = p->f->vars[to.var].type, seen = to.type->scalar != own;
   if (seen && accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
@@ -332,7 +332,7 @@ void fl_val_store(fl_front *p, fl_value to, fl_kexpr *e, int accumulate, int32_t
 }
 
 /* Array copy: a loop, or written out where it is short. */
-static void assign_array(fl_front *p, fl_value to, fl_value from, int32_t line) {
+static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   const int64_t n = to.type->count;
   if (n <= 8) {
     for (int64_t i = 0; i < n && !p->failed; i++) {
@@ -365,7 +365,7 @@ static int note_read(void *arg, fl_kexpr *x) {
 }
 
 /* Leaf by leaf, through temporaries where a part reads what an earlier one overwrites. */
-static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t line) {
+static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t line) {
   const int n = fl_ctype_leaves(to.type);
   reads r = { to.var, to.linear ? to.var + 1 : to.var + n, to.var, 0 };
   const fl_kvisitor v = { NULL, note_read, &r };
@@ -377,7 +377,7 @@ static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t lin
   }
   for (int i = 0, k = 0; safe && i < to.type->s->n_fields && !p->failed; i++) {
     const fl_cfield *f = &to.type->s->fields[i];
-    fl_value m = fl_val_member(p, to, f->name, (int32_t)strlen(f->name), line);
+    fl_cvalue m = fl_val_member(p, to, f->name, (int32_t)strlen(f->name), line);
     const int leaves = fl_ctype_leaves(f->type);
     if (f->type->kind == FL_C_STRUCT) assign_parts(p, m, safe + k, line);
     else fl_val_store(p, m, safe[k], 0, line);
@@ -387,7 +387,7 @@ static void assign_parts(fl_front *p, fl_value to, fl_kexpr **parts, int32_t lin
 
 static int is_empty(const fl_ctype *t) { return t && t->kind == FL_C_STRUCT && !t->s->n_leaves; }
 
-void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
+void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   from = fl_member_as(p, from, to.type, line);
   const int makes = !p->failed && to.type && to.type->kind == FL_C_STRUCT && from.type && !fl_ctype_same(to.type, from.type);
   if (makes && fl_member_makes(to.type, from.type)) { fl_member_make(p, to, &from, 1, line); return; }
@@ -415,12 +415,12 @@ void fl_val_assign(fl_front *p, fl_value to, fl_value from, int32_t line) {
   }
 }
 
-void fl_vector_set(fl_front *p, fl_value to, const fl_value *args, int32_t line) {
+void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line) {
   for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
     fl_val_store(p, fl_val_member(p, to, to.type->s->fields[i].name, 1, line), fl_val_scalar(p, args[i], line), 0, line);
 }
 
-int32_t fl_val_target(fl_front *p, fl_value v, fl_kexpr **index, int *type, int32_t line) {
+int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {
   v = fl_val_deref(p, v, line);
   if (p->failed) return -1;
   const fl_kvar *var = &p->f->vars[v.var];

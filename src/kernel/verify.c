@@ -131,8 +131,8 @@ static int check_kind(verifier *v, const fl_kexpr *x) {
       return 1;
     case FL_KX_LOAD: return check_load(v, x);
     case FL_KX_SPECIAL:
-      NEED(x->op < FL_KP_COUNT, "special %d of %d", x->op, FL_KP_COUNT);
-      NEED(x->type == (x->op == FL_KP_WARP_SIZE ? FL_KT_I32 : FL_KT_U32), "special %d of type %d", x->op, x->type);
+      NEED(x->op < FL_KSPECIAL_COUNT, "special %d of %d", x->op, FL_KSPECIAL_COUNT);
+      NEED(x->type == (x->op == FL_KSPECIAL_WARP_SIZE ? FL_KT_I32 : FL_KT_U32), "special %d of type %d", x->op, x->type);
       return 1;
     case FL_KX_UNARY: return check_unary(v, x);
     case FL_KX_BINARY: return check_binary(v, x);

@@ -42,7 +42,7 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
+int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   fl_ktok base = *t;
   if (t->n > 6 && !memcmp(t->text + t->n - 6, "_block", 6)) base.n -= 6;
   else if (t->n > 7 && !memcmp(t->text + t->n - 7, "_system", 7)) base.n -= 7;
@@ -50,7 +50,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *t, fl_value *out) {
   if (op < 0) return 0;
   *out = fl_val_none();
   const int unused = p->statement_call == p->at - 1;
-  fl_value args[16];
+  fl_cvalue args[16];
   fl_kexpr *index = NULL;
   const int n = fl_parse_arguments(p, args, 16), want = op == FL_KA_CAS ? 3 : 2;
   if (p->failed || no_block(p, t)) return 1;
@@ -91,7 +91,7 @@ static const char *const fences[] = { "__threadfence", "__threadfence_block",
                                       "__threadfence_system" };
 
 static int arguments(fl_front *p, const fl_ktok *t, fl_kexpr **x, int least, int most) {
-  fl_value args[16];
+  fl_cvalue args[16];
   const int n = fl_parse_arguments(p, args, 16);
   if (p->failed) return -1;
   if (n < least || n > most) {
@@ -113,7 +113,7 @@ static void barrier(fl_front *p, const fl_ktok *t, int op) {
   if (op == FL_KBAR_WARP) p->f->uses_warp = 1;
 }
 
-static fl_value shuffle(fl_front *p, const fl_ktok *t, int op) {
+static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   if (arguments(p, t, x, 3, 4) < 0) return fl_val_none();
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
@@ -135,7 +135,7 @@ static fl_value shuffle(fl_front *p, const fl_ktok *t, int op) {
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-static fl_value vote(fl_front *p, const fl_ktok *t, int op) {
+static fl_cvalue vote(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[2] = { NULL, NULL };
   const int n = op == FL_KVOTE_ACTIVE ? 0 : 2;
   if (arguments(p, t, x, n, n) < 0) return fl_val_none();
@@ -205,7 +205,7 @@ static void trap(fl_front *p, const fl_ktok *t) {
   s->text = "__trap()";
 }
 
-int fl_call_warp(fl_front *p, const fl_ktok *t, fl_value *out) {
+int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
   int k;
   *out = fl_val_none();
   if (fl_ktok_is(t, "__syncthreads")) barrier(p, t, FL_KBAR_BLOCK);
@@ -266,22 +266,22 @@ static const struct { const char *name; uint8_t id, n; } half_math[] = {
   { "__hmin", FL_KB_FMIN, 2 }, { "__hmax", FL_KB_FMAX, 2 }, { "__hfma", FL_KB_FMA, 3 },
 };
 
-static fl_value rounded(fl_front *p, int id, int to, fl_kexpr *x) {
+static fl_cvalue rounded(fl_front *p, int id, int to, fl_kexpr *x) {
   const int type = x->type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32;
   x = fl_val_convert(p, x, type);
   fl_kexpr *y = fl_kexpr_call(p->a, id, type, 1, &x);
   return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), to));
 }
 
-static fl_value half_call(fl_front *p, int id, fl_kexpr **x, int n) {
+static fl_cvalue half_call(fl_front *p, int id, fl_kexpr **x, int n) {
   const int type = x[0]->type;
   for (int i = 0; i < n; i++) x[i] = fl_val_convert(p, x[i], FL_KT_F32);
   fl_kexpr *y = fl_kexpr_call(p->a, id, FL_KT_F32, n, x);
   return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), type));
 }
 
-int fl_call_half(fl_front *p, const fl_ktok *t, const fl_value *args, int n,
-                 fl_value *out) {
+int fl_call_half(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
+                 fl_cvalue *out) {
   fl_kexpr *x[3] = { NULL, NULL, NULL };
   int kind = 0, at = -1;
 #define LOOK(k, table) \
