@@ -256,3 +256,75 @@ describe("a survey", function()
     assert.equal(22, n)
   end)
 end)
+
+-- Graphs with hooks and checkpoints that name any tensors, collections anywhere. Every hook on the way from the
+-- one loss that is left to the leaves fires, with what it names alive; of hundreds of tensors hardly one is left then.
+describe("in random graphs", function()
+  local function collect(random)
+    for _ = 1, random(0, 3) do collectgarbage(random(5) == 1 and "step" or "collect") end
+  end
+
+  --- A graph as tensors with their numbers; ancestors[number] are those of its tensor.
+  local function grow(random, run)
+    local pool, ancestors = {}, {}
+    local function add(t, ...)
+      local all = { [#ancestors + 1] = true }
+      for _, p in ipairs { ... } do for a in pairs(ancestors[p.id]) do all[a] = true end end
+      ancestors[#ancestors + 1] = all
+      pool[#pool + 1] = { id = #ancestors, t = t }
+    end
+    local function hook(x, named)
+      local id, object = x.id, setmetatable({}, { __gc = function(o) o.finalised = true end })
+      x.t:register_hook(function()
+        assert(not object.finalised and named:numel() == 2)
+        run.fired[id] = (run.fired[id] or 0) + 1
+      end)
+      run.hooks[id] = (run.hooks[id] or 0) + 1
+    end
+    local function checkpoint(x, named)
+      local y
+      y = flame.checkpoint(function(v)
+        assert(named:numel() == 2 and (not y or y:numel() == 2))
+        return v * 2
+      end, x.t)
+      add(y, x)
+    end
+    add(flame.ones({ 2 }, { requires_grad = true }))
+    for _ = 1, random(5, 40) do
+      local k, x, y = random(8), pool[random(#pool)], pool[random(#pool)]
+      if k <= 2 then add(x.t * 0.5 + y.t, x, y)
+      elseif k == 3 then add((x.t * y.t):tanh(), x, y)
+      elseif k == 4 then hook(x, y.t)
+      elseif k == 5 then checkpoint(x, y.t)
+      elseif k == 6 and #pool > 1 then table.remove(pool, random(#pool))
+      elseif k == 7 then collect(random)
+      elseif random(3) == 1 then flame.eval(x.t) end
+    end
+    local last = pool[random(#pool)]
+    return last.t, ancestors[last.id]
+  end
+
+  for seed = 1, tonumber(os.getenv "FLAME_CYCLES") or 4 do
+    it("of seed " .. seed .. " hooks fire, and the graphs go", function()
+      math.randomseed(seed)
+      in_both_modes(function(mode)
+        local before = live()
+        for round = 1, 60 do
+          local run = { hooks = {}, fired = {} }
+          local t, ancestors = grow(math.random, run)
+          collect(math.random)
+          if math.random(2) == 1 then t = t * 1 collect(math.random) end
+          t = t:sum()
+          collect(math.random)
+          t:backward()
+          for id, n in pairs(run.hooks) do
+            assert.equal(ancestors[id] and n or nil, run.fired[id], ("%s, round %d, tensor %d"):format(mode, round, id))
+          end
+        end
+        live()                                -- a box older than the watch takes one more collection
+        live()
+        assert.is_true(live() - before < 8, ("%s: %d tensors"):format(mode, live() - before))
+      end)
+    end)
+  end
+end)
