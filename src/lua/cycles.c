@@ -458,7 +458,9 @@ void fl_cycles_init(lua_State *L, fl_lua *b) {
     lua_pushboolean(L, 0);
     lua_rawsetp(L, LUA_REGISTRYINDEX, keys[i]);
   }
-  lua_newuserdatauv(L, 1, 0);
+  lua_newuserdatauv(L, 1, 1);           /* holds the state: one that failed to open may go first */
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  lua_setiuservalue(L, -2, 1);
   lua_createtable(L, 0, 1);
   fl_push_closure(L, b, watch_gc);
   lua_setfield(L, -2, "__gc");
