@@ -349,6 +349,7 @@ static flame_status begin(walk *w, int nroots, fl_node *const *roots,
 ** walked. */
 static void end(walk *w, flame_status e) {
   flame_context *c = w->c;
+  c->walking--;
   const int spend = e == FLAME_OK && !w->how.retain_graph && !w->how.create_graph;
   for (int64_t k = 0; k < w->order.n; k++) {
     fl_node *n = w->order.at[k].node;
@@ -378,6 +379,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
                           fl_node *const *seeds, int n, fl_node *const *wrt,
                           fl_node **out, fl_backward how) {
   walk w = { .c = c, .op = "gradients", .out = out, .how = how };
+  c->walking++;
   for (int i = 0; i < n; i++) out[i] = NULL;
   flame_status e = add_targets(&w, n, wrt);
   if (e == FLAME_OK) e = begin(&w, nroots, roots, seeds);
@@ -396,6 +398,7 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
 flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t since,
                     fl_nodes *out) {
   walk w = { .c = c, .op = "checkpoint", .how = { .since = since } };
+  c->walking++;
   flame_status e = FLAME_OK;
   for (int r = 0; e == FLAME_OK && r < nroots; r++)
     if (roots[r]->entry) e = collect(&w, 1, &roots[r]);
@@ -444,6 +447,7 @@ flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
   const int64_t mark = fl_scope_begin(c);
   walk w = { .c = c, .op = "backward", .into_leaves = 1, .how = how };
   fl_node *r = root->node, *s = seed ? seed->node : NULL;
+  c->walking++;
   fl_node_hold(r);                       /* a hook may close the handle */
   flame_status e = begin(&w, 1, &r, &s);
   if (e == FLAME_OK) e = descend(&w);

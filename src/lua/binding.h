@@ -53,6 +53,18 @@ typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;   
 
 enum { FL_SITE_CACHE = 512 };
 
+/* A function of the script, or a list of hooks, that the graph holds. kept: what a function's backward
+** reads. Held here and not by the Lua function: a graph of many such functions is then gone with its
+** last handle, not one function a collection. */
+typedef struct fl_callback {
+  struct fl_lua *b;
+  struct fl_callback *next, *prev;   /* of fl_lua.callbacks */
+  int64_t id;                        /* its key in the registry's table of callbacks */
+  uint8_t seen;                      /* scratch of cycles.c */
+  int nkept;
+  flame_tensor *kept[];
+} fl_callback;
+
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
@@ -72,6 +84,9 @@ typedef struct fl_lua {
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
   int64_t serial;
   struct custom_call *calling; /* the backward functions of the script that run, the innermost first */
+  fl_callback *callbacks;     /* all that live */
+  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last survey, nodes in it */
+  lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
   int64_t seedings;           /* calls of flame.seed: data.batches numbers its loaders anew */
   const fl_upcalls *engine_up; /* the engine's own table; ours adds what calls scripts */
   fl_upcalls up;
@@ -140,8 +155,21 @@ void fl_box_remember(lua_State *L, int i);                /* box at i is its han
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope closes it any more */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);     /* the userdata at i is: its box can be used again */
+/* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------- */
+/* The function on top is popped and anchored under a new id: before the C phase, it may raise. */
+int64_t fl_callback_anchor(lua_State *L, fl_lua *b);
+void fl_callback_forget(fl_lua *b, int64_t id);
+fl_callback *fl_callback_new(fl_lua *b, int64_t id, int nkept);     /* NULL: no memory */
+void fl_callback_drop(void *callback);
+void fl_callback_push(lua_State *L, const fl_callback *f);
+void fl_cycles_init(lua_State *L, fl_lua *b);
+/* Until fl_cycles_anchor, Lua's collector judges callbacks by what reaches them through the graph. */
+void fl_cycles_loosen(lua_State *L, fl_lua *b);
+void fl_cycles_anchor(void *binding);
+int fl_cycles_due(const fl_lua *b);
+
 extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module, fl_key_error, fl_key_guard,
-  fl_key_scope, fl_key_thread;             /* registry keys */
+  fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned, fl_key_watch;             /* registry keys */
 
 /* ---- entering --------------------------------------------------------------------------------- */
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b);

@@ -10,7 +10,8 @@
 #include "lua/binding.h"
 
 const char fl_key_state = 0, fl_key_meta = 0, fl_key_boxes = 0, fl_key_chunks = 0, fl_key_module = 0,
-           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0, fl_key_thread = 0;
+           fl_key_error = 0, fl_key_guard = 0, fl_key_scope = 0, fl_key_thread = 0, fl_key_callbacks = 0,
+           fl_key_functions = 0, fl_key_reach = 0, fl_key_pinned = 0, fl_key_watch = 0;
 
 enum { CHUNK = 64 };
 
@@ -28,6 +29,7 @@ static void refill(lua_State *L, fl_lua *b) {
 
 /* Push a userdata with a fresh box. What allocates may run finalisers, which may make boxes. */
 static fl_box *push_box(lua_State *L, fl_lua *b) {
+  if (b->c != NULL) fl_anchor(b->c);
   fl_box_ref *r = (fl_box_ref *)lua_newuserdatauv(L, sizeof *r, 0);
   *r = (fl_box_ref){ FL_BOX_MAGIC, NULL };
   while (b->unused == NULL) refill(L, b);

@@ -151,30 +151,8 @@ static int g_is_grad_enabled(lua_State *L) {
 }
 
 /* ---- functions of the script -------------------------------------------------------------------- */
-/* kept: what a function's backward reads. Held here and not by the Lua function: a graph of many
-** such functions is then gone with its last handle, not one function a collection. */
-typedef struct script_function { fl_lua *b; int ref, nkept; flame_tensor *kept[]; } script_function;
-
-static size_t size_with(int nkept) { return sizeof(script_function) + sizeof(flame_tensor *) * (size_t)nkept; }
-
-static script_function *keep_function(fl_lua *b, int ref, int nkept) {
-  script_function *f = (script_function *)fl_zalloc(&b->c->mem, size_with(nkept));
-  if (f == NULL) return NULL;
-  f->b = b;
-  f->ref = ref;
-  f->nkept = nkept;
-  return f;
-}
-
-static void drop_function(void *arg) {
-  script_function *f = (script_function *)arg;
-  luaL_unref(fl_lua_thread(f->b), LUA_REGISTRYINDEX, f->ref);
-  for (int i = 0; i < f->nkept; i++) fl_tensor_release(f->kept[i]);
-  fl_free(&f->b->c->mem, f, size_with(f->nkept));
-}
-
 typedef struct custom_call {
-  script_function *f;
+  fl_callback *f;
   fl_node *y;
   int nin;
   fl_node *g, **gin;
@@ -242,7 +220,7 @@ static void push_node(lua_State *L, fl_lua *b, fl_node *n) {
 }
 
 /* A list of fresh handles on what the function keeps, tracked as it is. */
-static void push_kept(lua_State *L, const script_function *f) {
+static void push_kept(lua_State *L, const fl_callback *f) {
   flame_context *c = f->b->c;
   lua_createtable(L, f->nkept, 0);
   for (int i = 0; i < f->nkept; i++) {
@@ -259,7 +237,7 @@ static int custom_trampoline(lua_State *L) {
   custom_call *call = (custom_call *)lua_touserdata(L, 1);
   fl_lua *b = call->f->b;
   luaL_checkstack(L, call->nin + 12, "too many inputs");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, call->f->ref);
+  fl_callback_push(L, call->f);
   lua_pushinteger(L, call->y->attr->axis + 1);
   push_node(L, b, call->g);
   push_of_call(L, b, call, remake_result);
@@ -282,7 +260,7 @@ static int custom_trampoline(lua_State *L) {
 
 static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_node *g,
     int nin, fl_node **gin) {
-  script_function *f = (script_function *)arg;
+  fl_callback *f = (fl_callback *)arg;
   fl_lua *b = f->b;
   custom_call call = { f, y, nin, g, gin, ++b->serial, b->calling };
   (void)c;
@@ -292,18 +270,18 @@ static flame_status custom_backward(flame_context *c, void *arg, fl_node *y, fl_
   return e;
 }
 
-static fl_custom *custom_new(fl_lua *b, int ref, int nkept) {
+static fl_custom *custom_new(fl_lua *b, int64_t id, int nkept) {
   fl_custom *k = (fl_custom *)fl_zalloc(&b->c->mem, sizeof *k);
   if (k == NULL) return NULL;
   k->backward = custom_backward;
-  k->release = drop_function;
-  k->arg = keep_function(b, ref, nkept);
+  k->release = fl_callback_drop;
+  k->arg = fl_callback_new(b, id, nkept);
   if (k->arg != NULL) return k;
   fl_free(&b->c->mem, k, sizeof *k);
   return NULL;
 }
 
-static int keep_tensors(fl_lua *b, script_function *f, fl_box **from) {
+static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
   for (int i = 0; i < f->nkept; i++) {
     fl_node *n = node_of(b, from[i]);
     f->kept[i] = n ? fl_tensor_new(b->c, n) : NULL;
@@ -312,16 +290,16 @@ static int keep_tensors(fl_lua *b, script_function *f, fl_box **from) {
   return 1;
 }
 
-/* outs[i]: values[i], whose gradients by in[0..n) the function at 'ref' gives, of 'nk' tensors
+/* outs[i]: values[i], whose gradients by in[0..n) the function 'id' gives, of 'nk' tensors
 ** that the graph keeps for it. */
-static flame_status make_custom(fl_lua *b, int ref, int nk, fl_box **kept, int nv, fl_box **values, int n,
+static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv, fl_box **values, int n,
     fl_node **in, fl_box **outs) {
-  fl_custom *k = custom_new(b, ref, nk);
+  fl_custom *k = custom_new(b, id, nk);
   if (k == NULL) {
-    luaL_unref(fl_lua_thread(b), LUA_REGISTRYINDEX, ref);
+    fl_callback_forget(b, id);
     return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
   }
-  int ok = keep_tensors(b, (script_function *)k->arg, kept);
+  int ok = keep_tensors(b, (fl_callback *)k->arg, kept);
   k->refs = 1;
   for (int i = 0; ok && i < nv; i++) {
     fl_node *v = node_of(b, values[i]);
@@ -329,7 +307,7 @@ static flame_status make_custom(fl_lua *b, int ref, int nk, fl_box **kept, int n
     ok = outs[i]->t != NULL;
   }
   if (--k->refs == 0) {                              /* nothing is tracked */
-    drop_function(k->arg);
+    fl_callback_drop(k->arg);
     fl_free(&b->c->mem, k, sizeof *k);
   }
   return ok ? FLAME_OK : b->c->err.code;
@@ -353,12 +331,12 @@ static int g_custom(lua_State *L) {
   luaL_checkstack(L, nv + 8, "too many results");
   for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
   lua_pushvalue(L, 3);
-  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  const int64_t id = fl_callback_anchor(L, b);
   const int64_t m = fl_lua_enter(L, b);
   int ok = 1;
   for (int i = 0; i < ni; i++) ok = (in[i] = node_of(b, inputs[i])) != NULL && ok;
-  if (!ok) luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  fl_lua_leave_status(L, b, m, ok ? make_custom(b, ref, nk, kept, nv, values, ni, in, outs) : b->c->err.code);
+  if (!ok) fl_callback_forget(b, id);
+  fl_lua_leave_status(L, b, m, ok ? make_custom(b, id, nk, kept, nv, values, ni, in, outs) : b->c->err.code);
   return nv;
 }
 
@@ -376,25 +354,25 @@ static int g_checkpointed(lua_State *L) {
   luaL_checkstack(L, nv + 8, "too many results");
   for (int i = 0; i < nv; i++) outs[i] = fl_box_new(L);
   lua_pushvalue(L, 3);
-  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  const int64_t id = fl_callback_anchor(L, b);
   const int64_t m = fl_lua_enter(L, b);
   int ok = 1;
   for (int i = 0; i < nv; i++) ok = (roots[i] = node_of(b, values[i])) != NULL && ok;
   flame_status e = ok ? fl_cut(b->c, nv, roots, since, &in) : b->c->err.code;
-  if (e != FLAME_OK) luaL_unref(L, LUA_REGISTRYINDEX, ref);
-  else e = make_custom(b, ref, 0, NULL, nv, values, (int)in.n, in.at, outs);
+  if (e != FLAME_OK) fl_callback_forget(b, id);
+  else e = make_custom(b, id, 0, NULL, nv, values, (int)in.n, in.at, outs);
   FL_DROP(&b->c->mem, &in);
   fl_lua_leave_status(L, b, m, e);
   return nv;
 }
 
-/* ---- hooks: a list of what can be called, in the registry ---------------------------------------------------- */
+/* ---- hooks: a list of what can be called ---------------------------------------------------- */
 /* A hook may spend or drop the entry, and with it the list: only that on Lua's stack is sure to live. */
-typedef struct hook_call { fl_lua *b; int ref; fl_node *g; fl_node *changed; } hook_call;
+typedef struct hook_call { fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed; } hook_call;
 
 static int hook_trampoline(lua_State *L) {
   hook_call *call = (hook_call *)lua_touserdata(L, 1);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, call->ref);
+  fl_callback_push(L, call->f);
   const lua_Integer n = luaL_len(L, -1);
   push_node(L, call->b, call->g);
   for (lua_Integer i = 1; i <= n; i++) {
@@ -415,8 +393,8 @@ static int hook_trampoline(lua_State *L) {
 }
 
 static flame_status run_hooks(flame_context *c, void *hooks, fl_node **g) {
-  const script_function *f = (const script_function *)hooks;
-  hook_call call = { f->b, f->ref, *g, NULL };
+  const fl_callback *f = (const fl_callback *)hooks;
+  hook_call call = { f->b, f, *g, NULL };
   const flame_status e = fl_lua_callback(call.b, hook_trampoline, &call, "register_hook");
   if (e == FLAME_OK && call.changed != NULL) *g = call.changed;
   return e == FLAME_OK ? c->err.code : e;
@@ -424,7 +402,7 @@ static flame_status run_hooks(flame_context *c, void *hooks, fl_node **g) {
 
 static void drop_hooks(flame_context *c, void *hooks) {
   (void)c;
-  drop_function(hooks);
+  fl_callback_drop(hooks);
 }
 
 void fl_grad_init(fl_lua *b) {
@@ -446,17 +424,17 @@ static int remover(lua_State *L) {
 /* Push the list of x's hooks; the first time that is the table on top. Nothing here runs scripts. */
 static void push_hooks(lua_State *L, fl_lua *b, fl_entry *e) {
   if (e->hooks == NULL) {
-    const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+    const int64_t id = fl_callback_anchor(L, b);
     fl_lua_on(L, b);
-    e->hooks = keep_function(b, ref, 0);
+    e->hooks = fl_callback_new(b, id, 0);
     if (e->hooks == NULL) {
-      luaL_unref(L, LUA_REGISTRYINDEX, ref);
+      fl_callback_forget(b, id);
       fl_error_clear(&b->c->err);
       FL_FAIL(b->c, FLAME_NO_MEMORY, "register_hook", "no host memory");
       fl_lua_raise(L, b);
     }
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, ((script_function *)e->hooks)->ref);
+  fl_callback_push(L, (fl_callback *)e->hooks);
 }
 
 static int g_register_hook(lua_State *L) {

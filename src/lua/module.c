@@ -47,12 +47,17 @@ static void collector_step(void *arg) {
   b->c->site = site;
 }
 
-/* Twice is in full: what a finaliser of the first lets go is collected by the second. */
+/* Twice is in full, for memory is out: what a finaliser of the first lets go is collected by the second. */
 static void collector_full(void *arg, int times) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
   const uint32_t site = b->c->site;
-  while (times-- > 0) lua_gc(L, LUA_GCCOLLECT);
+  const int loosen = times > 1 || fl_cycles_due(b);
+  while (times-- > 0) {
+    if (loosen) fl_cycles_loosen(L, b);
+    lua_gc(L, LUA_GCCOLLECT);
+  }
+  fl_anchor(b->c);
   fl_lua_on(L, b);
   b->c->site = site;
 }
@@ -99,7 +104,7 @@ static fl_lua *state_new(lua_State *L) {
   }
   if (flame_error_code(b->c) != FLAME_OK) luaL_error(L, "flame: %s", flame_error(b->c));
   b->c->host = b;
-  b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full, b };
+  b->c->collector = (fl_collector){ collector_heap, collector_step, collector_full, fl_cycles_anchor, b, 0 };
   fl_grad_init(b);
   return b;
 }
@@ -325,6 +330,7 @@ static void registry_tables(lua_State *L, fl_lua *b) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
   lua_newtable(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_chunks);
+  fl_cycles_init(L, b);
   fl_scope_metatable(L, b);
   fl_guard_metatable(L, b);
 }

@@ -45,7 +45,9 @@ typedef struct fl_collector {
   int64_t (*heap)(void *arg);    /* KB of the host language's heap; -1: its collector is stopped */
   void (*step)(void *arg);       /* collects the young, where there is such a mode and the host is in it */
   void (*full)(void *arg, int times);  /* a full collection, so many times */
+  void (*anchor)(void *arg);     /* while 'loose': called before the graph grows, ends that */
   void *arg;
+  uint8_t loose;                 /* the host's collector knows what the graph keeps, as it is now */
 } fl_collector;
 
 typedef struct flame_context {
@@ -72,6 +74,7 @@ typedef struct flame_context {
   uint8_t dead;                  /* a device was lost: 'lost' says how, for ever */
   fl_error lost;
   uint8_t evaluating;            /* no recording now: a bug if violated */
+  int32_t walking;               /* backward walks under way: they hold nodes that no handle may reach */
   uint8_t anomaly, deterministic;
   uint8_t sim;                   /* FLAME_SIM: cuda means the CPU */
   int64_t kernel_steps;          /* FLAME_KERNEL_STEPS: instructions of one block of a user kernel on the CPU; 0: no limit */
@@ -90,6 +93,11 @@ typedef struct flame_context {
   struct { uint64_t device, inode; int64_t wait; } swept;   /* io/stale.c: folder last looked through, saves till the next time */
   char error_text[544];          /* of flame_error */
 } flame_context;
+
+/* Before a new path through the graph: the host's collector does not know it. */
+static inline void fl_anchor(flame_context *c) {
+  if (c->collector.loose) c->collector.anchor(c->collector.arg);
+}
 
 /* A function of flame.h holds the context from its first use of it to its return, whatever it
 ** calls. Another thread meanwhile is refused, and told so by flame_error: 'c' NULL or held by another

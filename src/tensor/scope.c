@@ -21,6 +21,7 @@ flame_context *fl_hold(flame_context *c) {
     return NULL;
   }
   c->holds++;
+  fl_anchor(c);
   return c;
 }
 
@@ -67,6 +68,7 @@ static void flush(flame_context *c) {
 }
 
 int64_t fl_enter(flame_context *c) {
+  fl_anchor(c);
   if (c->win.live >= c->budget + c->cut && c->win.live > 0 && !c->flushing && !c->evaluating &&
       c->up && c->up->evaluate_all)
     flush(c);

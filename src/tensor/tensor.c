@@ -59,6 +59,7 @@ static void unname(flame_tensor *t) {
 
 void fl_tensor_set_grad(flame_tensor *t, flame_tensor *grad) {
   flame_tensor *old = t->grad;
+  fl_anchor(t->ctx);
   if (grad) fl_tensor_retain(grad);
   t->grad = grad;
   fl_tensor_release(old);

@@ -1,0 +1,474 @@
+/*
+** Cycles through the graph: a hook, or a function that a checkpoint runs again, that names a tensor
+** from which the graph leads back to it. Lua's collector sees function -> userdata; what a tensor
+** reaches through entries it does not see, so callbacks are anchored in the registry.
+**
+** For one collection they can be loosened: a survey writes down, as Lua's own references, what each
+** tensor reaches, and the table of callbacks becomes weak. The collector then judges exactly, what
+** hangs on a callback included: files, values of weak tables. That holds while the graph does not
+** grow: what would make a new path in it calls fl_anchor first, which undoes the loosening. What dies
+** only makes the survey say too much, which is safe.
+**
+** A survey has four steps.
+**   1. Look through what callbacks reach in Lua for boxes. Lua has no way from a box to its userdata,
+**      and only those found can be in a cycle.
+**   2. Count the references of handles that are accounted for: boxes found, gradients, tensors
+**      kept for callbacks. A handle with others (a box not found, the host's) is a root.
+**   3. From the inputs up, what a node reaches: nothing, a callback's function, what its one input
+**      reaches, or a table of several of these. So their number is linear in the graph's.
+**   4. Weak keys (reach): what each box found reaches. Strong (pinned): what roots reach, what the
+**      call that is under way borrows, and callbacks that no handle reaches.
+**
+** When: before a collection that the engine asks for, and after one that the script asked for by
+** collectgarbage(), which makes ready for its next. For that a userdata, the watch, is finalised in
+** each collection while there are callbacks; it is the library's oldest, so boxes that die with
+** it are mostly gone by then. A backward walk holds nodes on its own: while one runs nothing is loosened.
+*/
+#include "lua/binding.h"
+
+enum { LOOK_AT_MOST = 1 << 18 };         /* values that step 1 looks at; boxes behind them are not found */
+enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED, AT_FUNCTIONS };
+
+typedef struct survey {
+  fl_lua *b;
+  lua_Integer queued, looked, found, pinned;
+  int64_t nodes;
+  struct { fl_node **at; int64_t n, cap; } todo;
+  int loose;                             /* out: there is something that could be freed */
+} survey;
+
+/* ---- 1: boxes that callbacks reach ------------------------------------------------------------- */
+/* Pop a value; put it in the queue if it can lead on and was not there yet. */
+static void enqueue(lua_State *L, survey *s) {
+  const int type = lua_type(L, -1);
+  s->looked++;
+  if (type != LUA_TTABLE && type != LUA_TFUNCTION && type != LUA_TUSERDATA) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushvalue(L, -1);
+  const int seen = lua_rawget(L, AT_SEEN) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (!seen) {
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, AT_SEEN);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, AT_QUEUE, ++s->queued);
+  }
+  lua_pop(L, 1);
+}
+
+static void pass_over(lua_State *L) {
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushboolean(L, 1);
+  lua_rawset(L, AT_SEEN);
+}
+
+/* What is alive in any case: the globals, loaded modules, the library's own tables. */
+static void pass_over_known(lua_State *L) {
+  lua_pushvalue(L, LUA_REGISTRYINDEX);
+  pass_over(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  pass_over(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  pass_over(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_meta);
+  pass_over(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA) {
+    lua_getiuservalue(L, -1, 1);
+    for (int i = 1; i <= 3; i++) {
+      lua_rawgeti(L, -1, i);
+      pass_over(L);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+/* What the value on top leads to goes into the queue. */
+static void look_at(lua_State *L, survey *s) {
+  const int type = lua_type(L, -1), at = lua_gettop(L);
+  if (type == LUA_TUSERDATA && box_at(L, at) != NULL) {
+    lua_pushvalue(L, at);
+    lua_rawseti(L, AT_FOUND, ++s->found);
+    return;
+  }
+  if (type != LUA_TFUNCTION && lua_getmetatable(L, at)) enqueue(L, s);
+  if (type == LUA_TFUNCTION) {
+    for (int i = 1; lua_getupvalue(L, at, i) != NULL; i++) enqueue(L, s);
+  } else if (type == LUA_TUSERDATA) {
+    for (int i = 1; lua_getiuservalue(L, at, i) != LUA_TNONE; i++) enqueue(L, s);
+    lua_settop(L, at);
+  } else {
+    for (lua_pushnil(L); s->looked < LOOK_AT_MOST && lua_next(L, at) != 0;) {
+      enqueue(L, s);
+      lua_pushvalue(L, -1);
+      enqueue(L, s);
+    }
+    lua_settop(L, at);
+  }
+}
+
+static void find_boxes(lua_State *L, survey *s) {
+  pass_over_known(L);
+  for (const fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
+    fl_callback_push(L, f);
+    enqueue(L, s);
+  }
+  for (lua_Integer i = 1; i <= s->queued && s->looked < LOOK_AT_MOST; i++) {
+    lua_rawgeti(L, AT_QUEUE, i);
+    look_at(L, s);
+    lua_pop(L, 1);
+  }
+}
+
+/* ---- 2: references that are accounted for -------------------------------------------------------- */
+/* Can the graph be reached from it? */
+static int leads_on(const flame_tensor *t) {
+  return t != NULL && ((t->node != NULL && t->node->entry != NULL) || t->grad != NULL);
+}
+
+static lua_Integer count_of(lua_State *L, const flame_tensor *t) {
+  lua_rawgetp(L, AT_COUNTS, t);
+  const lua_Integer n = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+static void count(lua_State *L, const flame_tensor *t) {
+  if (!leads_on(t)) return;
+  lua_pushinteger(L, count_of(L, t) + 1);
+  lua_rawsetp(L, AT_COUNTS, t);
+}
+
+static flame_tensor *found_tensor(lua_State *L, lua_Integer i) {        /* pushes its userdata */
+  lua_rawgeti(L, AT_FOUND, i);
+  return box_at(L, -1)->t;
+}
+
+static void count_references(lua_State *L, const survey *s) {
+  for (lua_Integer i = 1; i <= s->found; i++) {
+    count(L, found_tensor(L, i));
+    lua_pop(L, 1);
+  }
+  for (const flame_tensor *t = s->b->c->handles; t != NULL; t = t->next) count(L, t->grad);
+  for (const fl_callback *f = s->b->callbacks; f != NULL; f = f->next)
+    for (int i = 0; i < f->nkept; i++) count(L, f->kept[i]);
+}
+
+/* ---- 3: what nodes reach --------------------------------------------------------------------------- */
+static fl_callback *function_of(const fl_node *n) {
+  const fl_custom *k = n->entry->custom;
+  return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
+}
+
+/* Nodes that a walk may go on to from n: a write that is refused becomes a copy of what was before. */
+static int ways_from(const fl_node *n) {
+  const fl_callback *f = function_of(n);
+  return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
+}
+
+static fl_node *way_from(const fl_node *n, int i) {
+  fl_node *to;
+  if (i < n->nin) to = n->in[i];
+  else if (i == n->nin) to = n->base;
+  else if (i == n->nin + 1) to = n->before;
+  else {
+    const flame_tensor *t = function_of(n)->kept[i - n->nin - 2];
+    to = t != NULL ? t->node : NULL;
+  }
+  return to != NULL && to->entry != NULL ? to : NULL;
+}
+
+/* Pop a set and join it to the one below, a table of our own if 'joined' > 0. */
+static void join(lua_State *L, lua_Integer *joined) {
+  if (!lua_toboolean(L, -1) || lua_rawequal(L, -1, -2)) {
+    lua_pop(L, 1);
+  } else if (!lua_toboolean(L, -2)) {
+    lua_replace(L, -2);
+  } else {
+    if (*joined == 0) {
+      lua_createtable(L, 2, 0);
+      lua_pushvalue(L, -3);
+      lua_rawseti(L, -2, ++*joined);
+      lua_replace(L, -3);
+    }
+    lua_rawseti(L, -2, ++*joined);
+  }
+}
+
+static void join_callback(lua_State *L, fl_callback *f, lua_Integer *joined) {
+  if (f == NULL) return;
+  f->seen = 1;
+  fl_callback_push(L, f);
+  join(L, joined);
+}
+
+static int is_done(lua_State *L, const fl_node *n) {
+  const int done = lua_rawgetp(L, AT_SETS, n) != LUA_TNIL;
+  lua_pop(L, 1);
+  return done;
+}
+
+static void push_todo(lua_State *L, survey *s, fl_node *n) {
+  fl_node **top = FL_PUSH(&s->b->c->mem, &s->todo);
+  if (top == NULL) luaL_error(L, "out of memory");
+  else *top = n;
+}
+
+/* All that n leads to is done: so is n. */
+static void finish(lua_State *L, survey *s, const fl_node *n) {
+  lua_Integer joined = 0;
+  lua_pushboolean(L, 0);
+  for (int i = 0, k = ways_from(n); i < k; i++) {
+    const fl_node *to = way_from(n, i);
+    if (to == NULL) continue;
+    lua_rawgetp(L, AT_SETS, to);
+    join(L, &joined);
+  }
+  join_callback(L, function_of(n), &joined);
+  join_callback(L, (fl_callback *)n->entry->hooks, &joined);
+  lua_rawsetp(L, AT_SETS, n);
+  s->nodes++;
+}
+
+/* Push what n reaches, false for nothing. */
+static void push_reach(lua_State *L, survey *s, fl_node *n) {
+  if (n == NULL || n->entry == NULL) {
+    lua_pushboolean(L, 0);
+    return;
+  }
+  s->todo.n = 0;
+  push_todo(L, s, n);
+  while (s->todo.n > 0) {
+    const fl_node *m = s->todo.at[s->todo.n - 1];
+    const int64_t before = s->todo.n;
+    for (int i = 0, k = is_done(L, m) ? 0 : ways_from(m); i < k; i++) {
+      fl_node *to = way_from(m, i);
+      if (to != NULL && !is_done(L, to)) push_todo(L, s, to);
+    }
+    if (s->todo.n > before) continue;
+    if (!is_done(L, m)) finish(L, s, m);
+    s->todo.n--;
+  }
+  lua_rawgetp(L, AT_SETS, n);
+}
+
+/* A handle's value and its gradients. */
+static void push_reach_of(lua_State *L, survey *s, const flame_tensor *t) {
+  lua_Integer joined = 0;
+  lua_pushboolean(L, 0);
+  for (; t != NULL; t = t->grad) {
+    push_reach(L, s, t->node);
+    join(L, &joined);
+  }
+}
+
+/* ---- 4: who keeps what -------------------------------------------------------------------------------- */
+static void pin(lua_State *L, survey *s) {                              /* pops */
+  if (lua_toboolean(L, -1)) lua_rawseti(L, AT_PINNED, ++s->pinned);
+  else lua_pop(L, 1);
+}
+
+static void pin_roots(lua_State *L, survey *s) {
+  const flame_context *c = s->b->c;
+  for (const flame_tensor *t = c->handles; t != NULL; t = t->next) {
+    if (!leads_on(t) || t->refs <= count_of(L, t)) continue;
+    push_reach_of(L, s, t);
+    pin(L, s);
+  }
+  for (int64_t i = 0; i < c->borrowed.n; i++) {
+    push_reach(L, s, c->borrowed.at[i]);
+    pin(L, s);
+  }
+}
+
+static void note_reach(lua_State *L, survey *s) {
+  for (lua_Integer i = 1; i <= s->found; i++) {
+    push_reach_of(L, s, found_tensor(L, i));
+    if (lua_toboolean(L, -1)) lua_rawset(L, AT_REACH);
+    else lua_pop(L, 2);
+  }
+}
+
+static void pin_unseen(lua_State *L, survey *s) {
+  for (fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
+    if (f->seen) continue;
+    fl_callback_push(L, f);
+    pin(L, s);
+    for (int i = 0; i < f->nkept; i++) {
+      push_reach_of(L, s, f->kept[i]);
+      pin(L, s);
+    }
+  }
+}
+
+/* Ids by function, for fl_callback_push; and all functions are in their table, whence a collection
+** may have taken some. */
+static void note_functions(lua_State *L, const survey *s) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
+  const int callbacks = lua_gettop(L);
+  for (fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
+    f->seen = 0;
+    fl_callback_push(L, f);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, callbacks, f->id);
+    lua_pushvalue(L, -1);
+    if (lua_rawget(L, AT_FUNCTIONS) == LUA_TNIL) {
+      lua_pop(L, 1);
+      lua_createtable(L, 0, 1);
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, -2);
+      lua_rawset(L, AT_FUNCTIONS);
+    }
+    lua_pushboolean(L, 1);
+    lua_rawseti(L, -2, f->id);
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+}
+
+static void weak_keys(lua_State *L, int at) {
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "k");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, at);
+}
+
+/* Under pcall: it needs memory. Nothing in it runs scripts: the collector is stopped. */
+static int run_survey(lua_State *L) {
+  survey *s = (survey *)lua_touserdata(L, AT_SURVEY);
+  luaL_checkstack(L, AT_FUNCTIONS + 20, "survey");
+  for (int i = AT_SEEN; i <= AT_FUNCTIONS; i++) lua_newtable(L);
+  weak_keys(L, AT_REACH);
+  weak_keys(L, AT_FUNCTIONS);
+  find_boxes(L, s);
+  if (s->found == 0) return 0;                       /* then no callback is in a cycle */
+  note_functions(L, s);
+  count_references(L, s);
+  pin_roots(L, s);
+  note_reach(L, s);
+  pin_unseen(L, s);
+  lua_settop(L, AT_FUNCTIONS);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_functions);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_pinned);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_reach);
+  s->loose = 1;
+  return 0;
+}
+
+/* ---- loose and anchored ---------------------------------------------------------------------------------- */
+/* The table of callbacks: weak by the metatable of the table of boxes, or strong. */
+static void set_callbacks_weak(lua_State *L, int weak) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
+  if (weak) {
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_boxes);
+    lua_getmetatable(L, -1);
+    lua_remove(L, -2);
+  } else lua_pushnil(L);
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+void fl_cycles_loosen(lua_State *L, fl_lua *b) {
+  flame_context *c = b->c;
+  if (b->callbacks == NULL || c->walking || c->evaluating || !lua_checkstack(L, 8)) return;
+  fl_anchor(c);
+  const int running = lua_gc(L, LUA_GCISRUNNING) == 1;
+  survey s = { .b = b };
+  if (running) lua_gc(L, LUA_GCSTOP);
+  lua_pushcfunction(L, run_survey);
+  lua_pushlightuserdata(L, &s);
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);       /* no memory: everything stays anchored */
+  FL_DROP(&c->mem, &s.todo);
+  b->surveyed = c->sequence;
+  b->survey_cost = s.nodes;
+  if (s.loose) {
+    set_callbacks_weak(L, 1);
+    c->collector.loose = 1;
+  }
+  if (running) lua_gc(L, LUA_GCRESTART);
+}
+
+/* The engine's full collections have paid for a walk of the heap, not of the graph: a survey that the
+** script did not ask for waits until as many entries were recorded as the last one looked at. */
+int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
+
+/* Needs no memory: the keys exist. Where a finaliser made a graph live on whose functions the
+** collector has taken out, the table of these becomes strong, till the next survey puts them back. */
+void fl_cycles_anchor(void *binding) {
+  fl_lua *b = (fl_lua *)binding;
+  lua_State *L = fl_lua_thread(b);
+  if (!lua_checkstack(L, 6)) return;
+  b->c->collector.loose = 0;
+  set_callbacks_weak(L, 0);
+  int lost = 0;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
+  for (const fl_callback *f = b->callbacks; f != NULL && !lost; f = f->next) {
+    lost = lua_rawgeti(L, -1, f->id) == LUA_TNIL;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  static const char *const keys[] = { &fl_key_reach, &fl_key_pinned, &fl_key_functions };
+  for (int i = 0; i < 3 - lost; i++) {
+    lua_pushboolean(L, 0);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, keys[i]);
+  }
+  if (!lost) return;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_functions);
+  lua_pushnil(L);
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+/* ---- the watch ---------------------------------------------------------------------------------------------- */
+/* Did the script ask for the collection that goes on, or a host outside of functions? */
+static int asked_for(lua_State *L, const fl_lua *b) {
+  lua_Debug caller;
+  if (!lua_getstack(L, 1, &caller)) return 1;
+  lua_getinfo(L, "f", &caller);
+  const lua_CFunction f = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  return f != NULL && f == b->collectgarbage;
+}
+
+/* The watch is finalised. It is for use again at once; without callbacks the registry keeps it. */
+static int watch_gc(lua_State *L) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL || !lua_getmetatable(L, 1)) return 0;
+  lua_setmetatable(L, 1);
+  if (b->callbacks != NULL) {
+    if (asked_for(L, b)) fl_cycles_loosen(L, b);
+    return 0;
+  }
+  lua_pushvalue(L, 1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_watch);
+  return 0;
+}
+
+void fl_cycles_init(lua_State *L, fl_lua *b) {
+  lua_newtable(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
+  static const char *const keys[] = { &fl_key_reach, &fl_key_pinned, &fl_key_functions };
+  for (int i = 0; i < 3; i++) {
+    lua_pushboolean(L, 0);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, keys[i]);
+  }
+  lua_newuserdatauv(L, 1, 1);           /* holds the state: one that failed to open may go first */
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_state);
+  lua_setiuservalue(L, -2, 1);
+  lua_createtable(L, 0, 1);
+  fl_push_closure(L, b, watch_gc);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_watch);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+  lua_pushliteral(L, "collectgarbage");
+  lua_rawget(L, -2);
+  b->collectgarbage = lua_tocfunction(L, -1);
+  lua_pop(L, 2);
+}
