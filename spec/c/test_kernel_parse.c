@@ -158,6 +158,14 @@ static char *deep_source(void) {
   return text;
 }
 
+/* As it is shown: without the marks of remedies (base/error.h). */
+static const char *shown(const char *why) {
+  static char plain[1024];
+  snprintf(plain, sizeof plain, "%s", why ? why : "");
+  fl_error_plain(plain);
+  return plain;
+}
+
 static void check_bad(const bad_source *b) {
   char *deep = b->text ? NULL : deep_source();
   const char *text = b->text ? b->text : deep;
@@ -165,7 +173,7 @@ static void check_bad(const bad_source *b) {
   const fl_kfunc *f = s ? fl_ksource_kernel(s, "k") : NULL;
   check(f && !f->has_body, text, "it is accepted");
   if (f && !f->has_body) {
-    const char *why = fl_ksource_refusal(s, f);
+    const char *why = shown(fl_ksource_refusal(s, f));
     check(strstr(why, b->why) && f->refusal_line == b->line, text, why);
     check(!f->body.first, text, "a refused body is kept");
   }
@@ -295,7 +303,7 @@ static void map_is(const char *text, int n, const char *printed) {
   fl_text t;
   fl_text_init(&t, &mem);
   if (m && m->value) fl_ktext_expr(&t, m->f, m->value);
-  else fl_text_puts(&t, m && m->error ? m->error : "?");
+  else fl_text_puts(&t, m && m->error ? shown(m->error) : "?");
   check(!strcmp(fl_text_str(&t), printed), text, fl_text_str(&t));
   fl_text_free(&t);
   fl_kmap_free(m);

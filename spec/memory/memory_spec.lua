@@ -286,3 +286,23 @@ describe("a function that names the tensor it hangs on", function()
     assert.is_true(n >= 12)
   end)
 end)
+
+describe("the cache of plans", function()
+  it("counts what a plan holds, with what the device prepared for it", function()
+    flame.empty_cache()
+    flame.internal.forget_plans()
+    for n = 2, 60 do
+      local x = flame.ones(n, 3)
+      for k = 1, n % 7 + 1 do x = (x * k + x:sum(2, { keepdim = true })):tanh() end
+      x:sum():item()
+    end
+    collectgarbage()
+    collectgarbage()
+    local before = flame.memory()
+    assert.is_true(before.plans > 59 * 1000)
+    flame.internal.forget_plans()
+    local freed = before.host - flame.memory().host
+    assert.is_true(math.abs(freed - before.plans) <= 0.05 * freed, ("%d bytes freed, %d counted"):format(freed, before.plans))
+    assert.equal(0, flame.memory().plans)
+  end)
+end)

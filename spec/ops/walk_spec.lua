@@ -4,8 +4,8 @@
 -- With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
 require "spec.support.helper"
 local flame = require "flame"
-local oracle, views = require "spec.support.scalars", require "spec.walk.views"
-local special = require "spec.walk.special"
+local oracle, views = require "spec.support.scalars", require "spec.ops.walk.views"
+local special = require "spec.ops.walk.special"
 
 local FLOATS, INTS = { "f64", "f32", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
 local EPS, TINY, BITS = {}, {}, {}

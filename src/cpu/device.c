@@ -87,7 +87,9 @@ static flame_status prepare_kernels(fl_device *d, fl_plan *p, fl_step *s) {
     const fl_kernel *k = &s->kernel[i];
     t->first[i + 1] = t->first[i];
     if (k->kind == FL_K_MAP ? k->points == 0 : k->rows == 0) continue;
+    const int64_t before = p->mem->live_bytes;
     fl_prog *g = t->prog[i] = fl_prog_new(d->ctx, p->mem, cpu->vm, k, cpu->width);
+    p->total_bytes += p->mem->live_bytes - before;
     if (!g) return d->ctx->err.code ? d->ctx->err.code : FLAME_NO_MEMORY;
     t->first[i + 1] += fl_prog_split(g) ? 0 : g->units;
     t->work += (k->points + k->rows) * (1 + k->ninstr / 16 + DEAR_WORK * g->dear);

@@ -291,10 +291,14 @@ flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
   if (p->prepared) return FLAME_OK;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
+  int64_t before = p->mem->live_bytes;
   for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = want(s, &p->step[i]);
+  p->total_bytes += p->mem->live_bytes - before;
   if (e == FLAME_OK) e = fl_modules_build(s);
   else fl_modules_forget(s);
+  before = p->mem->live_bytes;
   for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = ready(s, p, &p->step[i]);
+  p->total_bytes += p->mem->live_bytes - before;
   fl_cuda_leave(s);
   if (e == FLAME_OK) {
     p->unprepare = unprepare;

@@ -338,8 +338,10 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
     s = find_plan(c, &r);
     if (s == FLAME_OK) s = reserve(c, &r, roots == NULL);
     if (s == FLAME_OK && !r.plan->prepared) {
+      const int64_t before = r.plan->total_bytes;
       s = d->table->prepare(d, r.plan);
       r.plan->prepared = s == FLAME_OK;
+      fl_plans_prepared(&((fl_engine *)c->engine)->plans, r.plan, before);
     }
     if (s == FLAME_OK) {
       const double start = debug >= 2 ? fl_trace_now() : 0;

@@ -69,7 +69,7 @@ static int x_memory(lua_State *L) {
   int64_t unused = 0, reserved = c->live_bytes[d];
   if (e->open[d] && e->device[d].table->memory) e->device[d].table->memory(&e->device[d],
       &unused, &reserved);
-  lua_createtable(L, 0, 7);
+  lua_createtable(L, 0, 8);
   set_int(L, "allocated", c->live_bytes[d]);
   set_int(L, "reserved", reserved);
   set_int(L, "peak", c->peak_bytes[d]);
@@ -77,6 +77,7 @@ static int x_memory(lua_State *L) {
   set_int(L, "live_tensors", c->tensors.live);
   set_int(L, "host", c->mem.live_bytes);
   set_int(L, "host_peak", c->mem.peak_bytes);
+  set_int(L, "plans", e->plans.bytes);
   return 1;
 }
 

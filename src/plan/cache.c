@@ -117,3 +117,8 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);      /* p's own are held by its nodes */
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }
+
+void fl_plans_prepared(fl_plans *t, const fl_plan *p, int64_t before) {
+  t->bytes += p->total_bytes - before;
+  while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
+}

@@ -28,19 +28,9 @@ static void close_planner(fl_planner *P) {
   FL_DROP(P->mem, &P->fault);
 }
 
-static int64_t weight(const fl_plan *p) {
-  int64_t b = (int64_t)(sizeof *p + p->key_bytes) + p->nnode + (int64_t)sizeof(fl_step) * p->step_cap;
-  for (int32_t i = 0; i < p->nstep; i++) if (p->step[i].call) b += (int64_t)sizeof(fl_call_step);
-  for (int32_t i = 0; i < p->nstep; i++)
-    for (int32_t j = 0; p->step[i].kernel && j < p->step[i].count; j++) {
-      const fl_kernel *k = &p->step[i].kernel[j];
-      b += (int64_t)(sizeof *k + k->ninstr * sizeof *k->instr + k->noperand * sizeof *k->operand + k->nscalar * 4);
-    }
-  return b;
-}
-
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
   fl_planner P = { .c = c, .mem = &c->mem, .p = p };
+  const int64_t before = c->mem.live_bytes;
   fl_plan *plan = NULL;
   if (fl_plan_classify(&P) && fl_plan_place(&P)) plan = fl_plan_finish(&P);
   close_planner(&P);
@@ -52,7 +42,7 @@ fl_plan *fl_plan_make(flame_context *c, const fl_program *p) {
     FL_FAIL(c, FLAME_NO_MEMORY, "evaluate", "out of host memory while planning %lld ops", (long long)p->nodes.n);
     return NULL;
   }
-  plan->total_bytes = weight(plan);
+  plan->total_bytes = c->mem.live_bytes - before;      /* the planner has given back what it worked in */
   return plan;
 }
 

@@ -46,13 +46,12 @@ flame_status fl_cuda_check(fl_cuda *s, fl_cu_result r, const char *call) {
   if (s->dead) return fl_cuda_lost(s);
   const char *name = fl_cuda_error_name(s->cu, r), *text = fl_cuda_error_text(s->cu, r);
   if (is_sticky(r)) {
-    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s",
-             s->ordinal, name, text, call);
+    snprintf(s->cause, sizeof s->cause, "device cuda:%d is lost: %s (%s), reported by %s%s", s->ordinal, name, text, call,
+             s->sync_each ? "" : "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it");
     s->dead = 1;
     s->ctx->dead = 1;
     fl_error *lost = &s->ctx->lost;
-    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s%s", s->cause,
-            s->sync_each ? "" : "; the fault may be of earlier work" FL_DO ": run with DEBUG_CUDA=1 to find it");
+    fl_fail(lost, FLAME_DEVICE_LOST, OP, "%s", s->cause);
     if (s->ctx->err.code == FLAME_OK) s->ctx->err = *lost;
     return FLAME_DEVICE_LOST;
   }
