@@ -1,7 +1,6 @@
 /*
-** The adjoint of a kernel from end to end: parameters and shadows, the sweep, and the table
-** that tells the launcher what each parameter is. See ad.h for the contract, ad_sweep.c for
-** how statements are turned round, ad_loop.c for loops.
+** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is told
+** of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad_state.h"
 #include <stdarg.h>
@@ -558,11 +557,9 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   *again = d.again;
   if (fl_kad_dead(&d)) return fl_kad_finish(&d);
   d.f->body = first;
-  d.f->n_loops = 0;
-  fl_kfunc_number_loops(d.f, d.f->body);
+  fl_kfunc_number_loops(d.f);
   fl_kpass_done("synthesis", d.f, d.f->body);
   fl_kad_tidy(&d);
-  fl_kpass_done("tidying", d.f, d.f->body);
   fl_kad_roles(&d, f->n_params, 0);
   if (!fl_kad_dead(&d))
     d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))

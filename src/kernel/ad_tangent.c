@@ -241,7 +241,6 @@ fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   if (fl_kad_dead(&d)) return fl_kad_finish(&d);
   d.f->body = first;
   fl_kad_tidy(&d);
-  fl_kpass_done("tangent", d.f, d.f->body);
   fl_kad_roles(&d, f->n_params, 1);
   if (!fl_kad_dead(&d))
     d.f->name = r->name ? fl_karena_str(a, r->name, strlen(r->name))

@@ -254,12 +254,17 @@ int fl_kexpr_settle(fl_karena *a, fl_kexpr *x) {
   return 1;
 }
 
-void fl_kfunc_number_loops(fl_kfunc *f, fl_kblock b) {
+static void number_loops(fl_kfunc *f, fl_kblock b) {
   for (fl_kstmt *s = b.first; s; s = s->next) {
     if (s->kind == FL_KS_LOOP) s->label = f->n_loops++;
-    fl_kfunc_number_loops(f, s->body);
-    fl_kfunc_number_loops(f, s->other);
+    number_loops(f, s->body);
+    number_loops(f, s->other);
   }
+}
+
+void fl_kfunc_number_loops(fl_kfunc *f) {
+  f->n_loops = 0;
+  number_loops(f, f->body);
 }
 
 fl_kexpr *fl_kexpr_over(fl_karena *a, const fl_kexpr *x, fl_kexpr *const *operands) {

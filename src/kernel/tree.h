@@ -276,8 +276,8 @@ fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
 int fl_kparam_add(fl_kfunc *f, const char *name, int type, int is_pointer, int is_const);
 /* New variable; 'name' gets a suffix where it is taken. Returns its index or -1. */
 int fl_kvar_add(fl_kfunc *f, fl_kvkind kind, int type, const char *name, int64_t count);
-/* Numbers of the loops in b, from f->n_loops on: where copies were put together. */
-void fl_kfunc_number_loops(fl_kfunc *f, fl_kblock b);
+/* Numbers of the loops anew, from 0: where a body was put together from copies. */
+void fl_kfunc_number_loops(fl_kfunc *f);
 static inline int fl_ktemp(fl_kfunc *f, int type) {
   return fl_kvar_add(f, FL_KV_LOCAL, type, "t#", 1);
 }
