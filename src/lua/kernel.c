@@ -206,6 +206,15 @@ static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   retell(&c->err, text);
 }
 
+/* The box holds f instead of its first function. 0: no memory. */
+static int take_function(fl_kernel_box *k, fl_kfunc *f) {
+  fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
+  if (!other) return 0;
+  fl_kfunction_release(k->k);
+  k->k = other;
+  return 1;
+}
+
 /* (source, entry or nil, options, inout) -> kernel */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -237,12 +246,7 @@ static int kernel_new(lua_State *L) {
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
   fl_kfunc *f = choose(L, s, entry);
-  if (f != k->k->f) {
-    fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
-    if (!other) return fl_lua_fail(L, "kernel", "no host memory");
-    fl_kfunction_release(k->k);
-    k->k = other;
-  }
+  if (f != k->k->f && !take_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
   set_roles(L, k, 4);
   find_unread(b, k);
   if (f->has_body || fl_cuda_check_source(b->c, k->k) == FLAME_OK) return 1;

@@ -365,6 +365,14 @@ static fl_node *loss_of_probabilities(const loss *l, fl_node *target) {
   return n_div(y, n_num(c, (double)s->numel / (double)l->classes));
 }
 
+static int has_classes(const loss *l, const fl_node *input, const char *op) {
+  char s[FL_SHAPE_TEXT];
+  if (l->classes > 0) return 1;
+  FL_FAIL(l->c, FLAME_BAD_ARGUMENT, op, "input has shape %s: no classes along axis %d, need at least 1",
+          FL_SHAPE(s, input->shape), l->axis + 1);
+  return 0;
+}
+
 fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int reduction,
                          int64_t ignore, double smoothing) {
   static const char op[] = "cross_entropy";
@@ -384,11 +392,7 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
     return NULL;
   }
   l.classes = input->shape->size[l.axis];
-  if (l.classes == 0) {
-    FL_FAIL(l.c, FLAME_BAD_ARGUMENT, op, "input has shape %s: no classes along axis %d, need at least 1",
-            FL_SHAPE(s, input->shape), l.axis + 1);
-    return NULL;
-  }
+  if (!has_classes(&l, input, op)) return NULL;
   fl_node *w = fl_widen(input);
   l.logp = w ? log_softmax(w, l.axis) : NULL;
   if (!l.logp) return NULL;
