@@ -311,6 +311,28 @@ describe("operations of one trip", function()
     end
   end)
 
+  it("read a tensor that a number fills as its dtype has the number", function()
+    local rounded = { bf16 = { [0.725] = 0.7265625, [1.1] = 1.1015625, [1e-3] = 0x1.06p-10, [3.0e38] = 0x1.c4p127 },
+      f16 = { [0.725] = 0.72509765625, [1.1] = 1.099609375, [1e-3] = 0x1.064p-10, [3.0e38] = math.huge } }
+    for dtype, numbers in pairs(rounded) do
+      for number, value in pairs(numbers) do
+        local function of(x) return x:to("f64"):sum():item() / 4 end
+        assert.equal(value, of(flame.full({ 4 }, number, { dtype = dtype })))
+        assert.equal(value, of(flame.zeros({ 2, 2 }, { dtype = dtype }):fill_(number):unsqueeze(1):to("f32")))
+        assert.equal(value, of(flame.zeros({ 2, 2 }, { dtype = dtype }):masked_fill(flame.ones(2, 2):gt(0), number)))
+        local one = flame.ones({ 3, 2 }, { dtype = dtype })
+        one[{ { 2, 3 } }] = number
+        assert.equal(value, of(one:to("f32"):narrow(1, 2, 2)))
+        local kept = flame.full({ 4 }, number, { dtype = dtype })
+        local wide, twice = kept:to("f32"), kept:to("f32") + kept:to("f32")
+        flame.eval(kept, wide, twice)
+        assert.same({ value, value, value, value }, kept:totable())
+        assert.same({ value, value, value, value }, wide:totable())
+        assert.equal(2 * value, twice[1]:item())
+      end
+    end
+  end)
+
   it("sum a broadcast negative with the sign of zero that it had", function()
     local x = flame.tensor({ { 1, -1 }, { 2, 3 } })
     local c = flame.tensor({ { 0.5 }, { 0.25 } }, { requires_grad = true })

@@ -286,21 +286,34 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;
 }
 
+/* Host memory that goes with the plan. Modules, and what the library calls keep, are shared with others. */
+static int64_t bytes_held(const fl_plan *p) {
+  size_t bytes = 0;
+  for (int32_t i = 0; i < p->nstep; i++) {
+    const fl_prepared *r = p->step[i].prepared;
+    if (!r) continue;
+    bytes += sizeof *r + (size_t)r->count * sizeof *r->group;
+    for (int32_t j = 0; j < r->ngroup; j++) {
+      const group *g = &r->group[j];
+      bytes += (size_t)r->count * sizeof *g->which + (size_t)g->n * sizeof *g->geometry;
+      if (g->sent) bytes += (size_t)g->n * (size_t)g->words * 8;
+    }
+  }
+  return (int64_t)bytes;
+}
+
 flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
   fl_cuda *s = d->state;
   if (p->prepared) return FLAME_OK;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  int64_t before = p->mem->live_bytes;
   for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = want(s, &p->step[i]);
-  p->total_bytes += p->mem->live_bytes - before;
   if (e == FLAME_OK) e = fl_modules_build(s);
   else fl_modules_forget(s);
-  before = p->mem->live_bytes;
   for (int32_t i = 0; i < p->nstep && e == FLAME_OK; i++) e = ready(s, p, &p->step[i]);
-  p->total_bytes += p->mem->live_bytes - before;
   fl_cuda_leave(s);
   if (e == FLAME_OK) {
+    p->total_bytes += bytes_held(p);
     p->unprepare = unprepare;
     p->prepared = 1;
   } else {

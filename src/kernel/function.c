@@ -206,13 +206,14 @@ static int of_directive(const asked *a, int64_t i) {
 }
 
 /* Does the declaration of token i, "__global__", say its linkage, or is it of a template? Before it stand words,
-** attributes and, in these cases, "template <…>" or a literal. */
+** attributes and, in these cases, "template <…>", "template" alone (an instance is asked for) or a literal. */
 static int is_linked(const asked *a, int64_t i) {
   int round = 0;
   while (i > 0) {
     const fl_ktok *t = &a->t.at[--i];
     round += is_punct(t, ')') - is_punct(t, '(');
     if (round < 0) return 0;
+    if (!round && fl_ktok_is(t, "template")) return 1;
     if (round || t->kind == FL_TOK_NAME || is_punct(t, '(')) continue;
     return t->kind == FL_TOK_STRING || ((is_punct(t, '>') || is_punct(t, FL_PU_SHR)) && !of_directive(a, i));
   }

@@ -123,10 +123,9 @@ void fl_text_reduce_result(text_writer *w, int v, const char *joined) {
   else fl_text_printf(w->out, "(%s)%s;\n", t, joined);
 }
 
-/* Does the register hold a value that bf16 has? Numbers of the script are rounded by the store. */
+/* Does the register hold a value that its dtype has? Numbers of the script need not. */
 static int is_rounded(const fl_kernel *k, int v) {
   const fl_instr *i = &k->instr[v];
-  if (i->code == FL_I_CAST && i->from == i->dtype) return is_rounded(k, i->a);
   return i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD || i->code == FL_I_GATHER ||
          i->code == FL_I_REDUCE;
 }
@@ -224,8 +223,14 @@ static void op_value(text_writer *w, const fl_instr *i) {
   fl_text_puts(w->out, closed ? "))" : ")");
 }
 
+/* Of one dtype to the same: a number of the script, which a tensor that is filled with it rounds. */
+static void round_value(text_writer *w, const fl_instr *i) {
+  const int closed = !is_rounded(w->f->k, i->a) && open_round(w, i->dtype);
+  fl_text_printf(w->out, closed ? "v%d)" : "v%d", i->a);
+}
+
 static void cast_value(text_writer *w, const fl_instr *i) {
-  if (i->from == i->dtype) fl_text_printf(w->out, "v%d", i->a);
+  if (i->from == i->dtype) round_value(w, i);
   else if (is_half(i->dtype))
     fl_text_printf(w->out, "round_%s((float)v%d)", fl_dtype_name(i->dtype), i->a);
   else fl_text_printf(w->out, "fl_cast_%s_%s(v%d)", fl_text_suffix(fl_dtype_reg(i->from)),
