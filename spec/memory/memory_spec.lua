@@ -12,12 +12,13 @@ local function interpreter()
 end
 
 describe("#smoke memory stays flat", function()
-  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, KB resident, KB of Lua's heap.
+  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, KB resident, KB of Lua's heap,
+  -- and bytes in tensors when all garbage is gone.
   local function peaks(kind, mode, steps, settled)
     local pipe = io.popen(("'%s' spec/support/memory_loop.lua %s %s %d %d"):format(interpreter(), kind, mode, steps, settled))
-    local early, late = { pipe:read("n", "n", "n") }, { pipe:read("n", "n", "n") }
+    local early, late = { pipe:read("n", "n", "n", "n") }, { pipe:read("n", "n", "n", "n") }
     pipe:close()
-    assert.equal(3, #late, "the loop did not end")
+    assert.equal(4, #late, "the loop did not end")
     io.write(("memory: %s, %s: peak %d bytes, %d KB resident, %.0f KB of Lua at %d steps, %d, %d and %.0f at %d\n"):format(kind,
       mode, early[1], early[2], early[3], settled, late[1], late[2], late[3], steps))
     return early, late
@@ -28,8 +29,9 @@ describe("#smoke memory stays flat", function()
       it("#slow with " .. name .. ", " .. mode, function()
         local settled = mode == "generational" and 300 or STEPS // 3
         local early, late = peaks(kind, mode, STEPS, settled)
-        -- the collector looks at the clock, so a peak may come late; 40 bytes kept a step are more than this room
-        assert.is_true(late[1] <= 1.05 * early[1] + 40 * (STEPS - settled), ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
+        assert.equal(early[4], late[4])
+        -- the collector looks at the clock: on a busy machine more garbage waits, up to some 16,000 values
+        assert.is_true(late[1] <= 1.05 * early[1] + 2^20, ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
       end)
     end
   end

@@ -1,6 +1,7 @@
 --- A loop in a process of its own: memory_spec.lua reads what it prints, the peaks of the bytes of
 -- tensors, of resident memory and of Lua's heap (both in KB) after some
--- steps, when the collector has settled, and after all of them. arg: kind, collector mode, steps, those after which it has settled.
+-- steps, when the collector has settled, and after all of them, and what is left of the first when all garbage is gone.
+-- arg: kind, collector mode, steps, those after which it has settled.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -60,13 +61,16 @@ flame.seed(1)
 local kinds = { rnn = rnn, inference = function() return inference(1) end, metric = function() return inference(2) end }
 local step = kinds[arg[1]] and kinds[arg[1]]() or mlp(tonumber(arg[1]))
 local steps, settled = tonumber(arg[3]), tonumber(arg[4])
-for k = 1, settled do
-  step()
-  if k % 10 == 0 then look() end
+local function run(from, to)
+  for k = from, to do
+    step()
+    if k % 10 == 0 then look() end
+  end
+  local peak = flame.memory().peak
+  flame.eval()
+  collectgarbage()
+  collectgarbage()
+  print(peak, resident, heap, flame.memory().allocated)
 end
-print(flame.memory().peak, resident, heap)
-for k = settled + 1, steps do
-  step()
-  if k % 10 == 0 then look() end
-end
-print(flame.memory().peak, resident, heap)
+run(1, settled)
+run(settled + 1, steps)
