@@ -178,6 +178,8 @@ static int one_hot_counted(lua_State *L) {
   lua_getfield(L, -1, "item");
   lua_insert(L, -2);
   lua_call(L, 1, 1);
+  if (lua_tointeger(L, -1) < 1)
+    return fl_lua_fail(L, "one_hot", "the largest of ids is %lld, need 1 or more" FL_DO "; ids count from 1", (long long)lua_tointeger(L, -1));
   lua_call(L, 2, 1);
   return 1;
 }
@@ -187,6 +189,8 @@ static int l_one_hot(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_arg_count(L, 2, "one_hot");
   fl_box *ids = fl_arg_tensor(L, 1, "one_hot", "ids");
+  if (fl_is_float(ids->t->node->dtype) || ids->t->node->dtype == FLAME_BOOL) fl_lua_fail(L, "one_hot",
+      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
   if (lua_istable(L, 2)) {
     fl_check_options(L, 2, "one_hot", "num_classes");
     fl_option(L, 2, "num_classes");
@@ -196,8 +200,6 @@ static int l_one_hot(lua_State *L) {
     return one_hot_counted(L);
   const int64_t n = fl_arg_int(L, 2, "one_hot", "n");
   if (n < 1) fl_lua_fail(L, "one_hot", "n = %lld must be positive", (long long)n);
-  if (fl_is_float(ids->t->node->dtype)) fl_lua_fail(L, "one_hot",
-      "ids must be integers, got %s%s", fl_dtype_name(ids->t->node->dtype), fl_index_hint(ids->t->node->dtype));
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
