@@ -1,19 +1,22 @@
 /*
-** Tests of src/base: counting, failure on purpose, slabs, text, hashes, errors, switches, writing.
+** Tests of src/base: counting, failure on purpose, slabs, text, hashes, errors, switches, writing, signals.
 */
 #include "base/env.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/philox.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "base/write.h"
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static int passed, failed;
@@ -274,7 +277,54 @@ static void a_limit_of_sizes_is_an_error(void) {
   if (f) fclose(f);
 }
 
+static volatile sig_atomic_t ours, theirs;
+static void on_ours(int number) { (void)number; ours++; }
+static void on_theirs(int number) { (void)number; theirs++; }
+
+/* What a library does that takes the signals to itself; two at once leave its handler behind. */
+static void *another_holds(void *arg) {
+  sigset_t mask, none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, NULL);         /* not the maker's, which holds them */
+  fl_signals_hold(&mask);
+  signal(SIGINT, on_theirs);
+  kill(getpid(), SIGINT);
+  CHECK(fl_signals_wait(&mask) == 1 && ours == 0);
+  pthread_sigmask(SIG_BLOCK, arg, &none);            /* left to the other one */
+  fl_signals_release(arg);
+  return NULL;
+}
+
+static void signals_are_held(void) {
+  struct sigaction action = { .sa_handler = on_ours, .sa_flags = SA_NODEFER }, before, after;
+  sigset_t mask, all;
+  pthread_t thread;
+  sigaction(SIGINT, &action, &before);
+  fl_signals_hold(&mask);
+  signal(SIGINT, on_theirs);
+  CHECK(fl_signals_wait(&mask) == 0);
+  sigset_t blocked;
+  sigfillset(&blocked);
+  pthread_create(&thread, NULL, another_holds, &blocked);
+  pthread_join(thread, NULL);                        /* the signal is the process's: it still waits */
+  CHECK(fl_signals_wait(&mask) == 1 && ours == 0 && theirs == 0);
+  fl_signals_release(&mask);
+  sigaction(SIGINT, &before, &after);
+  CHECK(ours == 1 && theirs == 0);
+  CHECK(after.sa_handler == on_ours && (after.sa_flags & SA_NODEFER));
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &mask);           /* what the host has blocked is not waited for */
+  fl_signals_hold(&blocked);
+  raise(SIGTERM);
+  CHECK(fl_signals_wait(&blocked) == 0);
+  fl_signals_release(&blocked);
+  const struct timespec now = { 0 };
+  CHECK(sigtimedwait(&all, NULL, &now) == SIGTERM);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+}
+
 int main(void) {
+  signals_are_held();
   counts_and_aligns();
   aligns_large_blocks();
   fails_on_purpose();

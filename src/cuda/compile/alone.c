@@ -2,6 +2,7 @@
 ** What NVRTC and the cubin cache tell without a device: does a text compile, what does it need.
 */
 #include "base/env.h"
+#include "base/signals.h"
 #include "cuda/compile/module.h"
 #include "cuda/compile/headers.h"
 
@@ -27,7 +28,10 @@ static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p
   fl_text_free(&t);
   if (!made) return 0;
   for (int32_t i = 0; i < k->unit->noption && n < 24; i++) option[n++] = k->unit->option[i];
+  sigset_t mask;
+  fl_signals_hold(&mask);
   *result = rtc->nvrtcCompileProgram(*p, n, option);
+  fl_signals_release(&mask);
   return 1;
 }
 

@@ -5,8 +5,9 @@
 */
 #include "cuda/library/cudnn.h"
 #include "base/hash.h"
-#include "cuda/compile/module.h"
 #include "base/num.h"
+#include "base/signals.h"
+#include "cuda/compile/module.h"
 #include <string.h>
 
 enum { KEPT_MAX = 1024, BINS = 64, CONFIGS = 64, NOTES = 16, ITEMS = 8, ALIGNMENT = 16, THIN = 8 };
@@ -170,7 +171,10 @@ static int try_plan(fl_dnn_plan *p, fl_dnn_handle h, fl_dnn_item config) {
   if (p->lib->cudnnBackendCreateDescriptor(FL_DNN_PLAN, &plan) != FL_DNN_OK) return 0;
   fl_dnn_status r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_HANDLE, FL_DNN_IS_HANDLE, 1, &h);
   if (r == FL_DNN_OK) r = p->lib->cudnnBackendSetAttribute(plan, FL_DNN_PLAN_CONFIG, FL_DNN_IS_ITEM, 1, &config);
+  sigset_t mask;
+  fl_signals_hold(&mask);                         /* some engines are compiled */
   if (r == FL_DNN_OK) r = p->lib->cudnnBackendFinalize(plan);
+  fl_signals_release(&mask);
   if (r == FL_DNN_OK)
     r = p->lib->cudnnBackendGetAttribute(plan, FL_DNN_PLAN_SPACE, FL_DNN_IS_I64, 1, &n, &space);
   if (r == FL_DNN_OK && space >= 0 && space <= SPACE_MAX) {
