@@ -141,7 +141,7 @@ local function total(f, args)
   for i = 1, results.n do
     each_float(results[i], function(y)
       k = k + 1
-      local part = (y:reshape(-1):double() * wave(y:numel(), k)):sum()
+      local part = (y:reshape(-1):double() * wave(y:numel(), k):to(y.device)):sum():to(flame.default_device())
       sum = sum and sum + part or part
     end)
   end
