@@ -3,8 +3,7 @@
 -- A value is { shape =, dtype =, v = }. v nests down to cells { y, e }: a number (bools are 0 and 1),
 -- and how far the library may be off; 0 where every bit is determined. Ops that IEEE rounds correctly
 -- keep 0. A view says where in its source a position lies; reductions fold rows two by two.
-local O, X = { wide = false }, {}      -- what flame has; methods of values. wide: floats are not rounded
-local huge, abs, max = math.huge, math.abs, math.max
+local O, X, huge, abs, max = { wide = false }, {}, math.huge, math.abs, math.max -- what flame has, methods of values; wide: floats are not rounded
 
 -- ---- dtypes: rank in promotion; floats: half a unit in the last place of 1, the least value, the end of halves; integers: the ends
 local types = {
@@ -65,12 +64,13 @@ for result, list in pairs(TEXTS) do
   end
 end
 O.types, O.ops = types, ops
-
+--- Do the operands of a % b move over a multiple of b? The ends of their intervals do not show that.
+function ops.mod.wild(a, b) return a[2] + b[2] > 0 and a[2] + abs(a[1] / b[1]) * b[2] > abs(b[1]) / 4 end
 -- ---- cells: f of them is off by the sum over the operands of how far each moves it, at the ends of its
 -- interval, at zero, and where it may change places with the next; and by rounding, if that is not sure
 local function map(list, f) local t = {}; for k, v in ipairs(list) do t[k] = f(v, k) end return t end
-local function cell(dtype, f, ulps, cells)
-  local v, spread = map(cells, function(c) return c[1] end), 0
+local function cell(dtype, f, ulps, cells, wild)
+  local v, spread = map(cells, function(c) return c[1] end), wild and not O.wide and wild(cells[1], cells[2]) and huge or 0
   local y = f(v[1], v[2], v[3])
   for i, c in ipairs(O.wide and {} or cells) do
     local p, e, far, other = c[1], c[2], 0, cells[i % #cells + 1]
@@ -129,12 +129,12 @@ function O.joint(a, b)                                  -- the broadcast shape, 
   end
   return s
 end
-local function apply(dtype, f, ulps, ...)
+local function apply(dtype, f, op, ...)
   local xs, shape = { ... }, {}
   for _, x in ipairs(xs) do shape = O.joint(shape, x.shape) end
-  return value(shape, dtype, function(ix) return cell(dtype, f, ulps, map(xs, function(x) return broadcast(x.v, x.shape, ix) end)) end)
+  return value(shape, dtype, function(ix) return cell(dtype, f, op.ulps, map(xs, function(x) return broadcast(x.v, x.shape, ix) end), op.wild) end)
 end
-function X.to(x, dtype) return x.dtype == dtype and x or apply(dtype, function(a) return O.hold(dtype, a) end, 0, x) end
+function X.to(x, dtype) return x.dtype == dtype and x or apply(dtype, function(a) return O.hold(dtype, a) end, { ulps = 0 }, x) end
 --- An operand of 'dtype'; numbers are not rounded to half types.
 local function operand(x, dtype) return tonumber(x) and constant(x, types[dtype].top and "f32" or dtype) or x and x:to(dtype) end
 for name, op in pairs(ops) do
@@ -142,7 +142,7 @@ for name, op in pairs(ops) do
     local dtype = c and O.promote(b, c) or b and O.promote(a, b) or a.dtype
     if op.result == "float" and not O.is_float(dtype) then dtype = "f32" end
     local f = name == "bitwise_not" and dtype == "bool" and ops.logical_not[1] or op[1]
-    return apply(op.result == "bool" and "bool" or dtype, f, op.ulps, operand(a, dtype), operand(b, dtype), operand(c, dtype))
+    return apply(op.result == "bool" and "bool" or dtype, f, op, operand(a, dtype), operand(b, dtype), operand(c, dtype))
   end
   X[name], X[name .. "_"] = O[name], function(x, y) return x:copy_(O[name](x, y)) end
 end
@@ -246,7 +246,7 @@ X.silu = in_f32(function(x) return x * x:sigmoid() end)
 --- (…, i, k, 1) times (…, 1, k, j), rounded or not, summed over k.
 X.matmul = in_f32(function(a, b)
   local p, q = #a.shape > 1 and a or a:unsqueeze(1), #b.shape > 1 and b:to(a.dtype) or b:to(a.dtype):unsqueeze(2)
-  local y = apply(a.dtype, ops.mul[1], 1, p:unsqueeze(#p.shape + 1), q:unsqueeze(#q.shape - 1)):sum(max(#p.shape, #q.shape))
+  local y = apply(a.dtype, ops.mul[1], { ulps = 1 }, p:unsqueeze(#p.shape + 1), q:unsqueeze(#q.shape - 1)):sum(max(#p.shape, #q.shape))
   if #a.shape == 1 then y = y:select(#y.shape - 1, 1) end
   return #b.shape == 1 and y:select(#y.shape, 1) or y
 end)
