@@ -147,6 +147,7 @@ static void close_state(fl_cuda *s) {
     fl_stage_close(s);
     if (s->fault_host) s->cu->HostFree(s->fault_host);
     if (s->done) s->cu->EventDestroy(s->done);
+    if (s->checked) s->cu->EventDestroy(s->checked);
   }
   fl_cuda_pool_close(&s->pool, host_only);
   if (!host_only && s->stream) s->cu->StreamDestroy(s->stream);
@@ -194,6 +195,7 @@ static flame_status find_device(fl_cuda *s) {
 static flame_status make_objects(fl_cuda *s) {
   CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  CHECK(s->cu->EventCreate(&s->checked, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   if (!fl_cuda_pool_open(&s->pool, s->mem, s->cu, s->stream,
                          fl_env_int(FL_ENV_FLAME_POOL) != 0) ||
       !fl_modules_open(s))

@@ -450,18 +450,24 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   return e;
 }
 
-/* Wait and look at the fault record. Steps that check indices are looked at before the first
-** write to a home that follows them (an error must leave a target as it was) and after the
-** last step (results may not be taken for good before). Other plans stay queued. */
-static flame_status look(fl_cuda *s, fl_fault *fault) {
-  if (s->dead) return FLAME_OK;
+/* Index checks. Behind each step that checks, the fault record is copied out, and an event tells
+** when that has happened: who looks waits for the checks, not for what is queued after them, so
+** that the GPU goes on meanwhile. It is looked at before the first write to a home that follows
+** (an error must leave a target as it was) and after the last step is queued (results may not be
+** taken for good before). */
+static flame_status send_fault(fl_cuda *s) {
   flame_status e = fl_cuda_check(
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
                       sizeof(fl_text_fault), s->stream),
     "cuMemcpyDtoHAsync");
-  if (e != FLAME_OK) return e;
-  s->fault_pending = 1;
-  e = fl_cuda_wait_all(s);
+  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
+  if (e == FLAME_OK) s->fault_pending = 1;
+  return e;
+}
+
+static flame_status look(fl_cuda *s, fl_fault *fault) {
+  if (s->dead) return FLAME_OK;
+  const flame_status e = fl_cuda_wait(s, s->checked);
   if (e == FLAME_OK) fl_cuda_fault(s, fault);
   return e;
 }
@@ -470,6 +476,13 @@ static int checks_indices(const fl_step *s) {
   for (int i = 0; s->kind == FL_S_KERNEL && i < s->kernel->ninstr; i++)
     if (s->kernel->instr[i].code == FL_I_INDEX) return 1;
   return 0;
+}
+
+/* Is step i the last that checks before something else is done? */
+static int ends_checks(const fl_plan *p, int32_t i) {
+  const fl_step *next = &p->step[i + 1];
+  return p->nfault && checks_indices(&p->step[i]) &&
+         (i + 1 == p->nstep || next->commits || !checks_indices(next));
 }
 
 /* The step, from 'first' on, that reports at this site. */
@@ -509,6 +522,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     fl_marks_set(s, marks, i, 0);
     if (e == FLAME_OK) e = run_step(s, &p->step[i], b, fault->text);
     fl_marks_set(s, marks, i, 1);
+    if (e == FLAME_OK && ends_checks(p, i)) e = send_fault(s);
     if (fault->text[0]) {                             /* only calls that can report say something */
       fl_fault earlier = { .site = -1 };
       *done = i;

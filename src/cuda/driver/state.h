@@ -83,7 +83,8 @@ typedef struct fl_cuda {
   int64_t scalar_bytes;
   void *fault;                          /* fl_text_fault in device memory */
   fl_text_fault *fault_host;            /* pinned */
-  uint8_t fault_pending;                /* its copy of a run was not looked at yet: the wait was cut short */
+  fl_cu_event checked;                  /* passed when the copy of the run's last checks is there */
+  uint8_t fault_pending;                /* that copy was not looked at yet: the wait was cut short */
   uint8_t late_pending;                 /* a call was queued that may report late */
   void *late;                           /* FL_LATE_NONE, or a report (device memory, behind the record) */
   volatile uint64_t *late_host;         /* pinned: its copy, queued behind each such call */
