@@ -391,7 +391,23 @@ static int is_view(lua_State *L) {
   return 1;
 }
 
-/* ---- core.graph(x): the recorded nodes behind x --------------------------------------------- */
+/* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those that gradients go through -- */
+static int inputs_of(const fl_node *n, int tape) {
+  return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
+}
+
+/* What the tape knows of n: is it a leaf, can its op be differentiated, was it freed by a backward. */
+static void set_facts(lua_State *L, const fl_node *n) {
+  lua_pushboolean(L, n->entry != NULL);
+  lua_setfield(L, -2, "tracked");
+  lua_pushboolean(L, n->entry != NULL && n->entry->leaf);
+  lua_setfield(L, -2, "leaf");
+  lua_pushboolean(L, n->entry != NULL && n->entry->spent);
+  lua_setfield(L, -2, "spent");
+  lua_pushboolean(L, fl_ops[n->op].nograd);
+  lua_setfield(L, -2, "nograd");
+}
+
 /* Table at 'at': node (light userdata) -> its number. 0 when it has none yet. */
 static lua_Integer number_of(lua_State *L, int at, const fl_node *n) {
   lua_rawgetp(L, at, n);
@@ -401,13 +417,13 @@ static lua_Integer number_of(lua_State *L, int at, const fl_node *n) {
 }
 
 /* Push {op =, shape =, dtype =, state =, site =, inputs = {numbers}}. */
-static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int numbers) {
+static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int numbers, int tape) {
   static const char *const states[] = { "number", "pending", "stored", "failed" };
   char place[96];
   const char *state = n->state == FL_PENDING ? states[1] : n->state == FL_STORED ? states[2]
       : n->state == FL_FAILED ? states[3] : states[0];
-  lua_createtable(L, 0, 6);
-  lua_pushstring(L, n->state == FL_PENDING ? fl_ops[n->op].name : "value");
+  lua_createtable(L, 0, tape ? 10 : 6);
+  lua_pushstring(L, inputs_of(n, tape) > 0 || n->state == FL_PENDING ? fl_ops[n->op].name : "value");
   lua_setfield(L, -2, "op");
   lua_createtable(L, n->shape->rank, 0);
   for (int a = 0; a < n->shape->rank; a++) {
@@ -422,18 +438,20 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   lua_pushstring(L, fl_site_text(b, n->site, place));
   lua_setfield(L, -2, "site");
   lua_newtable(L);
-  for (int k = 0, i = 0; i < (n->state == FL_PENDING ? n->nin : 0); i++) {
+  for (int k = 0, i = 0; i < inputs_of(n, tape); i++) {
     if (n->in[i] == NULL) continue;
     lua_pushinteger(L, number_of(L, numbers, n->in[i]));
     lua_rawseti(L, -2, ++k);
   }
   lua_setfield(L, -2, "inputs");
+  if (tape) set_facts(L, n);
 }
 
 /* Inputs before their users; the way back is a Lua table, not the C stack. */
 static int recorded(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, "graph", "x");
+  const int tape = lua_toboolean(L, 2);
   lua_settop(L, 1);
   lua_newtable(L);                                  /* 2: the answer */
   lua_newtable(L);                                  /* 3: node -> number */
@@ -445,7 +463,7 @@ static int recorded(lua_State *L) {
     const fl_node *n = (const fl_node *)lua_touserdata(L, -1);
     lua_pop(L, 1);
     const lua_Integer before = todo;
-    const int inputs = n->state == FL_PENDING && number_of(L, 3, n) == 0 ? n->nin : 0;
+    const int inputs = number_of(L, 3, n) == 0 ? inputs_of(n, tape) : 0;
     for (int i = inputs - 1; i >= 0; i--) {
       if (n->in[i] == NULL || number_of(L, 3, n->in[i]) != 0) continue;
       lua_pushlightuserdata(L, n->in[i]);
@@ -454,7 +472,7 @@ static int recorded(lua_State *L) {
     if (todo > before) continue;
     todo--;
     if (number_of(L, 3, n) != 0) continue;
-    push_recorded(L, b, n, 3);
+    push_recorded(L, b, n, 3, tape);
     lua_rawseti(L, 2, ++done);
     lua_pushinteger(L, done);
     lua_rawsetp(L, 3, n);
