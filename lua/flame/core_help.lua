@@ -7,6 +7,7 @@ local fail = internal.failf
 --- name -> text of its block in the stub: comment lines, then "function …".
 local blocks
 local function load_blocks()
+  if blocks then return end
   blocks = {}
   local text, comment = internal.embedded("meta.flame") or "", {}
   for line in text:gmatch("[^\n]*") do
@@ -78,6 +79,67 @@ local function text_of(name)
   return table.concat({ call, table.concat(out, "\n"), table.concat(types, "\n") }, "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
 end
 
+-- ---- for the prompt: what is told of functions, by name or by the function itself -----------------------
+
+--- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a function, a class or a word; or nil.
+function internal.told_name(what)
+  load_blocks()
+  return find(what)
+end
+
+--- The text of such a name: its signature, then what it does.
+function internal.told_text(name)
+  load_blocks()
+  return text_of(name)
+end
+
+--- All such names, in order.
+function internal.told_names()
+  load_blocks()
+  local names = {}
+  for name in pairs(blocks) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+local function block_of(name)
+  local block = blocks[name]
+  if block and block.of then return blocks[(block.of:gsub("^Tensor%.", "Tensor:"))] end
+  return block
+end
+
+--- The first sentence or line of what such a function does, and its signature without the name.
+function internal.told_line(name)
+  load_blocks()
+  local block = block_of(name)
+  if not block then return "", "()" end
+  for _, line in ipairs(block.comment) do
+    local text = line:match("^%-%-%-%s?([^@].*)$")
+    if text then return text, "(" .. block.params .. ")" end
+  end
+  return "", "(" .. block.params .. ")"
+end
+
+--- The options of such a function, a list of {name, text of the default}: what stands in braces in its text,
+--- and the parameters that may be left out.
+function internal.told_options(name)
+  load_blocks()
+  local list, seen, block = {}, {}, block_of(name)
+  local function add(word, default)
+    if seen[word] then return end
+    seen[word] = true
+    list[#list + 1] = { word, default }
+  end
+  for _, line in ipairs(block and block.comment or {}) do
+    for braces in line:gmatch("%b{}") do
+      for word, default in ("," .. braces:sub(2, -2)):gmatch("[,;]%s*([%a_][%w_]*) =%s*([^,;]*)") do add(word, default) end
+    end
+    local word, rest = line:match("^%-%-%-@param ([%a_][%w_]*)%?%s*(.*)$")
+    if word and word ~= "o" and word ~= "options" and word ~= "d" then add(word, rest) end
+  end
+  return list
+end
+
 --- Prints the signature of a function and what it does: help(flame.topk), help("topk"), help(x.topk).
 ---@param what? function|table|string  a function, a class, or a name; nothing: how to ask
 ---@return nil
@@ -86,7 +148,7 @@ internal.def("help", 1, function(what)
     print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')
     return
   end
-  if not blocks then load_blocks() end
+  load_blocks()
   local name = find(what)
   if not name and type(what) == "string" then fail("help", "nothing is named '%s'", what) end
   if not name then fail("help", "there is no text on this %s", type(what)) end
