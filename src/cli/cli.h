@@ -1,8 +1,8 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame
 ** loaded. Its parts: main.c (options), script.c (running chunks, Ctrl-C), coroutine.c
-** (which coroutine Ctrl-C is for), repl.c (the prompt), line.c (line editing). Apart from the two pointers that the signal handler
-** needs there is no state outside fl_cli.
+** (which coroutine Ctrl-C is for), repl.c (the prompt), edit.h (its line editor). Apart from what signal
+** handlers need there is no state outside fl_cli.
 */
 #ifndef FL_CLI_CLI_H
 #define FL_CLI_CLI_H
@@ -13,6 +13,7 @@ typedef struct fl_cli {
   const char *name;      /* put before messages; NULL at the prompt: none */
   int argc;
   char **argv;
+  int bare;              /* -E: the environment is ignored */
 } fl_cli;
 
 /* ---- script.c ---------------------------------------------------------------------- */
@@ -38,17 +39,4 @@ void fl_cli_coroutines(lua_State *L);                          /* puts its funct
 
 /* ---- repl.c --------------------------------------------------------------------------- */
 void fl_cli_repl(fl_cli *c);
-
-/* ---- line.c: libedit where it can be opened, plain reading otherwise ------------------------ */
-typedef struct fl_line {
-  void *library;                           /* NULL: plain */
-  char *(*readline)(const char *prompt);
-  int (*add_history)(const char *line);
-  int (*write_history)(const char *path);
-  char path[1024];                         /* of the history; "": not kept */
-} fl_line;
-void fl_line_open(fl_line *in);
-char *fl_line_read(fl_line *in, const char *prompt);   /* malloc'd, no newline; NULL: end */
-void fl_line_save(fl_line *in, const char *line);
-void fl_line_close(fl_line *in);
 #endif

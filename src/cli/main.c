@@ -183,6 +183,7 @@ static int protected_main(lua_State *L) {
   if (flags & DEBUG_CUDA) setenv("DEBUG_CUDA", "1", 1);
   if (flags & SIM) setenv("FLAME_SIM", "1", 1);
   if (flags & SHOW_VERSION) print_banner(flags & INTERACTIVE);
+  c->bare = (flags & NO_ENVIRONMENT) != 0;
   open_libraries(L, flags);
   fl_cli_make_arg(c, script);
   lua_gc(L, LUA_GCRESTART);
@@ -197,7 +198,7 @@ static int protected_main(lua_State *L) {
 int main(int argc, char **argv) {
   setlocale(LC_CTYPE, "");                       /* for line editing; numbers stay in C */
   lua_State *L = luaL_newstate();
-  fl_cli c = { L, argc > 0 && argv[0][0] ? argv[0] : "flame-lua", argc, argv };
+  fl_cli c = { L, argc > 0 && argv[0][0] ? argv[0] : "flame-lua", argc, argv, 0 };
   if (!L) {
     fl_cli_message(c.name, "cannot create state: not enough memory");
     return EXIT_FAILURE;

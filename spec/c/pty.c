@@ -1,0 +1,250 @@
+/*
+** pty: a program on a terminal, for specs of the prompt.
+**
+**   pty COLS ROWS PROGRAM ARGUMENT… < STEPS
+**
+** starts the program on a terminal of that size and does the steps, a line each:
+**
+**   send TEXT      types it; \n \r \t \e \\ and \xHH are bytes
+**   wait TEXT      goes on when the screen shows it (20 s at most; else says so, status 1)
+**   bytes N        goes on when so many bytes in all have come from the program
+**   size COLS ROWS another size (SIGWINCH)
+**   signal N       a signal to the program
+**   screen         writes what the screen shows, rows that are empty at the end left out
+**   cursor         writes "row column", from 1
+**   end            waits for the program's end and writes "status N" or "signal N"
+**
+** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and the
+** sequences that a line editor needs. Others are written as "?SEQUENCE".
+*/
+#include <fcntl.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20 };
+
+static char cell[MOST_ROWS][MOST_COLS][CELL];     /* UTF-8; "" is blank, "\1" the right half of a wide one */
+static int cols, rows, row, col, pending;         /* pending: the next character wraps */
+static char sequence[64];
+static int in_sequence;
+static long received;
+static int terminal;
+static pid_t child;
+
+static void scroll(void) {
+  if (++row < rows) return;
+  memmove(cell[0], cell[1], sizeof cell[0] * (size_t)(rows - 1));
+  memset(cell[rows - 1], 0, sizeof cell[0]);
+  row = rows - 1;
+}
+
+static void put_char(const char *bytes, wchar_t c) {
+  const int width = wcwidth(c);
+  if (width == 0) {
+    const int at = pending ? col : col > 0 ? col - 1 : 0;
+    const int base = cell[row][at][0] == 1 && at > 0 ? at - 1 : at;
+    if (strlen(cell[row][base]) + strlen(bytes) < CELL) strcat(cell[row][base], bytes);
+    return;
+  }
+  if (pending || col + (width > 1 ? width : 1) > cols) {
+    col = pending = 0;
+    scroll();
+  }
+  strcpy(cell[row][col], bytes);
+  if (width == 2) strcpy(cell[row][col + 1], "\1");
+  col += width > 0 ? width : 1;
+  if (col >= cols) pending = 1, col = cols - 1;
+}
+
+static void erase(int from_row, int from_col) {
+  for (int r = from_row; r < rows; r++)
+    for (int c = r == from_row ? from_col : 0; c < MOST_COLS; c++) cell[r][c][0] = 0;
+}
+
+static void do_sequence(void) {
+  const size_t n = strlen(sequence);
+  const char final = sequence[n - 1];
+  const int number = atoi(sequence + 1), count = number > 0 ? number : 1;
+  if (sequence[0] != '[') return;
+  if (final == 'm' || final == 'h' || final == 'l') return;
+  pending = 0;
+  if (final == 'A') row = row - count < 0 ? 0 : row - count;
+  else if (final == 'B') row = row + count >= rows ? rows - 1 : row + count;
+  else if (final == 'C') col = col + count >= cols ? cols - 1 : col + count;
+  else if (final == 'D') col = col - count < 0 ? 0 : col - count;
+  else if (final == 'H' && n == 2) row = col = 0;
+  else if (final == 'J' && number == 0) erase(row, col);
+  else if (final == 'J' && number == 2) erase(0, 0);
+  else if (final == 'K' && number == 0) for (int c = col; c < MOST_COLS; c++) cell[row][c][0] = 0;
+  else printf("?%s\n", sequence);
+}
+
+static void take(unsigned char byte) {
+  static char bytes[8];
+  static int n, need;
+  const size_t k = strlen(sequence);
+  if (in_sequence) {
+    if (k < sizeof sequence - 1) sequence[k] = (char)byte, sequence[k + 1] = 0;
+    if (k == 0 ? byte == '[' : byte < 0x40) return;
+    in_sequence = 0;
+    do_sequence();
+    return;
+  }
+  if (byte == 27) { in_sequence = 1; sequence[0] = 0; return; }
+  if (byte == '\r') { col = pending = 0; return; }
+  if (byte == '\n') { pending = 0; scroll(); return; }
+  if (byte == '\b') { pending = 0; if (col > 0) col--; return; }
+  if (byte < 32) return;
+  if (byte < 0x80 || byte >= 0xc0) {
+    n = 0;
+    need = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+  }
+  bytes[n++] = (char)byte;
+  bytes[n] = 0;
+  if (n < need) return;
+  wchar_t c = '?';
+  mbtowc(&c, bytes, 8);
+  n = 0;
+  put_char(bytes, c);
+}
+
+/* Takes what comes within the time; 0: the program has closed its side. */
+static int pump(int ms) {
+  unsigned char part[4096];
+  struct pollfd in = { terminal, POLLIN, 0 };
+  if (poll(&in, 1, ms) <= 0) return 1;
+  const ssize_t n = read(terminal, part, sizeof part);
+  for (ssize_t i = 0; i < n; i++) take(part[i]);
+  if (n > 0) received += n;
+  return n > 0;
+}
+
+static char *screen_text(void) {
+  static char text[sizeof cell];
+  char *p = text;
+  for (int r = 0; r < rows; r++) {
+    int last = cols;
+    while (last > 0 && !cell[r][last - 1][0]) last--;
+    for (int c = 0; c < last; c++) if (cell[r][c][0] != 1) p = stpcpy(p, cell[r][c][0] ? cell[r][c] : " ");
+    while (p > text && p[-1] == ' ') p--;
+    *p++ = '\n';
+  }
+  while (p > text && p[-1] == '\n') p--;
+  *p++ = '\n';
+  *p = 0;
+  return text;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void await(const char *text, long bytes) {
+  const double till = now() + LIMIT;
+  int open = 1;
+  while (open && now() < till && (text ? !strstr(screen_text(), text) : received < bytes)) open = pump(50);
+  if (text ? strstr(screen_text(), text) != NULL : received >= bytes) return;
+  printf("never came: %s\n%s", text ? text : "bytes", screen_text());
+  kill(child, SIGKILL);
+  exit(1);
+}
+
+static size_t unescape(char *s) {
+  char *to = s, *from = s;
+  while (*from) {
+    if (*from != '\\') { *to++ = *from++; continue; }
+    const char k = from[1];
+    from += 2;
+    if (k == 'x') {
+      unsigned byte = 0;
+      sscanf(from, "%2x", &byte);
+      *to++ = (char)byte;
+      from += 2;
+    } else {
+      *to++ = k == 'n' ? '\n' : k == 'r' ? '\r' : k == 't' ? '\t' : k == 'e' ? 27 : k;
+    }
+  }
+  *to = 0;
+  return (size_t)(to - s);
+}
+
+/* The terminal holds little: what comes meanwhile is taken. */
+static void type(const char *p, size_t n) {
+  while (n > 0) {
+    const ssize_t k = write(terminal, p, n < 256 ? n : 256);
+    if (k > 0) p += k, n -= (size_t)k;
+    while (poll(&(struct pollfd){ terminal, POLLIN, 0 }, 1, k > 0 ? 0 : 10) > 0 && pump(0)) {}
+  }
+}
+
+static void resize(int c, int r) {
+  struct winsize size = { .ws_col = (unsigned short)c, .ws_row = (unsigned short)r };
+  while (row >= r) { memmove(cell[0], cell[1], sizeof cell[0] * (MOST_ROWS - 1)); row--; }
+  if (c < cols) erase(row + 1, 0);
+  cols = c < MOST_COLS ? c : MOST_COLS;
+  rows = r < MOST_ROWS ? r : MOST_ROWS;
+  if (col >= cols) col = cols - 1;
+  ioctl(terminal, TIOCSWINSZ, &size);
+}
+
+static void finish(void) {
+  int status = 0;
+  const double till = now() + LIMIT;
+  while (pump(100) && now() < till) {}
+  while (waitpid(child, &status, WNOHANG) == 0 && now() < till) usleep(10000);
+  if (WIFSIGNALED(status)) printf("signal %d\n", WTERMSIG(status));
+  else printf("status %d\n", WEXITSTATUS(status));
+}
+
+static void step(char *line) {
+  int a, b;
+  char *text = strchr(line, ' ');
+  text = text ? text + 1 : line + strlen(line);
+  if (!strncmp(line, "send ", 5)) type(text, unescape(text));
+  else if (!strncmp(line, "wait ", 5)) unescape(text), await(text, 0);
+  else if (sscanf(line, "bytes %d", &a) == 1) await(NULL, a);
+  else if (sscanf(line, "size %d %d", &a, &b) == 2) resize(a, b);
+  else if (sscanf(line, "signal %d", &a) == 1) kill(child, a);
+  else if (!strcmp(line, "screen")) fputs(screen_text(), stdout);
+  else if (!strcmp(line, "cursor")) printf("%d %d\n", row + 1, col + 1);
+  else if (!strcmp(line, "end")) finish();
+  else printf("unknown step: %s\n", line);
+}
+
+int main(int argc, char **argv) {
+  static char line[1 << 20];
+  if (argc < 4) return 2;
+  setlocale(LC_ALL, "C.UTF-8");
+  cols = atoi(argv[1]);
+  rows = atoi(argv[2]);
+  terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return 2;
+  resize(cols, rows);
+  child = fork();
+  if (child == 0) {
+    setsid();
+    const int end = open(ptsname(terminal), O_RDWR);      /* becomes the controlling terminal */
+    for (int i = 0; i < 3; i++) dup2(end, i);
+    close(terminal);
+    if (end > 2) close(end);
+    execvp(argv[3], argv + 3);
+    _exit(127);
+  }
+  while (fgets(line, sizeof line, stdin)) {
+    line[strcspn(line, "\n")] = 0;
+    if (*line) step(line);
+  }
+  kill(child, SIGKILL);
+  return 0;
+}
