@@ -120,6 +120,7 @@ end
 --- A message about the entry that ran last, which is called stdin in it.
 function prompt.failed(message)
   note_change()
+  message = message:gsub("\n\tflame/prompt[^\n]*", "")
   if not last then return message end
   local name = debug.getinfo(last, "S").short_src
   local out, at = {}, 1

@@ -1,6 +1,7 @@
 --- The commands of the prompt: ":name text" at the start of a line, and prompt.name(value).
 local flame = require "flame"
 local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 local show = require "flame.prompt_show"
 
 local commands = {}
@@ -24,7 +25,9 @@ function commands.names()
   return out
 end
 
-local function fail(text, ...) error(text:format(...), 0) end
+-- A mistake in a command: a message without a traceback.
+local Mistake = { __tostring = function(self) return self.text end }
+local function fail(text, ...) error(setmetatable({ text = text:format(...) }, Mistake)) end
 
 -- ---- evaluating what stands behind a command ---------------------------------------------------------------------
 
@@ -68,10 +71,11 @@ local function tell(name)
 end
 
 local function overview(p)
-  print("An entry is an expression, whose value is shown, or statements. _ is the last value; a local of an entry stays.")
-  print("Tab completes, and a second Tab lists; Ctrl-R searches older entries; Alt-Enter breaks the line.")
+  print("An entry is an expression, whose value is shown, or statements.")
+  print("_ is the last value; a local of an entry stays for those after it.")
+  print("Tab completes, a second Tab lists; Ctrl-R searches; Alt-Enter breaks the line.")
   for _, c in ipairs(list) do line(p, ":%-16s %s", c[1] .. " " .. c[2], c[3]) end
-  print("Each is a function too: prompt.why(x). help(flame.topk), help(\"topk\") and :help topk are the same.")
+  print("Each is a function too: prompt.why(x). help(flame.topk) is as :help topk.")
 end
 
 -- What a module or any other value is.
@@ -182,10 +186,10 @@ function commands.source(_, f)
   end
 end
 
---- The adjoint that is derived from a kernel.
+--- The adjoint that is derived from a kernel, without the functions of the library before it.
 function commands.grad(_, k)
   if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", internal.word(k)) end
-  print((k:source("adjoint")))
+  for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
 end
 
 -- ---- time, memory -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 -- files in other strings, commands. No function of a script runs for it.
 local flame = require "flame"
 local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 local words = require "flame.prompt_words"
 local show = require "flame.prompt_show"
 
@@ -46,12 +47,10 @@ end
 local function fields(v)
   local found = {}
   if flame.is_tensor(v) then
-    internal.load()
     add_keys(found, internal.methods)
     return found
   end
   if v == flame then
-    internal.load()
     for _, name in ipairs { "nn", "optim", "data" } do found[name] = true end
   end
   if type(v) == "string" then v = string end
@@ -214,9 +213,8 @@ end
 
 local function after_dot(p, list, k, partial)
   local mark, names = list[k].text, list[k - 1] and list[k - 1].kind == "name" and chain(list, k - 1)
-  local v = names and value_of(p, names)
+  local v = names and value_of(p, names) or nil
   if v == nil and mark == ":" and not names then                     -- a call's result: a tensor, mostly
-    internal.load()
     local found = {}
     for name, f in pairs(internal.methods) do
       if type(f) == "function" then found[#found + 1] = { name, function() return told(f) or "" end } end

@@ -2,6 +2,7 @@
 -- terminal.
 local flame = require "flame"
 local internal = flame.internal
+internal.load()                                          -- what it gets from Lua
 
 local show = {}
 
@@ -235,19 +236,14 @@ end
 
 -- A vector's lines, made as wide as the terminal.
 local function narrow_vector(lines, columns)
-  local out, line, used = {}, {}, 0
-  for _, text in ipairs(lines) do
-    for blanks, value in text:gmatch("(%s*)(%S+)") do
-      local item = (#line > 0 or #out > 0 or blanks ~= "") and blanks .. value or value
-      local wide = utf8.len(item)
-      if used > 0 and used + wide + 1 > columns then
-        out[#out + 1], line, used = table.concat(line), {}, 0
-      end
-      if used > 0 and blanks == "" then item, wide = " " .. item, wide + 1 end
-      line[#line + 1], used = item, used + wide
-    end
+  local values, wide, out = {}, 1, {}
+  for value in table.concat(lines, " "):gmatch("%S+") do
+    values[#values + 1] = value
+    wide = math.max(wide, utf8.len(value))
   end
-  out[#out + 1] = table.concat(line)
+  for i, value in ipairs(values) do values[i] = (" "):rep(wide - utf8.len(value)) .. value end
+  local fits = math.max((columns + 1) // (wide + 1), 1)
+  for i = 1, #values, fits do out[#out + 1] = table.concat(values, " ", i, math.min(i + fits - 1, #values)) end
   return out
 end
 

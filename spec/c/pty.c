@@ -7,11 +7,14 @@
 **
 **   send TEXT      types it; \n \r \t \e \\ and \xHH are bytes
 **   wait TEXT      goes on when the screen shows it (20 s at most; else says so, status 1)
+**   ready          waits for an empty prompt in the cursor's row, "> " or ">> ", after what was sent
 **   bytes N        goes on when so many bytes in all have come from the program
 **   size COLS ROWS another size (SIGWINCH)
 **   signal N       a signal to the program
 **   screen         writes what the screen shows, rows that are empty at the end left out
 **   cursor         writes "row column", from 1
+**   colours        writes how many sequences set colours so far
+**   mode           writes "raw" or "cooked"
 **   end            waits for the program's end and writes "status N" or "signal N"
 **
 ** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and the
@@ -26,6 +29,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -36,7 +40,7 @@ static char cell[MOST_ROWS][MOST_COLS][CELL];     /* UTF-8; "" is blank, "\1" th
 static int cols, rows, row, col, pending;         /* pending: the next character wraps */
 static char sequence[64];
 static int in_sequence;
-static long received;
+static long received, colours, sent_at;       /* sent_at: what was received before the last send */
 static int terminal;
 static pid_t child;
 
@@ -75,6 +79,7 @@ static void do_sequence(void) {
   const char final = sequence[n - 1];
   const int number = atoi(sequence + 1), count = number > 0 ? number : 1;
   if (sequence[0] != '[') return;
+  if (final == 'm') colours++;
   if (final == 'm' || final == 'h' || final == 'l') return;
   pending = 0;
   if (final == 'A') row = row - count < 0 ? 0 : row - count;
@@ -102,6 +107,7 @@ static void take(unsigned char byte) {
   if (byte == 27) { in_sequence = 1; sequence[0] = 0; return; }
   if (byte == '\r') { col = pending = 0; return; }
   if (byte == '\n') { pending = 0; scroll(); return; }
+  if (byte == '\t') { pending = 0; col = col / 8 * 8 + 8 < cols ? col / 8 * 8 + 8 : cols - 1; return; }
   if (byte == '\b') { pending = 0; if (col > 0) col--; return; }
   if (byte < 32) return;
   if (byte < 0x80 || byte >= 0xc0) {
@@ -160,6 +166,18 @@ static void await(const char *text, long bytes) {
   exit(1);
 }
 
+static int at_prompt(void) {
+  char text[8] = "";
+  for (int c = 0; c < 5; c++) strcat(text, strlen(cell[row][c]) == 1 ? cell[row][c] : " ");
+  return received > sent_at && (!strcmp(text, ">    ") || !strcmp(text, ">>   ")) && col <= 3;
+}
+
+static void await_prompt(void) {
+  const double till = now() + LIMIT;
+  while (now() < till && !at_prompt() && pump(50)) {}
+  if (!at_prompt()) await("a prompt", 0);
+}
+
 static size_t unescape(char *s) {
   char *to = s, *from = s;
   while (*from) {
@@ -181,6 +199,7 @@ static size_t unescape(char *s) {
 
 /* The terminal holds little: what comes meanwhile is taken. */
 static void type(const char *p, size_t n) {
+  sent_at = received;
   while (n > 0) {
     const ssize_t k = write(terminal, p, n < 256 ? n : 256);
     if (k > 0) p += k, n -= (size_t)k;
@@ -188,13 +207,38 @@ static void type(const char *p, size_t n) {
   }
 }
 
+/* A narrower terminal breaks the rows that are too long for it again, and the cursor goes with them. */
+static void narrow(int c) {
+  static char old[MOST_ROWS][MOST_COLS][CELL];
+  const int old_row = row, old_col = col, count = rows;
+  memcpy(old, cell, sizeof cell);
+  memset(cell, 0, sizeof cell);
+  int to = 0, at_row = 0, at_col = 0;
+  for (int r = 0; r < count; r++) {
+    int length = MOST_COLS;
+    while (length > 0 && !old[r][length - 1][0]) length--;
+    if (r > old_row && length == 0) break;
+    for (int from = 0; from == 0 || from < length || (r == old_row && old_col >= from); from += c, to++) {
+      if (to == count) {
+        memmove(cell[0], cell[1], sizeof cell[0] * (size_t)(count - 1));
+        memset(cell[--to], 0, sizeof cell[0]);
+        at_row--;
+      }
+      memcpy(cell[to], old[r][from], sizeof **cell * (size_t)(from + c < MOST_COLS ? c : MOST_COLS - from));
+      if (r == old_row && old_col >= from && old_col < from + c) at_row = to, at_col = old_col - from;
+    }
+  }
+  row = at_row < 0 ? 0 : at_row;
+  col = at_col;
+}
+
 static void resize(int c, int r) {
   struct winsize size = { .ws_col = (unsigned short)c, .ws_row = (unsigned short)r };
+  if (c < cols) narrow(c);
   while (row >= r) { memmove(cell[0], cell[1], sizeof cell[0] * (MOST_ROWS - 1)); row--; }
-  if (c < cols) erase(row + 1, 0);
   cols = c < MOST_COLS ? c : MOST_COLS;
   rows = r < MOST_ROWS ? r : MOST_ROWS;
-  if (col >= cols) col = cols - 1;
+  pending = 0;
   ioctl(terminal, TIOCSWINSZ, &size);
 }
 
@@ -202,9 +246,17 @@ static void finish(void) {
   int status = 0;
   const double till = now() + LIMIT;
   while (pump(100) && now() < till) {}
-  while (waitpid(child, &status, WNOHANG) == 0 && now() < till) usleep(10000);
-  if (WIFSIGNALED(status)) printf("signal %d\n", WTERMSIG(status));
+  pid_t ended;
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0 && now() < till) usleep(10000);
+  if (ended == 0) printf("never ended\n%s", screen_text());
+  else if (WIFSIGNALED(status)) printf("signal %d\n", WTERMSIG(status));
   else printf("status %d\n", WEXITSTATUS(status));
+}
+
+static void tell_mode(void) {
+  struct termios mode;
+  tcgetattr(terminal, &mode);
+  puts(mode.c_lflag & ICANON ? "cooked" : "raw");
 }
 
 static void step(char *line) {
@@ -213,11 +265,14 @@ static void step(char *line) {
   text = text ? text + 1 : line + strlen(line);
   if (!strncmp(line, "send ", 5)) type(text, unescape(text));
   else if (!strncmp(line, "wait ", 5)) unescape(text), await(text, 0);
+  else if (!strcmp(line, "ready")) await_prompt();
   else if (sscanf(line, "bytes %d", &a) == 1) await(NULL, a);
   else if (sscanf(line, "size %d %d", &a, &b) == 2) resize(a, b);
   else if (sscanf(line, "signal %d", &a) == 1) kill(child, a);
   else if (!strcmp(line, "screen")) fputs(screen_text(), stdout);
   else if (!strcmp(line, "cursor")) printf("%d %d\n", row + 1, col + 1);
+  else if (!strcmp(line, "colours")) printf("%ld\n", colours);
+  else if (!strcmp(line, "mode")) tell_mode();
   else if (!strcmp(line, "end")) finish();
   else printf("unknown step: %s\n", line);
 }

@@ -89,8 +89,17 @@ static void flush(fl_text *out) {
   fl_text_free(out);
 }
 
+/* A terminal that became narrower has broken the rows again: the cursor is so much further down. */
+static void look_at_size(fl_edit *e) {
+  const int was = e->terminal.cols;
+  fl_terminal_size(&e->terminal);
+  const int cols = e->terminal.cols;
+  if (was > cols) e->row = e->row * ((was + cols - 1) / cols) + e->col / cols;
+}
+
 void fl_draw(fl_edit *e) {
   fl_text out;
+  look_at_size(e);
   layout l = { .cols = e->terminal.cols };
   lay_out(&l, e);
   const int rows = e->terminal.rows, end = l.row;
@@ -106,8 +115,8 @@ void fl_draw(fl_edit *e) {
   fl_text_puts(&out, "\r");
   move(&out, l.cursor_col, 'C');
   e->row = l.cursor_row - top;
+  e->col = l.cursor_col;
   e->last = bottom - top;
-  e->drawn_cols = e->terminal.cols;
   flush(&out);
 }
 
@@ -125,14 +134,4 @@ void fl_draw_leave(fl_edit *e, const char *mark) {
   fl_text_puts(&out, "\r\n");
   flush(&out);
   e->row = e->last = 0;
-}
-
-/* Rows that were as wide as the terminal are broken again by one that became narrower: the cursor
-** is so many rows further down. */
-void fl_draw_resized(fl_edit *e) {
-  const int was = e->drawn_cols;
-  fl_terminal_size(&e->terminal);
-  const int cols = e->terminal.cols;
-  if (was > cols) e->row *= (was + cols - 1) / cols;
-  fl_draw(e);
 }

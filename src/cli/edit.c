@@ -237,8 +237,6 @@ static int take_key(fl_edit *e, int key) {
   } else if (key == (CTRL & 'L')) {
     fl_terminal_write("\33[H\33[2J", 7);
     e->row = 0;
-  } else if (key == KEY_RESIZE) {
-    fl_draw_resized(e);
   } else if (key >= 32 && key < KEY_META && key != 0x7f) {
     fl_edit_insert(e, bytes, fl_utf8_put(key, bytes));
   } else {
@@ -252,7 +250,7 @@ int fl_edit_read(fl_edit *e, const char *prompt, const char *prompt2) {
   e->prompt = prompt;
   e->prompt2 = prompt2;
   e->cursor = 0;
-  e->row = e->last = e->tabs = e->searching = 0;
+  e->row = e->col = e->last = e->tabs = e->searching = 0;
   e->at = e->history.entries.n;
   if (!set(e, &e->text, "", 0) || !fl_terminal_raw(&e->terminal)) return FL_EDIT_END;
   do {

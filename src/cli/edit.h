@@ -60,8 +60,7 @@ typedef struct fl_edit {
   int64_t at;                                     /* place in the history; its count: the new entry */
   const char *prompt, *prompt2;
   int searching, tabs;                            /* tabs: so many Tabs in a row */
-  int row, last;                                  /* of what is drawn: the cursor's row, the last row */
-  int drawn_cols;
+  int row, col, last;                             /* of what is drawn: the cursor's place, the last row */
   void *arg;
   int (*complete)(void *arg, const char *text);   /* is it an entry, or are lines missing? */
   void (*tab)(struct fl_edit *e);                 /* calls fl_edit_complete */
@@ -76,5 +75,4 @@ void fl_edit_complete(fl_edit *e, const char *before, int64_t n, const char *lis
 int fl_edit_insert(fl_edit *e, const char *p, int64_t n);
 void fl_draw(fl_edit *e);
 void fl_draw_leave(fl_edit *e, const char *mark);  /* the cursor goes below the entry */
-void fl_draw_resized(fl_edit *e);
 #endif

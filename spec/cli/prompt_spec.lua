@@ -1,0 +1,467 @@
+-- The prompt on a terminal: spec/c/pty.c runs it on one, types, and says what the screen shows. Without a
+-- terminal nothing of this is there.
+local interpreter = dofile("spec/support/interpreter.lua")
+local words = require "flame.prompt_words"
+
+local function output_of(command)
+  local pipe <close> = assert(io.popen(command))
+  return pipe:read("a")
+end
+
+local top = output_of("pwd"):gsub("\n", "")
+if not interpreter:match("^/") then interpreter = top .. "/" .. interpreter end
+local pty = interpreter:match("^(.*)/[^/]*$") .. "/spec/pty"
+
+local folder = os.tmpname()
+os.remove(folder)
+assert(os.execute("mkdir -p " .. folder .. "/config/flame-lua " .. folder .. "/files"))
+
+local function write(name, text)
+  local f <close> = assert(io.open(folder .. "/" .. name, "w"))
+  f:write(text)
+end
+
+local function read(name)
+  local f = io.open(folder .. "/" .. name)
+  if not f then return nil end
+  local text = f:read("a")
+  f:close()
+  return text
+end
+
+--- What the steps write. o: cols, rows, env, arguments, home (else a fresh one)
+local function session(steps, o)
+  o = o or {}
+  write("steps", (o.first or "ready\n") .. steps .. "\n")
+  return output_of(("cd %s/files && env -u LUA_INIT -u NO_COLOR -u XDG_STATE_HOME -u XDG_CONFIG_HOME -u LUA_INIT_5_4"
+    .. " HOME=%s TERM=xterm %s %s %d %d %s %s <%s/steps 2>&1"):format(folder, o.home or folder .. "/home", o.env or "", pty,
+    o.cols or 80, o.rows or 24, interpreter, o.arguments or "", folder))
+end
+
+--- Types the lines, an entry each, and gives the screen after them.
+local function typed(lines, o)
+  local steps = {}
+  for i, line in ipairs(lines) do steps[i] = "send " .. line .. "\\r\nready" end
+  return session(table.concat(steps, "\n") .. "\nscreen", o)
+end
+
+local function has(text, screen) assert.truthy(screen:find(text, 1, true), "\n'" .. text .. "' is not in:\n" .. screen) end
+local function lacks(text, screen) assert.falsy(screen:find(text, 1, true), "\n'" .. text .. "' is in:\n" .. screen) end
+
+describe("the prompt on a terminal", function()
+  before_each(function() os.execute("rm -rf " .. folder .. "/home; mkdir " .. folder .. "/home") end)
+  teardown(function() os.execute("rm -rf " .. folder) end)
+
+  it("shows the value of an expression, and says at the start where help is", function()
+    local screen = typed { "1 + 2, 'a'" }
+    has(":help lists what the prompt can do", screen)
+    has("\n3       a\n", screen)
+  end)
+
+  it("leaves the terminal as it was, whatever ends it", function()
+    has("raw\ncooked\nstatus 0", session("mode\nsend \\x04\nend\n"):gsub("raw\n", "raw\ncooked\n", 1))
+    for signal, name in pairs { [15] = "signal 15", [1] = "signal 1" } do
+      has(name, session(("send 1 + 2\nwait 1 + 2\nsignal %d\nend\nmode"):format(signal)))
+    end
+    has("cooked", session("send 1 +\nwait 1 +\nsignal 15\nend\nmode"))
+  end)
+
+  describe("edits", function()
+    local function edited(keys, o) return session("send " .. keys .. "\\r\nwait \\n= \nscreen", o) end
+
+    it("in the middle of a line, by characters, words and lines", function()
+      has("= 1230", edited("30\\x01\\x02\"= \" .. 12\\x05"))
+      has("= 7", edited("\"= \" .. 99 9\\x17\\x177"))
+      has("= 41", edited("\"= \" .. 1\\x024"))
+      has("= 15", edited("xx\"= \" .. 1\\x01\\e[3~\\x045\\e[D\\e[3~\\e[F5"))
+      has("= ab", edited("b'\\x15'= a' .. '\\x05\\x19"))
+      has("= 3", edited("\"= \" .. one two\\eb\\eb\\ed\\ed3"))
+      has("= 12", edited("2\\e[H\"= \" .. 1\\e[1;5D\\e[1;5C\\e[4~"))
+    end)
+
+    it("characters with marks and wide ones as one, and knows their columns", function()
+      local out = session("send s = 'e\\xcc\\x81\\xe4\\xb8\\xad\\xf0\\x9f\\x98\\x80x\nwait x\ncursor\n"
+        .. "send \\e[D\nbytes 900\n" .. "screen", { first = "wait >\n" })
+      assert.truthy(out:find("^3 14\n") or out:find("^never"), out)
+      -- > s = 'é中😀x : 2 + 5 + 1 + 2 + 2 + 1 = 13 columns, the cursor in the 14th
+      out = session("send s = 'e\\xcc\\x81\\xe4\\xb8\\xad\\xf0\\x9f\\x98\\x80x'\nwait x'\nsend \\e[D\\e[D\\e[D\\x08\\x08y\\r"
+        .. "\nsend s, utf8.len(s)\\r\nwait x    3\nscreen")
+      has("y😀x    3", out)
+    end)
+
+    it("a line that is longer than the terminal", function()
+      local long = ("0123456789"):rep(12)
+      local out = session("send '" .. long .. "\nwait " .. long:sub(78, 100) .. "\ncursor\nsend \\x01\nsend #\nwait #'\n"
+        .. "cursor\nsend \\x05'\\r\nwait 120\nscreen")
+      assert.truthy(out:find("^4 44\n3 4\n"), out)
+      has("> #'" .. long:sub(1, 76) .. "\n" .. long:sub(77) .. "'\n120", out)
+    end)
+
+    it("a line that ends at the last column, with a wide character that does not fit", function()
+      local out = session("send " .. ("a"):rep(17) .. "\nwait aaa\ncursor\nsend \\xe4\\xb8\\xad\nwait 中\ncursor\n"
+        .. "send \\x7f\\x7f\\x7f\nbytes 600\nscreen\ncursor", { cols = 20, first = "wait function does\nwait > \n" })
+      assert.truthy(out:find("never came"), out)
+      out = session("send " .. ("a"):rep(17) .. "\nwait aaaaaaaaaaaaaaaaa\ncursor\nsend b\nwait b\ncursor\n"
+        .. "send \\x7f\nsend \\xe4\\xb8\\xad\nwait 中\ncursor", { cols = 20 })
+      local r1, c1, r2, c2, r3, c3 = out:match("(%d+) (%d+)\n(%d+) (%d+)\n(%d+) (%d+)")
+      assert.same({ "20", "1", "3" }, { c1, c2, c3 }, out)
+      assert.equal(tonumber(r1) + 1, tonumber(r2))
+      assert.equal(tonumber(r1) + 1, tonumber(r3))
+    end)
+
+    it("an entry of several lines as one", function()
+      local out = session("send for i = 1, 2 do\\r\nwait >>\nsend print('= ' .. i)\\r\nsend end\\e[A\\e[A\\x05 local j = i\\e[B"
+        .. "\\x02 + j\\r\nwait = 4\nscreen")
+      has("> for i = 1, 2 do local j = i\n>> print('= ' .. i + j)\n>> end\n= 2\n= 4", out)
+    end)
+
+    it("breaks a line where Alt and Enter ask for it", function()
+      has("> 1 +\n>> 2\n3", session("send 1 +\\e\\r2\\r\nwait 3\nscreen"))
+    end)
+
+    it("after the terminal has another size", function()
+      local out = session("send '= ' .. " .. ("1234567890"):rep(5) .. "e9\nwait e9\nsize 40 12\nsend \\x01\\x05\n"
+        .. "send \\x08\\x08.5\nwait 0.5\nscreen\nsend \\r\nwait \\n= 1.2\nscreen", { cols = 80 })
+      has("> '= ' .. 123456789012345678901234567890\n12345678901234567890.5\n", out)
+      assert.equal(2, select(2, out:gsub("> '= '", "")))
+      lacks("never came", out)
+    end)
+  end)
+
+  describe("Ctrl-C", function()
+    it("clears what is typed and keeps the session", function()
+      local out = session("send x = 5\\r\nsend for i = 1, 2 do\\r\nwait >>\nsend junk\nwait > junk\nsend \\x03\nwait ^C\n"
+        .. "send '= ' .. x\\r\nwait \\n= 5\nscreen")
+      has("junk^C\n>", out)
+    end)
+    it("as a signal from outside does the same", function()
+      local out = session("send x = 5\\r\nsend junk\nwait junk\nsignal 2\nwait ^C\nsend '= ' .. x\\r\nwait \\n= 5\nscreen")
+      has("junk^C\n>", out)
+    end)
+    if os.getenv("FLAME_SANITIZE") ~= "thread" then
+      it("stops what runs", function()
+        local out = session("send x = 5 print('ru' .. 'ns') while true do end\\r\nwait runs\nsend \\x03\nwait interrupted!\n"
+          .. "send '= ' .. x\\r\nwait \\n= 5\nscreen")
+        has("= 5", out)
+      end)
+    end
+  end)
+
+  describe("a pasted block", function()
+    it("is one entry, with its locals", function()
+      local out = session("send \\e[200~local a = 1\\rlocal b = a + 1\\rfunction f()\\r\\treturn a + b\\rend\\r\\e[201~\nwait end\n"
+        .. "screen\nsend \\r\nready\nsend f() + a\\r\nready\nsend '= ' .. b\\r\nwait = 2\nscreen")
+      has(">> end\n> f() + a\n4\n", out)
+    end)
+    it("of a thousand lines runs as one, and is shown around the cursor", function()
+      local lines = {}
+      for i = 1, 1000 do lines[i] = ("n%d = %d"):format(i, i) end
+      local out = session("send \\e[200~" .. table.concat(lines, "\\r") .. "\\e[201~\nwait n1000 = 1000\nscreen\n"
+        .. "send \\r\nsend '= ' .. n1 + n500 + n1000\\r\nwait = 1501\nscreen\nsend \\e[A\\e[A\nwait >> n1000\nscreen")
+      has("= 1501", out)
+      lacks("never came", out)
+    end)
+    it("holds no keys: Tab and escapes in it do nothing", function()
+      has("\n4\n", session("send '=\nwait '=\nsend \\e[200~\\t\\x03\\x15\\e[201~|a'\\r\nwait |\nsend #_\\r\nwait \\n4\nscreen"))
+    end)
+  end)
+
+  describe("locals", function()
+    it("of the outermost level stay, and are no globals", function()
+      local out = typed { "local a, b <const> = 1, 2", "local function f(n) return n < 2 and 1 or n * f(n - 1) end",
+        "'= ' .. a + b, f(5), _G.a, _G.f" }
+      has("= 3     120     nil     nil", out)
+    end)
+    it("of inner levels do not", function()
+      has("\nnil\n", typed { "do local inner = 1 end if true then local inner = 2 end", "inner" })
+    end)
+    it("hide a global, also while they are nil, and are what later assignments change", function()
+      local out = typed { "g = 1", "local g", "g == nil, _G.g", "g = 3", "'= ' .. g .. _G.g", "function up() g = g + 1 end up()",
+        "'> ' .. g" }
+      has("true    1", out)
+      has("= 31", out)
+      has("> 4", out)
+    end)
+    it("that are to be closed end with their line", function()
+      local out = typed { "local c <close> = setmetatable({}, {__close = function() print('clo' .. 'sed') end}) print(1)",
+        "'c is ' .. tostring(c)" }
+      has("1\nclosed\n", out)
+      has("c is nil", out)
+    end)
+    it("are found by words, in every file of the tree", function()
+      local count = 0
+      for path in output_of("find lua spec examples tools -name '*.lua'"):gmatch("[^\n]+") do
+        local file <close> = assert(io.open(path))
+        local text = file:read("a"):gsub("^#[^\n]*", "")
+        local kept = words.keep_locals(text, "_ENV['local'].")
+        assert(load(kept, "=" .. path))
+        assert.equal(select(2, text:gsub("\n", "")), (select(2, kept:gsub("\n", ""))))
+        count = count + 1
+      end
+      assert(count > 100)
+      assert.equal("W.x, W.y = 1, 2 W.f = function() local z end --[[local q]] W.a\n = nil",
+        words.keep_locals("local x <const>, y = 1, 2 local function f() local z end --[[local q]] local a\n", "W.")
+          :gsub(" = nil\n", "\n = nil"))
+    end)
+  end)
+
+  it("keeps the last value in _", function()
+    has("= 42", typed { "40", "_ + 2", "x = 1", "'= ' .. _" })
+    has("\nnil\n", typed { "40", "_G._" })
+  end)
+
+  it("names a mistake stdin, and that of an older entry by its text", function()
+    local out = typed { "function f() error('deep') end", "error('flat')", "f()" }
+    has("stdin:1: flat", out)
+    has('[string "function f() error(\'deep\') end"]:1: deep', out)
+  end)
+
+  describe("values:", function()
+    it("tables to a depth, sorted, tensors in them as a line", function()
+      local out = typed { "{3, b = 1, a = {x = flame.zeros(2, 3), shape = {4, 5}}, [true] = false, deep = {{{{{1}}}}}}" }
+      has("{\n  3,\n  [true] = false,\n  a = {shape = (4, 5), x = tensor (2, 3) f32 cpu},\n  b = 1,\n  deep = {{{{…}}}},\n}", out)
+      has("{1, 2, \"a\\n\"}", typed { "{1, 2, 'a\\\\n'}" })
+    end)
+    it("one that holds itself", function()
+      has("{self = <above>, x = 1}", typed { "t = {x = 1} t.self = t", "t" })
+    end)
+    it("no wider than the terminal", function()
+      local out = typed({ "{x = ('y'):rep(200), long = {'a', ('z'):rep(50)}}", "t = {} for i = 1, 500 do t[i] = i end", "{t}", "t" },
+        { cols = 40, rows = 60 })
+      has("…", out)
+      has("{1, 2, 3, 4,", out)
+      has("499, 500}", out)
+      has("more", out)
+    end)
+    it("a tensor with columns left out", function()
+      local out = typed({ "flame.arange(60.0):reshape(2, 30)", "flame.arange(30.0)" }, { cols = 40, rows = 40 })
+      has(" 1  2  3  4  5  6  7 … 25 26 27 28 29 30\n31 32 33 34 35 36 37 … 55 56 57 58 59 60\nshape (2, 30), f32, cpu", out)
+      for line in out:gmatch("[^\n]+") do assert(utf8.len(line) <= 40, line) end
+      has("\n14 15 16 17 18 19 20 21 22 23 24 25 26\n27 28 29 30\nshape (30), f32, cpu", out)
+    end)
+    it("a module as it describes itself, a function by its name", function()
+      has("Linear(", typed { "flame.nn.Linear(2, 3)" })
+      has("function flame.topk(x, k, dim, largest, sorted)", typed { "flame.topk" })
+    end)
+    it("in colours, unless NO_COLOR is set", function()
+      local steps = "send {1, 'a', flame.ones(2)}\\r\nwait f32 cpu}\ncolours"
+      assert.truthy(tonumber(session(steps):match("(%d+)\n$")) > 0)
+      assert.equal("0\n", session(steps, { env = "NO_COLOR=1" }))
+    end)
+    it("with a print of the script's own", function()
+      has("\nmine    5\n", typed { "old = print function print(...) old('mine', ...) end", "5" })
+    end)
+  end)
+
+  describe("Tab", function()
+    it("completes globals, fields, methods and modules", function()
+      has("> collectgarbage", session("send collec\\t\nwait collectgarbage\nscreen"))
+      has("> flame.nn.Sequential", session("send flame.nn.Seque\\t\nwait Sequential\nscreen"))
+      has("> x:cumsum", session("send x = flame.ones(2)\\r\nwait > x\nsend x:cumsu\\t\nwait x:cumsum\nscreen"))
+      has("> net.weight", session("send net = flame.nn.Linear(2, 3)\\r\nsend net.wei\\t\nwait net.weight\nscreen"))
+      has("> t.inner.leaf", session("send local t = {inner = {leaf = 1}}\\r\nsend t.inn\\t.\\t\nwait inner.leaf\nscreen"))
+      has("> x:sum():argmax", session("send x = flame.ones(2)\\r\nsend x:sum():argma\\t\nwait argmax\nscreen"))
+    end)
+    it("lists with texts at the second", function()
+      local out = session("send flame.cums\nwait cums\nsend \\t\\t\nsend \\x15x\nwait > x\nscreen")
+      has("> flame.cumsum", (session("send flame.cums\\t\nwait cumsum\nscreen")))
+      lacks("\ncumsum", out)
+      out = session("send flame.tril\\t\\t\nwait tril_indices\nscreen")
+      assert.matches("tril%s+%a[^\n]+\n", out)
+      has("> flame.tril", out)
+    end)
+    it("completes options of the function that is called", function()
+      has("> x:sum(1, {keepdim = true", session("send x = flame.ones(2)\\r\nsend x:sum(1, {kee\\ttrue\nwait = true\nscreen"))
+      has("{delta = 1", session("send flame.huber_loss(x, y, {del\\t1\nwait = 1\nscreen"))
+    end)
+    it("completes files in strings and names in help", function()
+      write("files/some data.bin", "")
+      assert(os.execute("mkdir -p " .. folder .. "/files/sub"))
+      has("> io.open('some data.bin'", session("send io.open('so\\t\nwait data.bin'\nscreen"))
+      has('> io.open("sub/', session('send io.open("su\\t\nwait sub/\nscreen'))
+      has('> help("cumprod', session('send help("cumpr\\t\nwait cumprod\nscreen'))
+      has("> :explain", session("send :exp\\t\nwait :explain\nscreen"))
+    end)
+    it("runs no function of the script", function()
+      local out = session("send t = setmetatable({ab = 1}, {__index = function() print('RUN') end, __pairs = error})\\r\n"
+        .. "send t.a\\t\nwait t.ab\nsend .x\\t\\t\nscreen")
+      lacks("\nRUN", out)
+    end)
+    it("indents at the start of a line, and shrugs where there is nothing", function()
+      has(">>   1\n", session("send print(\\r\nwait >>\nsend \\t1\\r)\\r\nwait >> )\nscreen"))
+      has("> 1 + 'x", session("send nosuchname\\t\\t\\x151 + 'x\\t\\t\nwait 'x\nscreen"))
+    end)
+  end)
+
+  describe("the history", function()
+    it("is kept over sessions, with entries of several lines", function()
+      session("send for i = 1, 2 do\\r end\\r\nsend 'caf\\xc3\\xa9'\\r\nwait \\ncafé\\n>\nsend \\x04\nend")
+      has("> for i = 1, 2 do\n>>  end", session("send \\e[A\\e[A\nwait >>\nscreen"))
+      assert.truthy(read("home/.local/state/flame-lua/history"):find("café", 1, true))
+      assert.truthy(output_of("ls -l " .. folder .. "/home/.local/state/flame-lua/history"):find("^%-rw%-%-%-%-%-%-%-"))
+    end)
+    it("is searched with Ctrl-R", function()
+      session("send first = 11\\r\nsend second = 22\\r\nsend third = 33\\r\nwait = 33\\n>\nsend \\x04\nend")
+      has("(search) =: second = 22", session("send \\x12=\\x12\nwait second\nscreen"))
+      has("> '= ' .. 1", session("send '= ' .. 1\\x12second\\x07\nwait > '= ' .. 1\nscreen"))
+      has("> second = 22", session("send \\x12sec\\r\nwait > second = 22\nscreen"))
+    end)
+    it("goes back to what was typed", function()
+      has("> new text", session("send old = 1\\r\nwait 1\\n>\nsend new text\\e[A\\e[B!\nwait text!\nscreen"))
+    end)
+    it("reads what libedit wrote, and a plain list of lines", function()
+      local function start(text)
+        assert(os.execute("mkdir -p " .. folder .. "/home/.local/state/flame-lua"))
+        write("home/.local/state/flame-lua/history", text)
+      end
+      start("_HiStOrY_V2_\nx\\040=\\0401\nprint(x)\n")
+      has("> x = 1", session("send \\e[A\\e[A\nwait x = 1\nscreen"))
+      start("y = 2")
+      has("> y = 2", session("send \\e[A\nwait y = 2\nscreen"))
+      assert.equal("_HiStOrY_V2_\ny\\040=\\0402\n", read("home/.local/state/flame-lua/history"))
+    end)
+    it("may be huge, binary, or not to be written", function()
+      local lines = {}
+      for i = 1, 60000 do lines[i] = ("line%d\\040=\\040%d"):format(i, i) end
+      assert(os.execute("mkdir -p " .. folder .. "/home/.local/state/flame-lua"))
+      write("home/.local/state/flame-lua/history", "_HiStOrY_V2_\n" .. table.concat(lines, "\n") .. "\n")
+      has("> line60000 = 60000", session("send \\e[A\nwait line60000\nscreen"))
+      assert.equal(1001, select(2, read("home/.local/state/flame-lua/history"):gsub("\n", "")))
+      write("home/.local/state/flame-lua/history", ("\0\255\1\n"):rep(3000))
+      has("= 1", typed({ "'= ' .. 1" }))
+      has("= 1", typed({ "'= ' .. 1" }, { env = "XDG_STATE_HOME=/dev/null/none" }))
+      has("= 1", typed({ "'= ' .. 1" }, { home = "/proc/none" }))
+      os.execute("rm -rf " .. folder .. "/home/.local/state/flame-lua/history; mkdir " .. folder
+        .. "/home/.local/state/flame-lua/history")
+      has("= 1", typed({ "'= ' .. 1" }))
+    end)
+  end)
+
+  describe("a start-up file", function()
+    it("runs before the first entry, and not with -E", function()
+      write("config/flame-lua/init.lua", "started = 'by file'")
+      local env = "XDG_CONFIG_HOME=" .. folder .. "/config"
+      has("by file", typed({ "started" }, { env = env }))
+      lacks("by file", typed({ "started" }, { env = env, arguments = "-E" }))
+      write("config/flame-lua/init.lua", "error('in the file')")
+      local out = typed({ "'= ' .. 2" }, { env = env })
+      has("init.lua:1: in the file", out)
+      has("= 2", out)
+    end)
+  end)
+
+  describe("commands:", function()
+    it(":help tells of functions, values, near names and texts", function()
+      local out = typed({ ":help topk" })
+      has("flame.topk(x, k, [dim]", out)
+      has("options: ", out)
+      has("did you mean 'topk'", typed { ":help topkk" })
+      has("cumsum", typed({ ":help running sums" }, { rows = 60 }))
+      has("Linear(", typed({ "net = flame.nn.Linear(2, 3)", ":help net" }, { rows = 60 }))
+      has(":why x", typed({ ":help" }))
+      has("tensor (2) f32 cpu", typed { "x = flame.ones(2)", ":help x" })
+    end)
+    it("help is the same, on a terminal and without", function()
+      has("flame.topk(x, k, [dim]", typed { "help(flame.topk)" })
+      has("help(flame.topk) tells", typed { "help" })
+    end)
+    it(":source shows the text of a function that was typed, of the library, of a file", function()
+      has("return 41 + 1", typed { "function f()\\r return 41 + 1\\rend", ":source f" })
+      write("files/m.lua", "local m = {}\nfunction m.f()\n  return 'there'\nend\nreturn m")
+      has("-- ./m.lua:2\nfunction m.f()\n  return 'there'\nend", typed { "package.path = './?.lua'", ":source require('m').f" })
+      has("the function is written in C", typed { ":source print" })
+      has("need a function or a kernel, got a tensor", typed { ":source flame.ones(2)" })
+    end)
+    it(":time tells how long, with launches and bytes", function()
+      local out = typed { "x = flame.rand(100)", ":time x:exp():sum()" }
+      assert.matches("%d+%.%d+ ms, the least of %d+ runs", out)
+      assert.matches("each run: %d+ launches, [%d%.]+ %a+ moved", out)
+    end)
+    it(":mem lists the largest tensors with names and lines", function()
+      local out = typed { "big = flame.zeros(500, 500)", "small = flame.zeros(3)", ":mem" }
+      assert.matches('1%.0 MB  big +%(500, 500%) f32 cpu  %[string "big = flame%.zeros%(500', out)
+      has("cpu: ", out)
+    end)
+    it(":why says what a tensor comes from and why it has a gradient or none", function()
+      local make = "w = flame.ones(3, {requires_grad = true})"
+      has("it has a gradient: 1 leaf requires grad", typed { make, "y = (w * 2):sum()", ":why y" })
+      has('mul(%1', typed { make, "y = (w * 2):sum()", ":why y" })
+      has("it is a leaf that requires grad", typed { make, ":why w" })
+      has("it is i64, and gradients are of floats", typed { make, ":why w:argmax()" })
+      has("nothing that it is made from requires grad", typed { ":why flame.ones(2) * 3" })
+      has("give that retain_graph = true", typed { make, "y = (w * 2):exp():sum() y:backward()", ":why y" })
+      has("no derivative, or no_grad or detach was at work", typed({ make, "y = flame.no_grad(function() return w * 2 end)", ":why y" },
+        { cols = 120 }))
+      has("why: need a tensor, got number", typed { ":why 5" })
+    end)
+    it(":explain shows the plan, and runs nothing", function()
+      local out = typed({ "x = flame.rand(1000, 64) x:sum():item()", "y = (x * 2 + 1):relu():softmax(2)", "flame.stats('reset')",
+        ":explain y", "'launches ' .. flame.stats().launches", "y:sum():item()", ":explain y" }, { rows = 60 })
+      has("1 kernel; 512.0 kB moved", out)
+      has("step 1: row", out)
+      has("launches 0", out)
+      has("its value is there, nothing is left to run", out)
+    end)
+    it(":grad shows the adjoint of a kernel", function()
+      local out = typed({ "k = flame.kernel('__global__ void twice(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + "
+        .. "threadIdx.x; if (i < n) y[i] = 2 * x[i] * x[i]; }')", ":grad k" }, { rows = 60 })
+      assert.matches(":grad k\nextern \"C\" __global__ void twice_vjp%(", out)
+      has("grad: need a kernel, got number", typed { ":grad 5" })
+    end)
+    it(":doc lists modules and functions", function()
+      has("nn", typed({ ":doc" }, { rows = 60 }))
+      has("nn.Linear(", typed({ ":doc linear" }, { rows = 90 }))
+    end)
+    it(":undo takes back the last change of variables, and that again", function()
+      local out = typed { "x = 1", "local y = 2", "x, y = 10, 20", ":undo", "'= ' .. x .. y", ":undo", "'> ' .. x .. y", "z = 5",
+        ":undo", "'z ' .. tostring(z)" }
+      has("x is again 1\ny is again 2", out)
+      has("= 12", out)
+      has("> 1020", out)
+      has("z is gone", out)
+      has("z nil", out)
+      has("no variable has changed yet", typed { ":undo" })
+    end)
+    it("are functions too, and others are named with the nearest", function()
+      has("it is a leaf that requires grad", typed { "prompt.why(flame.ones(2, {requires_grad = true}))" })
+      has("did you mean 'explain'", typed { ":explan x" })
+      has("time: need an expression", typed { ":time" })
+    end)
+    it("are left out of the globals", function()
+      has("\nnil     nil\n", typed { "_G.prompt, _G.why" })
+    end)
+  end)
+
+  describe("with TERM=dumb", function()
+    it("reads lines plainly, with commands and locals", function()
+      local out = typed({ "local a = 5", "'= ' .. a", ":undo", ":help topk", "for i = 1, 1 do", "print('in', i) end" },
+        { env = "TERM=dumb" })
+      has("= 5", out)
+      has("flame.topk(", out)
+      has("in", out)
+    end)
+    it("Ctrl-C clears the line there as well, and no colours are used", function()
+      local out = session("send x = {1, 'a'}\\r\nwait }\\n>\nsend junk\nwait junk\nsend \\x03\nwait ^C\\n>\nsend x\\r\nwait \"a\"\nscreen\ncolours",
+        { env = "TERM=dumb" })
+      has('{1, "a"}', out)
+      assert.matches("\n0\n$", out)
+      has("status 0", session("send \\x04\nend", { env = "TERM=dumb" }))
+    end)
+  end)
+end)
+
+describe("the prompt without a terminal", function()
+  local function piped(text)
+    return output_of(("printf '%%s' '%s' | env -u LUA_INIT %s -i 2>&1"):format(text:gsub("'", "'\\''"), interpreter))
+  end
+  it("has no commands, no kept locals, no _, and loads nothing for them", function()
+    has("syntax error", (piped(":help\n"):gsub("unexpected symbol", "syntax error")))
+    has("nil", piped("local a = 5\na\n"))
+    has("nil\tnil\tnil", piped("1\n_, prompt, package.loaded[\"flame.prompt\"]\n"))
+  end)
+  it("says nothing of help, and shows no sequences", function()
+    local out = piped("{1}\n")
+    lacks(":help", out)
+    lacks("\27", out)
+  end)
+end)
