@@ -46,6 +46,7 @@ static int open_file(fl_history *h) {
 }
 
 static void forget(fl_history *h, int64_t n) {
+  if (n == 0) return;
   for (int64_t i = 0; i < n; i++) fl_free(h->mem, h->entries.at[i], strlen(h->entries.at[i]) + 1);
   h->entries.n -= n;
   memmove(h->entries.at, h->entries.at + n, (size_t)h->entries.n * sizeof *h->entries.at);

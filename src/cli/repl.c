@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <lauxlib.h>
 #include <lualib.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,23 +140,36 @@ static void tab(fl_edit *e) {
 /* ---- reading ----------------------------------------------------------------------------------------- */
 static void on_interrupt(int number) { (void)number; }
 
+/* Waits for a line at a terminal, with SIGINT let in for so long: 0 when it came instead. A line
+** is read as a whole there, so that nothing of the next is in stdin's buffer. */
+static int await_line(void) {
+  struct pollfd in = { STDIN_FILENO, POLLIN, 0 };
+  struct sigaction action = { 0 }, before;
+  sigset_t held, mask;
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  sigemptyset(&held);
+  sigaddset(&held, SIGINT);
+  sigprocmask(SIG_BLOCK, &held, &mask);
+  sigaction(SIGINT, &action, &before);
+  const int ready = ppoll(&in, 1, NULL, &mask), why = errno;
+  sigaction(SIGINT, &before, NULL);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
+  return ready >= 0 || why != EINTR;
+}
+
 /* A line with a NUL, malloc'd; NULL: the end, or (*cleared) Ctrl-C at a terminal. */
 static char *read_plain(const session *s, const char *prompt, int *cleared) {
-  struct sigaction action = { 0 }, before;
   char *line = NULL;
   size_t room = 0;
   fputs(prompt, stdout);
   fflush(stdout);
-  action.sa_handler = on_interrupt;              /* without SA_RESTART: the read ends */
-  sigemptyset(&action.sa_mask);
-  if (s->terminal) sigaction(SIGINT, &action, &before);
+  *cleared = s->terminal && !await_line();
+  if (*cleared) return NULL;
   const ssize_t n = getline(&line, &room, stdin);
-  *cleared = n < 0 && s->terminal && errno == EINTR;
-  if (s->terminal) sigaction(SIGINT, &before, NULL);
   if (n > 0 && line[n - 1] == '\n') line[n - 1] = '\0';
   if (n >= 0) return line;
   free(line);
-  if (*cleared) clearerr(stdin);
   return NULL;
 }
 
