@@ -33,9 +33,11 @@ end
 local function session(steps, o)
   o = o or {}
   write("steps", (o.first or "ready\n") .. steps .. "\n")
-  return output_of(("cd %s/files && env -u LUA_INIT -u NO_COLOR -u XDG_STATE_HOME -u XDG_CONFIG_HOME -u LUA_INIT_5_4"
+  local out = output_of(("cd %s/files && env -u LUA_INIT -u NO_COLOR -u XDG_STATE_HOME -u XDG_CONFIG_HOME -u LUA_INIT_5_4"
     .. " HOME=%s TERM=xterm %s %s %d %d %s %s <%s/steps 2>&1"):format(folder, o.home or folder .. "/home", o.env or "", pty,
     o.cols or 80, o.rows or 24, interpreter, o.arguments or "", folder))
+  assert(not out:find("runtime error", 1, true) and not out:find("Sanitizer", 1, true), out)
+  return out
 end
 
 --- Types the lines, an entry each, and gives the screen after them.
@@ -50,7 +52,6 @@ local function lacks(text, screen) assert.falsy(screen:find(text, 1, true), "\n'
 
 describe("the prompt on a terminal", function()
   before_each(function() os.execute("rm -rf " .. folder .. "/home; mkdir " .. folder .. "/home") end)
-  teardown(function() os.execute("rm -rf " .. folder) end)
 
   it("shows the value of an expression, and says at the start where help is", function()
     local screen = typed { "1 + 2, 'a'" }
@@ -450,7 +451,27 @@ describe("the prompt on a terminal", function()
   end)
 end)
 
+-- docs/prompt.md: the entries of a ```prompt block are typed, and the screen must be the block. Blanks count
+-- as one, "…" stands for anything.
+describe("the page on the prompt", function()
+  local file <close> = assert(io.open("docs/prompt.md"))
+  local count = 0
+  for block in file:read("a"):gmatch("\n```prompt\n(.-)\n```") do
+    count = count + 1
+    it("shows what is so, block " .. count, function()
+      local entries = {}
+      for entry in ("\n" .. block):gmatch("\n> ([^\n]+)") do entries[#entries + 1] = entry:gsub("\\", "\\\\") end
+      local screen = typed(entries, { rows = 90 }):match("\n(> .*)$"):gsub("\n>\n$", "")
+      local wanted = block:gsub("%s+", " "):gsub("%p", "%%%0"):gsub("…", ".*")
+      assert.matches("^" .. wanted .. "$", (screen:gsub("%s+", " ")))
+    end)
+  end
+  it("has such blocks", function() assert(count >= 4) end)
+end)
+
 describe("the prompt without a terminal", function()
+  teardown(function() os.execute("rm -rf " .. folder) end)
+
   local function piped(text)
     return output_of(("printf '%%s' '%s' | env -u LUA_INIT %s -i 2>&1"):format(text:gsub("'", "'\\''"), interpreter))
   end
