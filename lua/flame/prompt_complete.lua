@@ -99,10 +99,14 @@ local function told(f)
   return name and (internal.told_line(name))
 end
 
+-- Objects and tables are not opened: a __tostring in them would run.
 local function line_of(p, v)
   if type(v) == "function" then return told(v) or show.line(p, v, 60) end
-  if type(v) == "table" and v == package.loaded[v] then return "" end
-  return show.line({ width = p.width, line = p.line }, v, 60)
+  local m = debug.getmetatable(v)
+  if flame.is_tensor(v) or (type(v) ~= "table" and type(v) ~= "userdata") or m and is_ours(rawget(m, "__tostring")) then
+    return show.line(p, v, 60)
+  end
+  return type(v)
 end
 
 local function names_in(p, v, functions)

@@ -139,6 +139,13 @@ describe("the prompt on a terminal", function()
       local out = session("send x = 5\\r\nsend junk\nwait junk\nsignal 2\nwait ^C\nsend '= ' .. x\\r\nwait \\n= 5\nscreen")
       has("junk^C\n>", out)
     end)
+    it("between two entries does nothing", function()
+      local steps = {}
+      for i = 1, 40 do steps[i] = "send " .. i .. "\\r\\x03" end
+      local out = session(table.concat(steps, "\n") .. "\nsend \\r\\r\nready\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
+      has("= 5", out)
+      lacks("never came", out)
+    end)
     if os.getenv("FLAME_SANITIZE") ~= "thread" then
       it("stops what runs", function()
         local out = session("send x = 5 print('ru' .. 'ns') while true do end\\r\nwait runs\nsend \\x03\nwait interrupted!\n"
@@ -284,9 +291,13 @@ describe("the prompt on a terminal", function()
       has("> :explain", session("send :exp\\t\nwait :explain\nscreen"))
     end)
     it("runs no function of the script", function()
-      local out = session("send t = setmetatable({ab = 1}, {__index = function() print('RUN') end, __pairs = error})\\r\n"
-        .. "send t.a\\t\nwait t.ab\nsend .x\\t\\t\nscreen")
+      local out = session("send local run = function() print('RUN') return 'RUN' end tt = setmetatable({ab = 1},"
+        .. " {__index = run, __pairs = run, __tostring = run}) tx = {tt}\\r\nready\nsend tt.a\\t\nwait > tt.ab\nsend .x\\t\\t\n"
+        .. "send \\x15t\\t\\t\nwait tostring\nscreen")
+      has("tt", out)
+      lacks("never came", out)
       lacks("\nRUN", out)
+      lacks(" RUN", out)
     end)
     it("indents at the start of a line, and shrugs where there is nothing", function()
       has(">>   1\n", session("send print(\\r\nwait >>\nsend \\t1\\r)\\r\nwait >> )\nscreen"))

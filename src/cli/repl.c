@@ -24,6 +24,7 @@ typedef struct session {
   fl_cli *c;
   int terminal;                                  /* are both ends one? */
   int editing;
+  struct sigaction before;                       /* of SIGINT */
   fl_edit edit;
 } session;
 
@@ -316,7 +317,13 @@ static void run_start_file(session *s) {
   lua_settop(L, 0);
 }
 
+/* Ctrl-C is for what runs or is typed. Between the two it does nothing. */
 static void open_terminal(session *s) {
+  struct sigaction action = { 0 };
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &s->before);
   make_environment(s->c->L);
   puts(":help lists what the prompt can do; help(flame.topk) tells what a function does");
   fflush(stdout);
@@ -342,7 +349,10 @@ void fl_cli_repl(fl_cli *c) {
     else run_plain(&s);
     fflush(stdout);
   }
-  if (s.terminal) fl_edit_close(&s.edit);
+  if (s.terminal) {
+    fl_edit_close(&s.edit);
+    sigaction(SIGINT, &s.before, NULL);
+  }
   lua_settop(L, 0);
   fputs("\n", stdout);
   fflush(stdout);

@@ -23,6 +23,7 @@
 /* Both for the signal handler: the coroutine that runs, NULL while nothing of the script does. */
 static lua_State *volatile running;
 static flame_context *volatile computing;
+static struct sigaction unarmed;                 /* what SIGINT did before the call */
 
 static void stop(lua_State *L, lua_Debug *where) {
   (void)where;
@@ -52,11 +53,11 @@ static void arm(lua_State *L) {
   action.sa_flags = (int)SA_RESETHAND;
   computing = flame_lua_context(L);
   running = L;
-  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGINT, &action, &unarmed);
 }
 
 static void disarm(lua_State *L) {
-  signal(SIGINT, SIG_DFL);
+  sigaction(SIGINT, &unarmed, NULL);
   unhook(L);
   if (computing) atomic_store(&computing->interrupted, 0);
   running = NULL;
