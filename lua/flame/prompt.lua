@@ -34,8 +34,9 @@ function prompt.start(environment, can)
   prompt.colours = can and (none == nil or none == "")
   rawset(env, PLACE, setmetatable({}, { __newindex = keep }))
   rawset(env, "prompt", prompt)
-  if rawget(_G, "help") ~= nil and rawget(env, "help") == nil then
-    prompt.global_help = rawget(_G, "help")
+  local help = rawget(_G, "help")                -- where it is the prompt's, the prompt's own knows more
+  if type(help) == "function" and debug.getinfo(help, "S").source == "=flame/prompt" then
+    rawset(env, "help", prompt.help)
   end
 end
 

@@ -78,8 +78,31 @@ local function overview(p)
   print("Each is a function too: prompt.why(x). help(flame.topk) is as :help topk.")
 end
 
+-- How many functions each module has, and the modules in order.
+local function modules()
+  local count, names = {}, {}
+  for _, name in ipairs(internal.told_names()) do
+    local module = name:match("^(.*)[.:]") or "flame"
+    if not count[module] then names[#names + 1] = module end
+    count[module] = (count[module] or 0) + 1
+  end
+  return count, names
+end
+
+-- The module that a table of the library is.
+local function module_name(v)
+  if type(v) ~= "table" then return nil end
+  for name in pairs((modules())) do
+    local t = flame
+    for field in name:gmatch("[%w_]+") do t = type(t) == "table" and t[field] or nil end
+    if name == "flame" and v == flame or t ~= nil and t == v then return name end
+  end
+end
+
 -- What a module or any other value is.
 local function tell_value(p, v)
+  local module = module_name(v)
+  if module then commands.doc(p, module) return true end
   if flame.is_tensor(v) then
     print(show.line(p, v, (p.size())) .. "; :why and :explain tell where it comes from, :doc Tensor what it can do")
     return true
@@ -126,6 +149,8 @@ function commands.help(p, what)
   end
   local name = internal.told_name(what) or internal.told_name((what:gsub("^flame%.", "")))
   if name then return tell(name) end
+  local module = what:gsub("^flame%.", "")
+  if (modules())[module] then return commands.doc(p, module) end
   local chunk = load("return " .. what, "=stdin", "t", p.environment())
   local ok, v = pcall(chunk or error)
   if ok and v ~= nil and tell_value(p, v) then return end
@@ -136,14 +161,9 @@ end
 --- The functions of a module ("nn", "Tensor"), or whose names have the word in them.
 function commands.doc(p, word)
   word = word and tostring(word) or ""
-  local modules, count = {}, {}
-  for _, name in ipairs(internal.told_names()) do
-    local module = name:match("^(.*)[.:]") or "flame"
-    if not count[module] then modules[#modules + 1] = module end
-    count[module] = (count[module] or 0) + 1
-  end
+  local count, names = modules()
   if word == "" then
-    for _, module in ipairs(modules) do print(("  %-24s %d functions"):format(module, count[module])) end
+    for _, module in ipairs(names) do print(("  %-24s %d functions"):format(module, count[module])) end
     print(":doc nn lists those of a module; the pages in docs/ have more")
     return
   end

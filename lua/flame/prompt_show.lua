@@ -268,7 +268,7 @@ end
 function show.value(p, v, columns)
   if type(v) == "string" then return v end
   if flame.is_tensor(v) then return tensor_text(p, v, columns) end
-  if v == p.global_help then return "help(flame.topk) tells what a function does; :help lists what the prompt can do" end
+  if v == p.help then return "help(flame.topk) tells what a function does; :help lists what the prompt can do" end
   local text, colour = atom(v)
   if text then return painted(p, colour, text) end
   return block(p, v, 0, columns, { depth = 0 }, nil, 0)

@@ -120,11 +120,74 @@ describe("the prompt on a terminal", function()
       has("> 1 +\n>> 2\n3", session("send 1 +\\e\\r2\\r\nwait 3\nscreen"))
     end)
 
+    -- A slow model: a list of characters and a place in it.
+    it("as a model says, with random keys", function()
+      local random = math.random
+      math.randomseed(7)
+      local units = { "a", "B", "_", " ", "(", "\\xc3\\xa9", "\\xe4\\xb8\\xad", "e\\xcc\\x81", "\\xf0\\x9f\\x98\\x80" }
+      local steps, wanted, cut = {}, {}, {}
+      for round = 1, 12 do
+        local text, at, keys = {}, 0, {}
+        local function take(from, to)
+          local out = {}
+          for _ = from, to do out[#out + 1] = table.remove(text, from) end
+          return out
+        end
+        local does = {
+          left = function() at = math.max(at - 1, 0) return "\\e[D" end,
+          right = function() at = math.min(at + 1, #text) return "\\e[C" end,
+          home = function() at = 0 return "\\x01" end,
+          last = function() at = #text return "\\x05" end,
+          back = function() if at > 0 then table.remove(text, at) at = at - 1 end return "\\x7f" end,
+          delete = function() if at < #text then table.remove(text, at + 1) end return "\\e[3~" end,
+          kill = function() if at < #text then cut = take(at + 1, #text) end return "\\x0b" end,
+          head = function() if at > 0 then cut = take(1, at) at = 0 end return "\\x15" end,
+          yank = function() for _, u in ipairs(cut) do at = at + 1 table.insert(text, at, u) end return "\\x19" end,
+        }
+        local names = {}
+        for name in pairs(does) do names[#names + 1] = name end
+        table.sort(names)
+        for k = 1, 80 do
+          if random() < 0.6 then
+            at = at + 1
+            table.insert(text, at, units[random(#units)])
+            keys[k] = text[at]
+          else
+            keys[k] = does[names[random(#names)]]()
+          end
+        end
+        steps[#steps + 1] = "send " .. table.concat(keys) .. "\\x01r[#r+1] = [==[\\x05]==]\\r\nready"
+        wanted[round] = table.concat(text):gsub("\\x(%x%x)", function(h) return string.char(tonumber(h, 16)) end)
+      end
+      write("wanted", table.concat(wanted, "\n"))
+      local out = session("send r = {}\\r\nready\n" .. table.concat(steps, "\n")
+        .. "\nsend '= ' .. tostring(table.concat(r, '\\\\n') == io.open('../wanted'):read('a'))\\r\nwait \\n= \nscreen", { cols = 30 })
+      has("= true", out)
+    end)
+    it("through bytes from nowhere", function()
+      math.randomseed(11)
+      local steps = {}
+      for i = 1, 40 do
+        local bytes = {}
+        for k = 1, 60 do
+          local c = math.random() < 0.3 and 27 or math.random(0, 255)
+          bytes[k] = (c == 4 or c == 26 or c == 13 or c == 10) and "[" or ("\\x%02x"):format(c)
+        end
+        steps[i] = "send " .. table.concat(bytes)
+      end
+      local out = session(table.concat(steps, "\n") .. "\nsend \\e[201~\\x03\\x03\nwait ^C\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen",
+        { cols = 20 })
+      lacks("never came", out)
+    end)
+
     it("after the terminal has another size", function()
       local out = session("send '= ' .. " .. ("1234567890"):rep(5) .. "e9\nwait e9\nsize 40 12\nsend \\x01\\x05\n"
         .. "send \\x08\\x08.5\nwait 0.5\nscreen\nsend \\r\nwait \\n= 1.2\nscreen", { cols = 80 })
       has("> '= ' .. 123456789012345678901234567890\n12345678901234567890.5\n", out)
       assert.equal(2, select(2, out:gsub("> '= '", "")))
+      out = session("send '= ' .. " .. ("1234567890"):rep(5) .. "e9\nwait e9\nsize 100 30\nsend \\x08\\x08.5\nwait 0.5\nscreen",
+        { cols = 40 })
+      has("> '= ' .. 12345678901234567890123456789012345678901234567890.5\n", out)
       lacks("never came", out)
     end)
   end)
@@ -370,6 +433,8 @@ describe("the prompt on a terminal", function()
       has("did you mean 'topk'", typed { ":help topkk" })
       has("cumsum", typed({ ":help running sums" }, { rows = 60 }))
       has("Linear(", typed({ "net = flame.nn.Linear(2, 3)", ":help net" }, { rows = 60 }))
+      has("optim.AdamW(", typed({ ":help optim" }, { rows = 90 }))
+      has("optim.AdamW(", typed({ "help(flame.optim)" }, { rows = 90 }))
       has(":why x", typed({ ":help" }))
       has("tensor (2) f32 cpu", typed { "x = flame.ones(2)", ":help x" })
     end)
