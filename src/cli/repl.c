@@ -141,9 +141,14 @@ static void tab(fl_edit *e) {
 /* ---- reading ----------------------------------------------------------------------------------------- */
 static void on_interrupt(int number) { (void)number; }
 
-/* Waits for a line at a terminal, with SIGINT let in for so long: 0 when it came instead. A line
-** is read as a whole there, so that nothing of the next is in stdin's buffer. */
-static int await_line(void) {
+static void print_prompt(const char *prompt) {
+  fputs(prompt, stdout);
+  fflush(stdout);
+}
+
+/* Waits for a line at a terminal: 0 when SIGINT came instead, from the first byte of the prompt on. A
+** line is read as a whole there, so that nothing of the next is in stdin's buffer. */
+static int await_line(const char *prompt) {
   struct pollfd in = { STDIN_FILENO, POLLIN, 0 };
   struct sigaction action = { 0 }, before;
   sigset_t held, mask;
@@ -153,6 +158,7 @@ static int await_line(void) {
   sigaddset(&held, SIGINT);
   sigprocmask(SIG_BLOCK, &held, &mask);
   sigaction(SIGINT, &action, &before);
+  print_prompt(prompt);
   const int ready = ppoll(&in, 1, NULL, &mask), why = errno;
   sigaction(SIGINT, &before, NULL);
   sigprocmask(SIG_SETMASK, &mask, NULL);
@@ -163,10 +169,9 @@ static int await_line(void) {
 static char *read_plain(const session *s, const char *prompt, int *cleared) {
   char *line = NULL;
   size_t room = 0;
-  fputs(prompt, stdout);
-  fflush(stdout);
-  *cleared = s->terminal && !await_line();
+  *cleared = s->terminal && !await_line(prompt);
   if (*cleared) return NULL;
+  if (!s->terminal) print_prompt(prompt);
   const ssize_t n = getline(&line, &room, stdin);
   if (n > 0 && line[n - 1] == '\n') line[n - 1] = '\0';
   if (n >= 0) return line;
