@@ -28,6 +28,7 @@ enum {
   FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
   FL_LEAF_LIMIT = 28,      /* most values that it reads */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
+  FL_REPEAT_READS = 3,     /* fewest arrays of its size for which one is not repeated: their bytes count */
   FL_WIDE = 4,             /* a broadcast to so many times the elements is one */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, above any deferred depth */
@@ -48,6 +49,7 @@ typedef struct fl_cell {
   uint8_t wide, reduced;   /* broadcast by a consumer; made of a reduction of its shape */
   uint8_t hoist;           /* FL_HOIST_*: deferred, but a group that would repeat it may anchor it */
   int32_t cost, leaves, consumers, out, home;
+  const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is made of, if so few or more */
   uint8_t base_home;       /* its old value was not copied: its home holds it already */
   int32_t group;           /* that completes it, -1 before it is placed */
   int32_t scalar;          /* first of a call's own scalars in the plan's (finish.c) */
