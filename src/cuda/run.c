@@ -36,6 +36,7 @@ struct fl_prepared {              /* hangs on a step */
   fl_module *steps;               /* MATMUL by our own kernel, SCATTER */
   fl_cu_function entry[FL_TEXT_MAX_CALLS];
   uint8_t library;                /* MATMUL by cuBLASLt */
+  int64_t scratch;                /* bytes that it needs */
 };
 
 static flame_status no_memory(fl_cuda *s) {
@@ -177,7 +178,7 @@ static flame_status want(fl_cuda *s, fl_step *t) {
   if (t->kind == FL_S_KERNEL) return want_kernels(s, t, r);
   if (t->kind == FL_S_MATMUL) {
     int yes = 0;
-    const flame_status e = fl_blas_prepare(s, t->matmul, &yes);
+    const flame_status e = fl_blas_prepare(s, t->matmul, &yes, &r->scratch);
     if (e != FLAME_OK) return e;
     r->library = (uint8_t)yes;
     if (yes) return FLAME_OK;
@@ -278,6 +279,7 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   }
   if (!r) return FLAME_OK;
   for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) e = ready_group(s, p, t, &r->group[i]);
+  if (e == FLAME_OK && r->library && r->scratch) e = share(s, r->scratch, 0);
   if (e != FLAME_OK || !r->steps) return e;
   fl_text_step x = { 0 };
   describe(t, (char *const[3]){ NULL, NULL, NULL }, NULL, &x);
