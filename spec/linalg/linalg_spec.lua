@@ -531,3 +531,30 @@ describe("forms that tell instead of raising", function()
     fails("svd_lowrank: x has shape (3)", flame.svd_lowrank, randn(3))
   end)
 end)
+
+describe("products of half types", function()
+  -- whole numbers, small enough that every sum is exact; rows of 257, 261, … begin at no multiple of 16 bytes
+  local function whole(...) return flame.randint({ ... }, -1, 1):double() end
+
+  it("are exact wherever their rows begin, alone and with what follows them", function()
+    for _, size in ipairs { { 256, 257, 259 }, { 300, 512, 261 }, { 257, 264, 256 }, { 261, 1000, 272 } } do
+      local m, k, n = table.unpack(size)
+      flame.seed(m + n)
+      local a, b = whole(m, k), whole(k, n)
+      local want = a:matmul(b)
+      assert.is_true(want:abs():amax():item() <= 256)
+      for _, dtype in ipairs { "bf16", "f16" } do
+        local x, y = a:to(dtype), b:to(dtype)
+        local xt, yt = a.T:clone():to(dtype), b.T:clone():to(dtype)
+        flame.eval(x, y, xt, yt)
+        for _, p in ipairs { { x, y }, { xt.T, y }, { x, yt.T }, { xt.T, yt.T } } do
+          local z = p[1]:matmul(p[2])
+          flame.eval(z)
+          assert.is_true(flame.equal(want, z:double()))
+          local later = (p[1]:matmul(p[2]) + 1):double() - 1                -- not kept
+          assert.is_true(flame.equal(want, later))
+        end
+      end
+    end
+  end)
+end)
