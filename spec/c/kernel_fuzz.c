@@ -126,15 +126,15 @@ static void counted(gen *g, int id) {
   say(g, "for (int j%d = 0; j%d < ", id, id);
   if (pick(g, 2)) say(g, "%d", 1 + pick(g, 7)); else say(g, "b[i] + %d", pick(g, 4));
   say(g, "; ++j%d) {", id);
-  ++g->indent;
+  g->indent++;
   line(g);
   say(g, "c%d = j%d;", pick(g, 3), id);
-  --g->indent;
+  g->indent--;
 }
 
 static void loop(gen *g, int depth) {
   const int id = g->loop_id++;
-  ++g->loops;
+  g->loops++;
   switch (pick(g, 5)) {
   case 0: counted(g, id); break;
   case 1:
@@ -153,26 +153,26 @@ static void loop(gen *g, int depth) {
     say(g, " while (++j%d < 6 && ", id);
     condition(g, 1);
     say(g, ");");
-    --g->loops;
+    g->loops--;
     return;
   default:
     say(g, "int j%d = 0;", id);
     line(g);
     say(g, "while (true) {");
-    ++g->indent;
+    g->indent++;
     line(g);
     say(g, "if (++j%d > %d) break;", id, 1 + pick(g, 12));
-    --g->indent;
+    g->indent--;
   }
   block(g, depth, 1);
-  --g->loops;
+  g->loops--;
 }
 
 static void switches(gen *g, int depth) {
   say(g, "switch (");
   integer(g);
   say(g, " & 3) {");
-  for (int k = 0; k < 3; ++k) {
+  for (int k = 0; k < 3; k++) {
     line(g);
     if (k == 2 && pick(g, 2)) say(g, "default: {"); else say(g, "case %d: {", k);
     block(g, depth, 0);
@@ -225,7 +225,7 @@ static int simple(gen *g, int way, int breaks) {
 }
 
 static void statement(gen *g, int depth, int breaks) {
-  --g->budget;
+  g->budget--;
   line(g);
   const int way = pick(g, 20), nests = way >= 11 && way <= 15;
   if (nests && depth > 0) {
@@ -245,9 +245,9 @@ static void statement(gen *g, int depth, int breaks) {
 }
 
 static void block(gen *g, int depth, int breaks) {
-  ++g->indent;
-  for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; --k) statement(g, depth, breaks);
-  --g->indent;
+  g->indent++;
+  for (int k = 1 + pick(g, 4); k > 0 && g->budget > 0; k--) statement(g, depth, breaks);
+  g->indent--;
   line(g);
   say(g, "}");
 }
@@ -375,7 +375,7 @@ static void program(gen *g) {
   g->shared = pick(g, 4) == 0 ? 1 + pick(g, 2) : 0;
   if (g->shared) g->returns = 0;
   g->single = pick(g, 8) == 0;
-  for (int k = 0; k < g->device; ++k)
+  for (int k = 0; k < g->device; k++)
     say(g, k ? "__device__ double f%d(double p, double q) { double r = 0; for (int e = 0; e < 3; ++e) { r += sin(p) * q; if (r > 1) return r * p; p = r * 0.5; } return r; }\n"
              : "__device__ double f%d(double p, double q) { if (p > q) return p * q; return cos(p) + 0.5 * q; }\n", k);
   say(g, "__global__ void k(const double *x, const double *w, double *y, double *z, double *q, double *u, "
@@ -393,10 +393,10 @@ static void program(gen *g) {
   line(g);
   say(g, "int c0 = i, c1 = 1, c2 = b[i & 7];");
   g->budget = 6 + pick(g, 30);
-  for (int phase = g->shared ? 3 : 1; phase > 0; --phase) {
+  for (int phase = g->shared ? 3 : 1; phase > 0; phase--) {
     const int rounds = phase > 1 && pick(g, 3) == 0;
     if (rounds) { line(g); say(g, "for (int h = 0; h < 3; ++h) {"); g->loops++; g->indent++; }
-    for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; --k) statement(g, 3, 0);
+    for (int k = 2 + pick(g, 5); k > 0 && g->budget > 0; k--) statement(g, 3, 0);
     if (phase > 1) exchange(g);
     if (rounds) { g->loops--; g->indent--; line(g); say(g, "}"); }
   }
@@ -411,7 +411,7 @@ typedef struct tally { int good, rough, refused, second, second_refused, bad; } 
 static void array(problem *p, int type, int64_t n, int want, uint64_t *seed) {
   argument *a = &p->arg[p->n++];
   *a = (argument){.type = type, .pointer = 1, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n; ++e)
+  for (int64_t e = 0; e < n; e++)
     put(type, a->at + e * size_of(type), type == FL_KT_I32 ? (double)(next_random(seed) >> 40 & 3)
                                                             : uniform(seed));
 }
@@ -447,7 +447,7 @@ static void count(tally *t, int result, const problem *p, const gen *g, uint64_t
 
 static void generate(gen *g, uint64_t seed) {
   g->r = seed * 0x9e3779b97f4a7c15u + 0x1234567;
-  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  for (int k = 0; k < 5; k++) next_random(&g->r);
   program(g);
 }
 
@@ -505,7 +505,7 @@ int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 200;
   const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tally t = {0};
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; i++) {
     if (argc > 3 && n == 1) {
       gen *g = calloc(1, sizeof *g);
       generate(g, seed);

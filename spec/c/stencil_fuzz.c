@@ -53,7 +53,7 @@ static void moved(gen *g, const int *at, int axis) {
 static void index_of(gen *g, const int *at) {
   if (g->dims == 1 || pick(g, 2)) {
     say(g, "i");
-    for (int k = 0; k < g->dims; ++k) plus(g, at[k], stride[k]);
+    for (int k = 0; k < g->dims; k++) plus(g, at[k], stride[k]);
   } else if (g->dims == 2) {
     if (pick(g, 2)) moved(g, at, 1), say(g, " * w + "), moved(g, at, 0);
     else moved(g, at, 0), say(g, " + w * "), moved(g, at, 1);
@@ -64,7 +64,7 @@ static void index_of(gen *g, const int *at) {
 
 static void guard_of(gen *g, const int *at) {
   int any = 0;
-  for (int k = 0; k < g->dims; ++k) {
+  for (int k = 0; k < g->dims; k++) {
     if (!at[k]) continue;
     if (any++) say(g, " && ");
     if (at[k] < 0 && pick(g, 2)) say(g, "%s >= %d", coordinate[k], -at[k]);
@@ -175,7 +175,7 @@ static void border(gen *g) {
 static void take_numbers(gen *g) {
   static const char *const axes[3] = {"x", "y", "z"};
   if (!g->flat) {
-    for (int k = 0; k < g->dims; ++k)
+    for (int k = 0; k < g->dims; k++)
       say(g, "  int %s = blockIdx.%s * blockDim.%s + threadIdx.%s;\n", coordinate[k], axes[k], axes[k], axes[k]);
     say(g, g->dims == 1 ? "  int i = x;\n" : g->dims == 2 ? "  int i = y * w + x;\n" : "  int i = (z * h + y) * w + x;\n");
     return;
@@ -193,15 +193,15 @@ static void guards(gen *g) {
   if (g->flat && pick(g, 2)) say(g, "  if (%s) return;\n", all[g->dims - 1]);
   else if (pick(g, 2)) {
     say(g, "  if (x >= w");
-    for (int k = 1; k < g->dims; ++k) say(g, " || %s >= %s", coordinate[k], size_name[k]);
+    for (int k = 1; k < g->dims; k++) say(g, " || %s >= %s", coordinate[k], size_name[k]);
     say(g, ") return;\n");
   } else {
     say(g, "  bool in = x < w");
-    for (int k = 1; k < g->dims; ++k) say(g, " && %s < %s", coordinate[k], size_name[k]);
+    for (int k = 1; k < g->dims; k++) say(g, " && %s < %s", coordinate[k], size_name[k]);
     say(g, ";\n  if (!in) return;\n");
   }
   if (!g->guard_all) return;
-  for (int k = 0; k < g->dims; ++k)
+  for (int k = 0; k < g->dims; k++)
     say(g, "  if (%s < %d || %s >= %s - %d) return;\n", coordinate[k], g->reach, coordinate[k], size_name[k], g->reach);
 }
 
@@ -213,18 +213,18 @@ static void program(gen *g) {
   g->guard_all = pick(g, 2);
   g->twice = pick(g, 3) == 0;
   g->n_sites = 1 + pick(g, 5);
-  for (int k = 0; k < 3; ++k) g->size[k] = k < g->dims ? 1 + pick(g, g->dims == 1 ? 30 : g->dims == 2 ? 8 : 5) : 1;
-  for (int s = 0; s < g->n_sites; ++s)
-    for (int k = 0; k < g->dims; ++k) g->at[s][k] = pick(g, 2 * g->reach + 1) - g->reach;
+  for (int k = 0; k < 3; k++) g->size[k] = k < g->dims ? 1 + pick(g, g->dims == 1 ? 30 : g->dims == 2 ? 8 : 5) : 1;
+  for (int s = 0; s < g->n_sites; s++)
+    for (int k = 0; k < g->dims; k++) g->at[s][k] = pick(g, 2 * g->reach + 1) - g->reach;
   const char *t = g->single ? "float" : "double";
   say(g, "__global__ void k(const %s *u, const %s *r, const %s *k, const %s *c, %s *v, %s *o, %s a, int w, int h, int d) {\n",
       t, t, t, t, t, t, t);
   take_numbers(g);
   guards(g);
   say(g, "  %s s = %s;", t, pick(g, 2) ? "u[i] * 0.5" : "a");
-  for (int s = 0; s < g->n_sites; ++s) use_site(g, s);
+  for (int s = 0; s < g->n_sites; s++) use_site(g, s);
   if (pick(g, 3) == 0) window(g);
-  for (int k = pick(g, 3); k > 1 || (k > 0 && g->n_sites < 3); --k) border(g);
+  for (int k = pick(g, 3); k > 1 || (k > 0 && g->n_sites < 3); k--) border(g);
   if (pick(g, 4) == 0) say(g, "\n  if (s > 0.2) s *= u[i]; else s = s * s;");
   switch (pick(g, 5)) {
   case 0: say(g, "\n  o[i] += s * s;"); break;
@@ -242,7 +242,7 @@ typedef struct tally { int good, rough, refused, gathered, second, bad; } tally;
 static argument *argue(problem *p, int type, int pointer, int64_t n, int want, uint64_t *seed) {
   argument *a = &p->arg[p->n++];
   *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
-  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); ++e) put(type, a->at + e * size_of(type), uniform(seed));
+  for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); e++) put(type, a->at + e * size_of(type), uniform(seed));
   return a;
 }
 
@@ -256,13 +256,13 @@ static void arguments(problem *p, gen *g) {
   argue(p, type, 1, n, out | FL_KAD_FRESH, &g->r);
   argue(p, type, 1, n, in | out, &g->r);
   argue(p, type, 0, 1, pick(g, 2) ? in : 0, &g->r);
-  for (int k = 0; k < 3; ++k) put(FL_KT_I32, argue(p, FL_KT_I32, 0, 1, 0, &g->r)->at, g->size[k]);
+  for (int k = 0; k < 3; k++) put(FL_KT_I32, argue(p, FL_KT_I32, 0, 1, 0, &g->r)->at, g->size[k]);
 }
 
 /* Blocks of any shape, a few too many of them or a few too few. */
 static void geometry(problem *p, gen *g) {
   int64_t n = 1;
-  for (int k = 0; k < 3; ++k) {
+  for (int k = 0; k < 3; k++) {
     n *= g->size[k];
     p->grid[k] = p->block[k] = 1;
     if (g->flat || k >= g->dims) continue;
@@ -292,7 +292,7 @@ static void one_program(uint64_t seed, tally *t, int second) {
   fl_error e = {0};
   gen *g = calloc(1, sizeof *g);
   g->r = seed * 0x9e3779b97f4a7c15u + 0x7654321;
-  for (int k = 0; k < 5; ++k) next_random(&g->r);
+  for (int k = 0; k < 5; k++) next_random(&g->r);
   program(g);
   fl_ksource *s = fl_ksource_parse(&m, &e, g->text, g->n);
   if (!s || s->error || !s->n_kernels || !s->kernels[0]->has_body) {
@@ -329,7 +329,7 @@ int main(int argc, char **argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 200;
   const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tally t = {0};
-  for (int i = 0; i < n; ++i) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
+  for (int i = 0; i < n; i++) one_program(seed + (uint64_t)i, &t, i % 5 == 0);
   if (n > 100 && t.gathered < n / 3) printf("stencil_fuzz: only %d programs were gathered\n", t.gathered), t.bad++;
   printf("stencil_fuzz: %d passed, %d failed (%d gathered, %d of reverse against forward only, %d refused, %d twice derived)\n",
          t.good + t.rough, t.bad, t.gathered, t.rough, t.refused, t.second);

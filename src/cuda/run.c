@@ -517,7 +517,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
       else fault->site = p->step[i].call->fault;
       return e;
     }
-    if (e == FLAME_OK) ++*done;
+    if (e == FLAME_OK) (*done)++;
   }
   return e;
 }

@@ -84,7 +84,7 @@ static int see_used_expr(void *arg, fl_kexpr *x) {
 
 static int32_t first_view(const fl_kfunc *f, int32_t v) {
   if (v < 0 || !f->vars[v].dynamic) return v;
-  for (int i = 0; i < v; ++i)
+  for (int i = 0; i < v; i++)
     if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
   return v;
 }
@@ -125,7 +125,7 @@ static int see_inside(void *arg, fl_kstmt *s) {
 
 static int is_outside(const classify *c, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD || (x->var >= 0 && c->inside[x->var])) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!is_outside(c, x->x[i])) return 0;
   return 1;
 }
@@ -155,7 +155,7 @@ static void classify_block(classify *c, const fl_kblock *b) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
     if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) classify_index(c, s->site, s->x[0]);
-    for (int i = 0; i < 4; ++i) fl_kwalk_expr(&loads, s->x[i]);
+    for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (outermost) {
       const fl_kvisitor see = {see_inside, NULL, c->inside};
       memset(c->inside, 0, (size_t)c->d->f->n_vars);
@@ -191,11 +191,11 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   int32_t *ints = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *ints);
   if (!bytes || !ints || d->a->failed) return 0;
   uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->written, &d->zeroes};
-  for (int i = 0; i < 5; ++i) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
+  for (int i = 0; i < 5; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   d->assigns = ints;
   d->shadow = ints + d->n0 + 1;
-  for (int i = 0; i < d->n0; ++i) d->shadow[i] = -1;
-  for (int p = 0; p < f->n_params; ++p) {
+  for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
+  for (int p = 0; p < f->n_params; p++) {
     fl_kad_param *x = &d->res->params[p];
     const fl_kparam *of = &f->params[p];
     x->param = p;
@@ -303,8 +303,8 @@ static void refuse_dynamic(fl_kad_state *d) {
   const fl_kvisitor see = {see_used_stmt, see_used_expr, used};
   if (!used) return;
   fl_kwalk_block(&see, d->body);
-  for (int i = 0; i < d->n0; ++i) n += d->f->vars[i].dynamic && used[i];
-  for (int i = 0; i < d->n0; ++i)
+  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
+  for (int i = 0; i < d->n0; i++)
     if (d->f->vars[i].dynamic && d->active[i]) v = i;
   if (v < 0) return;
   const int line = d->f->vars[v].line;
@@ -430,7 +430,7 @@ static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
   int shared = 0;
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     if (!d->active[v]) continue;
     const int kind = d->f->vars[v].kind, type = fl_kad_type(d->f->vars[v].type);
     const int64_t n = d->f->vars[v].count;
@@ -454,14 +454,14 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
 /* The derivatives of scalar parameters and of arrays in structs, once per thread at the end. */
 static void add_scalars(fl_kad_state *d, fl_kblock *b) {
   const int mode = !d->returns ? FL_KM_BLOCK : d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     const fl_kvar x = d->f->vars[v];
     if (!d->active[v] || x.param < 0 || x.kind == FL_KV_POINTER) continue;
     if (!(d->r->want[x.param] & FL_KAD_INPUT)) continue;
     const int to = fl_kad_param_new(d, FL_KAD_GRAD_SCALAR, v, "grad_", fl_kad_type(x.type), 1, 0);
     if (to < 0) return;
     d->res->params[d->f->n_params - 1].count = x.count;
-    for (int64_t e = 0; e < x.count; ++e) {
+    for (int64_t e = 0; e < x.count; e++) {
       fl_kexpr *g = x.kind == FL_KV_LOCAL ? kx_var(d, d->shadow[v])
                                           : fl_kexpr_load(d->f, d->shadow[v], kx_int(d, e));
       fl_kstmt_atomic(d->f, b, FL_KA_ADD, mode, to, kx_int(d, e), g, -1);
@@ -494,7 +494,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   const fl_kvisitor v = {see_written, see_read, &t};
   if (!t.read || !t.written) return;
   fl_kwalk_block(&v, d->f->body);
-  for (int i = 0; i < d->f->n_vars; ++i) {
+  for (int i = 0; i < d->f->n_vars; i++) {
     const fl_kvar *x = &d->f->vars[i];
     if (x->kind != FL_KV_POINTER || x->param >= n_params) continue;
     const fl_kparam *p = &d->f->params[x->param];
@@ -530,7 +530,7 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
   }
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
-  for (int i = 0; i < d->res->n_params; ++i)
+  for (int i = 0; i < d->res->n_params; i++)
     if (d->res->params[i].role == FL_KAD_SHARED) d->res->params[i].count = d->regions;
   return d->res;
 }

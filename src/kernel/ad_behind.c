@@ -40,7 +40,7 @@ static int see_read(void *arg, fl_kexpr *x) {
   b->n_writes = b->bad = 0;
   fl_kwalk_block(&writes, b->loop->body);
   fl_kwalk_block(&writes, b->loop->other);
-  for (int i = 0; i < b->n_writes && !b->bad; ++i)
+  for (int i = 0; i < b->n_writes && !b->bad; i++)
     b->bad = !fl_kindex_is_behind(b->k, &read, &b->write[i], b->loop->label);
   if (b->n_writes && !b->bad) b->d->site_behind[x->site] |= (uint64_t)1 << b->loop->label;
   return 1;
@@ -51,7 +51,7 @@ static void walk(behind *b, fl_kblock body) {
   const fl_kstmt *const around = b->loop;
   for (fl_kstmt *s = body.first; s && !b->d->a->failed; s = s->next) {
     b->s = s;
-    for (int i = 0; around && s->kind != FL_KS_LOOP && i < 4; ++i) fl_kwalk_expr(&reads, s->x[i]);
+    for (int i = 0; around && s->kind != FL_KS_LOOP && i < 4; i++) fl_kwalk_expr(&reads, s->x[i]);
     if (s->kind == FL_KS_LOOP) b->loop = s->label >= 0 && s->label < 64 ? s : NULL;
     walk(b, s->body);
     walk(b, s->other);

@@ -48,8 +48,8 @@ void fl_kad_meets(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k) {
   meets m = {.d = d, .f = f, .k = k};
   const fl_kvisitor v = {see_store, NULL, &m};
   fl_kwalk_block(&v, f->body);
-  for (int i = 0; i < m.n; ++i)
-    for (int j = 0; j < i; ++j) see_pair(&m, m.own[i], m.own[j]);
+  for (int i = 0; i < m.n; i++)
+    for (int j = 0; j < i; j++) see_pair(&m, m.own[i], m.own[j]);
 }
 
 int fl_kad_has_pair(const fl_kad_state *d, int32_t site, int32_t other) {

@@ -32,7 +32,7 @@ static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
     push(l, s, x->x[0], x->var, x->site);
     return;
   }
-  for (int i = x->kind == FL_KX_SELECT; i < x->n; ++i) loads_of(l, s, x->x[i]);
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) loads_of(l, s, x->x[i]);
 }
 
 static const fl_kexpr *value_of(const fl_kstmt *s) {
@@ -79,7 +79,7 @@ affine fl_kad_split(const fl_kexpr *x) {
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   if (!x) return 1;
   if (x->var >= 0 && d->assigns[x->var] > (d->f->vars[x->var].param >= 0 ? 0 : 1)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!fl_kad_steady(d, x->x[i])) return 0;
   return 1;
 }
@@ -88,7 +88,7 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
 static int thread_free(const fl_kad_state *d, const fl_kexpr *x, int v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && x->var != v && (d->assigns[x->var] || d->f->vars[x->var].param < 0)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!thread_free(d, x->x[i], v)) return 0;
   return 1;
 }
@@ -108,7 +108,7 @@ typedef struct pairs { int32_t a[MAX_PAIRS], b[MAX_PAIRS]; int n; } pairs;
 
 static int same_variable(const fl_kad_state *d, int a, int b, pairs *p) {
   const fl_kvar *x = &d->f->vars[a], *y = &d->f->vars[b];
-  for (int i = 0; i < p->n; ++i)
+  for (int i = 0; i < p->n; i++)
     if (p->a[i] == a || p->b[i] == b) return p->a[i] == a && p->b[i] == b;
   if (p->n == MAX_PAIRS) return 0;
   if (a != b && (x->param >= 0 || y->param >= 0 || x->type != y->type
@@ -126,7 +126,7 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
       || (a->kind == FL_KX_CONST && a->value.i != b->value.i)) return 0;
   if (a->kind == FL_KX_LOAD) return fl_kexpr_same(a, b);
   if (a->kind == FL_KX_VAR && !same_variable(d, a->var, b->var, p)) return 0;
-  for (int i = 0; i < a->n; ++i)
+  for (int i = 0; i < a->n; i++)
     if (!same_digits(d, a->x[i], b->x[i], p)) return 0;
   return 1;
 }
@@ -192,9 +192,9 @@ static void loads_meet(meeting *m, int i, int k) {
 }
 
 static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
-  for (int i = 0; i < m->l->n; ++i) {
+  for (int i = 0; i < m->l->n; i++) {
     if (m->l->at[i].s != s) continue;
-    for (int k = 0; k < m->l->n; ++k)
+    for (int k = 0; k < m->l->n; k++)
       if (live[k] && m->pair) m->pair(m, i, k);
     live[i] = 1;
   }
@@ -217,12 +217,12 @@ static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   if (!before) return;
   meeting none = *m;
   none.pair = NULL;
-  for (int pairs = m->pair == NULL; pairs < 2; ++pairs) {
+  for (int pairs = m->pair == NULL; pairs < 2; pairs++) {
     meeting *now = pairs ? m : &none;
     memcpy(before, live, n);
     meetings(now, &s->body, live);
     meetings(now, &s->other, live);
-    for (size_t i = 0; i < n; ++i) live[i] |= before[i];
+    for (size_t i = 0; i < n; i++) live[i] |= before[i];
   }
 }
 
@@ -239,7 +239,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
       memcpy(other, live, n);
       meetings(m, &s->body, live);
       meetings(m, &s->other, other);
-      for (size_t i = 0; i < n; ++i) live[i] |= other[i];
+      for (size_t i = 0; i < n; i++) live[i] |= other[i];
     } else if (s->kind == FL_KS_LOOP) {
       meetings_of_loop(m, s, live);
     } else {
@@ -251,7 +251,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
 /* Is p the only load of its array, and evaluated once for each element? */
 static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
-  for (int i = 0; i < l->n; ++i) n += l->at[i].var == p->var;
+  for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
   return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
                                   && l->d->site_index[p->site] == FL_KI_INJECTIVE));
 }
@@ -263,7 +263,7 @@ static void load_modes(fl_kad_state *d) {
   if (!bad || !live) return;
   meeting m = {d, &l, bad, loads_meet, 0};
   meetings(&m, &d->body, live);
-  for (int i = 0; i < l.n; ++i) {
+  for (int i = 0; i < l.n; i++) {
     const access *p = &l.at[i];
     const int kind = d->f->vars[p->var].kind;
     const int class = p->site < d->n_sites0 && p->site >= 0 ? d->site_index[p->site] : FL_KI_OTHER;
@@ -272,7 +272,7 @@ static void load_modes(fl_kad_state *d) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
     } else if (kind == FL_KV_POINTER) {
       meets |= !is_own(d, p);
-      for (int k = 0; k < l.n && !meets; ++k)
+      for (int k = 0; k < l.n && !meets; k++)
         meets = l.at[k].var == p->var && !are_apart(d, p, &l.at[k])
              && (!is_own(d, &l.at[k]) || may_meet(d, p, &l.at[k]));
     }
@@ -315,7 +315,7 @@ static int are_one_index(const fl_kad_state *d, const access *p, const access *q
 
 /* Is there a store that loses what was in an element? */
 static int overwrites(const accesses *stores, int v) {
-  for (int i = 0; i < stores->n; ++i)
+  for (int i = 0; i < stores->n; i++)
     if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
         && !stores->at[i].s->accumulate) return 1;
   return 0;
@@ -349,10 +349,10 @@ static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
   if (!live) return;
-  for (int i = 0; i < all->n; ++i) {
+  for (int i = 0; i < all->n; i++) {
     const int kind = d->f->vars[all->at[i].var].kind;
     meeting any = {d, all, NULL, stores_meet, FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
-    for (int k = 0; k < i; ++k) stores_meet(&any, i, k);
+    for (int k = 0; k < i; k++) stores_meet(&any, i, k);
   }
   meetings(&at_once, &d->body, live);
 }
@@ -360,13 +360,13 @@ static void meet_others(fl_kad_state *d, const accesses *all) {
 static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   if (!overwrites(stores, v)) return 0;
   const int once = most_writes(&d->body, v) <= 1;
-  for (int i = 0; i < stores->n; ++i) {
+  for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
     const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
     if (p->loops && class != FL_KI_INJECTIVE) return 1;
     if (p->site < 0 || p->site >= d->n_sites0 || d->site_meets[p->site] & FL_KAD_MEETS) return 1;
-    for (int k = 0; k < i; ++k) {
+    for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];
       if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
     }
@@ -380,11 +380,11 @@ void fl_kad_modes(fl_kad_state *d) {
   collect(&loads, &d->body, 1);
   collect(&stores, &d->body, 0);
   meet_others(d, &stores);
-  for (int v = 0; v < d->n0 && !d->a->failed; ++v) {
+  for (int v = 0; v < d->n0 && !d->a->failed; v++) {
     const fl_kvar *var = &d->f->vars[v];
     if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
     int zero = var->kind != FL_KV_POINTER;
-    for (int i = 0; i < loads.n; ++i) zero |= loads.at[i].var == v;
+    for (int i = 0; i < loads.n; i++) zero |= loads.at[i].var == v;
     if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
       zero |= overwrites(&stores, v);
     d->zeroes[v] = (uint8_t)(zero || needs_zero(d, &stores, v));

@@ -23,7 +23,7 @@ static int assigned_in(const fl_kblock *b, int v) {
 static int invariant(const fl_kloop *l, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && fl_kset_has(l->all, x->var)) return 0;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!invariant(l, x->x[i])) return 0;
   return 1;
 }
@@ -64,7 +64,7 @@ static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
 /* The counters as they are at the begin of iteration 'at'. */
 static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_counters; ++i) {
+  for (int i = 0; i < l->n_counters; i++) {
     const int v = l->counter[i].var, type = d->f->vars[v].type;
     fl_kexpr *by = fl_kexpr_cast(d->a, type, (fl_kexpr *)(uintptr_t)l->counter[i].by);
     fl_kexpr *n = fl_kexpr_cast(d->a, type, kx_var(d, at));
@@ -168,7 +168,7 @@ static int reads_final_values(const fl_kloop *l, int v) {
 ** for if 'keep' has it. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared, int *dynamic) {
   fl_kad_state *d = l->d;
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     const fl_kvar x = d->f->vars[v];
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
@@ -205,7 +205,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
     return;
   }
   d->res->n_slots += (int32_t)(l->slots * (bytes + 8));
-  for (int v = 0; v < d->n0; ++v) {
+  for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(l->state, v)) continue;
     const fl_kvar x = d->f->vars[v];
     const char *name = fl_kad_name(d, "slots_", v);
@@ -237,7 +237,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
-  for (int v = 0; v < d->n0 && at; ++v) {
+  for (int v = 0; v < d->n0 && at; v++) {
     if (l->snap[v] < 0) continue;
     const fl_kvar x = d->f->vars[v];
     fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
@@ -257,7 +257,7 @@ static void barrier_between(fl_kloop *l, fl_kblock *b) {
 static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   fl_kad_state *d = l->d;
   fl_kloop_save_before(l, keep, f);
-  for (int i = 0; i < l->n_counters; ++i)
+  for (int i = 0; i < l->n_counters; i++)
     kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
   kx_set(d, f, l->trips, kx_int(d, 0));
   fl_kstmt *s = fl_kstmt_loop(d->f, f, l->s->x[0]);
@@ -350,7 +350,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
   d->carried = l->reads;
-  for (int i = 0; i < l->n_undo; ++i) fl_kset_add(inner, l->undo[i].var);
+  for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
   d->taken_back = fl_kset_copy(d, inner);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);

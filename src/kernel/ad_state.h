@@ -89,7 +89,7 @@ static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 <<
 fl_kset fl_kset_new(fl_kad_state *d);
 fl_kset fl_kset_copy(fl_kad_state *d, fl_kset s);
 static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) {
-  for (int i = 0; i < d->words; ++i) s[i] |= more[i];
+  for (int i = 0; i < d->words; i++) s[i] |= more[i];
 }
 
 /* The first refusal stays. */

@@ -32,7 +32,7 @@ static void branch(walk *w, const fl_kblock *b) {
   memset(w->read, 0, (size_t)w->d->words * sizeof *w->read);
   memset(w->assigned, 0, (size_t)w->d->words * sizeof *w->assigned);
   fl_kwalk_block(&v, *b);
-  for (int i = 0; i < w->d->n0; ++i)
+  for (int i = 0; i < w->d->n0; i++)
     if (fl_kset_has(w->read, i) && !fl_kset_has(w->assigned, i)) w->d->strong_var[i] = 1;
 }
 
@@ -49,7 +49,7 @@ static void overwritten(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = {see_lost, NULL, w};
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);
   fl_kwalk_stmt(&v, s);
-  for (int i = 0; i < w->d->n0; ++i)
+  for (int i = 0; i < w->d->n0; i++)
     if (w->lost[i] && w->inside[i] < w->d->assigns[i]) w->d->strong_var[i] = 1;
 }
 
@@ -65,7 +65,7 @@ static int see_branch(void *arg, fl_kstmt *s) {
 /* Do reals decide what x is? */
 static int is_chosen(const walk *w, const fl_kexpr *x) {
   if (fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var))) return 1;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (is_chosen(w, x->x[i])) return 1;
   return 0;
 }

@@ -231,7 +231,7 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
 /* All threads come to s, in which several may write an element whose old value is needed. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other)) return;
-  for (int v = 0; v < d->n0 && d->in_thread; ++v) {
+  for (int v = 0; v < d->n0 && d->in_thread; v++) {
     const fl_kvar x = d->f->vars[v];
     meeting m = {d, v, 0};
     const fl_kvisitor see = {see_meeting, NULL, &m};

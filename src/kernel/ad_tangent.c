@@ -45,7 +45,7 @@ static fl_kexpr *of_select(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   const int type = fl_kad_type(x->type), t = fl_ktemp(d->f, type);
   fl_kstmt *s = fl_kstmt_if(d->f, b, x->x[0]);
   if (!s || t < 0) return NULL;
-  for (int i = 1; i < 3; ++i) {
+  for (int i = 1; i < 3; i++) {
     fl_kblock *arm = i == 1 ? &s->body : &s->other;
     fl_kexpr *g = fl_kad_flows(d->active, x->x[i]) ? tangent(d, arm, x->x[i]) : NULL;
     kx_set(d, arm, t, g ? g : fl_kexpr_zero(d->a, type));
@@ -60,10 +60,10 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     p = sum(d, p, times(d, tangent(d, b, x->x[1]), x->x[0]));
     return x->op == FL_KB_FMA ? sum(d, p, tangent(d, b, x->x[2])) : p;
   }
-  for (int i = 0; i < x->n; ++i) at[i] = fl_kad_atom(d, b, x->x[i]);
+  for (int i = 0; i < x->n; i++) at[i] = fl_kad_atom(d, b, x->x[i]);
   fl_kexpr *call = fl_kexpr_call(d->a, x->op, x->type, x->n, at);
   fl_kexpr *r = fl_kad_atom(d, b, call);
-  for (int i = 0; i < x->n && call && !fl_kad_dead(d); ++i) {
+  for (int i = 0; i < x->n && call && !fl_kad_dead(d); i++) {
     if (!fl_kad_flows(d->active, x->x[i])) continue;
     fl_kexpr *slope = fl_kbuiltin_partial(d->a, call, i, r);
     if (!slope) {
@@ -151,7 +151,7 @@ static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
     if (!r) return;
     r->op = s->op;
     r->result = shadow;
-    for (int i = 0; i < 4; ++i) r->x[i] = i == 1 ? g : s->x[i];
+    for (int i = 0; i < 4; i++) r->x[i] = i == 1 ? g : s->x[i];
     return;
   }
   default: return;
@@ -202,7 +202,7 @@ static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
     return;
   }
   d->shadow[v] = fl_kad_array(d, type, name, x.count);
-  for (int64_t e = 0; e < x.count && !d->a->failed; ++e)
+  for (int64_t e = 0; e < x.count && !d->a->failed; e++)
     fl_kstmt_store(d->f, b, d->shadow[v], kx_int(d, e),
                    from < 0 ? fl_kexpr_zero(d->a, type) : fl_kexpr_load(d->f, from, kx_int(d, e)));
 }
@@ -220,7 +220,7 @@ static void of_local(fl_kad_state *d, int v) {
 }
 
 static void make_tangents(fl_kad_state *d, fl_kblock *b) {
-  for (int v = 0; v < d->n0 && !fl_kad_dead(d); ++v) {
+  for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     if (!d->active[v]) continue;
     const fl_kvar *x = &d->f->vars[v];
     if (x->kind == FL_KV_POINTER) of_pointer(d, v);

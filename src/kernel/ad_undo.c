@@ -63,13 +63,13 @@ static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use
   if ((x->kind == FL_KX_LOAD && l->d->written[x->var]) || depth > 20) return NULL;
   if (x->kind == FL_KX_VAR && fl_kset_has(l->all, x->var)) {
     const int n = assignments(&l->s->body, x->var, &one);
-    for (int i = 0; i < l->n_counters; ++i)
+    for (int i = 0; i < l->n_counters; i++)
       if (l->counter[i].var == x->var) return one && precedes(l, one, use) ? NULL : x;
     if (n != 1 || assignments(&l->s->other, x->var, &one) || !precedes(l, one, use)) return NULL;
     return is_at_top(l, one) ? by_counters(l, one->x[0], one, depth + 1) : NULL;
   }
   fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!(k[i] = by_counters(l, x->x[i], use, depth + 1))) return NULL;
   return fl_kexpr_over(l->d->a, x, k);
 }
@@ -118,14 +118,14 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   const int v = u->var, fresh = d->r->want[d->f->vars[v].param] & FL_KAD_FRESH;
   const int original = fresh ? -1 : fl_kad_param_new(d, FL_KAD_ORIGINAL, v, "original_", d->f->vars[v].type, 1, 1);
-  for (int i = first; i < l->n_undo; ++i) l->undo[i].original = original;
+  for (int i = first; i < l->n_undo; i++) l->undo[i].original = original;
   return fresh || original >= 0;
 }
 
 /* Arrays filled by fl_kloop_keep_round. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
-  for (int i = first; i < l->n_undo; ++i) {
+  for (int i = first; i < l->n_undo; i++) {
     struct fl_kloop_undo *to = &l->undo[i];
     const fl_kvar x = d->f->vars[u->var];
     to->copied = 1;
@@ -175,7 +175,7 @@ static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo 
 
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_undo; ++i) {
+  for (int i = 0; i < l->n_undo; i++) {
     const struct fl_kloop_undo *u = &l->undo[i];
     if (u->copied)
       fl_kstmt_store(d->f, guarded(l, b, u), u->original, kept_at(l, u), fl_kexpr_load(d->f, u->var, u->at));
@@ -184,7 +184,7 @@ void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b) {
 
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  for (int i = 0; i < l->n_undo; ++i) {
+  for (int i = 0; i < l->n_undo; i++) {
     const struct fl_kloop_undo *u = &l->undo[i];
     fl_kstmt_store(d->f, guarded(l, b, u), u->var, u->at, u->original < 0 ? fl_kexpr_zero(d->a, d->f->vars[u->var].type)
                                                            : fl_kexpr_load(d->f, u->original, kept_at(l, u)));

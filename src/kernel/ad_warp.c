@@ -52,7 +52,7 @@ static int find_around(const fl_kblock *b, const fl_kstmt *s, around *a) {
 }
 
 static int is_around(const around *a, const fl_kstmt *t) {
-  for (int i = 0; i < a->n; ++i)
+  for (int i = 0; i < a->n; i++)
     if (a->at[i] == t) return 1;
   return 0;
 }
@@ -63,7 +63,7 @@ static int is_equal(equal *e, const fl_kexpr *x);
 ** passed by all that shuffle, but a variable from outside a loop may bring along how often. */
 static int same_way(equal *e, const around *way, const around *born) {
   int again = 0;                 /* a loop around this and not around the declaration */
-  for (int i = 0; i < way->n; ++i) {
+  for (int i = 0; i < way->n; i++) {
     const fl_kstmt *t = way->at[i];
     const int shared = is_around(&e->shuffle, t), outside = is_around(born, t);
     if ((!shared || (again && !outside)) && t->x[0] && !is_equal(e, t->x[0])) return 0;
@@ -117,7 +117,7 @@ static int is_equal(equal *e, const fl_kexpr *x) {
     if (v->kind != FL_KV_TABLE && (v->kind != FL_KV_POINTER || !v->is_const)
         && !(e->shared && v->kind == FL_KV_SHARED)) return 0;
   }
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!is_equal(e, x->x[i])) return 0;
   return 1;
 }

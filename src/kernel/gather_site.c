@@ -43,7 +43,7 @@ static fl_kexpr *special(thread *y, const fl_kexpr *x) {
 
 static int level_in(const fl_kchain *c, const fl_kterm *t) {
   if (t->c == 1 && !t->n) return 0;
-  for (int i = 0; i < c->n; ++i)
+  for (int i = 0; i < c->n; i++)
     if (kg_same(t, &c->whole[i])) return i + 1;
   return -1;
 }
@@ -60,7 +60,7 @@ static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   fl_kexpr *r = kx_var(d, y->v[last]);
   while (last-- > first)
     r = kx_op(d, FL_KO_ADD, kx_var(d, y->v[last]), kx_op(d, FL_KO_MUL, kx_var(d, c->m[last]), r));
-  for (int i = 0; i < (x->op == FL_KO_DIV ? high : low); ++i)
+  for (int i = 0; i < (x->op == FL_KO_DIV ? high : low); i++)
     if (c->sign[i] >= 0) r = kx_op(d, FL_KO_MUL, r, kx_var(d, c->sign[i]));
   return as(y, x->type, r);
 }
@@ -71,8 +71,8 @@ static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   fl_kpoly by = y->site->digits.whole;
   fl_kpoly_subtract(&by, p);
   if (by.bad || by.n > 2) return NULL;
-  for (int i = 0; i < by.n; ++i)
-    for (int k = 0; k < by.t[i].n; ++k)
+  for (int i = 0; i < by.n; i++)
+    for (int k = 0; k < by.t[i].n; k++)
       if (!fl_kpoly_is_uniform(g->k, by.t[i].s[k])) return NULL;
   const int near = by.n == 0 || (by.n == 1 && !by.t[0].n && by.t[0].c < FL_KG_NEAR && by.t[0].c > -FL_KG_NEAR);
   const int narrow = fl_kt_size(x->type) == 4 && fl_kg_is_short(g, &by);
@@ -92,7 +92,7 @@ static fl_kexpr *known(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
   if (division) return known_part(y, x);
   const fl_kpoly p = fl_kpoly_of(y->g->k, &y->place, x);
   if (p.bad) return NULL;
-  for (int axis = 0; axis < 3; ++axis)
+  for (int axis = 0; axis < 3; axis++)
     if (y->at[6 + axis] >= 0 && fl_kpoly_is(&p, FL_KSYM_GLOBAL + axis))
       return as(y, x->type, kx_var(&y->g->d, y->at[6 + axis]));
   return known_index(y, x, &p);
@@ -106,7 +106,7 @@ static fl_kexpr *moved(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
   if (x->kind == FL_KX_SPECIAL) return special(y, x);
   if (x->kind == FL_KX_VAR) return kx_var(d, y->map[x->var]);
   fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; ++i) k[i] = moved(y, s, x->x[i]);
+  for (int i = 0; i < x->n; i++) k[i] = moved(y, s, x->x[i]);
   if (!(e = fl_kexpr_over(d->a, x, k))) return NULL;
   if (x->kind == FL_KX_LOAD) {
     e->var = y->map[x->var];
@@ -117,7 +117,7 @@ static fl_kexpr *moved(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
 
 static int is_mine(const thread *y, const fl_kstmt *s) {
   const fl_kgathering *g = y->g;
-  for (int i = 0; i < g->n_sums; ++i)
+  for (int i = 0; i < g->n_sums; i++)
     if (g->sum[i].s == s) return g->sum[i].site >= 0 && &g->site[g->sum[i].site] == y->site;
   return 0;
 }
@@ -159,7 +159,7 @@ static void copy(thread *y, fl_kblock *to, const fl_kblock *from) {
 static void make_variables(thread *y) {
   fl_kad_state *d = &y->g->d;
   const fl_kfunc *src = y->g->src;
-  for (int v = 0; v < src->n_vars && !d->a->failed; ++v) {
+  for (int v = 0; v < src->n_vars && !d->a->failed; v++) {
     const fl_kvar *x = &src->vars[v];
     const int own = (x->kind == FL_KV_LOCAL || x->kind == FL_KV_ARRAY) && (x->param < 0 || y->g->assigned[v]);
     y->map[v] = own ? fl_kvar_add(d->f, (fl_kvkind)x->kind, x->type, x->name, x->count) : v;
@@ -213,10 +213,10 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kexpr *c = NULL;
   fl_kg_digits(g, b, y->site, t, y->v);
   if (g->d.a->failed) return;
-  for (int i = 0; i < x->n; ++i) c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
+  for (int i = 0; i < x->n; i++) c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
   fl_kstmt *in = fl_kstmt_if(g->d.f, b, c);
   if (!in) return;
-  for (int i = 0; i < x->n; ++i) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
+  for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
   run_thread(y, &in->body);
 }
 

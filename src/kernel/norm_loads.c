@@ -9,7 +9,7 @@ typedef struct hold { fl_kad_state *d; fl_kblock *out; } hold;
 
 static int reads_held(const fl_kad_state *d, const fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD && d->in_thread[x->var]) return 1;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (reads_held(d, x->x[i])) return 1;
   return 0;
 }
@@ -32,7 +32,7 @@ static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!x || !reads_held(d, x)) return x;
   fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; ++i) k[i] = held(h, x->x[i], asked(d, when, x, i));
+  for (int i = 0; i < x->n; i++) k[i] = held(h, x->x[i], asked(d, when, x, i));
   fl_kexpr *e = fl_kexpr_over(d->a, x, k);
   if (!e) return x;
   if (e->kind != FL_KX_LOAD || !d->in_thread[e->var]) return e;
@@ -49,7 +49,7 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b) {
     next = s->next;
     s->next = NULL;
     const int control = s->kind == FL_KS_IF || s->kind == FL_KS_LOOP;      /* conditions are kept as they are */
-    for (int i = 0; i < 4 && !control; ++i) s->x[i] = held(&h, s->x[i], NULL);
+    for (int i = 0; i < 4 && !control; i++) s->x[i] = held(&h, s->x[i], NULL);
     s->body = walk(d, s->body);
     s->other = walk(d, s->other);
     const fl_kblock one = {s, s};

@@ -88,7 +88,7 @@ static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_
     if (c == ')' || c == ']' || c == '}') depth--;
     if (depth && !(depth == 1 && c == ',' && *n != rest)) continue;
     arg[*n].end = s->at;
-    ++*n;
+    (*n)++;
     if (!depth) { s->at++; return 1; }
     if (!room(p, *n, MAX_PARAMS, "arguments of a macro", line)) return 0;
     arg[*n].at = s->at + 1;

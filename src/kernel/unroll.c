@@ -68,7 +68,7 @@ static int goes_on(const counting *c, int64_t v) {
 /* -1: too many, or beyond what the counter holds. */
 static int rounds(const counting *c, int is_signed) {
   int64_t v = c->first;
-  for (int n = 0; n <= MOST_ROUNDS; ++n, v += c->step) {
+  for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
     if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX || c->step < INT32_MIN) return -1;
     if (!goes_on(c, v)) return n;
   }
@@ -113,7 +113,7 @@ static fl_kexpr *put(unroller *u, fl_kexpr *x) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
   if (!x || is_var(x, u->counter)) return x ? u->value : NULL;
   if (!x->n) return x;
-  for (int i = 0; i < x->n; ++i)
+  for (int i = 0; i < x->n; i++)
     if (!(k[i] = put(u, x->x[i]))) return NULL;
   fl_kexpr *r = build(u, x, k);
   if (r && r != u->value && !r->line) r->line = x->line;
@@ -122,8 +122,8 @@ static fl_kexpr *put(unroller *u, fl_kexpr *x) {
 
 static int put_statement(void *arg, fl_kstmt *s) {
   unroller *u = arg;
-  for (int i = 0; i < 4; ++i) s->x[i] = put(u, s->x[i]);
-  for (int i = 0; i < s->n_args; ++i) s->args[i] = put(u, s->args[i]);
+  for (int i = 0; i < 4; i++) s->x[i] = put(u, s->x[i]);
+  for (int i = 0; i < s->n_args; i++) s->args[i] = put(u, s->args[i]);
   return 1;
 }
 
@@ -157,9 +157,9 @@ static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   int32_t *map = fl_karena_new(f->arena, ((size_t)n + 1) * sizeof *map);
   const fl_kvisitor see = {rename_declared, NULL, &map};
   if (!map) return NULL;
-  for (int i = 0; i < n; ++i) map[i] = i;
+  for (int i = 0; i < n; i++) map[i] = i;
   fl_kwalk_block(&see, *body);
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; i++) {
     if (map[i] != -2) continue;
     const fl_kvar x = f->vars[i];
     map[i] = x.kind == FL_KV_LOCAL || x.kind == FL_KV_ARRAY
@@ -203,7 +203,7 @@ static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const countin
     all = b->label;
     to = &b->body;
   }
-  for (int i = 0; i < n; ++i) round_of(u, to, s, c, c->first + i * c->step, all);
+  for (int i = 0; i < n; i++) round_of(u, to, s, c, c->first + i * c->step, all);
   set_counter(u, to, c, c->first + n * c->step);
 }
 
