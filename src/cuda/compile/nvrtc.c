@@ -56,7 +56,8 @@ typedef struct crew {               /* shared by the workers of one call */
 
 static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *const *option) {
   j->result = rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
-                                      j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
+                                      j->user ? fl_header_texts : NULL,
+                                      j->user ? fl_header_names : NULL);
   j->made = j->result == FL_RTC_OK;
   if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
 }

@@ -289,7 +289,8 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
   if (e != FLAME_OK) return e;
   const fl_lt_status r = s->blas.lt->cublasLtMatmul(
     s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE, s->stream);
+    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE,
+    s->stream);
   if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
     e = fl_cuda_wait_all(s);
     if (e != FLAME_OK) return e;
