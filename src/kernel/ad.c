@@ -1,6 +1,6 @@
 /*
-** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is told
-** of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
+** The adjoint of a kernel from end to end: parameters, shadows, the sweep, and what the launcher is
+** told of each parameter. The contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad_state.h"
 #include <stdarg.h>
@@ -17,7 +17,8 @@ void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...) {
   vsnprintf(what, sizeof what, fmt, list);
   va_end(list);
   d->res->refusal_line = line;
-  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated" FL_DO "; "
+  d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: %s cannot be differentiated"
+                                     FL_DO "; "
                                      "give vjp = ... or mark the argument nodiff",
                                      d->f->name, line, what);
 }
@@ -205,7 +206,8 @@ static int set_up_vars(fl_kad_state *d, const fl_kfunc *f) {
   return 1;
 }
 
-/* Every statement is compared with those around it and with the sites that it may meet: time goes with the square. */
+/* Every statement is compared with those around it and with the sites that it
+** may meet: time goes with the square. */
 enum { MOST_STATEMENTS = 10000 };
 
 static int count_statement(void *n, fl_kstmt *s) { return (void)s, ++*(int64_t *)n, 1; }
@@ -232,16 +234,17 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
   d->site_residue = fl_karena_new(a, ((size_t)f->n_sites + 1) * sizeof *d->site_residue);
   d->site_own = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
-  d->shared_offset = -1;
-  d->regions = 2;
+  d->shared_offset = -1; d->regions = 2;
   if (!d->res->params || !d->site_index || !d->site_add || !d->site_own || !d->site_meets
       || !d->site_rounds || !d->var_rounds || !d->site_behind || !d->site_residue) return 0;
   if (!f->has_body) {
-    fl_kad_refuse(d, f->refusal_line, "%s: this", f->refusal ? f->refusal : "a kernel without body");
+    fl_kad_refuse(d, f->refusal_line, "%s: this",
+                  f->refusal ? f->refusal : "a kernel without body");
     return 0;
   }
   if (reverse && statements(f) > MOST_STATEMENTS) {
-    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)", MOST_STATEMENTS);
+    fl_kad_refuse(d, f->line, "a kernel of more than %d statements (functions are inlined)",
+                  MOST_STATEMENTS);
     return 0;
   }
   unify_views(d->f);
@@ -251,9 +254,7 @@ int fl_kad_set_up(fl_kad_state *d, const fl_kfunc *f, int reverse) {
     fl_kad_hold_elements(d);
     fl_kad_hold_loads(d);
     fl_kpass_done("canonical form", d->f, d->body);
-  } else {
-    d->body = d->f->body;
-  }
+  } else d->body = d->f->body;
   return set_up_vars(d, f);
 }
 
@@ -273,7 +274,8 @@ static int see_bits(void *arg, fl_kexpr *x) {
 static int see_seen(void *arg, fl_kstmt *s) {
   bits *b = arg;
   if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
-  const int real = fl_kt_is_float(b->d->f->vars[s->var].type), flows = fl_kad_flows(b->d->varied, s->x[1]);
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
+            flows = fl_kad_flows(b->d->varied, s->x[1]);
   b->back |= real || flows;
   if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
   return 1;
@@ -308,7 +310,9 @@ static void refuse_dynamic(fl_kad_state *d) {
     if (d->f->vars[i].dynamic && d->active[i]) v = i;
   if (v < 0) return;
   const int line = d->f->vars[v].line;
-  if (n > 1) fl_kad_refuse(d, line, "dynamic shared memory with arrays of several types (give all but one a size)");
+  if (n > 1)
+    fl_kad_refuse(d, line,
+                  "dynamic shared memory with arrays of several types (give all but one a size)");
   if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
@@ -406,12 +410,14 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   if (e < 0) return;
   barrier(d, b);
-  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));       /* each thread copies all, or its share */
+  /* each thread copies all, or its share */
+  kx_set(d, b, e, d->leave ? kx_int(d, 0) : thread_number(d));
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, e), count));
   if (!s) return;
   fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
   fl_kstmt_store(d->f, &s->body, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
-  kx_set(d, &s->other, e, kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
+  kx_set(d, &s->other, e,
+         kx_op(d, FL_KO_ADD, kx_var(d, e), d->leave ? kx_int(d, 1) : thread_count(d)));
   barrier(d, b);
 }
 
@@ -518,12 +524,14 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
     d->a->most = 0;                                       /* room for the message */
     if ((d->a->failed == FL_KARENA_DEEP || d->a->failed == FL_KARENA_LARGE) && d->f)
       d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
-                                         "differentiated" FL_DO "; give vjp = ... or mark the argument "
+                                         "differentiated"
+                                         FL_DO "; give vjp = ... or mark the argument "
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }
   if (d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED) {
-    fl_kad_refuse(d, d->f->line, "a kernel whose derivative needs %lld bytes of static shared memory "
+    fl_kad_refuse(d, d->f->line,
+                  "a kernel whose derivative needs %lld bytes of static shared memory "
                   "(extern __shared__ may have more)", (long long)d->f->shared_bytes);
     d->res->func = NULL;
     return d->res;
@@ -536,7 +544,8 @@ fl_kad *fl_kad_finish(fl_kad_state *d) {
 }
 
 /* *again: see fl_kad_state. */
-static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, const uint8_t *in_thread, int32_t *again) {
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                       const uint8_t *in_thread, int32_t *again) {
   fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
   fl_kblock first = {0}, forward = {0}, reverse = {0};
   if (!fl_kad_set_up(&d, f, 1)) return fl_kad_finish(&d);

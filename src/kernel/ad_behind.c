@@ -1,8 +1,8 @@
 /*
-** Loops that write an array in global or shared memory and read it, but never an element before they write it:
-** y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so going back through the rounds
-** needs no older values of it. Asked in the source as written, for loops without barriers whose accesses of the
-** array stand directly in them.
+** Loops that write an array in global or shared memory and read it, but never an element before
+** they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the loop, so
+** going back through the rounds needs no older values of it. Asked in the source as written, for
+** loops without barriers whose accesses of the array stand directly in them.
 */
 #include "kernel/ad_state.h"
 
@@ -21,7 +21,8 @@ static int see_write(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_BARRIER) b->bad = 1;
   if (s->kind != FL_KS_STORE && s->kind != FL_KS_ATOMIC) return 1;
   const fl_kvar *x = &b->f->vars[s->var], *y = &b->f->vars[b->var];
-  if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;        /* dynamic shared memory is one array */
+  /* dynamic shared memory is one array */
+  if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;
   if (x->type != y->type) b->bad = 1;
   if (s->kind == FL_KS_ATOMIC || s->accumulate || b->n_writes == 16) b->bad = 1;
   else b->write[b->n_writes++] = (fl_kaccess_at){s, s->x[0]};

@@ -159,7 +159,8 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
-    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2) continue;
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2)
+      continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) {
       l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
@@ -236,7 +237,8 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
     plain_loop(&l, keep, forward, reverse);
   } else {
     fl_kloop_move_marks(&l.outer, &l, 0);
-    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l)) fl_kloop_one_pass(&l, keep, forward, reverse);
+    if (fl_kloop_look_back(&l, 1) && fl_kloop_is_one_pass(&l))
+      fl_kloop_one_pass(&l, keep, forward, reverse);
     else if (fl_kloop_look_back(&l, 0)) fl_kloop_stored_loop(&l, keep, forward, reverse);
     fl_kloop_move_marks(&l.outer, &l, 1);
   }

@@ -4,9 +4,9 @@
 ** one of the threads, whichever. The adjoint then exchanges it for 0.
 **
 ** Asked in the source as written. A store may meet others unless its element is proven to be one
-** thread's own (own.c); in shared memory: one of the block's. What the proof took from the launch is
-** kept with the result. So are the pairs of stores that write an element in one thread alone; ad_modes.c
-** asks for them.
+** thread's own (own.c); in shared memory: one of the block's. What the proof took from the launch
+** is kept with the result. So are the pairs of stores that write an element in one thread alone;
+** ad_modes.c asks for them.
 */
 #include "kernel/ad_state.h"
 

@@ -6,7 +6,9 @@
 */
 #include "kernel/ad_state.h"
 
-typedef struct access { const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops; } access;
+typedef struct access {
+  const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops;
+} access;
 typedef struct accesses {
   fl_kad_state *d;
   access *at;
@@ -131,7 +133,8 @@ static int same_digits(const fl_kad_state *d, const fl_kexpr *a, const fl_kexpr 
   return 1;
 }
 
-/* Of both: known, and never the same number; with 'one': always the same function of thread and counters. */
+/* Of both: known, and never the same number; with 'one': always the same
+** function of thread and counters. */
 static int residues_say(const fl_kad_state *d, const access *p, const access *q, int one) {
   if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
   const fl_kresidue *a = &d->site_residue[p->site], *b = &d->site_residue[q->site];
@@ -185,7 +188,9 @@ struct meeting {
 
 static void loads_meet(meeting *m, int i, int k) {
   const access *p = &m->l->at[i], *q = &m->l->at[k];
-  if (m->d->f->vars[p->var].kind != FL_KV_SHARED || (q->var != p->var && !m->d->f->vars[q->var].dynamic)) return;
+  if (m->d->f->vars[p->var].kind != FL_KV_SHARED ||
+      (q->var != p->var && !m->d->f->vars[q->var].dynamic))
+    return;
   const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
                  || !fl_kad_steady(m->d, p->index);
   if (apart && (k != i || !fl_kad_steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
@@ -209,8 +214,9 @@ int fl_kad_has_barrier(const fl_kblock *b) {
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
-/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one round without
-** pairs finds them, one more with them is all. Each level is gone through once for each loop around it. */
+/* A barrier clears the whole set, so a round adds the same accesses to whatever it begins with: one
+** round without pairs finds them, one more with them is all. Each level is gone through once for
+** each loop around it. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
@@ -296,21 +302,25 @@ static int most_writes(const fl_kblock *b, int var) {
   return n;
 }
 
-/* Does the index of p tell the threads apart that reach its array, with 'rounds' the rounds of loops, too? */
+/* Does the index of p tell the threads apart that reach its array, with
+** 'rounds' the rounds of loops, too? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
   const int class = p->site >= 0 && p->site < d->n_sites0 ? d->site_index[p->site] : FL_KI_OTHER;
   if (class == FL_KI_INJECTIVE) return 1;
   return !rounds && (class == FL_KI_OWN
-                     || (class == FL_KI_THREAD_IN_BLOCK && d->f->vars[p->var].kind == FL_KV_SHARED));
+                     || (class == FL_KI_THREAD_IN_BLOCK &&
+                         d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* p and q give an element to one thread (in one round): their indices are one number that tells them apart. */
+/* p and q give an element to one thread (in one round): their indices are one
+** number that tells them apart. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const affine a = fl_kad_split(p->index), b = fl_kad_split(q->index);
   pairs renamed = {.n = 0};
   if (!tells_apart(d, p, rounds) || !tells_apart(d, q, rounds)) return 0;
   if (residues_say(d, p, q, 1)) return 1;
-  return a.core && b.core && a.mul == b.mul && a.add == b.add && same_digits(d, a.core, b.core, &renamed);
+  return a.core && b.core && a.mul == b.mul && a.add == b.add &&
+         same_digits(d, a.core, b.core, &renamed);
 }
 
 /* Is there a store that loses what was in an element? */
@@ -326,7 +336,8 @@ static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s
 /* Are elements that p and q both write written by one thread? */
 static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
   if (p->site < 0 || q->site < 0 || p->site >= d->n_sites0 || q->site >= d->n_sites0) return 0;
-  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) && fl_kad_has_pair(d, p->site, q->site);
+  return !((d->site_meets[p->site] | d->site_meets[q->site]) & FL_KAD_MEETS_JOINED) &&
+         fl_kad_has_pair(d, p->site, q->site);
 }
 
 static void mark_meeting(fl_kad_state *d, const access *p, int how) {
@@ -336,22 +347,26 @@ static void mark_meeting(fl_kad_state *d, const access *p, int how) {
 static void stores_meet(meeting *m, int i, int k) {
   fl_kad_state *d = m->d;
   const access *p = &m->l->at[i], *q = &m->l->at[k];
-  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) || !is_store(q)) return;
+  if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) ||
+      !is_store(q))
+    return;
   if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
-  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1) ? FL_KAD_MEETS_ALIKE : 0);
+  const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && residues_say(d, p, q, 1)
+                            ? FL_KAD_MEETS_ALIKE : 0);
   mark_meeting(d, p, how);
   mark_meeting(d, q, how);
 }
 
-/* Stores of one array that may write one element in different threads meet as well. A barrier is between
-** threads of one block alone. */
+/* Stores of one array that may write one element in different threads meet as well. A barrier is
+** between threads of one block alone. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
   if (!live) return;
   for (int i = 0; i < all->n; i++) {
     const int kind = d->f->vars[all->at[i].var].kind;
-    meeting any = {d, all, NULL, stores_meet, FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
+    meeting any = {d, all, NULL, stores_meet,
+                   FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
     for (int k = 0; k < i; k++) stores_meet(&any, i, k);
   }
   meetings(&at_once, &d->body, live);

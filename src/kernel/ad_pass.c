@@ -44,7 +44,8 @@ int fl_kloop_holds(const fl_kblock *b, const fl_kstmt *goal) {
 /* Reads of v that may come after the statement 'but': behind it, or in a loop around it. */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
-  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but)) s = s->next;
+  while (s && s != but && !fl_kloop_holds(&s->body, but) && !fl_kloop_holds(&s->other, but))
+    s = s->next;
   if (!s) return 0;
   if (s->kind == FL_KS_LOOP && s != but) return read_outside(b, but, v);
   const fl_kblock rest = {s->next, b->last};
@@ -52,9 +53,11 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b with one e, one m
-** and all b within |m|, where e tells the rounds of the loop apart. */
-typedef struct same_index { const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close; } same_index;
+/* Accesses of array v in the loop, each at an index of its own in each round. 'close': at m * e + b
+** with one e, one m and all b within |m|, where e tells the rounds of the loop apart. */
+typedef struct same_index {
+  const fl_kloop *l; fl_kad_affine first; int64_t least, most; int var, any, ok, close;
+} same_index;
 
 static void check_index(same_index *c, const fl_kexpr *x, int site) {
   const fl_kad_state *d = c->l->d;
@@ -66,7 +69,9 @@ static void check_index(same_index *c, const fl_kexpr *x, int site) {
   c->any = 1;
   if (!known || (d->site_index[site] != FL_KI_INJECTIVE
                  && !(loop >= 0 && loop < 64 && d->site_rounds[site] >> loop & 1))) c->ok = 0;
-  else if (!a.core || !c->first.core || a.mul != c->first.mul || !fl_kexpr_same(a.core, c->first.core)) c->close = 0;
+  else if (!a.core || !c->first.core || a.mul != c->first.mul ||
+           !fl_kexpr_same(a.core, c->first.core))
+    c->close = 0;
   else if (c->most - c->least >= (a.mul < 0 ? -a.mul : a.mul)) c->close = 0;
 }
 
@@ -165,9 +170,10 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   }
 }
 
-/* What a round starts with, and a later round or what follows reads: rb leaves the round's first values, so
-** the last ones are kept behind fb and put back by 'again'. */
-static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb, fl_kblock *again) {
+/* What a round starts with, and a later round or what follows reads: rb leaves the round's first
+** values, so the last ones are kept behind fb and put back by 'again'. */
+static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
+                         fl_kblock *again) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
     if (d->f->vars[v].kind != FL_KV_LOCAL || !assigned_anywhere(rb, v)) continue;
@@ -178,8 +184,9 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Is one element of v all that a round reads of it, and all that it changes for others? If something overwrites
-** the element after the loop its cotangent is 0 there, whatever the round finds. */
+/* Is one element of v all that a round reads of it, and all that it changes for others? If
+** something overwrites the element after the loop its cotangent is 0 there, whatever the round
+** finds. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   same_index c = {.l = l, .var = v, .ok = 1, .close = 1};
@@ -224,7 +231,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   if (!replay) fl_kloop_save_before(l, keep, r);
   fl_kset outer = d->carried;
   d->carried = fl_kset_copy(d, head);
-  for (int v = 0; d->carried && v < d->n0; v++)          /* no round reads the elements of another */
+  for (int v = 0; d->carried && v < d->n0; v++)         /* no round reads the elements of another */
     if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
   fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
   if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);

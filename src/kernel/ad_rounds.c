@@ -1,7 +1,8 @@
 /*
-** Loops no round of which touches an array's elements of another round, though it has several of them: the halves of
-** a row that are turned into each other, a pair of neighbours. Asked in the source as written, for arrays that the loop
-** writes and whose accesses in it stand directly in it; ad_pass.c asks for the answer.
+** Loops no round of which touches an array's elements of another round, though it has several of
+** them: the halves of a row that are turned into each other, a pair of neighbours. Asked in the
+** source as written, for arrays that the loop writes and whose accesses in it stand directly in it;
+** ad_pass.c asks for the answer.
 */
 #include "kernel/ad_state.h"
 
@@ -30,7 +31,7 @@ static int see_load(void *arg, fl_kexpr *x) {
 static void look(rounds *r, const fl_kblock *b) {
   const fl_kvisitor loads = {NULL, see_load, r};
   for (const fl_kstmt *s = b->first; s && !r->bad; s = s->next) {
-    r->s = s;                                             /* an inner loop's accesses have no answer */
+    r->s = s;                                          /* an inner loop's accesses have no answer */
     for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (s->kind == FL_KS_STORE && s->var == r->var) add(r, s, s->x[0]), r->writes = 1;
     if (s->kind == FL_KS_ATOMIC && s->var == r->var) r->bad = 1;
@@ -44,7 +45,8 @@ static int is_one_round(rounds *r, const fl_kindices *k) {
   look(r, &r->loop->other);
   int ok = r->writes && !r->bad;
   for (int i = 0; ok && i < r->n; i++)
-    for (int j = 0; ok && j < i; j++) ok = fl_kindex_in_one_round(k, &r->at[i], &r->at[j], r->loop->label);
+    for (int j = 0; ok && j < i; j++)
+      ok = fl_kindex_in_one_round(k, &r->at[i], &r->at[j], r->loop->label);
   return ok;
 }
 
@@ -60,4 +62,6 @@ static void walk(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k, const
   }
 }
 
-void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k) { walk(d, f, k, &f->body); }
+void fl_kad_rounds(fl_kad_state *d, const fl_kfunc *f, const fl_kindices *k) {
+  walk(d, f, k, &f->body);
+}

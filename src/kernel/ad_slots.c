@@ -50,7 +50,8 @@ static void look_for_counters(fl_kloop *l, const fl_kblock *b) {
     if (!x || x->kind != FL_KX_BINARY
         || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)
         || assigned_in(&l->s->body, v) + assigned_in(&l->s->other, v) != 1) continue;
-    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD && is_low_bits(x->x[1], v, type) ? 0 : -1;
+    const int at = is_low_bits(x->x[0], v, type) ? 1 : x->op == FL_KO_ADD &&
+                   is_low_bits(x->x[1], v, type) ? 0 : -1;
     if (at < 0 || !invariant(l, x->x[at]) || l->n_counters == FL_KLOOP_COUNTERS) continue;
     const int n = l->n_counters++;
     l->counter[n].var = v;
@@ -75,9 +76,9 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Is all that the loop stores in the shared array written anew in each iteration before the array is read? Its
-** stores in the loop are at the same places in all iterations, for sure, and come first. Elsewhere the array stays
-** as it is, so what is read is what it holds after the loop. */
+/* Is all that the loop stores in the shared array written anew in each iteration before the array
+** is read? Its stores in the loop are at the same places in all iterations, for sure, and come
+** first. Elsewhere the array stays as it is, so what is read is what it holds after the loop. */
 static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
   if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
     return invariant(l, s->x[0]) && !fl_kad_uses(s->x[1], v);
@@ -121,16 +122,19 @@ typedef struct later { const fl_kloop *l; int var, found; } later;
 
 static int see_later(void *arg, fl_kstmt *s) {
   later *c = arg;
-  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var) c->found |= !is_written_anew(c->l, s);
+  if ((s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) && s->var == c->var)
+    c->found |= !is_written_anew(c->l, s);
   return !c->found;
 }
 
-/* Does anything store to v after the loop where the loop does not, in the round of the loop around it? */
+/* Does anything store to v after the loop where the loop does not, in the
+** round of the loop around it? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   later c = {l, v, 0};
   const fl_kvisitor see = {see_later, NULL, &c};
   fl_kstmt *s = b->first;
-  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s)) s = s->next;
+  while (s && s != l->s && !fl_kloop_holds(&s->body, l->s) && !fl_kloop_holds(&s->other, l->s))
+    s = s->next;
   if (!s) return 0;
   if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
   const fl_kblock rest = {s->next, b->last};
@@ -145,13 +149,15 @@ static int see_settled(void *arg, fl_kexpr *x) {
   settled *c = arg;
   const fl_kad_state *d = c->l->d;
   if (x->kind == FL_KX_LOAD && x->var == c->var
-      && (x->site < 0 || x->site >= d->n_sites0 || !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
+      && (x->site < 0 || x->site >= d->n_sites0 ||
+          !(d->site_behind[x->site] >> c->l->s->label & 1))) c->ok = 0;
   return 1;
 }
 
 static int see_settling(void *arg, fl_kstmt *s) {
   settled *c = arg;
-  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate))) c->ok = 0;
+  if (s->var == c->var && (s->kind == FL_KS_ATOMIC || (s->kind == FL_KS_STORE && s->accumulate)))
+    c->ok = 0;
   return 1;
 }
 
@@ -164,9 +170,10 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the loop is asked
-** for if 'keep' has it. */
-static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared, int *dynamic) {
+/* Bytes of a snapshot in registers or local memory, and in shared memory. What v held before the
+** loop is asked for if 'keep' has it. */
+static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
+                          int *dynamic) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
     const fl_kvar x = d->f->vars[v];

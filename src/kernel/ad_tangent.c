@@ -26,18 +26,21 @@ static fl_kexpr *times(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x) {
 
 /* Functions that are finite where their slopes are not. */
 static int has_steep_ends(int op) {
-  return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW || op == FL_KB_ASIN
+  return op == FL_KB_SQRT || op == FL_KB_CBRT || op == FL_KB_POW || op == FL_KB_FAST_POW ||
+         op == FL_KB_ASIN
       || op == FL_KB_ACOS || op == FL_KB_ACOSH;
 }
 
-/* t times the slope; 0 where t is 0 and the slope is infinite: what was not chosen does not move. */
+/* t times the slope; 0 where t is 0 and the slope is infinite: what was not
+** chosen does not move. */
 static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
   if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
   t = fl_kad_atom(d, b, t);
   slope = fl_kad_atom(d, b, slope);
   if (!t || !slope) return NULL;
   fl_kexpr *moves = kx_op(d, FL_KO_NE, t, fl_kexpr_zero(d->a, t->type));
-  fl_kexpr *use = kx_op(d, FL_KO_LOR, moves, fl_kexpr_call(d->a, FL_KB_ISFINITE, FL_KT_BOOL, 1, &slope));
+  fl_kexpr *use = kx_op(d, FL_KO_LOR, moves,
+                        fl_kexpr_call(d->a, FL_KB_ISFINITE, FL_KT_BOOL, 1, &slope));
   return times(d, t, fl_kexpr_select(d->a, use, slope, fl_kexpr_zero(d->a, slope->type)));
 }
 
@@ -76,8 +79,8 @@ static fl_kexpr *of_call(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
     fl_kexpr *part = slope->kind == FL_KX_CONST && slope->value.d == 1 ? g
                    : along_slope(d, b, g, slope, x->op);
     if (part && fl_kad_chooses(x))                  /* the other's tangent may be NaN */
-      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)), part,
-                             fl_kexpr_zero(d->a, part->type));
+      part = fl_kexpr_select(d->a, kx_op(d, FL_KO_NE, slope, fl_kexpr_zero(d->a, slope->type)),
+                             part, fl_kexpr_zero(d->a, part->type));
     all = sum(d, all, part);
   }
   return all;

@@ -8,8 +8,8 @@
 **
 ** It works on the finished adjoint, a function of the language, and gives another one; so tangent
 ** kernels and their adjoints (second order) come without more ado. Where it does not succeed, short
-** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of whose sums
-** are of this kind are taken; what else the adjoint computes stays in 'rest'.
+** loops over neighbours are written out and indices at a border put in pieces. Only arrays all of
+** whose sums are of this kind are taken; what else the adjoint computes stays in 'rest'.
 */
 #include "kernel/gather.h"
 #include "kernel/builtins.h"
@@ -51,7 +51,8 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;   /* one of several threads takes it */
+    /* one of several threads takes it */
+    if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
   }
@@ -83,7 +84,8 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
 
 /* Can all threads of a site be found? Three digits only where they are known to be small. */
 static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
-  return !(s->kind == FL_KS_ATOMIC && (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
+  return !(s->kind == FL_KS_ATOMIC &&
+           (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
       && fl_kindex_digits(g->k, s, s->x[0], x) && (x->unique || x->n <= 2) && x->scale < FL_KG_NEAR;
 }
 
@@ -125,7 +127,8 @@ static int choose(fl_kgathering *g) {
   if (!wanted) return 0;
   for (int i = 0; i < g->n_sums; i++) {           /* bits: 1 an atomic, 2 a sum without site */
     const fl_ksum *s = &g->sum[i];
-    wanted[s->s->var] |= (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
+    wanted[s->s->var] |=
+        (uint8_t)((s->s->kind == FL_KS_ATOMIC && s->s->mode != FL_KM_BLOCK) | (s->site < 0) << 1);
   }
   for (int i = 0; i < g->n_sums; i++) all &= !(wanted[g->sum[i].s->var] & 2);
   for (int v = 0; v < g->src->n_vars; v++) n += g->taken[v] = wanted[v] == 1;
@@ -167,7 +170,8 @@ static int see_read(void *arg, fl_kexpr *x) {
 
 static int find_touched(fl_kad_state *d, touched *t) {
   const fl_kvisitor see = {see_written, see_read, t};
-  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1), fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  *t = (touched){fl_karena_new(d->a, (size_t)d->f->n_vars + 1),
+                 fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
   if (!t->read || !t->written) return 0;
   fl_kwalk_block(&see, d->f->body);
   return 1;
@@ -224,7 +228,8 @@ static fl_kad *make_gather(fl_kgathering *g, int n_params) {
   memset(g->range, -1, sizeof g->range);
   g->element = fl_kad_local(d, FL_KT_I32, "j");
   if (g->element < 0) return NULL;
-  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X), special(d, FL_KSPECIAL_BDIM_X)),
+  fl_kexpr *j = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, special(d, FL_KSPECIAL_BID_X),
+                                          special(d, FL_KSPECIAL_BDIM_X)),
                       special(d, FL_KSPECIAL_TID_X));
   kx_set(d, &body, g->element, fl_kexpr_cast(d->a, FL_KT_I32, j));
   fl_kg_chains(g);
@@ -282,7 +287,9 @@ static fl_kad *make_rest(fl_kgathering *g, int n_params) {
 
 /* ---- is it right, is it worth it -------------------------------------------------------- */
 
-typedef struct measure { int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f; } measure;
+typedef struct measure {
+  int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f;
+} measure;
 
 /* About the instructions of a GPU. */
 static void weigh(measure *m, const fl_kexpr *x) {
@@ -294,7 +301,8 @@ static void weigh(measure *m, const fl_kexpr *x) {
     m->arrays |= m->f->vars[x->var].kind == FL_KV_ARRAY && m->f->vars[x->var].param < 0;
     break;
   case FL_KX_BINARY:
-    if (x->op == FL_KO_DIV || x->op == FL_KO_REM) m->weight += real ? 8 : x->x[1]->kind == FL_KX_CONST ? 4 : 20;
+    if (x->op == FL_KO_DIV || x->op == FL_KO_REM)
+      m->weight += real ? 8 : x->x[1]->kind == FL_KX_CONST ? 4 : 20;
     else m->weight += 1;
     break;
   case FL_KX_CALL: m->weight += fl_kt_is_int(x->type) ? 1 : 16; break;
@@ -331,7 +339,8 @@ static int reads_inputs(fl_kgathering *g) {
     const fl_kad_param *p = &g->from->params[x->param];
     if (p->role == FL_KAD_WORK && p->seeded && !g->late[v]) continue;
     for (int w = 0; w < g->d.f->n_vars; w++)
-      if (g->d.f->vars[w].kind == FL_KV_POINTER && g->d.f->vars[w].param == x->param && now.read[w]) return 0;
+      if (g->d.f->vars[w].kind == FL_KV_POINTER && g->d.f->vars[w].param == x->param && now.read[w])
+        return 0;
   }
   return 1;
 }
@@ -348,9 +357,11 @@ static int is_worth_it(fl_kgathering *g) {
       && g->d.f->n_params <= MOST_PARAMS && reads_inputs(g);
 }
 
-static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                               const fl_kad_request *r) {
   fl_kad_parts parts = {NULL, NULL};
-  fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint, .src = adjoint->func};
+  fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint,
+                     .src = adjoint->func};
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;
@@ -367,14 +378,16 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
 }
 
 /* f in another way: short loops written out, indices at a border in pieces. NULL: there is none. */
-static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, uint8_t **positive) {
+static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                           uint8_t **positive) {
   fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);
   *positive = fl_karena_new(a, (size_t)f->n_params + 1);
   if (!g || !*positive) return NULL;
   return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;
 }
 
-fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint, const fl_kad_request *r) {
+fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                           const fl_kad_request *r) {
   fl_kad_parts parts = turn_round(a, f, adjoint, r);
   uint8_t *positive = NULL;
   fl_kfunc *g = parts.gather || a->failed ? NULL : rewritten(a, f, r, &positive);
@@ -382,6 +395,7 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
   if (other && other->func) parts = turn_round(a, g, other, r);
   for (int i = 0; parts.gather && g && i < f->n_params; i++)
     if (positive[i]) parts.gather->positive = positive;
-  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;      /* the adjoint stays as it is */
+  /* the adjoint stays as it is */
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   return parts;
 }

@@ -11,7 +11,8 @@
 /* ---- values ----------------------------------------------------------------------------- */
 
 static const char *const range_names[FL_KG_RANGES] = {
-  "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y", "threads_z"
+  "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
+  "threads_z"
 };
 
 /* Where the extent of a symbol of the thread stands in fl_kgathering.range. */
@@ -25,7 +26,8 @@ int fl_kg_range(int32_t symbol) {
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol) {
   const int which = fl_kg_range(symbol);
   if (g->range[which] < 0) {
-    g->range[which] = fl_kad_param_new(&g->d, FL_KAD_LAUNCH, -1, range_names[which], FL_KT_I32, 0, 0);
+    g->range[which] = fl_kad_param_new(&g->d, FL_KAD_LAUNCH, -1, range_names[which],
+                                       FL_KT_I32, 0, 0);
     if (g->range[which] >= 0) g->d.res->params[g->d.f->n_params - 1].count = which;
   }
   return kx_var(&g->d, g->range[which]);
@@ -59,7 +61,8 @@ static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t) {
 /* x - by */
 static fl_kexpr *less(fl_kgathering *g, fl_kexpr *x, int64_t by) {
   if (!x || !by) return x;
-  return kx_op(&g->d, by < 0 ? FL_KO_ADD : FL_KO_SUB, x, fl_kexpr_int(g->d.a, x->type, by < 0 ? -by : by));
+  return kx_op(&g->d, by < 0 ? FL_KO_ADD : FL_KO_SUB, x,
+               fl_kexpr_int(g->d.a, x->type, by < 0 ? -by : by));
 }
 
 /* x - p */
@@ -87,7 +90,8 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
   const fl_kpoly a = fl_kpoly_of(k, at, x->x[0]), m = fl_kpoly_of(k, at, x->x[1]);
-  if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1) return 0;
+  if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1)
+    return 0;
   for (int i = 0; i < m.t[0].n; i++)
     if (!fl_kpoly_is_uniform(k, m.t[0].s[i])) return 0;
   *below = (fl_kterm){1, 0, {0}};
@@ -102,16 +106,20 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
   return ok;
 }
 
-typedef struct finder { fl_kgathering *g; fl_kplace at; int32_t symbol; fl_kterm found[8]; int n; } finder;
+typedef struct finder {
+  fl_kgathering *g; fl_kplace at; int32_t symbol; fl_kterm found[8]; int n;
+} finder;
 
 int fl_kg_is_division(const fl_kexpr *x) {
-  return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) && fl_kt_is_int(x->type);
+  return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) &&
+         fl_kt_is_int(x->type);
 }
 
 static int find_division(void *arg, fl_kexpr *x) {
   finder *f = arg;
   fl_kterm below, whole;
-  if (!fl_kg_is_division(x) || !fl_kg_part_of(f->g->k, &f->at, x, f->symbol, &below, &whole)) return 1;
+  if (!fl_kg_is_division(x) || !fl_kg_part_of(f->g->k, &f->at, x, f->symbol, &below, &whole))
+    return 1;
   for (int i = 0; i < f->n; i++)
     if (kg_same(&f->found[i], &whole)) return 1;
   if (f->n < 8) f->found[f->n++] = whole;
@@ -174,7 +182,8 @@ static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
     else if (!at) s->near = 0;
   }
   if (!c->whole[0].n) {                           /* of the nearest multiple of a constant */
-    const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2, k = (s->by[0] + half) / m;
+    const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2,
+                  k = (s->by[0] + half) / m;
     s->by[0] -= k * m;
     s->by[1] += k;
   }
@@ -188,7 +197,8 @@ void fl_kg_chains(fl_kgathering *g) {
     fl_kchain c = {.given = {-1, -1}, .sign = {-1, -1}};
     int at = 0;
     s->chain = -1;
-    if (!(s->digits.n == 1 ? chain_of_symbol(g, s->digits.symbol[0], &c) : chain_of_index(&s->digits, &c)))
+    if (!(s->digits.n == 1 ? chain_of_symbol(g, s->digits.symbol[0], &c)
+                           : chain_of_index(&s->digits, &c)))
       continue;
     for (; at < g->n_chains; at++) {
       const fl_kchain *x = &g->chain[at];
@@ -207,10 +217,12 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
   if (!t->n && t->c < INT32_MAX) return kg_int(g, t->c);
-  if (single && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT && d->f->vars[s - FL_KSYM_VAR].type == FL_KT_I32)
+  if (single && s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT &&
+      d->f->vars[s - FL_KSYM_VAR].type == FL_KT_I32)
     return kx_var(d, s - FL_KSYM_VAR);
   if (single && s < FL_KSYM_VAR) return fl_kg_extent(g, s);
-  fl_kexpr *x = fl_kad_atom(d, b, term_value(g, t)), *top = kx_int(d, INT32_MAX), *low = kx_int(d, -INT32_MAX);
+  fl_kexpr *x = fl_kad_atom(d, b, term_value(g, t)), *top = kx_int(d, INT32_MAX),
+           *low = kx_int(d, -INT32_MAX);
   x = fl_kad_atom(d, b, fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, x, top), x, top));
   return fl_kexpr_cast(d->a, FL_KT_I32, fl_kexpr_select(d->a, kx_op(d, FL_KO_GT, x, low), x, low));
 }
@@ -222,7 +234,8 @@ static int is_positive(const fl_kterm *t) {
   return t->c > 0;
 }
 
-/* Modulus k of the chain: 1 where it is 0. Returns the condition that it is positive, NULL: it is. */
+/* Modulus k of the chain: 1 where it is 0. Returns the condition that it is
+** positive, NULL: it is. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -272,7 +285,8 @@ static void set_base(fl_kgathering *g, fl_kblock *b, fl_kchain *c) {
   split(g, b, g->element, c->m[0], c->b[0], c->b[1]);
   if (c->n == 2) split(g, b, c->b[1], c->m[1], c->b[1], c->b[2]);
   if (there && c->symbol < 0)
-    kx_set(d, b, c->b[c->n], fl_kexpr_select(d->a, there, kx_var(d, c->b[c->n]), kg_int(g, -(1 << 30))));
+    kx_set(d, b, c->b[c->n],
+           fl_kexpr_select(d->a, there, kx_var(d, c->b[c->n]), kg_int(g, -(1 << 30))));
 }
 
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
@@ -282,17 +296,20 @@ void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
 /* ---- the digits of t -------------------------------------------------------------------- */
 
 /* v into 0 … m - 1, with what that takes from the digit above, in at most so many steps of m: a few
-** are written out without a branch, so that the reads of several sites can be under way together. */
+** are written out without a branch, so that the reads of several sites can be
+** under way together. */
 static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
   enum { WRITTEN_OUT = 2 };
   fl_kad_state *d = &g->d;
-  const int beyond = up ? FL_KO_GE : FL_KO_LT, back = up ? FL_KO_SUB : FL_KO_ADD, on = up ? FL_KO_ADD : FL_KO_SUB;
+  const int beyond = up ? FL_KO_GE : FL_KO_LT, back = up ? FL_KO_SUB : FL_KO_ADD,
+            on = up ? FL_KO_ADD : FL_KO_SUB;
   fl_kexpr *limit = up ? kx_var(d, m) : kg_int(g, 0);
   if (steps <= WRITTEN_OUT) {
     for (int k = 0; k < steps; k++) {
       fl_kexpr *is = fl_kad_atom(d, b, kg_op(g, beyond, v, limit));
       kx_set(d, b, v, fl_kexpr_select(d->a, is, kg_op(g, back, v, kx_var(d, m)), kx_var(d, v)));
-      kx_set(d, b, above, fl_kexpr_select(d->a, is, kg_op(g, on, above, kg_int(g, 1)), kx_var(d, above)));
+      kx_set(d, b, above,
+             fl_kexpr_select(d->a, is, kg_op(g, on, above, kg_int(g, 1)), kx_var(d, above)));
     }
     return;
   }
@@ -312,9 +329,10 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
   return signs ? kx_op(&g->d, FL_KO_SUB, b, by) : less(g, b, s->by[i]);
 }
 
-static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c, const int *v) {
+static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
+                        const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                              /* a digit's, and with them at most what the next gets */
+  int64_t steps = 0;                       /* a digit's, and with them at most what the next gets */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
   for (int i = 0; i < c->n; i++) {                /* a carry from below may lead on */
     const int any = i && s->by[i] && c->sign[0] >= 0;
@@ -328,7 +346,8 @@ static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const
 }
 
 /* By division; t is not negative. */
-static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_kexpr *t, const int *v) {
+static void far_digits(fl_kgathering *g, fl_kblock *b, const fl_kchain *c, fl_kexpr *t,
+                       const int *v) {
   fl_kad_state *d = &g->d;
   fl_kexpr *x = kg_wide(g, t);
   for (int i = 0; i < c->n; i++) {
@@ -363,7 +382,8 @@ int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
     const fl_kterm *t = &p->t[i];
     const int v = t->n ? t->s[0] - FL_KSYM_VAR : -1;
     if (!t->n && (t->c >= FL_KG_NEAR || t->c <= -FL_KG_NEAR)) return 0;
-    if (t->n && (t->n > 1 || (t->c != 1 && t->c != -1) || v < 0 || t->s[0] >= FL_KSYM_QUOTIENT || ints++
+    if (t->n &&
+        (t->n > 1 || (t->c != 1 && t->c != -1) || v < 0 || t->s[0] >= FL_KSYM_QUOTIENT || ints++
                  || g->src->vars[v].type != FL_KT_I32)) return 0;
   }
   return 1;

@@ -30,7 +30,8 @@ static fl_kexpr *thread_number(thread *y, int op) {
     fl_kexpr *block = as(y, FL_KT_U32, fl_kg_extent(y->g, FL_KSPECIAL_BDIM_X + axis));
     y->at[which] = kg_local(y->g, FL_KT_U32, which < 3 ? "in_block" : "block");
     if (y->at[which] < 0) return NULL;
-    kx_set(d, &y->head, y->at[which], kx_op(d, which < 3 ? FL_KO_REM : FL_KO_DIV, kx_var(d, whole), block));
+    kx_set(d, &y->head, y->at[which],
+           kx_op(d, which < 3 ? FL_KO_REM : FL_KO_DIV, kx_var(d, whole), block));
   }
   return kx_var(d, y->at[which]);
 }
@@ -74,14 +75,16 @@ static fl_kexpr *known_index(thread *y, const fl_kexpr *x, const fl_kpoly *p) {
   for (int i = 0; i < by.n; i++)
     for (int k = 0; k < by.t[i].n; k++)
       if (!fl_kpoly_is_uniform(g->k, by.t[i].s[k])) return NULL;
-  const int near = by.n == 0 || (by.n == 1 && !by.t[0].n && by.t[0].c < FL_KG_NEAR && by.t[0].c > -FL_KG_NEAR);
+  const int near = by.n == 0 ||
+                   (by.n == 1 && !by.t[0].n && by.t[0].c < FL_KG_NEAR && by.t[0].c > -FL_KG_NEAR);
   const int narrow = fl_kt_size(x->type) == 4 && fl_kg_is_short(g, &by);
   return as(y, x->type, fl_kg_number(g, &by, near ? FL_KT_I32 : narrow ? FL_KT_U32 : FL_KT_I64));
 }
 
 /* What is known of the thread without computing it again; NULL: nothing. */
 static fl_kexpr *known(thread *y, const fl_kstmt *s, const fl_kexpr *x) {
-  const int division = fl_kg_is_division(x) && y->v[0] >= 0 && y->g->chain[y->site->chain].symbol >= 0;
+  const int division = fl_kg_is_division(x) && y->v[0] >= 0 &&
+                       y->g->chain[y->site->chain].symbol >= 0;
   const int sum = x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_SUB)
                && x->type >= FL_KT_I32 && fl_kt_is_int(x->type);
   if (!division && !sum) return NULL;
@@ -161,9 +164,11 @@ static void make_variables(thread *y) {
   const fl_kfunc *src = y->g->src;
   for (int v = 0; v < src->n_vars && !d->a->failed; v++) {
     const fl_kvar *x = &src->vars[v];
-    const int own = (x->kind == FL_KV_LOCAL || x->kind == FL_KV_ARRAY) && (x->param < 0 || y->g->assigned[v]);
+    const int own = (x->kind == FL_KV_LOCAL || x->kind == FL_KV_ARRAY) &&
+                    (x->param < 0 || y->g->assigned[v]);
     y->map[v] = own ? fl_kvar_add(d->f, (fl_kvkind)x->kind, x->type, x->name, x->count) : v;
-    if (own && x->param >= 0 && x->kind == FL_KV_LOCAL) kx_set(d, &y->head, y->map[v], kx_var(d, v));
+    if (own && x->param >= 0 && x->kind == FL_KV_LOCAL)
+      kx_set(d, &y->head, y->map[v], kx_var(d, v));
   }
 }
 
@@ -185,7 +190,8 @@ static fl_kexpr *both(fl_kgathering *g, fl_kexpr *x, fl_kexpr *y) {
 
 /* x < the extent of a symbol */
 static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
-  return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol))) : NULL;
+  return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
+           : NULL;
 }
 
 static void set_number(thread *y, fl_kblock *b, int32_t symbol, fl_kexpr *x) {
@@ -213,7 +219,8 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kexpr *c = NULL;
   fl_kg_digits(g, b, y->site, t, y->v);
   if (g->d.a->failed) return;
-  for (int i = 0; i < x->n; i++) c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
+  for (int i = 0; i < x->n; i++)
+    c = both(g, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
   fl_kstmt *in = fl_kstmt_if(g->d.f, b, c);
   if (!in) return;
   for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
@@ -231,18 +238,21 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kg_digits(g, b, y->site, t, y->v);
   if (d->a->failed) return;
   const int m = c->given[0] >= 0 ? c->given[0] : c->m[0];
-  fl_kexpr *by = kg_wide(g, kx_var(d, m)), *zero = kx_int(d, 0), *positive = kx_op(d, FL_KO_GT, by, zero);
+  fl_kexpr *by = kg_wide(g, kx_var(d, m)), *zero = kx_int(d, 0),
+           *positive = kx_op(d, FL_KO_GT, by, zero);
   fl_kexpr *first = kg_wide(g, kx_var(d, y->v[1]));
   fl_kexpr *top = kx_op(d, FL_KO_SUB, kg_wide(g, fl_kg_extent(g, symbol[1])), kx_int(d, 1));
   fl_kexpr *rest = kx_op(d, FL_KO_SUB, t, kx_op(d, FL_KO_MUL, kx_var(d, high), by));
-  kx_set(d, b, high, fl_kexpr_select(d->a, both(g, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
+  kx_set(d, b, high,
+         fl_kexpr_select(d->a, both(g, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
   fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, rest, symbol[0]));
   fl_kstmt *s = fl_kstmt_loop(d->f, b, both(g, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach));
   if (!s) return;
   s->op = 1;
   kx_set(d, &s->body, low, rest);
   kx_set(d, &s->other, high, kg_op(g, FL_KO_SUB, high, kx_int(d, 1)));
-  fl_kexpr *fits = both(g, kx_op(d, FL_KO_GE, kx_var(d, low), zero), within(g, kx_var(d, low), symbol[0]));
+  fl_kexpr *fits = both(g, kx_op(d, FL_KO_GE, kx_var(d, low), zero),
+                        within(g, kx_var(d, low), symbol[0]));
   fl_kstmt *in = fl_kstmt_if(d->f, &s->body, fits);
   if (!in) return;
   set_number(y, &in->body, symbol[0], kx_var(d, low));
@@ -254,14 +264,16 @@ void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
   fl_kad_state *d = &g->d;
   const fl_ksite *s = &g->site[site];
   const fl_kdigits *x = &s->digits;
-  const int all = x->n > 1 && !x->unique, in_u32 = x->n == 1 && x->scale == 1 && fl_kg_is_short(g, &x->shift);
+  const int all = x->n > 1 && !x->unique,
+            in_u32 = x->n == 1 && x->scale == 1 && fl_kg_is_short(g, &x->shift);
   thread y = {.g = g, .site = s, .total = total, .v = {-1, -1, -1}};
   memset(y.at, -1, sizeof y.at);
   if (x->n > 1 && x->unique && s->near) {
     unique_digits(&y, b, NULL);
     return;
   }
-  fl_kexpr *t = fl_kad_atom(d, b, fl_kg_number(g, &x->shift, in_u32 ? FL_KT_U32 : FL_KT_I64)), *zero = kx_int(d, 0), *c = NULL;
+  fl_kexpr *t = fl_kad_atom(d, b, fl_kg_number(g, &x->shift, in_u32 ? FL_KT_U32 : FL_KT_I64)),
+           *zero = kx_int(d, 0), *c = NULL;
   fl_kexpr *scale = kx_int(d, x->scale);
   if (!in_u32 && !all) c = kx_op(d, FL_KO_GE, t, zero);
   if (x->scale != 1) c = both(g, c, kx_op(d, FL_KO_EQ, kx_op(d, FL_KO_REM, t, scale), zero));

@@ -8,7 +8,8 @@
 **   exits then need no flag at all (a flag nobody asks is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
-** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form a[i] = a[i] + v become accumulations.
+** - PRINTF and ASSERT go (DECLs stay for the analyses). Stores of the form
+**   a[i] = a[i] + v become accumulations.
 */
 #include "kernel/ad_state.h"
 
@@ -106,7 +107,8 @@ static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, 
 static void refuse_gone(fl_kad_state *d) {
   for (int i = 0; i < d->n_gone; i++)
     if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when))
-      fl_kad_refuse(d, d->gone[i].line, "a return of some threads that have stored something, before a __syncthreads() of "
+      fl_kad_refuse(d, d->gone[i].line,
+          "a return of some threads that have stored something, before a __syncthreads() of "
                     "the others (put what follows under a condition, barriers aside),");
 }
 

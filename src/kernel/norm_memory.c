@@ -24,7 +24,7 @@ typedef struct place {
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
-  int var, n, writes, bad, guarded;      /* guarded: inside an operand that is not always evaluated */
+  int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
 } places;
 
 /* Are the two indices of one moment never equal? */
@@ -124,7 +124,8 @@ static fl_kblock rewritten(place *p, fl_kblock b);
 
 static void hold(place *p, fl_kblock *out) {
   fl_kexpr *at = (fl_kexpr *)(uintptr_t)p->index;
-  fl_kstmt *c = fl_kstmt_if(p->d->f, out, fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
+  fl_kstmt *c = fl_kstmt_if(p->d->f, out,
+                            fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
   if (!c) return;
   kx_set(p->d, &c->body, p->reg, fl_kexpr_load(p->d->f, p->var, at));
   kx_set(p->d, &c->body, p->held, truth(p, 1));
@@ -185,7 +186,8 @@ static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *afte
   s->other = rewritten(p, s->other);
   if (!p->writes) return;
   fl_kstmt *c = fl_kstmt_if(d->f, after, kx_var(d, p->changed));
-  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index, kx_var(d, p->reg)) : NULL;
+  fl_kstmt *back = c ? fl_kstmt_store(d->f, &c->body, p->var, (fl_kexpr *)(uintptr_t)p->index,
+                                      kx_var(d, p->reg)) : NULL;
   if (back) back->line = p->line;
   if (!back || p->site < 0 || p->site >= d->n_sites0) return;
   back->site = p->site;
@@ -210,7 +212,8 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
     fl_kblock after = {NULL, NULL};
     next = s->next;
     s->next = NULL;
-    uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1) : NULL;
+    uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
+                                              : NULL;
     if (assigned) {
       const fl_kvisitor see = {see_assigned, NULL, assigned};
       fl_kwalk_stmt(&see, s);

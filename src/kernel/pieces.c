@@ -24,7 +24,9 @@ typedef struct splitter {
   int done, pieces, changed;     /* of all; of the index at work */
 } splitter;
 
-static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) { return fl_kpoly_of(y->k, &y->place, x); }
+static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {
+  return fl_kpoly_of(y->k, &y->place, x);
+}
 
 /* p = D + c, c a constant. */
 static int64_t take_constant(fl_kpoly *p) {
@@ -46,7 +48,7 @@ static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
   return 1;
 }
 
-/* ---- expressions in pieces: a tree of SELECTs over them --------------------------------------- */
+/* ---- expressions in pieces: a tree of SELECTs over them -------------------------------------- */
 
 static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
   if (!x || !c) return x;
@@ -110,14 +112,18 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
     d.t[i] = d.t[--d.n];
     break;
   }
-  if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0])) return NULL;
+  if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0]))
+    return NULL;
   for (; k > 0; k--) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
-  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0), *piece[MOST_STEPS + 1] = {NULL};
+  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0),
+           *piece[MOST_STEPS + 1] = {NULL};
   const int n = (int)(r < 0 ? -r : r);
-  for (int i = 0; i <= n; i++, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by)) piece[i] = e;
+  for (int i = 0; i <= n; i++, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by))
+    piece[i] = e;
   e = piece[n];
   for (int i = n - 1; i >= 0; i--)
-    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by), piece[i], e);
+    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by),
+               piece[i], e);
   return e;
 }
 
@@ -141,7 +147,8 @@ static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
   }
   y->changed |= r != NULL;
   if (r) return r;
-  return x->kind == FL_KX_CALL ? fl_kexpr_call(a, x->op, x->type, x->n, k) : fl_kexpr_binary(a, x->op, k[0], k[1]);
+  return x->kind == FL_KX_CALL ? fl_kexpr_call(a, x->op, x->type, x->n, k)
+                               : fl_kexpr_binary(a, x->op, k[0], k[1]);
 }
 
 /* Is P = D + c or P = D - m + c one number, when the relation between P and 0 holds? Then the value
@@ -151,7 +158,7 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kterm m;
   int down = -1;
   const int64_t c = take_constant(&d);
-  for (int i = 0; i < d.n && d.n > 1; i++)                /* the term of D - m without a thread in it */
+  for (int i = 0; i < d.n && d.n > 1; i++)            /* the term of D - m without a thread in it */
     if (d.t[i].c < 0) {
       int uniform = 1;
       for (int j = 0; j < d.t[i].n; j++) uniform &= fl_kpoly_is_uniform(y->k, d.t[i].s[j]);
@@ -173,19 +180,23 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
 }
 
 static int negated(int op) {
-  return op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT ? FL_KO_LE : op == FL_KO_LE ? FL_KO_GT
+  return op == FL_KO_LT ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LT : op == FL_KO_GT
+         ? FL_KO_LE : op == FL_KO_LE ? FL_KO_GT
        : op == FL_KO_EQ ? FL_KO_NE : op == FL_KO_NE ? FL_KO_EQ : op;
 }
 
 static int mirrored(int op) {
-  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LE : op;
+  return op == FL_KO_LT ? FL_KO_GT : op == FL_KO_GT ? FL_KO_LT : op == FL_KO_LE
+         ? FL_KO_GE : op == FL_KO_GE ? FL_KO_LE : op;
 }
 
-/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0), e
-** with D - that number added, which is 0 there. */
+/* The value e of a branch of a choice: where the condition leaves one number for D (x > 0 ? … : 0),
+** e with D - that number added, which is 0 there. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
-  if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT || c->op > FL_KO_NE
-      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0)) return e;
+  if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
+      c->op > FL_KO_NE
+      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0))
+    return e;
   const fl_kpoly l = poly_of(y, c->x[0]), r = poly_of(y, c->x[1]), value = poly_of(y, e);
   const int op = truth ? c->op : negated(c->op);
   if (l.bad || r.bad || value.bad) return e;
@@ -198,7 +209,8 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
     for (int i = 0; i < value.n; i++)
       if (fl_kterm_same(&value.t[i], &symbol)) return e;
     fl_kexpr *zero = fl_kexpr_binary(y->f->arena, FL_KO_SUB, c->x[side], c->x[!side]);
-    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e, fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
+    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e,
+                           fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
   }
   return e;
 }
@@ -223,8 +235,12 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (depth > DEPTH) return 0;
-  if (v) return v->defs == 1 && !v->param && v->order <= y->place.order && has_choice(y, v->def, depth + 1);
-  if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL || (x->kind == FL_KX_BINARY && x->op == FL_KO_REM)) return 1;
+  if (v)
+    return v->defs == 1 && !v->param && v->order <= y->place.order &&
+           has_choice(y, v->def, depth + 1);
+  if (x->kind == FL_KX_SELECT || x->kind == FL_KX_CALL ||
+      (x->kind == FL_KX_BINARY && x->op == FL_KO_REM))
+    return 1;
   for (int i = 0; i < x->n; i++)
     if (has_choice(y, x->x[i], depth + 1)) return 1;
   return 0;
@@ -234,7 +250,9 @@ static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
 static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
   const fl_kvarinfo *v = x->kind == FL_KX_VAR ? &y->k->var[x->var] : NULL;
   if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
-  if (v && !(v->defs == 0 && v->param) && !(v->defs == 1 && !v->param && v->order <= y->place.order)) return 0;
+  if (v && !(v->defs == 0 && v->param) &&
+      !(v->defs == 1 && !v->param && v->order <= y->place.order))
+    return 0;
   for (int i = 0; i < x->n; i++)
     if (!is_steady(y, x->x[i], depth + 1)) return 0;
   return 1;
@@ -263,12 +281,13 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   return over(y, x, k);
 }
 
-/* ---- loads ------------------------------------------------------------------------------------ */
+/* ---- loads ----------------------------------------------------------------------------------- */
 
 static fl_kexpr *loads(splitter *y, const fl_kexpr *x, fl_kexpr *index) {
   if (!index) return NULL;
   if (index->kind == FL_KX_SELECT)
-    return fl_kexpr_select(y->f->arena, index->x[0], loads(y, x, index->x[1]), loads(y, x, index->x[2]));
+    return fl_kexpr_select(y->f->arena, index->x[0], loads(y, x, index->x[1]),
+                           loads(y, x, index->x[2]));
   fl_kexpr *r = fl_kexpr_load(y->f, x->var, index);
   if (r) r->line = x->line;
   return r;

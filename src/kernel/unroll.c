@@ -16,7 +16,7 @@ typedef struct unroller {
   int done, statements;
 } unroller;
 
-/* ---- rounds ----------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 typedef struct counting { int32_t var; int64_t first, bound, step; int op; } counting;
 
@@ -30,7 +30,8 @@ static int mirrored(int op) {
 
 static int assigns(const fl_kblock *b, int32_t v) {
   for (const fl_kstmt *s = b->first; s; s = s->next)
-    if ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v || assigns(&s->body, v) || assigns(&s->other, v))
+    if ((s->kind == FL_KS_ASSIGN && s->var == v) || s->result == v || assigns(&s->body, v) ||
+        assigns(&s->other, v))
       return 1;
   return 0;
 }
@@ -39,17 +40,22 @@ static int assigns(const fl_kblock *b, int32_t v) {
 static int counts(const fl_kstmt *before, const fl_kstmt *s, counting *c) {
   const fl_kstmt *step = s->other.first;
   const fl_kexpr *x = s->x[0];
-  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) || s->post || !x || !step || step->next
-      || step->kind != FL_KS_ASSIGN || step->var != before->var || x->kind != FL_KX_BINARY) return 0;
+  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) || s->post || !x ||
+      !step || step->next
+      || step->kind != FL_KS_ASSIGN || step->var != before->var || x->kind != FL_KX_BINARY)
+    return 0;
   c->var = before->var;
   c->first = before->x[0]->value.i;
   if (is_var(x->x[0], c->var) && is_const(x->x[1])) c->bound = x->x[1]->value.i, c->op = x->op;
-  else if (is_var(x->x[1], c->var) && is_const(x->x[0])) c->bound = x->x[0]->value.i, c->op = mirrored(x->op);
+  else if (is_var(x->x[1], c->var) && is_const(x->x[0]))
+    c->bound = x->x[0]->value.i, c->op = mirrored(x->op);
   else return 0;
   x = step->x[0];
   if (x->kind != FL_KX_BINARY || (x->op != FL_KO_ADD && x->op != FL_KO_SUB)) return 0;
-  if (is_var(x->x[0], c->var) && is_const(x->x[1])) c->step = x->op == FL_KO_ADD ? x->x[1]->value.i : -x->x[1]->value.i;
-  else if (x->op == FL_KO_ADD && is_var(x->x[1], c->var) && is_const(x->x[0])) c->step = x->x[0]->value.i;
+  if (is_var(x->x[0], c->var) && is_const(x->x[1]))
+    c->step = x->op == FL_KO_ADD ? x->x[1]->value.i : -x->x[1]->value.i;
+  else if (x->op == FL_KO_ADD && is_var(x->x[1], c->var) && is_const(x->x[0]))
+    c->step = x->x[0]->value.i;
   else return 0;
   return !assigns(&s->body, c->var);
 }
@@ -69,7 +75,9 @@ static int goes_on(const counting *c, int64_t v) {
 static int rounds(const counting *c, int is_signed) {
   int64_t v = c->first;
   for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
-    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX || c->step < INT32_MIN) return -1;
+    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX ||
+        c->step < INT32_MIN)
+      return -1;
     if (!goes_on(c, v)) return n;
   }
   return -1;
@@ -127,7 +135,7 @@ static int put_statement(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* ---- rounds written out ----------------------------------------------------------------------- */
+/* ---- rounds written out ---------------------------------------------------------------------- */
 
 /* CONTINUE and BREAK of the loop itself: LEAVEs of these blocks. Returns which there are: 1, 2. */
 static int leave(fl_kblock *b, int32_t round, int32_t all) {
@@ -164,7 +172,8 @@ static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
     const fl_kvar x = f->vars[i];
     map[i] = x.kind == FL_KV_LOCAL || x.kind == FL_KV_ARRAY
            ? fl_kvar_add(f, (fl_kvkind)x.kind, x.type, x.name, x.count) : i;
-    if (map[i] >= 0 && map[i] != i) f->vars[map[i]].source = x.source, f->vars[map[i]].line = x.line;
+    if (map[i] >= 0 && map[i] != i)
+      f->vars[map[i]].source = x.source, f->vars[map[i]].line = x.line;
   }
   return map;
 }
@@ -174,7 +183,8 @@ static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t 
 }
 
 /* The counter is set too: it may be read after a jump out of the loop. */
-static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v, int32_t all) {
+static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
+                     int32_t all) {
   const fl_kvisitor see = {put_statement, NULL, u};
   int32_t *map = fresh_variables(u, &s->body);
   if (!map) return;
