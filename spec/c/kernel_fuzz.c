@@ -100,7 +100,13 @@ static void expression(gen *g, int depth) {
   case 7: say(g, "("); leaf(g); say(g, " / (1.5 + cos("); leaf(g); say(g, ")))"); return;
   case 8: say(g, "("); condition(g, 1); say(g, " ? "); expression(g, depth - 1); say(g, " : ");
           expression(g, depth - 1); say(g, ")"); return;
-  case 9: say(g, "%s(", pick(g, 2) ? "fmax" : "fmin"); leaf(g); say(g, ", "); leaf(g); say(g, ")"); return;
+  case 9:
+    say(g, "%s(", pick(g, 2) ? "fmax" : "fmin");
+    leaf(g);
+    say(g, ", ");
+    leaf(g);
+    say(g, ")");
+    return;
   case 10: say(g, "sqrt(1.01 + sin("); leaf(g); say(g, "))"); return;
   default:
     if (g->device) say(g, "f%d(", pick(g, g->device)), leaf(g), say(g, ", "), leaf(g), say(g, ")");
@@ -118,7 +124,7 @@ static void bounded(gen *g) {
   }
 }
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void block(gen *g, int depth, int breaks);
 
@@ -184,7 +190,8 @@ static void switches(gen *g, int depth) {
 
 /* An element that the caller gave, rewritten. */
 static void in_place(gen *g) {
-  if (g->loops) say(g, "z[i] += "); else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
+  if (g->loops) say(g, "z[i] += ");
+  else say(g, "z[i] %s= ", pick(g, 3) ? "" : pick(g, 2) ? "*" : "+");
   bounded(g);
   say(g, ";");
 }
@@ -194,7 +201,13 @@ static int simple(gen *g, int way, int breaks) {
   switch (way) {
   case 0: case 1: case 2: case 3: say(g, "v%d = ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
   case 4: case 5: say(g, "v%d += 0.5 * ", pick(g, 4)); bounded(g); say(g, ";"); return 1;
-  case 6: { const int v = pick(g, 4); say(g, "v%d = 0.9 * v%d * ", v, v); bounded(g); say(g, ";"); return 1; }
+  case 6: {
+    const int v = pick(g, 4);
+    say(g, "v%d = 0.9 * v%d * ", v, v);
+    bounded(g);
+    say(g, ";");
+    return 1;
+  }
   case 7: say(g, "l["); integer(g); say(g, " & 3] = "); bounded(g); say(g, ";"); return 1;
   case 8: say(g, "l["); integer(g); say(g, " & 3] += "); bounded(g); say(g, ";"); return 1;
   case 9: say(g, "c%d = ", pick(g, 3)); integer(g); say(g, ";"); return 1;
@@ -215,10 +228,11 @@ static int simple(gen *g, int way, int breaks) {
     if (!g->atomics) return 0;
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
-  default: {                                      /* all threads write the same, each reads its own */
+  default: {                                    /* all threads write the same, each reads its own */
     if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
-    say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];", e, e, pick(g, 4), pick(g, 4), e, e);
+    say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];",
+        e, e, pick(g, 4), pick(g, 4), e, e);
     return 1;
   }
   }
@@ -252,7 +266,8 @@ static void block(gen *g, int depth, int breaks) {
   say(g, "}");
 }
 
-/* Threads that read in two arms, that write the same, or that go on by what others wrote: between barriers. */
+/* Threads that read in two arms, that write the same, or that go on by what
+** others wrote: between barriers. */
 static void together(gen *g) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 4);
   switch (pick(g, 8)) {
@@ -284,7 +299,8 @@ static void together(gen *g) {
            "v%d = s[%d] * s[threadIdx.x] * v%d;", c, c, u, c, v);
     return;
   default:
-    say(g, "atomicAdd(&s[threadIdx.x & 1], 0.1 * v%d * v%d); __syncthreads(); v%d = s[0] * s[1];", u, u, v);
+    say(g, "atomicAdd(&s[threadIdx.x & 1], 0.1 * v%d * v%d); __syncthreads(); v%d = s[0] * s[1];",
+        u, u, v);
   }
 }
 
@@ -292,20 +308,33 @@ static void together(gen *g) {
 static void lanes(gen *g, const char *value) {
   const int u = pick(g, 4), v = pick(g, 4), c = pick(g, 3), by = pick(g, 9);
   switch (pick(g, 8)) {
-  case 0: say(g, "v%d = 0.7 * __shfl_sync(~0u, %s, (i * 7 + c%d) & 31) + w[1] * v%d;", u, value, c, v); return;
-  case 1: say(g, "v%d = 0.7 * __shfl_xor_sync(~0u, %s, c%d & 7) + w[1] * v%d;", u, value, c, v); return;
-  case 2: say(g, "v%d = 0.7 * __shfl_up_sync(~0u, %s, c%d & 3, 8) + w[1] * v%d;", u, value, c, v); return;
-  case 3: say(g, "v%d = 0.7 * __shfl_down_sync(~0u, %s, %d, 8) + w[1] * v%d;", u, value, by, v); return;
+  case 0:
+    say(g, "v%d = 0.7 * __shfl_sync(~0u, %s, (i * 7 + c%d) & 31) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 1:
+    say(g, "v%d = 0.7 * __shfl_xor_sync(~0u, %s, c%d & 7) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 2:
+    say(g, "v%d = 0.7 * __shfl_up_sync(~0u, %s, c%d & 3, 8) + w[1] * v%d;", u, value, c, v);
+    return;
+  case 3:
+    say(g, "v%d = 0.7 * __shfl_down_sync(~0u, %s, %d, 8) + w[1] * v%d;", u, value, by, v);
+    return;
   case 4:
     say(g, "{ bool p = v%d > 0.1; unsigned m = __ballot_sync(~0u, p); if (p) v%d = 0.5 * v%d + __shfl_sync(m, %s, __ffs(m) - 1); }",
         u, v, v, value);
     return;
-  case 5: say(g, "for (int e = 16; e > 0; e /= 2) v%d = fmax(v%d, __shfl_xor_sync(~0u, v%d, e));", u, u, u); return;
+  case 5:
+    say(g, "for (int e = 16; e > 0; e /= 2) v%d = fmax(v%d, __shfl_xor_sync(~0u, v%d, e));",
+        u, u, u);
+    return;
   case 6:
     say(g, "for (int e = 1; e < 32; e *= 2) { double o = __shfl_up_sync(~0u, v%d, e); if (i >= e) v%d = 0.6 * v%d + 0.5 * sin(o); }",
         u, u, u);
     return;
-  default: say(g, "v%d *= 0.1 * __popc(__ballot_sync(~0u, v%d > 0.2)) + __any_sync(~0u, %s > 0.9);", u, v, value);
+  default:
+    say(g, "v%d *= 0.1 * __popc(__ballot_sync(~0u, v%d > 0.2)) + __any_sync(~0u, %s > 0.9);",
+        u, v, value);
   }
 }
 
@@ -336,11 +365,13 @@ static void rounds_of(gen *g) {
     return;
   case 4:
     say(g, "for (int e = 0; e < n; ++e) { double o = s[(threadIdx.x + e) & 3]; __syncthreads(); "
-           "s[threadIdx.x] = sin(o * v%d + w[e & 7]); __syncthreads(); v%d += 0.2 * o; }", pick(g, 4), pick(g, 4));
+           "s[threadIdx.x] = sin(o * v%d + w[e & 7]); __syncthreads(); v%d += 0.2 * o; }",
+           pick(g, 4), pick(g, 4));
     return;
   case 5:
     say(g, "for (int e = 0; e < 5; ++e) { __syncthreads(); s[threadIdx.x ^ 1] = cos(v%d * e); __syncthreads(); "
-           "if (e %% 2) continue; v%d = s[(threadIdx.x + e) & 3] * s[threadIdx.x]; }", pick(g, 4), pick(g, 4));
+           "if (e %% 2) continue; v%d = s[(threadIdx.x + e) & 3] * s[threadIdx.x]; }",
+           pick(g, 4), pick(g, 4));
     return;
   case 0: say(g, "v%d = s[threadIdx.x ^ 1] * s[(threadIdx.x + 1) & 3];", pick(g, 4)); return;
   case 1: say(g, "for (int e = 0; e < 4; ++e) v%d += s[e] * w[e];", pick(g, 4)); return;
@@ -404,7 +435,7 @@ static void program(gen *g) {
   say(g, "y[i] = v0 + v1 * v2 - v3 + l[1] * l[2];\n}\n");
 }
 
-/* ---- checks ------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 typedef struct tally { int good, rough, refused, second, second_refused, bad; } tally;
 

@@ -61,7 +61,9 @@ static inline void put(int type, unsigned char *p, double x) {
   }
 }
 
-static inline unsigned char *fresh(int64_t bytes) { return calloc(1, (size_t)(bytes > 0 ? bytes : 1)); }
+static inline unsigned char *fresh(int64_t bytes) {
+  return calloc(1, (size_t)(bytes > 0 ? bytes : 1));
+}
 
 /* ---- running ------------------------------------------------------------------------------- */
 
@@ -142,13 +144,15 @@ static inline slots find_slots(const problem *p, int flag) {
 static inline void read_slots(const slots *s, const argument *arg, double *x) {
   for (int i = 0; i < s->n; i++)
     for (int64_t e = 0; e < s->at[i].n; e++)
-      *x++ = get(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type));
+      *x++ = get(s->at[i].type,
+                 arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type));
 }
 
 static inline void write_slots(const slots *s, argument *arg, const double *x) {
   for (int i = 0; i < s->n; i++)
     for (int64_t e = 0; e < s->at[i].n; e++)
-      put(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type), *x++);
+      put(s->at[i].type, arg[s->at[i].arg].at + s->at[i].offset + e * fl_kt_size(s->at[i].type),
+          *x++);
 }
 
 /* Position in the vector of the slot of (arg, leaf); -1: none. */
@@ -159,7 +163,7 @@ static inline int64_t slot_at(const slots *s, int arg, int leaf) {
   return -1;
 }
 
-/* ---- binding ------------------------------------------------------------------------------------ */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
   for (int i = 0; i < p->n; i++) want[i] = (uint8_t)p->arg[i].want;
@@ -221,7 +225,9 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
       break;
     case FL_KAD_LAUNCH: put(FL_KT_I32, a->at, launch_number(p, (int)q->count)); break;
     case FL_KAD_SIZE: put(FL_KT_I32, a->at, (double)from->n); break;
-    case FL_KAD_GRAD: if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type))); break;
+    case FL_KAD_GRAD:
+      if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type)));
+      break;
     case FL_KAD_SHARED: put(FL_KT_I64, a->at, (double)((p->shared + 15) / 16 * 16)); break;
     default: break;
     }
@@ -231,7 +237,8 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
 
 static inline int64_t derived_shared(const problem *p, const fl_kad *k) {
   for (int i = 0; i < k->n_params; i++)
-    if (k->params[i].role == FL_KAD_SHARED) return k->params[i].count * ((p->shared + 15) / 16 * 16);
+    if (k->params[i].role == FL_KAD_SHARED)
+      return k->params[i].count * ((p->shared + 15) / 16 * 16);
   return p->shared;
 }
 
@@ -273,7 +280,7 @@ static inline int apply(problem *p, const fl_kad *k, int reverse, const double *
   return 1;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static inline double dot(const double *x, const double *y, int64_t n) {
   double s = 0;
@@ -311,8 +318,8 @@ static inline int near(double a, double b, double scale, double tolerance) {
 }
 
 /* The adjoint in parts gives what it gives whole: g, which gets the parts' values. */
-static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r, const double *u,
-                              double *g, int64_t n) {
+static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_request *r,
+                              const double *u, double *g, int64_t n) {
   const fl_kad_parts parts = fl_kad_gather(p->arena, p->f, whole, r);
   if (!parts.gather) return 1;
   for (int i = 0; parts.gather->positive && i < p->n; i++)
@@ -323,18 +330,20 @@ static inline int check_parts(problem *p, const fl_kad *whole, const fl_kad_requ
   for (int64_t i = 0; i < n; i++) size += isfinite(g[i]) ? fabs(g[i]) : 0;
   for (int64_t i = 0; i < n && ok; i++) {
     if (!near(g[i], part[i], size / (double)n, p->loose > 0 ? p->loose : 1e-11))
-      ok = 0, snprintf(p->why, sizeof p->why, "gathered %lld: %.12g, by atomics %.12g", (long long)i, part[i], g[i]);
+      ok = 0, snprintf(p->why, sizeof p->why, "gathered %lld: %.12g, by atomics %.12g",
+                       (long long)i, part[i], g[i]);
     g[i] = part[i];
   }
   free(part);
   return ok;
 }
 
-/* What one direction of a check works on: 'in' and 'out' are vectors over the inputs and outputs. */
+/* What one direction of a check works on: 'in' and 'out' are vectors over the
+** inputs and outputs. */
 typedef struct probe {
   slots in, out;
-  double *x, *v, *g;                          /* over inputs: where, the direction, J'u */
-  double *u, *jv, *fd[2], *y[2];              /* over outputs: Jv, its differences with two steps, both ends */
+  double *x, *v, *g;               /* over inputs: where, the direction, J'u */
+  double *u, *jv, *fd[2], *y[2];   /* over outputs: Jv, its differences with two steps, both ends */
 } probe;
 
 static inline int probe_open(probe *b, const problem *p) {
@@ -342,8 +351,10 @@ static inline int probe_open(probe *b, const problem *p) {
   double **over_in[] = {&b->x, &b->v, &b->g};
   double **over_out[] = {&b->u, &b->jv, &b->fd[0], &b->fd[1], &b->y[0], &b->y[1]};
   int ok = 1;
-  for (int i = 0; i < 3; i++) ok &= (*over_in[i] = calloc((size_t)b->in.total + 1, sizeof(double))) != NULL;
-  for (int i = 0; i < 6; i++) ok &= (*over_out[i] = calloc((size_t)b->out.total + 1, sizeof(double))) != NULL;
+  for (int i = 0; i < 3; i++)
+    ok &= (*over_in[i] = calloc((size_t)b->in.total + 1, sizeof(double))) != NULL;
+  for (int i = 0; i < 6; i++)
+    ok &= (*over_out[i] = calloc((size_t)b->out.total + 1, sizeof(double))) != NULL;
   if (ok) read_slots(&b->in, p->arg, b->x);
   return ok;
 }
@@ -353,7 +364,8 @@ static inline void probe_close(probe *b) {
   for (int i = 0; i < 9; i++) free(all[i]);
 }
 
-/* Differences along v with a larger and a smaller step, without the race check: it has had its turn. */
+/* Differences along v with a larger and a smaller step, without the race
+** check: it has had its turn. */
 static inline int differences(problem *p, probe *b) {
   static const double step[2] = {1e-5, 2.5e-6};
   const int races = p->races;
@@ -361,14 +373,16 @@ static inline int differences(problem *p, probe *b) {
   p->races = 0;
   for (int k = 0; k < 2 && ok; k++) {
     const double h = step[k];
-    ok = shifted(p, &b->in, &b->out, b->x, b->v, h, b->y[0]) && shifted(p, &b->in, &b->out, b->x, b->v, -h, b->y[1]);
+    ok = shifted(p, &b->in, &b->out, b->x, b->v, h, b->y[0]) &&
+         shifted(p, &b->in, &b->out, b->x, b->v, -h, b->y[1]);
     for (int64_t i = 0; i < b->out.total; i++) b->fd[k][i] = (b->y[0][i] - b->y[1][i]) / (2 * h);
   }
   p->races = races;
   return ok;
 }
 
-/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say anything; *smooth: they do. */
+/* <Jv, u> = <v, J'u>, and Jv is what the differences say where they say
+** anything; *smooth: they do. */
 static inline int all_agree(problem *p, const probe *b, int *smooth) {
   const double *y = b->y[0], *near_step = b->fd[1];
   double size = 1e-3, terms = 0;
@@ -381,8 +395,8 @@ static inline int all_agree(problem *p, const probe *b, int *smooth) {
     return snprintf(p->why, sizeof p->why, "<Jv,u> = %.12g, <v,J'u> = %.12g", s, t), 0;
   for (int64_t i = 0; i < b->out.total && *smooth && p->loose == 0; i++)
     if (!near(b->jv[i], near_step[i], 1e-2 + 1e-2 * fabs(y[i]) + 1e-6 * size, 1e-4))
-      return snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g", (long long)i,
-                      b->jv[i], near_step[i]), 0;
+      return snprintf(p->why, sizeof p->why, "output %lld: Jv = %.12g, differences %.12g",
+                      (long long)i, b->jv[i], near_step[i]), 0;
   return 1;
 }
 
@@ -402,7 +416,8 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
     for (int64_t i = 0; i < b.in.total; i++) b.v[i] = uniform(&seed);
     for (int64_t i = 0; i < b.out.total; i++) b.u[i] = uniform(&seed);
     memset(b.g, 0, (size_t)(b.in.total + 1) * sizeof *b.g);
-    ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) && check_parts(p, vjp, &r, b.u, b.g, b.in.total)
+    ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) &&
+         check_parts(p, vjp, &r, b.u, b.g, b.in.total)
          && differences(p, &b) && all_agree(p, &b, &smooth);
   }
   probe_close(&b);
@@ -414,7 +429,8 @@ static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);
   fl_kad *k = reverse ? fl_kad_adjoint(p->arena, p->f, &r) : fl_kad_tangent(p->arena, p->f, &r);
-  if (!k || !k->func) return snprintf(p->why, sizeof p->why, "%.380s", k ? k->refusal : "memory"), 0;
+  if (!k || !k->func)
+    return snprintf(p->why, sizeof p->why, "%.380s", k ? k->refusal : "memory"), 0;
   const slots s = find_slots(p, reverse ? FL_KAD_OUTPUT : FL_KAD_INPUT);
   double *x = calloc((size_t)s.total + 1, sizeof *x);
   for (int64_t i = 0; i < s.total; i++) x[i] = uniform(&seed);
@@ -432,7 +448,10 @@ static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem
     case FL_KAD_RESULT: to->arg[i].want = input | FL_KAD_OUTPUT; break;
     case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR: case FL_KAD_TANGENT_ARRAY:
     case FL_KAD_COTANGENT: to->arg[i].want = FL_KAD_INPUT; break;
-    case FL_KAD_GRAD: case FL_KAD_GRAD_SCALAR: to->arg[i].want = FL_KAD_OUTPUT | FL_KAD_FRESH; break;
+    case FL_KAD_GRAD:
+      case FL_KAD_GRAD_SCALAR:
+        to->arg[i].want = FL_KAD_OUTPUT | FL_KAD_FRESH;
+        break;
     case FL_KAD_TANGENT_RESULT: case FL_KAD_WORK:
       to->arg[i].want = FL_KAD_INPUT | FL_KAD_OUTPUT;
       break;

@@ -1,13 +1,16 @@
 /*
-** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the middle; in static and
-** dynamic shared memory, in locals, in global memory. Each is checked as kernel_fuzz.c does it: reverse against forward
-** mode, forward mode against central differences in f64, all with the race check.
+** Random kernels that use one array in parts: rows, halves, offsets, members, pointers into the
+** middle; in static and dynamic shared memory, in locals, in global memory. Each is checked as
+** kernel_fuzz.c does it: reverse against forward mode, forward mode against central differences in
+** f64, all with the race check.
 **
-** A program is a list of phases with barriers in between. In a phase a part is either written, each thread at a place
-** of its own, or read by all: so there is no race, and what a gradient needs of one part must outlive what is done to
-** another. Of memory that is a thread's own (locals, a row of global memory) every element may be read and written.
+** A program is a list of phases with barriers in between. In a phase a part is either written, each
+** thread at a place of its own, or read by all: so there is no race, and what a gradient needs of
+** one part must outlive what is done to another. Of memory that is a thread's own (locals, a row of
+** global memory) every element may be read and written.
 **
-** parts_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" what became of each seed.
+** parts_fuzz [programs [seed [list]]]: prints the seed and source of each
+** failure; with "list" what became of each seed.
 */
 #include "kernel_problem.h"
 #include <stdarg.h>
@@ -25,7 +28,8 @@ typedef struct gen {
   int counter;                   /* of the innermost loop, -1: none */
   int reading;                   /* nothing is stored */
   int by_e;                      /* inside a loop that e counts, which sets it nowhere else */
-  int still;                     /* inside a loop without barriers, which rarely stores: it would be refused */
+  int still;                     /* inside a loop without barriers, which rarely
+                                 ** stores: it would be refused */
   int written, once;             /* parts that the phase writes; of those: in one thread alone */
   int turn[MOST_PARTS];          /* which place of a part is a thread's own in the phase */
 } gen;
@@ -238,7 +242,8 @@ static void rounds(gen *g, int depth) {
   const int outer = g->counter, id = g->loop_id++;
   line(g);
   say(g, "for (int j%d = 0; j%d < ", id, id);
-  if (pick(g, 3)) say(g, "%d", 1 + pick(g, is_private(g) ? WIDTH : 6)); else say(g, "m - %d", 1 + pick(g, 3));
+  if (pick(g, 3)) say(g, "%d", 1 + pick(g, is_private(g) ? WIDTH : 6));
+  else say(g, "m - %d", 1 + pick(g, 3));
   say(g, "; ++j%d) {", id);
   g->counter = id;
   g->indent++;
@@ -253,7 +258,7 @@ static void rounds(gen *g, int depth) {
   g->counter = outer;
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void members(gen *g, const char *size) {
   say(g, "struct P { double ");
@@ -268,9 +273,12 @@ static void array(gen *g) {
   static const char *const where[] = {"__shared__ double", "extern __shared__ double", "double"};
   const int n = size_of_array(g);
   line(g);
-  if (g->place == GLOBAL_ROW) say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
-  else if (g->place == GLOBAL_BLOCK) say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
-  else if (g->layout == RECORDS) say(g, "%sstruct P s[%d];", g->place == STATIC ? "__shared__ " : "", WIDTH);
+  if (g->place == GLOBAL_ROW)
+    say(g, "double *%s = z + %d * i;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->place == GLOBAL_BLOCK)
+    say(g, "double *%s = z + %d * blockIdx.x;", g->layout == POINTERS ? "s0" : "s", n);
+  else if (g->layout == RECORDS)
+    say(g, "%sstruct P s[%d];", g->place == STATIC ? "__shared__ " : "", WIDTH);
   else if (g->layout == MEMBERS) say(g, "%sstruct P s;", g->place == STATIC ? "__shared__ " : "");
   else if (g->layout == ROWS) say(g, "%s s[%d][%d];", where[g->place], g->parts, WIDTH);
   else if (g->place == DYNAMIC) say(g, "%s s[];", where[g->place]);
@@ -333,7 +341,7 @@ static void program(gen *g) {
   say(g, ";\n}\n");
 }
 
-/* ---- checks ----------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 typedef struct tally { int good, rough, refused, second, bad, list; } tally;
 
@@ -341,7 +349,8 @@ static void argue(problem *p, int type, int pointer, int64_t n, int want, uint64
   argument *a = &p->arg[p->n++];
   *a = (argument){.type = type, .pointer = pointer, .n = n, .want = want, .at = fresh(n * 8)};
   for (int64_t e = 0; e < n && !(want & FL_KAD_FRESH); e++)
-    put(type, a->at + e * size_of(type), type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
+    put(type, a->at + e * size_of(type),
+        type == FL_KT_F64 ? uniform(seed) : (double)(1 + (next_random(seed) >> 40) % 4));
 }
 
 static void arguments(problem *p, gen *g) {
@@ -350,17 +359,21 @@ static void arguments(problem *p, gen *g) {
   argue(p, FL_KT_F64, 1, n, FL_KAD_INPUT, &g->r);
   argue(p, FL_KT_F64, 1, 4, FL_KAD_INPUT, &g->r);
   argue(p, FL_KT_F64, 1, n, out | FL_KAD_FRESH, &g->r);
-  argue(p, FL_KT_F64, 1, n * size_of_array(g), out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
+  argue(p, FL_KT_F64, 1, n * size_of_array(g),
+        out | (g->fresh ? FL_KAD_FRESH : FL_KAD_INPUT), &g->r);
   argue(p, FL_KT_I32, 1, WIDTH, 0, &g->r);
   argue(p, FL_KT_I32, 0, 1, 0, &g->r);
   put(FL_KT_I32, p->arg[5].at, WIDTH);
 }
 
-static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed, const char *what) {
+static void count(tally *t, int result, const problem *p, const gen *g, uint64_t seed,
+                  const char *what) {
   t->good += result == 1;
   t->rough += result == -2;
   t->refused += result == -1;
-  if (t->list) printf("%llu %s %s\n", (unsigned long long)seed, result == -1 ? "refused" : result ? "right" : "wrong",
+  if (t->list)
+    printf("%llu %s %s\n", (unsigned long long)seed,
+           result == -1 ? "refused" : result ? "right" : "wrong",
                       result == -1 ? p->why : "");
   if (result) return;
   t->bad++;
@@ -369,7 +382,8 @@ static void count(tally *t, int result, const problem *p, const gen *g, uint64_t
 
 static void check_kernel(fl_ksource *s, fl_mem *m, gen *g, uint64_t seed, tally *t, int second) {
   static const int slots[] = {0, 16, 64};
-  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m, .arena = &s->arena,
+  problem p = {.f = s->kernels[0], .grid = {BLOCKS, 1, 1}, .block = {WIDTH, 1, 1}, .mem = m,
+               .arena = &s->arena,
                .races = 1, .slot_bytes = slots[pick(g, 3)], .deterministic = pick(g, 2),
                .shared = g->place == DYNAMIC ? 8 * size_of_array(g) : 0};
   arguments(&p, g);
@@ -399,7 +413,8 @@ static void one_program(uint64_t seed, tally *t, int second) {
            s && s->n_kernels ? fl_ksource_refusal(s, s->kernels[0]) : "not parsed", g->text);
   } else check_kernel(s, &m, g, seed, t, second);
   fl_ksource_free(s);
-  if (m.live_bytes) printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
+  if (m.live_bytes)
+    printf("parts_fuzz: seed %llu: memory is left\n", (unsigned long long)seed), t->bad++;
   free(g);
 }
 

@@ -182,7 +182,8 @@ static void first_error_stays(void) {
   fl_error e;
   fl_error_clear(&e);
   CHECK(e.code == FLAME_OK && e.hint[0] == '\0');
-  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s" FL_DO "; cast with %s", 3, "x", "x:to") == FLAME_BAD_ARGUMENT);
+  CHECK(fl_fail(&e, FLAME_BAD_ARGUMENT, "add", "%d and %s" FL_DO "; cast with %s", 3, "x",
+                "x:to") == FLAME_BAD_ARGUMENT);
   CHECK(fl_fail(&e, FLAME_IO, "load", "later" FL_DO ": later") == FLAME_IO);
   CHECK(e.code == FLAME_BAD_ARGUMENT && !strcmp(e.op, "add"));
   CHECK(!strcmp(e.message, "3 and x; cast with x:to") && !strcmp(e.hint, "cast with x:to"));
@@ -209,17 +210,20 @@ static void remedies_are_told_apart(void) {
   char text[1000], late[600];
   CHECK(!strcmp(hint_of(&e, "x; need 3"), ""));
   CHECK(!strcmp(hint_of(&e, "x" FL_DO ": use y"), "use y") && !strcmp(e.message, "x: use y"));
-  CHECK(!strcmp(hint_of(&e, "x" FL_DO " (use y:to())"), "use y:to()") && !strcmp(e.message, "x (use y:to())"));
+  CHECK(!strcmp(hint_of(&e, "x" FL_DO " (use y:to())"), "use y:to()") &&
+        !strcmp(e.message, "x (use y:to())"));
   CHECK(!strcmp(hint_of(&e, "x (no y" FL_DO ": install one)"), "install one"));
-  CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") && !strcmp(hint_of(&e, ""), ""));
+  CHECK(!strcmp(hint_of(&e, FL_DO "use f(x)"), "use f(x)") && !strcmp(hint_of(&e, FL_DO), "") &&
+        !strcmp(hint_of(&e, ""), ""));
   CHECK(!strcmp(hint_of(&e, "a" FL_DO "b" FL_DO "; c"), "c") && !strcmp(e.message, "ab; c"));
-  for (size_t n = 440; n < 990; n++) {                 /* facts that do not fit make room for the remedy */
+  for (size_t n = 440; n < 990; n++) {          /* facts that do not fit make room for the remedy */
     memset(text, 'y', n);
     strcpy(text + n, FL_DO "; use z");
     CHECK(!strcmp(hint_of(&e, text), "use z") && strlen(e.message) == (n + 7 < 479 ? n + 7 : 479));
     CHECK(!strcmp(e.message + strlen(e.message) - 7, "; use z"));
     fl_error_text(&e, late, sizeof late);
-    CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) && !strcmp(again.message, e.message));
+    CHECK(!strncmp(late, "op: y", 5) && !strcmp(hint_of(&again, late + 4), e.hint) &&
+          !strcmp(again.message, e.message));
   }
   for (int k = 0; k < 4; k++) {                        /* no half of a character is left */
     memset(text, 'y', 4);

@@ -4,8 +4,9 @@
 ** kernels themselves, derived once more. Refusals name kernel and line.
 **
 ** Arguments of a case, in the order of the signature: dN double array of N (fN float, hN half:
-** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I int ("I=9"), B a struct of doubles (bytes). Then letters:
-** i derive by it, o output, z zeros. Values lie in (-1, 1), with p in (0.2, 1.2).
+** reverse against forward only), iN int array of N ("i9%4": values 0 to 3), D double, F float, I
+** int ("I=9"), B a struct of doubles (bytes). Then letters: i derive by it, o output, z zeros.
+** Values lie in (-1, 1), with p in (0.2, 1.2).
 */
 #include "kernel_problem.h"
 #include "kernel/text.h"
@@ -79,7 +80,8 @@ static void show(problem *p) {
   printf("%s\n", fl_text_str(&t));
   fl_text_free(&t);
   fl_text_init(&t, p->mem);
-  const fl_kad_parts parts = k && k->func ? fl_kad_gather(p->arena, p->f, k, &r) : (fl_kad_parts){NULL, NULL};
+  const fl_kad_parts parts = k && k->func ? fl_kad_gather(p->arena, p->f, k, &r)
+                                          : (fl_kad_parts){NULL, NULL};
   if (k && k->func) fl_ktext_prelude(&t), fl_ktext_kernel(&t, k->func);
   if (parts.gather) fl_ktext_kernel(&t, parts.gather->func);
   if (parts.rest) fl_ktext_kernel(&t, parts.rest->func);
@@ -87,7 +89,7 @@ static void show(problem *p) {
   fl_text_free(&t);
 }
 
-/* ---- one case ---------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static void second_order(problem *p, const test_case *c) {
   for (int reverse = 0; reverse < ((c->second & ORDERS) > 1 ? 2 : 1); reverse++) {
@@ -141,7 +143,7 @@ static void run_case(const test_case *c, int deterministic) {
   report(m.live_bytes == 0, c->name, "memory is left");
 }
 
-/* ---- no memory ------------------------------------------------------------------------------------ */
+/* ---- no memory ------------------------------------------------------------------------------- */
 
 /* Memory runs out at ever other places: the answer is NULL, and nothing breaks. */
 static void run_dry(const test_case *c) {
