@@ -464,7 +464,8 @@ for name, of in pairs { gammaln = "lgamma", psi = "digamma", multigammaln = "mvl
   flame.special[name] = flame[of]
 end
 for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr exp2 expm1 expit
-  log1p logit log_ndtr ndtr ndtri log_softmax softmax logsumexp round sinc xlogy xlog1py]]):gmatch("%S+") do
+  log1p logit log_ndtr ndtr ndtri log_softmax softmax logsumexp round sinc
+  xlogy xlog1py]]):gmatch("%S+") do
   flame.special[name] = flame[name]
 end
 

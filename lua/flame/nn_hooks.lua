@@ -8,7 +8,8 @@ return function(nn, shared)
   local function rejoin(what, new, gradients, places)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then
-      fail("%s: a backward hook returns a list with a gradient for each argument, or nothing; got %s", what, flame.internal.word(new))
+      fail("%s: a backward hook returns a list with a gradient for each argument, or nothing; got %s",
+        what, flame.internal.word(new))
     end
     local flat = {}
     for i, k in ipairs(places) do
