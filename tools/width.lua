@@ -84,7 +84,8 @@ local function is_prefix(line)
     if step:find(",%s*%+%+[%a_*]") or step:find(",%s*%-%-[%a_*]") then return true end
   end
   code = ";" .. code:gsub("%f[%w_]for %b()", "for ()"):gsub("%f[%w_]else ", "; ")
-  return code:find("[;{})]%s+%+%+[%a_*][^=(]*;") ~= nil or code:find("[;{})]%s+%-%-[%a_*][^=(]*;") ~= nil
+  return code:find("[;{})]%s+%+%+[%a_*][^=(]*;") ~= nil
+    or code:find("[;{})]%s+%-%-[%a_*][^=(]*;") ~= nil
 end
 
 --- What is wrong in a text: list of { line, what }.
@@ -97,7 +98,9 @@ local function faults_of(name, text)
     if is_wide(line, first, long) then
       found[#found + 1] = { number, ("%d columns, %d at most"):format(columns(line), MOST) }
     end
-    if is_c and is_prefix(line) then found[#found + 1] = { number, "write i++ where no value is used" } end
+    if is_c and is_prefix(line) then
+      found[#found + 1] = { number, "write i++ where no value is used" }
+    end
     first = first + #line + 1
   end
   return found
@@ -111,7 +114,8 @@ local wrong_ones = {
     "} else ++*count;",
     "/* it's " .. ("word "):rep(20) .. "don't */" },
   ["a.lua"] = { "local a = [[x]] .. " .. x60 .. " .. " .. x60, "-- " .. ("word "):rep(20),
-    "it([[\n]], " .. x60 .. ", " .. x60 .. ")", "x = a" .. ("\u{e9}"):rep(90) .. " or b or c or d" },
+    "it([[\n]], " .. x60 .. ", " .. x60 .. ")",
+    "x = a" .. ("\u{e9}"):rep(90) .. " or b or c or d" },
 }
 local right_ones = {
   ["a.c"] = { 'f("' .. x90 .. '", x);', "  f(L, -2, ++n);", "if (++n > 3) f();", "x = ++y->n;",
@@ -128,7 +132,9 @@ local function complain(...)
 end
 for name, list in pairs(wrong_ones) do
   for i, text in ipairs(list) do
-    if #faults_of(name, text) == 0 then complain("planted in " .. name, i, "is not seen: " .. text) end
+    if #faults_of(name, text) == 0 then
+      complain("planted in " .. name, i, "is not seen: " .. text)
+    end
   end
 end
 for name, list in pairs(right_ones) do
@@ -148,7 +154,9 @@ for name in list:lines() do
   local file = is_checked(name) and io.open(name, "rb")
   if file then
     count = count + 1
-    for _, fault in ipairs(faults_of(name, file:read("a"))) do complain(name, fault[1], fault[2]) end
+    for _, fault in ipairs(faults_of(name, file:read("a"))) do
+      complain(name, fault[1], fault[2])
+    end
     file:close()
   end
 end
