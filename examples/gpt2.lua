@@ -1,7 +1,8 @@
 -- GPT-2 trained from files of tokens (the 124M model by default), and text written by it.
 --   flame-lua examples/gpt2.lua [--data FOLDER] [--size gpt2|tiny] [--batch N] [--steps N] …
--- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes. Without
--- one the bytes of the machine's own licence texts are the tokens. --help lists all options.
+-- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes.
+-- Without one the bytes of the machine's own licence texts are the tokens. --help lists all
+-- options.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 
@@ -30,11 +31,14 @@ local sizes = {
   gpt2 = { layers = 12, heads = 12, width = 768, context = 1024, batch = 16, steps = 1000 },
   tiny = { layers = 2, heads = 2, width = 64, context = 64, batch = 8, steps = 200 },
 }
-local size = sizes[options.size == "auto" and (device == "cpu" and "tiny" or "gpt2") or options.size]
+local size =
+  sizes[options.size == "auto" and (device == "cpu" and "tiny" or "gpt2") or options.size]
 if not size then error("--size is gpt2, tiny or auto", 0) end
 local function given(n, default) return n > 0 and n or default end
-local context, batch, steps = given(options.context, size.context), given(options.batch, size.batch), given(options.steps, size.steps)
-local every, warmup = given(options.every, math.max(1, steps // 10)), given(options.warmup, math.min(700, steps // 10))
+local context, batch, steps = given(options.context, size.context),
+  given(options.batch, size.batch), given(options.steps, size.steps)
+local every, warmup = given(options.every, math.max(1, steps // 10)),
+  given(options.warmup, math.min(700, steps // 10))
 flame.default_device(device)
 flame.seed(options.seed)
 
@@ -43,7 +47,8 @@ flame.seed(options.seed)
 local train, held, vocabulary, spell
 if options.data ~= "" then
   local how = { dtype = "u16", header = options.header }
-  train, held = data.tokens(options.data .. "/train.bin", how), data.tokens(options.data .. "/val.bin", how)
+  train, held = data.tokens(options.data .. "/train.bin", how),
+    data.tokens(options.data .. "/val.bin", how)
   vocabulary, spell = 50257, function(id) return (" %d"):format(id - 1) end
 else
   local text = data.text(data.licences())
@@ -78,12 +83,16 @@ end
 
 local GPT = nn.Module.extend("GPT")
 function GPT:init()
-  self.token, self.position = nn.Embedding(vocabulary, size.width), nn.Embedding(context, size.width)
+  self.token, self.position = nn.Embedding(vocabulary, size.width),
+    nn.Embedding(context, size.width)
   self.blocks = nn.ModuleList {}
   for _ = 1, size.layers do self.blocks:append(Block(size.width, size.heads)) end
   self.norm = nn.LayerNorm(size.width)
   for name, p in self:named_parameters() do
-    if p.ndim == 2 then nn.init.normal(p, 0, 0.02 / ((name:find "proj" or name:find "down") and math.sqrt(2 * size.layers) or 1)) end
+    if p.ndim == 2 then
+      nn.init.normal(p, 0,
+        0.02 / ((name:find "proj" or name:find "down") and math.sqrt(2 * size.layers) or 1))
+    end
   end
 end
 --- caches: one a block, what it has seen of the tokens before; 'seen' of them (nil: none).
@@ -99,9 +108,11 @@ for _, p in ipairs(net:parameters()) do
   local list = p.ndim >= 2 and matrices or vectors
   list[#list + 1] = p
 end
-local opt = optim.AdamW({ { params = matrices, weight_decay = options.decay }, { params = vectors, weight_decay = 0 } },
+local opt = optim.AdamW({ { params = matrices, weight_decay = options.decay },
+  { params = vectors, weight_decay = 0 } },
   { lr = options.rate, betas = { 0.9, 0.95 } })
-local plan = optim.schedule.cosine { opt = opt, warmup = warmup, steps = steps, min = options.rate / 10 }
+local plan = optim.schedule.cosine { opt = opt, warmup = warmup, steps = steps,
+  min = options.rate / 10 }
 local half = device ~= "cpu" and "bf16"                      -- false: products in f32
 
 local function loss_of(ids, starts)
@@ -118,7 +129,9 @@ local function validate()
   flame.no_grad(function()
     for k = 1, n do
       local starts = {}
-      for i = 1, batch do starts[i] = 1 + ((k - 1) * batch + i - 1) * (held:numel() - context - 1) // (n * batch) end
+      for i = 1, batch do
+        starts[i] = 1 + ((k - 1) * batch + i - 1) * (held:numel() - context - 1) // (n * batch)
+      end
       total = total + loss_of(held, starts):item()
     end
   end)
@@ -126,7 +139,7 @@ local function validate()
   return total / n
 end
 
--- ---- saving and resuming: bit for bit as if it had not stopped -----------------------------------
+-- ---- saving and resuming: bit for bit as if it had not stopped ----------------------------------
 
 local done = 0
 local function save()
@@ -143,11 +156,13 @@ if options.resume ~= "" then
   done = saved.step
 end
 
--- ---- training ---------------------------------------------------------------------------------------
+-- ---- training -----------------------------------------------------------------------------------
 
-print(("%d tokens, %d different; %d parameters; %d steps of %d x %d x %d on %s"):format(train:numel(), vocabulary,
+print(("%d tokens, %d different; %d parameters; %d steps of %d x %d x %d on %s"):format(
+  train:numel(), vocabulary,
   net:count(), steps, options.accumulate, batch, context, device))
-local progress = data.progress { steps = steps, from = done, unit = "tokens", each = options.accumulate * batch * context }
+local progress = data.progress { steps = steps, from = done, unit = "tokens",
+  each = options.accumulate * batch * context }
 local last = options.stop > 0 and math.min(options.stop, steps) or steps
 for step = done + 1, last do
   local loss = 0
@@ -169,14 +184,15 @@ for step = done + 1, last do
   end
 end
 
--- ---- writing ------------------------------------------------------------------------------------------
+-- ---- writing ------------------------------------------------------------------------------------
 
 if options.sample > 0 then
   local caches, out = {}, {}
   net:eval()
   for k, block in ipairs(net.blocks) do caches[k] = block.attention:cache(1, context) end
   flame.no_grad(function()
-    local ids = held:narrow(1, 1, 8):reshape(1, 8):to(device):long()            -- begins as the held-back text does
+    -- begins as the held-back text does
+    local ids = held:narrow(1, 1, 8):reshape(1, 8):to(device):long()
     for seen = 8, math.min(7 + options.sample, context - 1) do
       local logits = flame.autocast(half, net, ids, caches, seen - ids:size(2))
       ids = (logits[{ 1, -1 }]:float() / 0.8):softmax(1):multinomial(1):reshape(1, 1)

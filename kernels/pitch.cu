@@ -1,12 +1,13 @@
 /*
-** Rows of 16-bit elements moved to another distance, for matrix products: the library's fast kernels
-** want each row to begin at a multiple of 16 bytes. 2048 elements of a row a block of 256 threads.
-** Bytes: each element read once and written once.
+** Rows of 16-bit elements moved to another distance, for matrix products: the library's fast
+** kernels want each row to begin at a multiple of 16 bytes. 2048 elements of a row a block of 256
+** threads. Bytes: each element read once and written once.
 */
 typedef unsigned short u16;
 
-extern "C" __global__ void __launch_bounds__(256) pitch(const u16 *from, long long from_step, u16 *to, long long to_step,
-                                                        long long rows, long long cols) {
+extern "C" __global__ void __launch_bounds__(256) pitch(const u16 *from, long long from_step,
+                                                        u16 *to, long long to_step, long long rows,
+                                                        long long cols) {
   const long long wide = (cols + 2047) / 2048;
   for (long long i = blockIdx.x; i < rows * wide; i += gridDim.x) {
     const long long r = i / wide, c0 = i % wide * 2048 + threadIdx.x;

@@ -288,7 +288,8 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   return e == FLAME_OK ? share(s, x.scratch, 0) : e;
 }
 
-/* Host memory that goes with the plan. Modules, and what the library calls keep, are shared with others. */
+/* Host memory that goes with the plan. Modules, and what the library calls
+** keep, are shared with others. */
 static int64_t bytes_held(const fl_plan *p) {
   size_t bytes = 0;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -462,7 +463,8 @@ static flame_status send_fault(fl_cuda *s) {
     s, s->cu->CopyOut(s->fault_host, (fl_cu_ptr)(uintptr_t)s->fault,
                       sizeof(fl_text_fault), s->stream),
     "cuMemcpyDtoHAsync");
-  if (e == FLAME_OK) e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
+  if (e == FLAME_OK)
+    e = fl_cuda_check(s, s->cu->EventRecord(s->checked, s->stream), "cuEventRecord");
   if (e == FLAME_OK) s->fault_pending = 1;
   return e;
 }
@@ -500,7 +502,8 @@ static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
 
 /* Look at the checks of the steps from *open on. Done are the steps before the one that reports:
 ** the record keeps the lowest report, so these have found nothing. */
-static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault, int32_t *done) {
+static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_fault *fault,
+                            int32_t *done) {
   const int32_t first = *open;
   *open = -1;
   const flame_status e = look(s, fault);
@@ -509,8 +512,8 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, int32_t *open, fl_faul
   return e;
 }
 
-static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault, int32_t *done,
-                              fl_marks *marks) {
+static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_fault *fault,
+                              int32_t *done, fl_marks *marks) {
   int32_t open = -1;               /* the first step that checked since the last look; -1: none */
   flame_status e = FLAME_OK;
   for (int32_t i = 0; i <= p->nstep && e == FLAME_OK; i++) {
@@ -533,7 +536,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
       else fault->site = p->step[i].call->fault;
       return e;
     }
-    if (e == FLAME_OK) ++*done;
+    if (e == FLAME_OK) (*done)++;
   }
   return e;
 }

@@ -35,9 +35,11 @@ static int op_cost(int op) {
 /* Can a library read the last two axes as they lie? */
 static int library_layout(const fl_layout *l) {
   const int r = l->rank;
-  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2], sn = l->stride[r - 1];
+  const int64_t m = l->size[r - 2], n = l->size[r - 1], sm = l->stride[r - 2],
+                sn = l->stride[r - 1];
   for (int a = 0; a < r; a++) if (l->stride[a] < 0) return 0;
-  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n), cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
+  const int rows = (n == 1 || sn == 1) && (m == 1 || sm >= n),
+            cols = (m == 1 || sm == 1) && (n == 1 || sn >= m);
   return rows || cols;
 }
 
@@ -106,7 +108,8 @@ static int same_before(const fl_node *n, int i) {
 }
 
 static int of_reduction(const fl_cell *t, const fl_cell *in) {
-  return (in->reduced || fl_ops[in->node->op].fuse == FL_FUSE_R) && in->shape->numel == t->shape->numel;
+  return (in->reduced || fl_ops[in->node->op].fuse == FL_FUSE_R) &&
+         in->shape->numel == t->shape->numel;
 }
 
 /* One more array that the cell is made of, if it is no smaller and new. */
@@ -144,7 +147,11 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
     if (!n->in[i]) { cost++; continue; }
     if (same_before(n, i)) continue;
     if (q >= 0 && of_reduction(cell, &P->cell.at[q])) cell->reduced = 1;
-    if (q < 0 || P->cell.at[q].anchored) { leaves++; note_read(cell, n->in[i]); continue; }
+    if (q < 0 || P->cell.at[q].anchored) {
+      leaves++;
+      note_read(cell, n->in[i]);
+      continue;
+    }
     const fl_cell *in = &P->cell.at[q];
     for (int k = 0; k < FL_REPEAT_READS; k++) note_read(cell, in->reads[k]);
     cost += in->cost;
@@ -172,7 +179,8 @@ static void measure(fl_planner *P, int32_t t) {
     sum_up(P, t, 1, &dearest);
   }
   if (is_dear_to_repeat(cell)) cell->anchored = 1;
-  if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1) cell->hoist = FL_HOIST_MAY;
+  if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
+    cell->hoist = FL_HOIST_MAY;
 }
 
 int fl_plan_classify(fl_planner *P) {

@@ -6,15 +6,16 @@
 ** What the library can not take (integers, odd strides, no library) is left to steps.cu.
 **
 ** Pitch. Large products of half types whose rows do not all begin at multiples of 16 bytes (a
-** vocabulary of 50,257) take the library six times as long on an H200, so such a matrix is copied to
-** rows that do, and the result back. Which matrices are, follows from sizes and strides alone.
+** vocabulary of 50,257) take the library six times as long on an H200, so such a matrix is copied
+** to rows that do, and the result back. Which matrices are, follows from sizes and strides alone.
 */
 #include "cuda/library/blas.h"
 #include "base/num.h"
 #include "cuda/compile/module.h"
 #include <string.h>
 
-enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256, PITCH = 8 /* elements */, PITCH_LEAST = 256 };
+enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256, PITCH = 8 /* elements */,
+       PITCH_LEAST = 256 };
 
 /* One library call: operands in its order, so 'a' is our B. Compared bytewise. */
 typedef struct call {
@@ -254,7 +255,8 @@ static int empty(const fl_matmul *m) {
 
 /* ---- pitch ---- */
 
-/* A matrix in column-major form, and where its columns lie now and for the library; take: only if these differ. */
+/* A matrix in column-major form, and where its columns lie now and for the
+** library; take: only if these differ. */
 typedef struct pitched { int64_t length, count, ld, to; int take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
@@ -262,7 +264,8 @@ static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted)
   return p;
 }
 
-/* What is copied of a, b and c; x gets the distances that the library sees. Returns the scratch bytes. */
+/* What is copied of a, b and c; x gets the distances that the library sees.
+** Returns the scratch bytes. */
 static int64_t set_pitch(call *x, pitched p[3]) {
   const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
   const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
@@ -279,7 +282,8 @@ static int64_t set_pitch(call *x, pitched p[3]) {
   return bytes;
 }
 
-static flame_status pitch(fl_cuda *s, const pitched *p, const void *from, int64_t from_ld, void *to, int64_t to_ld) {
+static flame_status pitch(fl_cuda *s, const pitched *p, const void *from, int64_t from_ld, void *to,
+                          int64_t to_ld) {
   const int64_t blocks = p->count * fl_ceil_div(p->length, 2048);
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(s, "pitch.cu", "", 0, "pitch", &f);
@@ -337,7 +341,8 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
   if (e != FLAME_OK) return e;
   const fl_lt_status r = s->blas.lt->cublasLtMatmul(
     s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE, s->stream);
+    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE,
+    s->stream);
   if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
     e = fl_cuda_wait_all(s);
     if (e != FLAME_OK) return e;
@@ -346,7 +351,8 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
 }
 
 /* The call, with copies of what lies off the library's rows. x: a copy, in the library's order. */
-static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b, char *c) {
+static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b,
+                                     char *c) {
   pitched p[3];
   const char *at[3] = { a, b, c };
   char *free_at = s->scratch;
