@@ -71,6 +71,12 @@ FN long long row_of(const attention_args &a, int b, int h) { return ((long long)
 FN const float *lse_of(const attention_args &a, const void *packed) {
   return (const float *)((const element *)packed + (long long)a.b * a.h * a.t * a.d);
 }
+/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for keys that they do not see. */
+FN bool any_nan(const float *lse, int n) {
+  bool found = false;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) found |= lse[i] != lse[i];
+  return __syncthreads_or(found);
+}
 
 #if MASK == 1
 typedef unsigned char cell;

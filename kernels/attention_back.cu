@@ -10,6 +10,12 @@
 **                      2 * LD * (128 * TILES + 2 * STAGES * WIDTH) + 8 * STAGES * WIDTH bytes
 **   attention_queries  ceil(t) * h * b blocks and 2 * LD * (128 * TILES + 2 * STAGES * WIDTH) bytes
 */
+FN u32 two(const element *p) { return p[0] | (u32)p[1] << 16; }
+FN float dot(u32 x, u32 y, float sum) {
+  sum = __fmaf_rn(value_of((element)x), value_of((element)y), sum);
+  return __fmaf_rn(value_of((element)(x >> 16)), value_of((element)(y >> 16)), sum);
+}
+
 /* delta: LANES lanes a row, 8 elements a lane. */
 KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attention_args a) {
   constexpr int LANES = HEAD == 32 ? 4 : HEAD == 64 ? 8 : HEAD <= 128 ? 16 : 32;
@@ -19,12 +25,9 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   const element *const g = from_head(a.dout, a.gs, (int)b, h) + i * a.gs[2] + c, *const o = (const element *)a.packed + row * a.d + c;
   float sum = 0.0f;
   if (b < a.b && c < a.d) {
-    uint4 x[2] = { {}, *(const uint4 *)o };
-    if (((long long)g & 15) == 0) x[0] = *(const uint4 *)g;
-    else
-      for (int e = 0; e < 8; e++) ((element *)x)[e] = g[e];
-#pragma unroll
-    for (int e = 0; e < 8; e++) sum = __fmaf_rn(value_of(((element *)x)[e]), value_of(((element *)x)[8 + e]), sum);
+    const bool whole = ((long long)g & 15) == 0;
+    const uint4 y = *(const uint4 *)o, x = whole ? *(const uint4 *)g : make_uint4(two(g), two(g + 2), two(g + 4), two(g + 6));
+    sum = dot(x.w, y.w, dot(x.z, y.z, dot(x.y, y.y, dot(x.x, y.x, 0.0f))));
   }
 #pragma unroll
   for (int l = LANES / 2; l > 0; l /= 2) sum += __shfl_xor_sync(~0u, sum, l);
@@ -130,13 +133,6 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
   round_to(ds, dp);
   product_nn(dv, p, dout + skip);
   product_nn(dk, ds, q + skip);
-}
-
-/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for keys that it does not see. */
-FN bool any_nan(const float *lse, int n) {
-  bool found = false;
-  for (int i = threadIdx.x; i < n; i += THREADS) found |= lse[i] != lse[i];
-  return __syncthreads_or(found);
 }
 
 /* dk and dv of a warp's rows, of which n are there, from element 'to' of the result on. */

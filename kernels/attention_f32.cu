@@ -147,13 +147,6 @@ FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scal
   dp = seen ? s * (dp - sum) : 0.0f;
 }
 
-/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for keys that it does not see. */
-FN bool any_nan(const float *lse, int n) {
-  bool found = false;
-  for (int i = threadIdx.x; i < n; i += THREADS) found |= lse[i] != lse[i];
-  return __syncthreads_or(found);
-}
-
 KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) float shared[];
   const place x = place_of(blockIdx.x, a.s, TILE, a.hk);
