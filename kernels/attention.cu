@@ -28,6 +28,7 @@
 */
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
+#pragma nv_diag_suppress 177    /* a constant that one type or pass does not need */
 
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;
@@ -108,28 +109,19 @@ struct sight {
 #if TYPE != 1
 /* ---- tiles ---- */
 
-/* TILES, WIDTH, blocks that a multiprocessor shall hold, and whether the left operands of the scores stay in
-** registers. Most rows per warp make best use of what is read from shared memory; registers are the limit. */
+/* TILES, WIDTH, blocks that a multiprocessor is to hold, and whether the left operands of the scores stay in
+** registers. More rows per warp make better use of what is read from shared memory; registers are the limit. */
 template <int T, int W, int B, int H> struct tiling {
   static constexpr int tiles = T, width = W, blocks = B, rows = 64 * T;
   static constexpr bool held = H;
 };
 #ifndef FORWARD
-#define FORWARD HEAD <= 64 && !MASK ? 2 : 1, (HEAD > 128 && MASK ? 32 : 64), 2, HEAD <= 128
-#endif
-#ifndef KEYS
-#define KEYS HEAD <= 64 && !MASK ? 2 : 1, (HEAD > 64 && MASK ? 16 : 32), HEAD <= 128 ? 2 : 1, 0
-#endif
-#ifndef QUERIES
-#define QUERIES HEAD <= 64 && !MASK ? 2 : 1, 32, HEAD <= 128 ? 2 : 1, HEAD <= 128
+#define FORWARD (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 128 && MASK ? 32 : 64), 2, HEAD <= 128
 #endif
 typedef tiling<FORWARD> forward_tiling;
-typedef tiling<KEYS> keys_tiling;
-typedef tiling<QUERIES> queries_tiling;
 
-constexpr int THREADS = 128, STAGES = HEAD > 128 ? 1 : 2, PARTS = HEAD > 128 ? 2 : 1;
+constexpr int THREADS = 128, STAGES = HEAD > 128 ? 1 : 2;
 constexpr int LD = HEAD + 8;      /* from row to row in shared memory: eight rows lie in different banks */
-constexpr int COLUMNS = HEAD / PARTS;             /* of dk and dv that a block of attention_keys makes */
 
 FN u32 two_of(float low, float high) {
   u32 r;
@@ -312,7 +304,8 @@ FN int warp_row(int tiles) { return threadIdx.x / 32 * 16 * tiles; }
 /* A warp's rows times by[], through its own rows of shared memory, to n rows of d elements from 'to' on,
 ** 'skip' columns to the right. */
 template <int T, int N>
-FN void put_rows(element *to, int n, int d, int skip, element *own, const float (&c)[T][N][4], const float (&by)[T][2]) {
+FN void put_rows(element *to, int n, int d, int skip, element *own, const float (&c)[T][N][4],
+                 const float (&by)[T][2]) {
   __syncwarp();
 #pragma unroll
   for (int t = 0; t < T; t++)

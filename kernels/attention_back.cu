@@ -1,8 +1,8 @@
 /*
 ** The gradients of attention in f16 and bf16; after attention.cu, which tells shapes and definitions.
-** attention_delta runs first; the other two do not depend on each other. Both make the scores again, which is 7 products
-** instead of 5 but needs no sum over blocks: nothing is atomic. attention_keys has the scores
-** transposed, a row a key, so that weights and their gradients are left operands as they are.
+** attention_delta runs first; the other two do not depend on each other. Both compute the scores again, which is
+** 7 products instead of 5, but needs no sum over blocks: nothing is atomic. attention_keys has the scores
+** transposed, one row per key, so that weights and their gradients are left operands as they are.
 ** Launch with 128 threads; ceil, LD, STAGES as in attention.cu, TILES and WIDTH as in KEYS and QUERIES below:
 **   attention_delta    (t * h * b + R - 1) / R blocks, R = 128 / LANES, LANES = HEAD / 8 rounded up to a power of 2;
 **                      no dynamic shared memory
@@ -10,23 +10,37 @@
 **                      2 * LD * (128 * TILES + 2 * STAGES * WIDTH) + 8 * STAGES * WIDTH bytes
 **   attention_queries  ceil(t) * h * b blocks and 2 * LD * (128 * TILES + 2 * STAGES * WIDTH) bytes
 */
+#ifndef KEYS
+#define KEYS (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 192 || (HEAD > 64 && MASK) ? 16 : 32), (HEAD <= 128 ? 2 : 1), 0
+#endif
+#ifndef QUERIES
+#define QUERIES (HEAD <= 64 && !MASK ? 2 : 1), 32, (HEAD <= 128 ? 2 : 1), HEAD <= 128
+#endif
+typedef tiling<KEYS> keys_tiling;
+typedef tiling<QUERIES> queries_tiling;
+
+constexpr int PARTS = HEAD > 128 ? 2 : 1;
+constexpr int COLUMNS = HEAD / PARTS;             /* of dk and dv that a block of attention_keys makes */
+
 FN u32 two(const element *p) { return p[0] | (u32)p[1] << 16; }
 FN float dot(u32 x, u32 y, float sum) {
   sum = __fmaf_rn(value_of((element)x), value_of((element)y), sum);
   return __fmaf_rn(value_of((element)(x >> 16)), value_of((element)(y >> 16)), sum);
 }
 
-/* delta: LANES lanes a row, 8 elements a lane. */
+/* delta: LANES lanes per row, 8 elements per lane. */
 KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attention_args a) {
   constexpr int LANES = HEAD == 32 ? 4 : HEAD == 64 ? 8 : HEAD <= 128 ? 16 : 32;
   const long long row = blockIdx.x * (long long)(THREADS / LANES) + threadIdx.x / LANES;
   const int c = threadIdx.x % LANES * 8, i = (int)(row % a.t), h = (int)(row / a.t % a.h);
   const long long b = row / a.t / a.h;
-  const element *const g = from_head(a.dout, a.gs, (int)b, h) + i * a.gs[2] + c, *const o = (const element *)a.packed + row * a.d + c;
+  const element *const g = from_head(a.dout, a.gs, (int)b, h) + i * a.gs[2] + c;
+  const element *const o = (const element *)a.packed + row * a.d + c;
   float sum = 0.0f;
   if (b < a.b && c < a.d) {
     const bool whole = ((long long)g & 15) == 0;
-    const uint4 y = *(const uint4 *)o, x = whole ? *(const uint4 *)g : make_uint4(two(g), two(g + 2), two(g + 4), two(g + 6));
+    const uint4 x = whole ? *(const uint4 *)g : make_uint4(two(g), two(g + 2), two(g + 4), two(g + 6));
+    const uint4 y = *(const uint4 *)o;
     sum = dot(x.w, y.w, dot(x.z, y.z, dot(x.y, y.y, dot(x.x, y.x, 0.0f))));
   }
 #pragma unroll
@@ -78,7 +92,7 @@ FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, con
         const int down = t * 16 + e / 2 * 8, right = n * 8 + e % 2;
         const int i = i0 + (TRANSPOSED ? right : down), j = j0 + (TRANSPOSED ? down : right);
         const bool seen = !EDGE || w.seen(i, j);
-        const float shift = EDGE && MASK == 2 ? __fmaf_rn(w.added(i, j), LOG2E, x.shift_of(t, n, e)) : x.shift_of(t, n, e);
+        const float lse = x.shift_of(t, n, e), shift = MASK == 2 ? __fmaf_rn(w.added(i, j), LOG2E, lse) : lse;
         const float p = exp2_of(seen ? __fmaf_rn(s[t][n][e], c, shift) : shift + minus_inf());
         s[t][n][e] = p;
         dp[t][n][e] = seen ? p * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
@@ -136,8 +150,9 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
 }
 
 /* dk and dv of a warp's rows, of which n are there, from element 'to' of the result on. */
-template <int T> FN void put_keys(const attention_args &a, long long to, int n, int skip, element *own_k, element *own_v,
-                                  const float (&dk)[T][COLUMNS / 8][4], const float (&dv)[T][COLUMNS / 8][4], float bad) {
+template <int T>
+FN void put_keys(const attention_args &a, long long to, int n, int skip, element *own_k, element *own_v,
+                 const float (&dk)[T][COLUMNS / 8][4], const float (&dv)[T][COLUMNS / 8][4], float bad) {
   element *const p = (element *)a.result + (long long)a.b * a.h * a.t * a.d + to;
   float by[T][2];
 #pragma unroll

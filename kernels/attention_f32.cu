@@ -5,7 +5,7 @@
 ** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through shared
 ** memory. Four lanes share a row: lane l has the scores of columns l, l + 4, l + 8 … of a tile, and the same
 ** columns of the result; weights go through shared memory from one product to the next.
-** attention_keys has the scores transposed, a row a key.
+** attention_keys has the scores transposed, one row per key.
 ** Launch with 4 * TILE threads, TILE = HEAD > 128 ? 16 : 32, LD = HEAD + 4, ceil(n) = (n + TILE - 1) / TILE:
 **   attention_forward  ceil(t) * h * b blocks     4 * TILE * (3 * LD + TILE + 1) bytes of dynamic shared memory
 **   attention_delta    ceil(t * h * b) blocks     none
@@ -140,7 +140,8 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
 
 /* A score and the gradient of a weight become the weight and the gradient of the score, for query i of the
 ** head whose log-sum-exps and deltas these are. */
-FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scale, const float *lse, const float *delta) {
+FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scale, const float *lse,
+                 const float *delta) {
   const bool seen = see.seen(i, j);
   const float m = i < see.t ? lse[i] : 0.0f, sum = i < see.t ? delta[i] : 0.0f, add = see.added(i, j) - m;
   s = exp2_of((seen ? __fmaf_rn(s, scale, add) : minus_inf() + add) * LOG2E);
@@ -160,7 +161,8 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
   copy_rows(v, from_head(a.v, a.vs, x.b, x.h), a.vs[2], first, a.s, a.d);
   for (int h = x.h * group; h < (x.h + 1) * group; h++) {
     const sight see(a, x.b, h);
-    const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, h), *const delta = (float *)a.scratch + row_of(a, x.b, h);
+    const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, h);
+    const float *const delta = (float *)a.scratch + row_of(a, x.b, h);
     for (int i = CAUSAL ? first : 0; i < a.t; i += TILE) {
       __syncthreads();
       copy_rows(q, from_head(a.q, a.qs, x.b, h), a.qs[2], i, a.t, a.d);
@@ -189,7 +191,8 @@ KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ atte
   const int first = (x.blocks - 1 - x.block) * TILE, i = first + thread_row(), kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + TILE) : a.s;
   const sight see(a, x.b, x.h);
-  const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, x.h), *const delta = (float *)a.scratch + row_of(a, x.b, x.h);
+  const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, x.h);
+  const float *const delta = (float *)a.scratch + row_of(a, x.b, x.h);
   float *const q = shared, *const g = q + TILE * LD, *const k = g + TILE * LD, *const v = k + TILE * LD;
   float *const changes = v + TILE * LD + thread_row() * WEIGHTS;
   float dq[OWN], s[SPAN], dp[SPAN];
