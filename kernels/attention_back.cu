@@ -14,7 +14,7 @@
 #define KEYS (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 192 || (HEAD > 64 && MASK) ? 16 : 32), (HEAD <= 128 ? 2 : 1), 0
 #endif
 #ifndef QUERIES
-#define QUERIES (HEAD <= 64 && !MASK ? 2 : 1), 32, (HEAD <= 128 ? 2 : 1), HEAD <= 128
+#define QUERIES (HEAD <= 64 && !MASK ? 2 : 1), (HEAD > 64 && MASK ? 16 : 32), (HEAD <= 128 ? 2 : 1), HEAD <= 128
 #endif
 typedef tiling<KEYS> keys_tiling;
 typedef tiling<QUERIES> queries_tiling;
