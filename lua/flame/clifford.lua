@@ -128,7 +128,7 @@ local function forms_of(t)
   return {
     product = { name = "product", order = { "x", "y" }, size = size, terms = t.terms },
     weighted = { name = "product", order = { "x", "y", "p" }, size = size, shared = { p = true }, terms = t.terms },
-    pairs = { name = "fully_connected", order = { "x", "y" }, size = rows, terms = pairs_of_paths, slots = slots },
+    pairs = { name = "fully_connected", order = { "x", "y" }, size = rows, terms = pairs_of_paths, slots = slots, inside = true },
     weights = { name = "fully_connected", order = { "x" }, size = { x = #t.paths, r = rows.r }, terms = weights },
     of_grade = { name = "linear", order = { "x" }, size = { x = #t.many + 1, r = t.size }, terms = of_grade },
     squares = { name = "grade_norm", order = { "x" }, size = { x = t.size, r = t.size }, terms = squares },
@@ -247,13 +247,6 @@ end
 
 -- ---- products --------------------------------------------------------------------------------------------
 
---- The axes of the features and those before, of x and y alike.
-local function need_same(op, x, y)
-  local a, b = table.concat(x.shape, ", "), table.concat(y.shape, ", ")
-  if x.ndim < 2 then fail(op, "x has shape (%s), need (components, …, features)", a) end
-  if a ~= b then fail(op, "x has shape (%s) and y (%s), need the same", a, b) end
-end
-
 --- The geometric product x y, by component: sum of c x_i y_j over the pairs of blades whose product is c times the
 --- component's. Axes after the first broadcast. With a weight (Brandstetter et al. 2023; Ruhe et al. 2023) each summand gets that of
 --- its path, the grades of x, of y and of the result (algebra.paths): features meet their like, and each has
@@ -271,8 +264,8 @@ function Algebra:product(x, y, weight)
     local r = contract(forms[self].product, "r")(x, y)
     return whole and r:squeeze(-1) or r
   end
-  x, y = spread("product", x, y)
-  need_same("product", x, y)
+  x, y, whole = spread("product", x, y)
+  if whole then fail("product", "x and y have no axis of features, which a weight needs: (components, …, features)") end
   need_weight("product", "weight", weight, "a number for each path and feature", #self.paths, x:size(-1))
   return contract(forms[self].weighted, "r")(alike("product", { "x", "y", "weight" }, x, y, weight))
 end
@@ -288,6 +281,13 @@ local function unflat(x, between)
   return x:reshape(x:size(1), table.unpack(between))
 end
 
+--- x and y have features, and the same shape.
+local function need_same(op, x, y)
+  local a, b = table.concat(x.shape, ", "), table.concat(y.shape, ", ")
+  if x.ndim < 2 then fail(op, "x has shape (%s), need (components, …, features)", a) end
+  if a ~= b then fail(op, "x has shape (%s) and y (%s), need the same", a, b) end
+end
+
 --- fully_connected with the parts of the product times 'factor' (…, features), where there is one.
 local function fully_connected(self, x, y, weight, factor)
   local op = "fully_connected"
@@ -295,9 +295,10 @@ local function fully_connected(self, x, y, weight, factor)
   need_same(op, x, y)
   need_weight(op, "weight", weight, "a matrix for each path", #self.paths, x:size(-1), false)
   x, y, weight = alike(op, { "x", "y", "weight" }, x, y, weight)
-  local own, n, m, between = forms[self], x:size(-1), weight:size(3), nil
+  local own, n, m = forms[self], x:size(-1), weight:size(3)
   local slots = own.pairs.slots
   local parts = contract(own.pairs, "r")(x, y)
+  local between
   parts, between = flat(factor and parts * factor or parts)
   local matrices = contract(own.weights, "r")(weight:reshape(#self.paths, n * m)):reshape(self.size, slots * n, m)
   parts = parts:movedim(1, 2):reshape(-1, self.size, slots * n):movedim(2, 1)
@@ -325,7 +326,7 @@ function Algebra:linear(x, weight, bias, bias_all)
   x = need(self, "linear", "x", x)
   if x.ndim < 2 then fail("linear", "x has shape (%s), need (components, …, features)", table.concat(x.shape, ", ")) end
   need_weight("linear", "weight", weight, "a matrix for each grade", self.dims + 1, x:size(-1), false)
-  local n, m, between = x:size(-1), weight:size(3), nil
+  local n, m = x:size(-1), weight:size(3)
   if bias then
     need_weight("linear", "bias", bias, "a number for each feature of the result", m)
     x, weight, bias = alike("linear", { "x", "weight", "bias" }, x, weight, bias)
@@ -333,6 +334,7 @@ function Algebra:linear(x, weight, bias, bias_all)
     x, weight = alike("linear", { "x", "weight" }, x, weight)
   end
   if bias_all ~= nil then internal.need_flag("linear", "bias_all", bias_all) end
+  local between
   x, between = flat(x)
   local y = x:matmul(contract(forms[self].of_grade, "r")(weight:reshape(self.dims + 1, n * m)):reshape(self.size, n, m))
   if bias and bias_all then y = y + bias

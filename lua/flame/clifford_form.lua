@@ -7,8 +7,8 @@
 -- and gradients have gradients.
 --
 -- Operands are (components, …, features). A shared one (weights) is (components, features): it has no
--- axes in between, and a derivative by it is summed over them. Inside, components stand before the
--- last axis: the terms of one result then lie close together.
+-- axes in between, and a derivative by it is summed over them. In memory results lie as they are written; with
+-- inside = true their components lie before the features, for a matrix product over both.
 local flame = require "flame"
 
 --- The terms of one role as rows of equal length, a row for each of its components: T terms a row, the coefficients (row-major),
@@ -58,33 +58,43 @@ local function constant(list, shape, dtype, device)
   return made[key]
 end
 
---- The components 'at' of x (…, components, features) as (…, rows, terms, features); the rows are 1 where all are alike.
-local function picked(x, at, rows, n, size)
-  if in_order(at, n, size) then return x:unsqueeze(-3) end
-  return x:index_select(-2, constant(at, { rows * n }, "i64", x.device)):unflatten(-2, { rows, n })
+--- Axis d of x, its components, as two axes: the components 'at', by rows and terms. The rows are 1 where all are alike.
+local function picked(x, d, at, m, n)
+  if in_order(at, n, x:size(d)) then return x:unsqueeze(d) end
+  return x:index_select(d, constant(at, { m * n }, "i64", x.device)):unflatten(d, { m, n })
+end
+
+--- x (a, b) with k axes of size 1 between (behind: after) its two.
+local function widened(x, k, behind)
+  local shape = { x:size(1) }
+  for i = 1, k do shape[i + 1] = 1 end
+  table.insert(shape, behind and 2 or #shape + 1, x:size(2))
+  return x:reshape(shape)
 end
 
 local work = { f16 = "f32", bf16 = "f32" }               -- half types are computed in f32 and rounded once
 
 --- The result of a role from the operands of the others, in the order of 'others'.
 local function run(form, role, others, rows, xs)
-  local shared, high, y = form.shared or {}, 2, nil
-  local n, m, dtype, device = rows.n, form.size[role], xs[1].dtype, xs[1].device
+  local shared, rank, y = form.shared or {}, 0, nil
+  local n, m, dtype = rows.n, form.size[role], xs[1].dtype
+  for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
+  local d = form.inside and rank - 1 or 1
   for i, q in ipairs(others) do
-    local x = shared[q] and xs[i] or xs[i]:movedim(1, -2)
-    high = math.max(high, x.ndim)
-    x = picked(x, rows.at[q], m, n, form.size[q]):to(work[dtype] or dtype)
+    local x = xs[i]
+    if shared[q] then x = widened(x, rank - 2) end
+    x = picked(x:movedim(1, d), d, rows.at[q], m, n):to(work[dtype] or dtype)
     y = y and y * x or x
   end
   if not all_ones(rows.c) then
-    local c = constant(rows.c, { m, n, 1 }, y.dtype, device)
+    local c = widened(constant(rows.c, { m, n }, y.dtype, y.device), rank - d, true)
     y = y * c
     if rows.padded then y = flame.where(c:eq(0), 0, y) end
   end
-  local sums = { -2 }
-  if shared[role] then for d = 1, high - 2 do sums[#sums + 1] = d end end
-  y = (n == 1 and #sums == 1 and y:squeeze(-2) or y:sum(sums)):to(dtype)
-  return shared[role] and y or y:movedim(-2, 1)
+  local sums = { d + 1 }
+  if shared[role] then for k = 3, rank do sums[#sums + 1] = k end end
+  y = (n == 1 and #sums == 1 and y:squeeze(d + 1) or y:sum(sums)):to(dtype)
+  return y:movedim(d, 1)
 end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function

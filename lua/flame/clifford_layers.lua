@@ -37,13 +37,11 @@ return function(clifford, shared)
   --- layer does, and the result is not equivariant any more; bias = false: none.
   --- o: {bias = true, device =, dtype =}
   clifford.Linear = Module.extend("Linear")
-  ---@param algebra flame.Algebra
-  ---@param inputs integer
-  ---@param outputs integer
-  ---@param o? table
   function clifford.Linear:init(algebra, inputs, outputs, o)
-    o = options("Linear", o, { bias = true })
-    if type(o.bias) ~= "boolean" and o.bias ~= "all" then fail("Linear", 'bias must be true, false or "all", got %s', tostring(o.bias)) end
+    o = options("Linear", o, { bias = "scalar" })          -- as true
+    if type(o.bias) ~= "boolean" and o.bias ~= "all" and o.bias ~= "scalar" then
+      fail("Linear", 'bias must be true, false or "all", got %s', tostring(o.bias))
+    end
     rawset(self, "algebra", need_algebra("Linear", algebra))
     self.in_features, self.out_features = positive("Linear", "inputs", inputs), positive("Linear", "outputs", outputs)
     self.bias_all = o.bias == "all"
@@ -59,9 +57,6 @@ return function(clifford, shared)
   --- The weighted geometric product of two inputs, layer(x, y), feature by feature: weight (#paths, features), normal with
   --- deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
   clifford.GeometricProduct = Module.extend("GeometricProduct")
-  ---@param algebra flame.Algebra
-  ---@param features integer
-  ---@param o? table
   function clifford.GeometricProduct:init(algebra, features, o)
     o = options("GeometricProduct", o, {})
     rawset(self, "algebra", need_algebra("GeometricProduct", algebra))
@@ -74,10 +69,6 @@ return function(clifford, shared)
   --- The fully connected geometric product of two inputs, layer(x, y): weight (#paths, inputs, outputs), normal with
   --- deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
   clifford.FullyConnectedProduct = Module.extend("FullyConnectedProduct")
-  ---@param algebra flame.Algebra
-  ---@param inputs integer
-  ---@param outputs integer
-  ---@param o? table
   function clifford.FullyConnectedProduct:init(algebra, inputs, outputs, o)
     local name = "FullyConnectedProduct"
     o = options(name, o, {})
@@ -92,15 +83,12 @@ return function(clifford, shared)
 
   --- The module of algebra:gelu.
   clifford.GELU = Module.extend("GELU")
-  ---@param algebra flame.Algebra
   function clifford.GELU:init(algebra) rawset(self, "algebra", need_algebra("GELU", algebra)) end
   function clifford.GELU:forward(x) return self.algebra:gelu(x) end
   function clifford.GELU:extra() return tostring(self.algebra) end
 
   --- The module of algebra:grade_norm. o: {eps = 1e-6}
   clifford.GradeNorm = Module.extend("GradeNorm")
-  ---@param algebra flame.Algebra
-  ---@param o? table
   function clifford.GradeNorm:init(algebra, o)
     rawset(self, "algebra", need_algebra("GradeNorm", algebra))
     self.eps = internal.need_number("GradeNorm", "eps", options("GradeNorm", o, { eps = 1e-6 }).eps)
@@ -113,11 +101,8 @@ return function(clifford, shared)
   --- component, as there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight, linear.bias, product.weight, (dims + 1, n, n),
   --- (n), and (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
   clifford.Layer = Module.extend("Layer")
-  ---@param algebra flame.Algebra
-  ---@param features integer
-  ---@param o? table
   function clifford.Layer:init(algebra, features, o)
-    o = options("Layer", o, { normalize = true, fully_connected = false, bias = true, eps = 1e-6 })
+    o = options("Layer", o, { normalize = true, fully_connected = false, bias = "scalar", eps = 1e-6 })
     need_algebra("Layer", algebra)
     positive("Layer", "features", features)
     flag("Layer", "normalize", o.normalize)
