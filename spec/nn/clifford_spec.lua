@@ -504,7 +504,7 @@ describe("layers", function()
     end
   end)
 
-  it("have PyTorch's names for their parameters, and take a state", function()
+  it("name their parameters, and take a state", function()
     local a, b = clifford.Layer(A, 4), clifford.Layer(A, 4)
     local names = {}
     for name, p in a:named_parameters() do names[#names + 1] = name .. " " .. table.concat(p.shape, "x") end
