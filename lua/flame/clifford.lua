@@ -97,7 +97,7 @@ end
 local function by_component(self, list, x)
   local shape = { self.size }
   for d = 2, x.ndim do shape[d] = 1 end
-  return constant(list, { self.size }, x.dtype, x.device):reshape(shape)
+  return constant(list, x.dtype, x.device):reshape(shape)
 end
 
 -- ---- forms -------------------------------------------------------------------------------------------
