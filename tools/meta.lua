@@ -211,6 +211,10 @@ local function entry_of_lua(name, f)
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
+  if name:find(":", 1, true) then                         -- a method: not what has its name elsewhere
+    order, where = {}, own
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+:" .. base .. "%s*%(")
+  end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
     at = lines and line_of_call(lines, base)

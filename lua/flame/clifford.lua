@@ -160,7 +160,7 @@ local function signature_of(signature)
   return own
 end
 
---- The Clifford algebra with the given squares of its generators, which anticommute: {1, 1} is Cl(2,0), {1, 1, 1} (or 3)
+--- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is Cl(2,0), {1, 1, 1} (or 3)
 --- Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares to 0. The table of products is computed from the
 --- signature once. Fields: dims, size, signature, blades, grades, paths.
 ---@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
@@ -247,8 +247,8 @@ end
 
 -- ---- products --------------------------------------------------------------------------------------------
 
---- The geometric product x y, by component: sum of c x_i y_j over the pairs of blades whose product is c times the
---- component's. Axes after the first broadcast. With a weight (Brandstetter et al. 2023; Ruhe et al. 2023) each summand gets that of
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of blades whose product is c times the
+--- component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand gets that of
 --- its path, the grades of x, of y and of the result (algebra.paths): features meet their like, and each has
 --- weights of its own. In half types the sums are computed in f32.
 ---@param x flame.Tensor        (size, …, features); without a weight any axes
@@ -305,8 +305,8 @@ local function fully_connected(self, x, y, weight, factor)
   return unflat(parts:matmul(matrices), between)
 end
 
---- The geometric product in which every feature of x and y feeds every feature of the result (Ruhe et al. 2023,
---- "fully connected"): component k of feature m is the sum over paths p and features n of weight[p][n][m] times
+--- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe et al. 2023,
+--- "fully connected".) Component k of feature m is the sum over paths p and features n of weight[p][n][m] times
 --- the part on path p of component k of x_n y_n. One matrix product per component.
 ---@param x flame.Tensor       (size, …, features)
 ---@param y flame.Tensor       the same shape
@@ -314,7 +314,7 @@ end
 ---@return flame.Tensor        (size, …, features of the result)
 function Algebra:fully_connected(x, y, weight) return fully_connected(self, x, y, weight) end
 
---- Mixes features, with a matrix for each grade: y_k = x_k weight[grade of k + 1]. The bias is added to the scalar part,
+--- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is added to the scalar part,
 --- which no rotation changes; bias_all = true adds it to every component, as flash-clifford's layer does: then rotations of x
 --- do not rotate the result any more.
 ---@param x flame.Tensor       (size, …, features)
@@ -366,7 +366,7 @@ function Algebra:inverse(v)
   return self:reverse(v) / square(self, v):unsqueeze(1)
 end
 
---- Moves x by a versor v: v x v^-1, with the sign of v's reflections for the odd grades of x (Ruhe et al. 2023): a vector v
+--- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of x (Ruhe et al. 2023): a vector v
 --- reflects in the plane that it is normal to, the product of two vectors rotates by twice the angle between them, from
 --- the second to the first. In G(3,0,1) translations are among them. Axes after the first broadcast.
 ---@param v flame.Tensor  (size, …), all of its grades even or all odd
@@ -384,7 +384,7 @@ end
 --- Phi(x_0), the gate of gelu: (1, …).
 local function gate(x) return ((x:narrow(1, 1, 1) * math.sqrt(0.5)):erf() + 1) * 0.5 end
 
---- Gated GELU: each component times Phi of the scalar part x_0, Phi(a) = (1 + erf(a / sqrt 2)) / 2. The scalar part becomes
+--- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2. The scalar part becomes
 --- gelu(x_0), and rotations commute with it.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
@@ -393,7 +393,7 @@ function Algebra:gelu(x)
   return x * gate(x)
 end
 
---- Divides each grade by the root of the mean over the features of its squares, plus eps: r_g = sqrt(mean_n sum_k o_k(n)^2 + eps),
+--- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n sum_k o_k(n)^2 + eps),
 --- the sum being over the components of grade g. In algebras with generators that square to -1 or 0 the
 --- squares get the signs of the blades', |mean| is taken, and grades in which all blades square to 0 stay as they are.
 ---@param x flame.Tensor  (size, …, features)

@@ -32,7 +32,7 @@ return function(clifford, shared)
     if v ~= nil and type(v) ~= "boolean" then fail(what, "%s must be true or false, got %s", name, internal.word(v)) end
   end
 
-  --- Mixes features, with a matrix for each grade: weight (dims + 1, inputs, outputs), normal with deviation
+  --- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with deviation
   --- 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it to every component, as flash-clifford's
   --- layer does, and the result is not equivariant any more; bias = false: none.
   --- o: {bias = true, device =, dtype =}
@@ -54,7 +54,7 @@ return function(clifford, shared)
       self.bias_all and '"all"' or tostring(self.bias ~= nil))
   end
 
-  --- The weighted geometric product of two inputs, layer(x, y), feature by feature: weight (#paths, features), normal with
+  --- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths, features), normal with
   --- deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
   clifford.GeometricProduct = Module.extend("GeometricProduct")
   function clifford.GeometricProduct:init(algebra, features, o)
@@ -66,7 +66,7 @@ return function(clifford, shared)
   function clifford.GeometricProduct:forward(x, y) return self.algebra:product(x, y, self.weight) end
   function clifford.GeometricProduct:extra() return ("%s, features=%d"):format(tostring(self.algebra), self.features) end
 
-  --- The fully connected geometric product of two inputs, layer(x, y): weight (#paths, inputs, outputs), normal with
+  --- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs, outputs), normal with
   --- deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
   clifford.FullyConnectedProduct = Module.extend("FullyConnectedProduct")
   function clifford.FullyConnectedProduct:init(algebra, inputs, outputs, o)
@@ -96,8 +96,7 @@ return function(clifford, shared)
   function clifford.GradeNorm:forward(x) return self.algebra:grade_norm(x, self.eps) end
   function clifford.GradeNorm:extra() return ("%s, eps=%g"):format(tostring(self.algebra), self.eps) end
 
-  --- flash-clifford's layer: y = linear(x), then the product of gelu(x) and gelu(y), weighted or fully connected, then
-  --- grade_norm. Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every
+  --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every
   --- component, as there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight, linear.bias, product.weight, (dims + 1, n, n),
   --- (n), and (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
   clifford.Layer = Module.extend("Layer")
