@@ -247,10 +247,10 @@ end
 
 -- ---- products --------------------------------------------------------------------------------------------
 
---- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of blades whose product is c times the
---- component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand gets that of
---- its path, the grades of x, of y and of the result (algebra.paths): features meet their like, and each has
---- weights of its own. In half types the sums are computed in f32.
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of
+--- blades whose product is c times the component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe
+--- et al., both 2023) each summand is multiplied by that of its path, the grades of x, of y and of the result
+--- (algebra.paths): features meet their like, and each has weights of its own. Half types are computed in f32.
 ---@param x flame.Tensor        (size, …, features); without a weight any axes
 ---@param y flame.Tensor        the same
 ---@param weight? flame.Tensor  (#paths, features)

@@ -96,9 +96,10 @@ return function(clifford, shared)
   function clifford.GradeNorm:forward(x) return self.algebra:grade_norm(x, self.eps) end
   function clifford.GradeNorm:extra() return ("%s, eps=%g"):format(tostring(self.algebra), self.eps) end
 
-  --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every
-  --- component, as there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight, linear.bias, product.weight, (dims + 1, n, n),
-  --- (n), and (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
+  --- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm.
+  --- Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every component, as
+  --- there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
+  --- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
   clifford.Layer = Module.extend("Layer")
   function clifford.Layer:init(algebra, features, o)
     o = options("Layer", o, { normalize = true, fully_connected = false, bias = "scalar", eps = 1e-6 })
