@@ -121,10 +121,10 @@ function Algebra:linear(x, weight, bias, bias_all) end
 ---@return flame.Tensor   (…)
 function Algebra:norm(x) end
 
---- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of blades whose product is c times the
---- component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand gets that of
---- its path, the grades of x, of y and of the result (algebra.paths): features meet their like, and each has
---- weights of its own. In half types the sums are computed in f32.
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of
+--- blades whose product is c times the component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe
+--- et al., both 2023) each summand is multiplied by that of its path, the grades of x, of y and of the result
+--- (algebra.paths): features meet their like, and each has weights of its own. Half types are computed in f32.
 ---@param x flame.Tensor        (size, …, features); without a weight any axes
 ---@param y flame.Tensor        the same
 ---@param weight? flame.Tensor  (#paths, features)
@@ -1148,9 +1148,10 @@ function clifford.GeometricProduct(algebra, features, o) end
 ---@param o table?
 function clifford.GradeNorm(algebra, o) end
 
---- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every
---- component, as there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight, linear.bias, product.weight, (dims + 1, n, n),
---- (n), and (#paths, n) or (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
+--- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm.
+--- Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every component, as
+--- there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
+--- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
 ---@param algebra flame.Algebra
 ---@param features any
 ---@param o table?
