@@ -1,30 +1,33 @@
 /*
-** Attention, softmax(scale q k' + mask) v: the forward pass in f16 and bf16 by the tensor cores (mma.sync
-** m16n8k16, sm_80 on), and what all types share. Header-free; with or without prelude.cu before it. Before it come
+** Attention, softmax(scale q k' + mask) v: the forward pass in f16 and bf16 by the tensor cores
+** (mma.sync m16n8k16, sm_80 on), and what all types share. Header-free; with or without prelude.cu
+** before it. Before it come
 **   #define TYPE    1 f32, 2 f16, 3 bf16
-**   #define HEAD    32, 64, 96, 128, 192 or 256: the head size d, a multiple of 8, rounded up to one of these
+**   #define HEAD    32, 64, 96, 128, 192 or 256: the head size d, a multiple
+**                   of 8, rounded up to one of these
 **   #define CAUSAL  1: query i sees the keys j <= i; 0
 **   #define MASK    0 none, 1 bool (true: seen), 2 added, of TYPE
-** and after it, in the same program, attention_back.cu for the gradients (with "#define BACKWARD" before all
-** of it, which leaves the forward pass out) or, with TYPE 1, attention_f32.cu.
+** and after it, in the same program, attention_back.cu for the gradients (with "#define BACKWARD"
+** before all of it, which leaves the forward pass out) or, with TYPE 1, attention_f32.cu.
 **
-** Shapes: q (b, h, t, d), k and v (b, hk, s, d), h a multiple of hk, all sizes at least 1. Strides are in
-** elements, that of d is 1. Rows that do not lie on 16 bytes are read by elements, slowly.
-**   packed   out (b, h, t, d) in TYPE, then lse (b, h, t) in f32: the log of a row's sum of exponentials
-**   result   of attention_forward: packed; of attention_keys and attention_queries dq, dk, dv row-major in
-**            TYPE, one after another
+** Shapes: q (b, h, t, d), k and v (b, hk, s, d), h a multiple of hk, all sizes at least 1. Strides
+** are in elements, that of d is 1. Rows that do not lie on 16 bytes are read by elements, slowly.
+**   packed   out (b, h, t, d) in TYPE, then lse (b, h, t) in f32: the log of
+**            a row's sum of exponentials
+**   result   of attention_forward: packed; of attention_keys and attention_queries dq, dk, dv
+**            row-major in TYPE, one after another
 **   scratch  of the gradients: delta (b, h, t) in f32, the sum of dout * out along a row
 ** packed, result and scratch lie on 16 bytes.
 **
-** A warp owns 16 * TILES rows of a result and walks over the other axis in steps of WIDTH columns, which
-** all four warps of a block read from shared memory while the next ones are on their way. Scores stay in
-** the registers of the warp: the accumulators of one product are the left operand of the next.
-** Launch with 128 threads, ceil(t) * h * b blocks and 2 * LD * (64 * TILES + 2 * STAGES * WIDTH) bytes of dynamic
-** shared memory; ceil(n) = (n + 64 * TILES - 1) / (64 * TILES), LD = HEAD + 8, STAGES = HEAD > 128 ? 1 : 2,
-** TILES and WIDTH as in FORWARD below.
+** A warp owns 16 * TILES rows of a result and walks over the other axis in steps of WIDTH columns,
+** which all four warps of a block read from shared memory while the next ones are on their way.
+** Scores stay in the registers of the warp: the accumulators of one product are the left operand of
+** the next. Launch with 128 threads, ceil(t) * h * b blocks and 2 * LD * (64 * TILES + 2 * STAGES *
+** WIDTH) bytes of dynamic shared memory; ceil(n) = (n + 64 * TILES - 1) / (64 * TILES), LD = HEAD +
+** 8, STAGES = HEAD > 128 ? 1 : 2, TILES and WIDTH as in FORWARD below.
 **
-** Sums are in f32 in an order that sizes and flags decide. What a query does not see may be skipped, also where
-** v is NaN or infinite; a row whose scores are all -inf is NaN.
+** Sums are in f32 in an order that sizes and flags decide. What a query does not see may be
+** skipped, also where v is NaN or infinite; a row whose scores are all -inf is NaN.
 */
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
@@ -33,7 +36,8 @@
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;
   void *result, *scratch;
-  long long qs[3], ks[3], vs[3], gs[3], ms[4];    /* over (b, h, row); of the mask (b, h, query, key) */
+  /* over (b, h, row); of the mask (b, h, query, key) */
+  long long qs[3], ks[3], vs[3], gs[3], ms[4];
   int b, h, hk, t, s, d;
   float scale;
 };
@@ -55,7 +59,11 @@ FN float value_of(element x) { return __uint_as_float((u32)x << 16); }
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 FN float minus_inf() { return __uint_as_float(0xFF800000u); }
 FN float quiet_nan() { return __uint_as_float(0x7FC00000u); }
-FN float exp2_of(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+FN float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 /* ---- places and masks ---- */
 
@@ -68,11 +76,14 @@ FN place place_of(u32 x, int n, int rows, int heads) {
 FN const element *from_head(const void *x, const long long *stride, int b, int h) {
   return (const element *)x + b * stride[0] + h * stride[1];
 }
-FN long long row_of(const attention_args &a, int b, int h) { return ((long long)b * a.h + h) * a.t; }
+FN long long row_of(const attention_args &a, int b, int h) {
+  return ((long long)b * a.h + h) * a.t;
+}
 FN const float *lse_of(const attention_args &a, const void *packed) {
   return (const float *)((const element *)packed + (long long)a.b * a.h * a.t * a.d);
 }
-/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for keys that they do not see. */
+/* Is the log-sum-exp of one of n queries NaN? Then all of dv is, also for
+** keys that they do not see. */
 FN bool any_nan(const float *lse, int n) {
   bool found = false;
   for (int i = threadIdx.x; i < n; i += blockDim.x) found |= lse[i] != lse[i];
@@ -109,8 +120,9 @@ struct sight {
 #if TYPE != 1
 /* ---- tiles ---- */
 
-/* TILES, WIDTH, blocks that a multiprocessor is to hold, and whether the left operands of the scores stay in
-** registers. More rows per warp make better use of what is read from shared memory; registers are the limit. */
+/* TILES, WIDTH, blocks that a multiprocessor is to hold, and whether the left operands of the
+** scores stay in registers. More rows per warp make better use of what is read from shared memory;
+** registers are the limit. */
 template <int T, int W, int B, int H> struct tiling {
   static constexpr int tiles = T, width = W, blocks = B, rows = 64 * T;
   static constexpr bool held = H;
@@ -121,7 +133,8 @@ template <int T, int W, int B, int H> struct tiling {
 typedef tiling<FORWARD> forward_tiling;
 
 constexpr int THREADS = 128, STAGES = HEAD > 128 ? 1 : 2;
-constexpr int LD = HEAD + 8;      /* from row to row in shared memory: eight rows lie in different banks */
+/* from row to row in shared memory: eight rows lie in different banks */
+constexpr int LD = HEAD + 8;
 
 FN u32 two_of(float low, float high) {
   u32 r;
@@ -133,10 +146,12 @@ FN u32 two_of(float low, float high) {
 
 FN u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 FN void copy16(u32 to, const void *from, bool real) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(real ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from),
+               "r"(real ? 16 : 0) : "memory");
 }
 FN void copy4(u32 to, const void *from, bool real) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(to), "l"(from), "r"(real ? 4 : 0) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(to), "l"(from),
+               "r"(real ? 4 : 0) : "memory");
 }
 /* All that was asked for is there, for all threads. */
 FN void arrive() {
@@ -151,13 +166,16 @@ struct matrix {
   int n, d;
   bool whole;                                     /* rows lie on 16 bytes */
   FN matrix(const element *from, long long over, int rows, int columns)
-      : p(from), stride(over), n(rows), d(columns), whole((((long long)from | over * 2) & 15) == 0) {}
+      : p(from), stride(over), n(rows), d(columns),
+      whole((((long long)from | over * 2) & 15) == 0) {}
 };
 
-/* Rows from 'first' on, with zeros for those that are not there and for columns above d. A thread keeps its column. */
+/* Rows from 'first' on, with zeros for those that are not there and for
+** columns above d. A thread keeps its column. */
 template <int ROWS> FN void copy_rows(element *to, const matrix &x, int first) {
   constexpr int CHUNKS = HEAD / 8, STEP = THREADS / CHUNKS;
-  const int row = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 8, rows = c < x.d ? x.n - first - row : 0;
+  const int row = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 8,
+            rows = c < x.d ? x.n - first - row : 0;
   const element *from = x.p + (first + row) * x.stride + c;
   element *const into = to + row * LD + c;
   if (THREADS % CHUNKS && row >= STEP) return;
@@ -230,7 +248,8 @@ template <int T, bool HELD> struct left {
   u32 f[HELD ? HEAD / 16 : 1][T][4], from;
   FN void load(int k) {
 #pragma unroll
-    for (int t = 0; t < T; t++) load_matrices(f[HELD ? k : 0][t], from + (t * 16 * LD + k * 16) * 2);
+    for (int t = 0; t < T; t++)
+      load_matrices(f[HELD ? k : 0][t], from + (t * 16 * LD + k * 16) * 2);
   }
   FN void open(const element *rows) {
     from = down_address(rows);
@@ -249,7 +268,8 @@ template <int T, int N> FN void clear(float (&c)[T][N][4]) {
 }
 
 /* c = a b', b: rows in shared memory, each a column of c. */
-template <int T, bool HELD, int N> FN void product_nt(float (&c)[T][N][4], left<T, HELD> &a, const element *b) {
+template <int T, bool HELD,
+int N> FN void product_nt(float (&c)[T][N][4], left<T, HELD> &a, const element *b) {
   const u32 from = right_address(b);
   clear(c);
 #pragma unroll
@@ -269,7 +289,8 @@ template <int T, bool HELD, int N> FN void product_nt(float (&c)[T][N][4], left<
 }
 
 /* c += a b, b: 16 K rows in shared memory. */
-template <int T, int K, int N> FN void product_nn(float (&c)[T][N][4], const u32 (&a)[T][K][4], const element *b) {
+template <int T, int K,
+int N> FN void product_nn(float (&c)[T][N][4], const u32 (&a)[T][K][4], const element *b) {
   const u32 from = down_address(b);
 #pragma unroll
   for (int k = 0; k < K; k++)
@@ -301,8 +322,8 @@ FN int lane_row() { return threadIdx.x % 32 / 4; }
 FN int lane_column() { return threadIdx.x % 4 * 2; }
 FN int warp_row(int tiles) { return threadIdx.x / 32 * 16 * tiles; }
 
-/* A warp's rows times by[], through its own rows of shared memory, to n rows of d elements from 'to' on,
-** 'skip' columns to the right. */
+/* A warp's rows times by[], through its own rows of shared memory, to n rows of d elements from
+** 'to' on, 'skip' columns to the right. */
 template <int T, int N>
 FN void put_rows(element *to, int n, int d, int skip, element *own, const float (&c)[T][N][4],
                  const float (&by)[T][2]) {
@@ -320,19 +341,21 @@ FN void put_rows(element *to, int n, int d, int skip, element *own, const float 
   for (int i = threadIdx.x % 32; i < 16 * T * N; i += 32) {
     const int row = i / N, column = i % N * 8;
     if (row < n && skip + column < d)
-      *(uint4 *)(to + (long long)row * d + skip + column) = *(const uint4 *)(own + row * LD + column);
+      *(uint4 *)(to + (long long)row * d + skip + column) =
+          *(const uint4 *)(own + row * LD + column);
   }
 }
 
 #ifndef BACKWARD
 /* ---- forward ---- */
 
-/* The online softmax of a warp's rows: largest score so far, sum of exponentials under it (of this lane's
-** columns until the end). */
+/* The online softmax of a warp's rows: largest score so far, sum of exponentials under it (of this
+** lane's columns until the end). */
 template <int T> struct running { float top[T][2], sum[T][2]; };
 
 /* Scores as the softmax takes them: in units of 1 / c, or of log2 with a mask that is added. */
-template <int T, int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, float c) {
+template <int T,
+int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, float c) {
 #pragma unroll
   for (int t = 0; t < T; t++)
 #pragma unroll
@@ -345,7 +368,8 @@ template <int T, int N> FN void mask_scores(float (&s)[T][N][4], const sight &w,
       }
 }
 
-/* Scores become exponentials, and what was summed before is brought under the new largest score. c > 0. */
+/* Scores become exponentials, and what was summed before is brought under the
+** new largest score. c > 0. */
 template <int T, int N, int D>
 FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, float c) {
 #pragma unroll
@@ -357,7 +381,7 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
       for (int n = 0; n < N; n++) top = fmaxf(top, fmaxf(s[t][n][2 * r], s[t][n][2 * r + 1]));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == minus_inf() ? 0.0f : -top * c;    /* nothing seen: no -inf - -inf */
+      const float shift = top == minus_inf() ? 0.0f : -top * c;   /* nothing seen: no -inf - -inf */
       const float less = exp2_of(__fmaf_rn(w.top[t][r], c, shift));
 #pragma unroll
       for (int n = 0; n < N; n++)
@@ -373,7 +397,8 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
     }
 }
 
-/* The log-sum-exp of each row to lse[], n rows of which are there; what a row is to be multiplied by. */
+/* The log-sum-exp of each row to lse[], n rows of which are there; what a row
+** is to be multiplied by. */
 template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, float *lse, int n) {
 #pragma unroll
   for (int t = 0; t < T; t++)
@@ -382,7 +407,7 @@ template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, 
       float sum = w.sum[t][r];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      by[t][r] = 1.0f / sum;                      /* nothing seen: 0 * inf, the NaN that is wanted */
+      by[t][r] = 1.0f / sum;                     /* nothing seen: 0 * inf, the NaN that is wanted */
       const int row = t * 16 + r * 8 + lane_row();
       const float x = sum > 0.0f ? __fmaf_rn(w.top[t][r], c, log2f(sum)) * LN2 : quiet_nan();
       if (threadIdx.x % 4 == 0 && row < n) lse[row] = x;
@@ -401,15 +426,19 @@ FN void sign_rows(element *own, int rows, float scale) {
   __syncwarp();
 }
 
-KERNEL __launch_bounds__(THREADS, forward_tiling::blocks) attention_forward(const __grid_constant__ attention_args a) {
+KERNEL __launch_bounds__(THREADS,
+                         forward_tiling::blocks)
+  attention_forward(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) element shared[];
   constexpr int T = forward_tiling::tiles, N = forward_tiling::width, M = forward_tiling::rows;
   const place x = place_of(blockIdx.x, a.t, M, a.h);
-  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T), kh = x.h / (a.h / a.hk);
+  const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T),
+            kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
   const sight see(a, x.b, x.h);
   const stream<N> kv = { matrix(from_head(a.k, a.ks, x.b, kh), a.ks[2], a.s, a.d),
-                         matrix(from_head(a.v, a.vs, x.b, kh), a.vs[2], a.s, a.d), shared + M * LD };
+                         matrix(from_head(a.v, a.vs, x.b, kh), a.vs[2], a.s, a.d),
+                         shared + M * LD };
   element *const own = shared + warp_row(T) * LD;
   const float c = (MASK == 2 ? a.scale : positive_scale(a)) * LOG2E, unit = MASK == 2 ? 1.0f : c;
   copy_rows<M>(shared, matrix(from_head(a.q, a.qs, x.b, x.h), a.qs[2], a.t, a.d), first);
@@ -419,7 +448,8 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks) attention_forward(cons
   running<T> w;
   clear(o);
 #pragma unroll
-  for (int t = 0; t < T; t++) w.top[t][0] = w.top[t][1] = minus_inf(), w.sum[t][0] = w.sum[t][1] = 0.0f;
+  for (int t = 0; t < T; t++)
+    w.top[t][0] = w.top[t][1] = minus_inf(), w.sum[t][0] = w.sum[t][1] = 0.0f;
   arrive();
   if (MASK != 2) sign_rows(own, 16 * T, a.scale);
   q.open(own);
@@ -428,7 +458,8 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks) attention_forward(cons
     const element *const now = kv.take(n, count);
     if (CAUSAL && n * N > row + 16 * T - 1) continue;              /* nothing for this warp */
     product_nt(s, q, now);
-    if (see.edge(row, n * N + N - 1)) mask_scores(s, see, row + lane_row(), n * N + lane_column(), c);
+    if (see.edge(row, n * N + N - 1))
+      mask_scores(s, see, row + lane_row(), n * N + lane_column(), c);
     exponentials(s, o, w, unit);
     u32 p[T][N / 16][4];
     round_to(p, s);

@@ -1,24 +1,28 @@
 /*
-** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, which tells shapes and
-** definitions, with TYPE 1. Entries and results are those of attention.cu and attention_back.cu.
+** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, which tells
+** shapes and definitions, with TYPE 1. Entries and results are those of attention.cu and
+** attention_back.cu.
 **
-** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through shared
-** memory. Four lanes share a row: lane l has the scores of columns l, l + 4, l + 8 … of a tile, and the same
-** columns of the result; weights go through shared memory from one product to the next.
-** attention_keys has the scores transposed, one row per key.
-** Launch with 4 * TILE threads, TILE = HEAD > 128 ? 16 : 32, LD = HEAD + 4, ceil(n) = (n + TILE - 1) / TILE:
-**   attention_forward  ceil(t) * h * b blocks     4 * TILE * (3 * LD + TILE + 1) bytes of dynamic shared memory
+** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through
+** shared memory. Four lanes share a row: lane l has the scores of columns l, l + 4, l + 8 … of a
+** tile, and the same columns of the result; weights go through shared memory from one product to
+** the next. attention_keys has the scores transposed, one row per key. Launch with 4 * TILE
+** threads, TILE = HEAD > 128 ? 16 : 32, LD = HEAD + 4, ceil(n) = (n + TILE - 1) / TILE:
+**   attention_forward  ceil(t) * h * b blocks 4 * TILE * (3 * LD + TILE + 1)
+**                      bytes of dynamic shared memory
 **   attention_delta    ceil(t * h * b) blocks     none
 **   attention_keys     ceil(s) * hk * b blocks    4 * TILE * (4 * LD + 2 * (TILE + 1))
 **   attention_queries  ceil(t) * h * b blocks     4 * TILE * (4 * LD + 2 * (TILE + 1))
 */
-constexpr int TILE = HEAD > 128 ? 16 : 32, THREADS = 4 * TILE, LD = HEAD + 4, SPAN = TILE / 4, OWN = HEAD / 4;
+constexpr int TILE = HEAD > 128 ? 16 : 32, THREADS = 4 * TILE, LD = HEAD + 4, SPAN = TILE / 4,
+OWN = HEAD / 4;
 constexpr int WEIGHTS = TILE + 1;                 /* from row to row of weights */
 
 FN int thread_row() { return threadIdx.x / 4; }
 FN int thread_column() { return threadIdx.x % 4; }
 
-/* Rows from 'first' on of n, 'over' apart, with zeros for those that are not there and for columns above d. */
+/* Rows from 'first' on of n, 'over' apart, with zeros for those that are not
+** there and for columns above d. */
 FN void copy_rows(float *to, const float *from, long long over, int first, int n, int d) {
   for (int e = threadIdx.x; e < TILE * HEAD; e += THREADS) {
     const int r = e / HEAD, c = e % HEAD;
@@ -36,12 +40,14 @@ FN void product_nt(float (&s)[SPAN], const float *row, const float *b) {
 #pragma unroll
     for (int i = 0; i < SPAN; i++) {
       const float4 y = *(const float4 *)(b + (thread_column() + 4 * i) * LD + k);
-      s[i] = __fmaf_rn(x.w, y.w, __fmaf_rn(x.z, y.z, __fmaf_rn(x.y, y.y, __fmaf_rn(x.x, y.x, s[i]))));
+      s[i] = __fmaf_rn(x.w, y.w,
+                       __fmaf_rn(x.z, y.z, __fmaf_rn(x.y, y.y, __fmaf_rn(x.x, y.x, s[i]))));
     }
   }
 }
 
-/* o += w b: the thread's row of weights, by way of 'row' in shared memory, which the lanes of the row share. */
+/* o += w b: the thread's row of weights, by way of 'row' in shared memory,
+** which the lanes of the row share. */
 FN void product_nn(float (&o)[OWN], float *row, const float (&w)[SPAN], const float *b) {
 #pragma unroll
   for (int i = 0; i < SPAN; i++) row[thread_column() + 4 * i] = w[i];
@@ -74,7 +80,8 @@ FN float over_row(float x) {
 struct running { float top, sum; };
 
 /* Scores become exponentials; what was summed before is brought under the new largest score. */
-FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight &see, int i, int j0, float scale) {
+FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight &see, int i, int j0,
+                     float scale) {
   float top = w.top, sum = 0.0f;
 #pragma unroll
   for (int e = 0; e < SPAN; e++) {
@@ -84,7 +91,7 @@ FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight 
   }
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
   top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-  const float base = top == minus_inf() ? 0.0f : top;              /* nothing seen: no -inf - -inf */
+  const float base = top == minus_inf() ? 0.0f : top;             /* nothing seen: no -inf - -inf */
   const float less = exp2_of((w.top - base) * LOG2E);
 #pragma unroll
   for (int e = 0; e < SPAN; e++) {
@@ -100,7 +107,8 @@ FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight 
 KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) float shared[];
   const place x = place_of(blockIdx.x, a.t, TILE, a.h);
-  const int first = (x.blocks - 1 - x.block) * TILE, i = first + thread_row(), kh = x.h / (a.h / a.hk);
+  const int first = (x.blocks - 1 - x.block) * TILE, i = first + thread_row(),
+            kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + TILE) : a.s;
   const sight see(a, x.b, x.h);
   float *const q = shared, *const k = q + TILE * LD, *const v = k + TILE * LD;
@@ -131,19 +139,21 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   const long long row = blockIdx.x * (long long)TILE + thread_row(), bh = row / a.t;
   const bool real = bh < (long long)a.b * a.h;
   const float *const o = (const float *)a.packed + row * a.d;
-  const float *const g = from_head(a.dout, a.gs, (int)(bh / a.h), (int)(bh % a.h)) + row % a.t * a.gs[2];
+  const float *const g = from_head(a.dout, a.gs, (int)(bh / a.h), (int)(bh % a.h)) +
+                         row % a.t * a.gs[2];
   float sum = 0.0f;
   for (int c = thread_column(); real && c < a.d; c += 4) sum = __fmaf_rn(g[c], o[c], sum);
   sum = over_row(sum);
   if (real && thread_column() == 0) ((float *)a.scratch)[row] = sum;
 }
 
-/* A score and the gradient of a weight become the weight and the gradient of the score, for query i of the
-** head whose log-sum-exps and deltas these are. */
+/* A score and the gradient of a weight become the weight and the gradient of the score, for query i
+** of the head whose log-sum-exps and deltas these are. */
 FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scale, const float *lse,
                  const float *delta) {
   const bool seen = see.seen(i, j);
-  const float m = i < see.t ? lse[i] : 0.0f, sum = i < see.t ? delta[i] : 0.0f, add = see.added(i, j) - m;
+  const float m = i < see.t ? lse[i] : 0.0f, sum = i < see.t ? delta[i] : 0.0f,
+              add = see.added(i, j) - m;
   s = exp2_of((seen ? __fmaf_rn(s, scale, add) : minus_inf() + add) * LOG2E);
   dp = seen ? s * (dp - sum) : 0.0f;
 }
@@ -152,8 +162,10 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
   extern __shared__ __align__(16) float shared[];
   const place x = place_of(blockIdx.x, a.s, TILE, a.hk);
   const int first = x.block * TILE, j = first + thread_row(), group = a.h / a.hk;
-  float *const k = shared, *const v = k + TILE * LD, *const q = v + TILE * LD, *const g = q + TILE * LD;
-  float *const weights = g + TILE * LD + thread_row() * WEIGHTS, *const changes = weights + TILE * WEIGHTS;
+  float *const k = shared, *const v = k + TILE * LD, *const q = v + TILE * LD,
+  *const g = q + TILE * LD;
+  float *const weights = g + TILE * LD + thread_row() * WEIGHTS,
+  *const changes = weights + TILE * WEIGHTS;
   float dk[OWN], dv[OWN], s[SPAN], dp[SPAN], bad = 1.0f;
   clear(dk);
   clear(dv);
@@ -179,7 +191,8 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
     if (CAUSAL && any_nan(lse, min(first, a.t))) bad = quiet_nan();
   }
   if (j >= a.s) return;
-  const long long queries = (long long)a.b * a.h * a.t * a.d, keys = (long long)a.b * a.hk * a.s * a.d;
+  const long long queries = (long long)a.b * a.h * a.t * a.d,
+                  keys = (long long)a.b * a.hk * a.s * a.d;
   float *const to = (float *)a.result + queries + (((long long)x.b * a.hk + x.h) * a.s + j) * a.d;
   put_row(to, dk, a.scale, a.d);
   put_row(to + keys, dv, bad, a.d);
@@ -188,12 +201,14 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
 KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) float shared[];
   const place x = place_of(blockIdx.x, a.t, TILE, a.h);
-  const int first = (x.blocks - 1 - x.block) * TILE, i = first + thread_row(), kh = x.h / (a.h / a.hk);
+  const int first = (x.blocks - 1 - x.block) * TILE, i = first + thread_row(),
+            kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + TILE) : a.s;
   const sight see(a, x.b, x.h);
   const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, x.h);
   const float *const delta = (float *)a.scratch + row_of(a, x.b, x.h);
-  float *const q = shared, *const g = q + TILE * LD, *const k = g + TILE * LD, *const v = k + TILE * LD;
+  float *const q = shared, *const g = q + TILE * LD, *const k = g + TILE * LD,
+  *const v = k + TILE * LD;
   float *const changes = v + TILE * LD + thread_row() * WEIGHTS;
   float dq[OWN], s[SPAN], dp[SPAN];
   clear(dq);

@@ -28,9 +28,8 @@ print("for editors, and `help(flame.topk)` or `help(\"topk\")` prints them at th
 print("arguments raises an error that says what is expected: [messages](messages.md).")
 section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.",
   function(e) return e.kind == "both" end)
-local modules = { nn = true, optim = true, data = true }
 section("Functions", "`flame.name(…)`.", function(e)
-  return e.kind == "function" and not modules[e.name:match("^(%w+)%.")]
+  return e.kind == "function" and not meta.MODULES[e.name:match("^(%w+)%.")]
 end)
 section("Methods", "`x:name(…)`; x stands first in the list of arguments.",
   function(e) return e.kind == "method" end)
@@ -38,11 +37,17 @@ section("Writes", "Methods that change the value of `x` and return it; also as `
   function(e) return e.kind == "write" end)
 section("Modules", "`local nn = require \"flame.nn\"`.",
   function(e) return e.name:match("^nn%.") ~= nil end)
-section("Methods of modules", "`net:name(…)`.", function(e) return e.kind == "member" end)
+section("Methods of modules", "`net:name(…)`.", function(e)
+  return e.name:match("^Module:") ~= nil
+end)
 section("Optimisers", "`local optim = require \"flame.optim\"`.",
   function(e) return e.name:match("^optim%.") ~= nil end)
 section("Data", "`local data = require \"flame.data\"`.",
   function(e) return e.name:match("^data%.") ~= nil end)
+section("Clifford algebras", "`local clifford = require \"flame.clifford\"`: [clifford](clifford.md).",
+  function(e) return e.name:match("^clifford%.") ~= nil end)
+section("Methods of algebras", "`local A = clifford.algebra{1, 1, 1}`, then `A:name(…)`.",
+  function(e) return e.name:match("^Algebra:") ~= nil end)
 
 print([[
 

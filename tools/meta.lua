@@ -10,6 +10,9 @@ local flame = require "flame"
 local _ = flame.outer                                    -- loads what is written in Lua
 local internal = flame.internal
 local meta = {}
+--- What require "flame.name" gives.
+meta.MODULES = { nn = true, optim = true, data = true, clifford = true }
+local MODULES = meta.MODULES
 
 --- Of a file like tools/signatures.txt: name -> text, and of fields name -> { type, text }. A name
 --- that stands twice and a line that can not be read are refused.
@@ -120,8 +123,9 @@ local types = {
   list = TENSOR .. "[]", options = "table?", path = "string", k = "integer",
   values = TENSOR, grid = TENSOR, boundaries = TENSOR, theta = TENSOR, weights = TENSOR .. "?",
   eps = "number?", size = AXES, output_size = AXES, factor = "integer", groups = "integer",
-  threshold = "number", value = "number?", wrap = "boolean?", n_fft = "integer", kernel = AXES,
-  window = TENSOR .. "?", first = "number", last = "number", i = "integer?",
+  threshold = "number", value = "number?", wrap = "boolean?", n_fft = "integer",
+  algebra = "flame.Algebra", kernel = AXES, window = TENSOR .. "?",
+  first = "number", last = "number", i = "integer?",
 }
 --- Parameters with types: from ---@param lines where they stand, else by the names in use.
 local function typed(names, tags)
@@ -233,6 +237,10 @@ local function entry_of_lua(name, f)
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
+  if name:find(":", 1, true) then                       -- a method: not what has its name elsewhere
+    order, where = {}, own
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+:" .. base .. "%s*%(")
+  end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
     at = lines and line_of_call(lines, base)
@@ -341,8 +349,7 @@ local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
       put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
-    elseif type(f) == "table" and name ~= "internal" and name ~= "nn" and name ~= "optim"
-        and name ~= "data" then
+    elseif type(f) == "table" and name ~= "internal" and not MODULES[name] then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
@@ -382,9 +389,9 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
---- Classes and functions of flame.nn, flame.optim and flame.data.
+--- Classes and functions of the modules.
 local function collect_modules(put)
-  for _, module in ipairs { "nn", "optim", "data" } do
+  for module in pairs(MODULES) do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
       if is_class(v, name) then
@@ -395,7 +402,8 @@ local function collect_modules(put)
         end
         put(e)
         e.members = v
-      elseif type(v) == "table" and v ~= flame then         -- nn.functional is flame
+      -- nn.functional is flame
+      elseif type(v) == "table" and v ~= flame and not rawget(v, "__name") then
         collect_table(put, full .. ".", v, "function")
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
@@ -416,6 +424,7 @@ function meta.collect()
   collect_methods(put)
   collect_modules(put)
   collect_table(put, "Module:", require("flame.nn").Module, "member")
+  collect_table(put, "Algebra:", require("flame.clifford").Algebra, "member")
   table.sort(list, function(a, b)
     return a.name < b.name or a.name == b.name and a.kind < b.kind
   end)
@@ -488,7 +497,7 @@ local function put_groups(out, list)
       groups[group] = true
       local path = group
       local root = path:match("^[%w_]+")
-      if root ~= "nn" and root ~= "optim" and root ~= "data" then path = "flame." .. path
+      if not MODULES[root] then path = "flame." .. path
       elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
@@ -503,9 +512,10 @@ function meta.stub()
   put_tensor(out, list)
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
+  out[#out + 1] = "---@class flame.Algebra\n---@field [string] any\nlocal Algebra = {}\n"
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
-    local own = root == "nn" or root == "optim" or root == "data"
+    local own = MODULES[root]
     if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
     elseif e.kind == "class" then put_function(out, e, e.name)
     elseif e.kind == "both" then

@@ -32,6 +32,16 @@ describe("examples", function()
     assert.truthy(accuracy and accuracy > 60, output)
   end)
 
+  it("clifford.lua learns how bodies move, and knows it after a rotation", function()
+    local output, status = run("examples/clifford.lua --device cpu --steps 250 --systems 1000")
+    assert.equal(0, status, output)
+    local own, turned, straight =
+      output:match(
+        "test error ([%d.]+), of the rotated test set ([%d.]+), of straight lines ([%d.]+)")
+    assert.truthy(straight and tonumber(own) < 0.9 * tonumber(straight), output)
+    assert.close(tonumber(own), tonumber(turned), 1e-3)
+  end)
+
   it("vae.lua learns to draw and writes a picture", function()
     local name = os.tmpname()
     local output, status = run(("examples/vae.lua --device cpu --epochs 1 --images 500 --out %s.png"):format(name))

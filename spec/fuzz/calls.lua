@@ -11,6 +11,7 @@
 --   number of calls, list of faults
 local flame = require "flame"
 local nn = require "flame.nn"
+local clifford = require "flame.clifford"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -29,6 +30,7 @@ local function skipped(name)
   return false
 end
 
+local theme           -- of the call under way: { shape, dtype }; its operands go together as a rule
 local random = math.random
 local function one_in(n) return random(n) == 1 end
 local function pick(list) return list[random(#list)] end
@@ -47,15 +49,29 @@ local function options_of(entry)
   return list
 end
 
+local algebras = { clifford.algebra(2), clifford.algebra(3), clifford.algebra { 0, 1, -1 } }
+--- A method of algebras as a function: of the one that the theme fits.
+local function of_algebra(f)
+  return function(...)
+    local a = algebras[1]
+    for _, b in ipairs(algebras) do if b.size == theme.shape[1] then a = b end end
+    return f(a, ...)
+  end
+end
+
 --- Calls by name: { name =, call = f, params =, options =, class = is it a class of modules }.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do
-    local call = e.kind == "class" and nn[e.name:match "^nn%.(.*)$"]
+    local of, own = e.name:match "^(%a+)%.(.*)$", e.name:match "%.(.*)$"
+    local call = e.kind == "class"
+      and (of == "nn" and nn or of == "clifford" and clifford or {})[own]
       or type(e.value) == "function" and e.value
+    local method = call and e.name:find "^Algebra:" ~= nil
+    if method then call = of_algebra(call) end
     if call and not skipped(e.name) then
       list[#list + 1] = { name = e.name, call = call, params = e.params, options = options_of(e),
-        class = e.kind == "class" }
+        class = e.kind == "class", sized = method or of == "clifford" }
     end
   end
   table.sort(list, function(a, b) return a.name < b.name end)
@@ -66,7 +82,6 @@ local list
 -- ---- tensors ------------------------------------------------------------------------------------
 local FLOATS, INTS = { "f32", "f32", "f64", "f16", "bf16" }, { "i64", "i32", "i16", "i8", "u8" }
 local SIZES = { 0, 0, 1, 1, 2, 3, 3, 4, 5 }
-local theme           -- of the call under way: { shape, dtype }; its operands go together as a rule
 
 local function a_shape()
   local shape = {}
@@ -201,6 +216,7 @@ local function of_type(name, kind, options)
   if word == "string" then return pick(WORDS) end
   if word:find '^"' then return word:sub(2, -2) end
   if word == "function" then return pick(FUNCTIONS) end
+  if word == "flame.Algebra" then return pick(algebras) end
   if word == "table" then
     if #options == 0 then return integers() end
     local out = {}
@@ -301,6 +317,8 @@ end
 local function call_once(c, trace)
   local listed = c.params[1] and c.params[1][1] == "..."
   theme = { shape = listed and { pick(SIZES) } or a_shape(), dtype = a_dtype(), listed = listed }
+  -- components of an algebra
+  if c.sized and not one_in(8) then table.insert(theme.shape, 1, pick { 4, 8 }) end
   local args, n = arguments(c)
   local text = trace and described(c, args, n)
   if trace then io.stderr:write("  ", text, "\n") end

@@ -226,7 +226,8 @@ static int module_index(lua_State *L) {
   } else lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, -2) != LUA_TNIL || name == NULL) return 1;
-  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0) {
+  if (strcmp(name, "nn") == 0 || strcmp(name, "optim") == 0 || strcmp(name, "data") == 0 ||
+      strcmp(name, "clifford") == 0) {
     if (lua_getglobal(L, "require") != LUA_TFUNCTION) return 0;
     lua_pushfstring(L, "flame.%s", name);
     lua_call(L, 1, 1);
