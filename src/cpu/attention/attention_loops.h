@@ -1,10 +1,17 @@
 /*
 ** The loops over panels of scores (attention.h), included once a dtype with
-**   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), NAME(x)
+**   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST, TURN (of vm_turn.h),
+**   NAME(x)
 ** NR lanes go side by side and one step follows the other, so that no order depends on their number.
 */
 enum { NAME(NR) = 2 * FL_ISA_BYTES / (int)sizeof(T) };
 #define LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < NAME(NR); l++)
+
+/* A weight. One below the smallest normal number is 0: hidden ones are many, and processors slow at results so small. */
+static inline T NAME(weight)(T x) {
+  const T e = EXP(x < LEAST ? (T)0 : x);
+  return x < LEAST ? (T)0 : e;
+}
 
 static void NAME(masked)(const fl_scores *s) {
   T *c = s->c;
@@ -41,11 +48,11 @@ static void NAME(weigh)(void *c_, int64_t n, void *top_, void *sum_, void *fade_
     const T before = top[l];
     top[l] = m[l];
     m[l] = m[l] == (T)-INFINITY ? (T)0 : m[l];          /* nothing is seen yet: weights of 0 */
-    fade[l] = EXP(before - m[l]);
+    fade[l] = NAME(weight)(before - m[l]);
     all[l] = 0;
   }
   for (int64_t u = 0; u < n; u++, c += NAME(NR)) LANES {
-    const T e = EXP(c[l] - m[l]);
+    const T e = NAME(weight)(c[l] - m[l]);
     all[l] += e;
     c[l] = FROM(OUT(e));
   }
@@ -98,7 +105,7 @@ static void NAME(slope)(void *p_, void *dp_, int64_t n, const void *lse_, const 
   for (int64_t u = 0; u < n; u++, p += NAME(NR), dp += NAME(NR)) {
     const T low = lse[u], mean = delta[u];
     LANES {
-      const T e = EXP(p[l] - low), d = e * (dp[l] - mean);
+      const T e = NAME(weight)(p[l] - low), d = e * (dp[l] - mean);
       dp[l] = FROM(OUT(p[l] == none ? (T)0 : d));
       p[l] = FROM(OUT(e));
     }
@@ -110,11 +117,9 @@ static void NAME(turn)(const void *panel_, int64_t rows, int64_t n, int mr, int6
   T *packed = packed_;
   for (int64_t i = 0; i < rows; i += mr, panel += mr * NAME(NR), packed += k * mr) {
     const int64_t m = fl_min(mr, rows - i);
-    for (int64_t l = 0; l < n; l++) {
-      T *y = packed + (first + l) * mr;
-      for (int64_t r = 0; r < m; r++) y[r] = panel[r * NAME(NR) + l];
-      for (int64_t r = m; r < mr; r++) y[r] = 0;
-    }
+    TURN(packed + first * mr, mr, panel, NAME(NR), n, m, 1);
+    for (int64_t l = first; m < mr && l < first + n; l++)
+      for (int64_t r = m; r < mr; r++) packed[l * mr + r] = 0;
   }
 }
 
@@ -133,4 +138,6 @@ static void NAME(rows)(const void *acc_, int64_t step, int64_t rows, int64_t n, 
 #undef OUT
 #undef EXP
 #undef LOG
+#undef LEAST
+#undef TURN
 #undef NAME

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit for dq alone. */
-enum { ROWS = 120, KEYS = 256, SPLIT = 2 * ROWS };
+enum { ROWS = 96, KEYS = 256, SPLIT = 2 * ROWS };
 /* Products where p and ds are made: in one pass, and in two. */
 enum { ONE_PASS = 5, TWO_PASSES = 7 };
 

@@ -1,5 +1,7 @@
 /* The loops of attention_loops.h for each float dtype, compiled for each instruction set (base/isa.h). */
 #include "cpu/attention/attention.h"
+#define TURN_SHORT
+#include "cpu/vm/vm_turn.h"
 #include "base/isa.h"
 #include "tensor/math.h"
 #include <math.h>
@@ -13,6 +15,8 @@
 #define OUT(x) PLAIN(x)
 #define EXP(x) fl_exp_f64(x)
 #define LOG(x) fl_log_f64(x)
+#define LEAST -708.0
+#define TURN turn_8_bytes
 #define NAME(x) x##_f64
 #include "cpu/attention/attention_loops.h"
 #define T float
@@ -22,6 +26,8 @@
 #define OUT(x) PLAIN(x)
 #define EXP(x) fl_exp_f32(x)
 #define LOG(x) fl_log_f32(x)
+#define LEAST -87.0f
+#define TURN turn_4_bytes
 #define NAME(x) x##_f32
 #include "cpu/attention/attention_loops.h"
 #define T float
@@ -31,6 +37,8 @@
 #define OUT(x) fl_f16_bits(x)
 #define EXP(x) fl_exp_f32(x)
 #define LOG(x) fl_log_f32(x)
+#define LEAST -87.0f
+#define TURN turn_4_bytes
 #define NAME(x) x##_f16
 #include "cpu/attention/attention_loops.h"
 #define T float
@@ -40,6 +48,8 @@
 #define OUT(x) fl_bf16_bits(x)
 #define EXP(x) fl_exp_f32(x)
 #define LOG(x) fl_log_f32(x)
+#define LEAST -87.0f
+#define TURN turn_4_bytes
 #define NAME(x) x##_bf16
 #include "cpu/attention/attention_loops.h"
 
