@@ -7,6 +7,7 @@
 ** Both give the same bits: sums are in order of rows and of keys, by the same tiles.
 */
 #include "cpu/attention/attention.h"
+#include <math.h>
 #include <string.h>
 
 /* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit for dq alone. */
@@ -125,9 +126,25 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   product(j, x->dp, t->rows, r->qt, r->dp, r->dk + first * x->dp * j->wide, 1);
 }
 
+/* Does a row of the tile have no log-sum-exp? Then its weights are NaN for every key, those ahead too. */
+static int is_blind(const job *x, const meeting *t) {
+  const fl_attention *a = &x->j.a;
+  const char *at = x->lse + ((t->b * a->h + t->h) * a->t + t->row) * x->j.wide;
+  int blind = 0;
+  for (int64_t i = 0; i < t->rows; i++) {
+    double v;
+    float f;
+    if (x->j.wide == 8) memcpy(&v, at + 8 * i, 8);
+    else memcpy(&f, at + 4 * i, 4), v = (double)f;
+    blind |= !(v > -INFINITY);
+  }
+  return blind;
+}
+
 static void meet(const job *x, const room *r, const meeting *t) {
   const fl_attention_job *j = &x->j;
-  const int64_t keys = j->a.causal ? fl_min(t->keys, t->row + t->rows - t->key) : t->keys, nr = j->nr;
+  const int64_t seen = t->row + t->rows - t->key, nr = j->nr;
+  const int64_t keys = j->a.causal && seen < t->keys && !is_blind(x, t) ? seen : t->keys;
   if (keys <= 0) return;                              /* no row sees any */
   take_rows(x, r, t);
   for (int64_t first = 0; first < keys; first += nr) meet_panel(x, r, t, first, keys);
