@@ -115,11 +115,12 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
   fl_scores s = { .c = r->p, .n = t->rows, .lanes = fl_min(j->nr, t->keys - first) };
+  const int hides = j->mask == FL_MASK_BOOL || (j->mask == FL_MASK_NONE && a->causal);
   product(j, t->rows, a->d, r->q, r->k + first * a->d * j->wide, r->p, 0);
   product(j, t->rows, a->d2, r->g, r->v + first * a->d2 * j->wide, r->dp, 0);
   fl_attention_scores(j, &s, t->b, t->h, t->row, t->key + first, 0);
   j->f->score(&s);
-  j->f->slope(r->p, r->dp, t->rows, r->lse, r->delta, j->mask != FL_MASK_FLOAT);
+  j->f->slope(r->p, r->dp, t->rows, r->lse, r->delta, hides);
   if (x->for_rows) j->f->turn(r->dp, t->rows, fl_min(j->nr, keys - first), j->mr, keys, first, r->ds);
   if (!x->for_keys) return;
   product(j, x->d2p, t->rows, r->gt, r->p, r->dv + first * x->d2p * j->wide, 1);
