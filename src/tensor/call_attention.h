@@ -5,7 +5,7 @@
 **     attention       q, k, v [, mask] -> out (b, h, t, d2) row-major, then lse (b, h, t), packed
 **     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv packed, each row-major
 ** with q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), out = softmax(s) v along the keys of
-** s = scale q k' + mask, and lse = log(sum(exp(s))). Head i of q reads head i / (h / hk) of k and v.
+** s = scale q k' + mask, and lse = log(sum(exp(s))), NaN of a row that sees no key. Head i of q reads head i / (h / hk) of k and v.
 ** q, k, v, dout and mask are read where they lie: inputs are spans of memory whose first element is
 ** element 0; strides, which are never negative, are parameters. The last axis of all but the mask has stride 1.
 ** A number of lse takes as many elements as an f32 fills (of half types two), of f64 one.

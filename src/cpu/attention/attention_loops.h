@@ -78,7 +78,7 @@ static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void
   char *lse = lse_;
   LANES factor[l] = 1 / sum[l];
   for (int64_t l = 0; l < lanes; l++) {
-    const T v = top[l] + LOG(sum[l]);
+    const T v = sum[l] == 0 ? (T)NAN : top[l] + LOG(sum[l]);      /* of no key: NaN */
     memcpy(lse + l * (int64_t)sizeof v, &v, sizeof v);
   }
 }

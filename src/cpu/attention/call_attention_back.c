@@ -7,7 +7,6 @@
 ** Both give the same bits: sums are in order of rows and of keys, by the same tiles.
 */
 #include "cpu/attention/attention.h"
-#include <math.h>
 #include <string.h>
 
 /* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit for dq alone. */
@@ -127,7 +126,7 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   product(j, x->dp, t->rows, r->qt, r->dp, r->dk + first * x->dp * j->wide, 1);
 }
 
-/* Does a row of the tile have no log-sum-exp? Then its weights are NaN for every key, those ahead too. */
+/* Is a row's log-sum-exp NaN? Then its weights are NaN for every key, those ahead too. */
 static int is_blind(const job *x, const meeting *t) {
   const fl_attention *a = &x->j.a;
   const char *at = x->lse + ((t->b * a->h + t->h) * a->t + t->row) * x->j.wide;
@@ -137,7 +136,7 @@ static int is_blind(const job *x, const meeting *t) {
     float f;
     if (x->j.wide == 8) memcpy(&v, at + 8 * i, 8);
     else memcpy(&f, at + 4 * i, 4), v = (double)f;
-    blind |= !(v > -INFINITY);
+    blind |= v != v;
   }
   return blind;
 }
