@@ -1,7 +1,8 @@
 /*
-** Attention as calls on the CPU: random shapes, strides, masks and groups of heads against plain sums in double,
-** every float dtype, every instruction set, and bit for bit the same with one and three workers (which take one
-** pass and two). Inputs are exactly as long as their strides reach, so that a sanitizer sees a read behind them.
+** Attention as calls on the CPU: random shapes, strides, masks and groups of heads against plain
+** sums in double, every float dtype, every instruction set, and bit for bit the same with one and
+** three workers (which take one pass and two). Inputs are exactly as long as their strides reach,
+** so that a sanitizer sees a read behind them.
 */
 #include "cpu/calls.h"
 #include "cpu/attention/attention.h"
@@ -26,7 +27,9 @@ static uint64_t bits(void) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
-static int64_t pick(int64_t lo, int64_t hi) { return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1)); }
+static int64_t pick(int64_t lo, int64_t hi) {
+  return lo + (int64_t)(bits() % (uint64_t)(hi - lo + 1));
+}
 
 typedef struct setup { flame_context *c; fl_device d; } setup;
 static setup *open_setup(int threads, const fl_vm *vm, const fl_attention_loops *loops) {
@@ -66,7 +69,8 @@ static array noise(int64_t n, int dtype) {
   return a;
 }
 
-/* Row-major strides of (b, h, t) with rows of n, or t before h and rows apart; the elements reached over. */
+/* Row-major strides of (b, h, t) with rows of n, or t before h and rows
+** apart; the elements reached over. */
 static int64_t strides(int64_t b, int64_t h, int64_t t, int64_t n, int64_t *stride) {
   const int64_t row = n + (pick(0, 2) ? 0 : pick(1, 5)), swapped = pick(0, 1);
   stride[swapped ? 1 : 2] = row;
@@ -150,19 +154,22 @@ typedef struct plain { double *out, *lse, *grad; int64_t n_out, n_lse, n_grad; }
 static plain oracle(const problem *x) {
   const fl_attention *a = &x->a;
   const int64_t rows = a->b * a->h * a->t, nq = rows * a->d, nk = a->b * a->hk * a->s * a->d;
-  plain r = { .n_out = rows * a->d2, .n_lse = rows, .n_grad = nq + nk + a->b * a->hk * a->s * a->d2 };
+  plain r = { .n_out = rows * a->d2, .n_lse = rows,
+              .n_grad = nq + nk + a->b * a->hk * a->s * a->d2 };
   r.out = calloc((size_t)r.n_out, sizeof(double));
   r.lse = calloc((size_t)rows, sizeof(double));
   r.grad = calloc((size_t)r.n_grad, sizeof(double));
   double *p = calloc((size_t)a->s, 2 * sizeof *p), *dp = p + a->s;
   for (int64_t row = 0; row < rows; row++) {
-    const int64_t b = row / a->t / a->h, h = row / a->t % a->h, i = row % a->t, hk = h / (a->h / a->hk);
+    const int64_t b = row / a->t / a->h, h = row / a->t % a->h, i = row % a->t,
+                  hk = h / (a->h / a->hk);
     double mean = 0;
     r.lse[row] = weights(x, b, h, i, p);
     for (int64_t j = 0; j < a->s; j++) {
       dp[j] = 0;
       for (int64_t e = 0; e < a->d2; e++) {
-        const double v = get(&x->v, fl_row_at(a->vs, b, hk, j) + e), g = get(&x->g, fl_row_at(a->gs, b, h, i) + e);
+        const double v = get(&x->v, fl_row_at(a->vs, b, hk, j) + e),
+                     g = get(&x->g, fl_row_at(a->gs, b, h, i) + e);
         r.out[row * a->d2 + e] += p[j] * v;
         dp[j] += g * v;
         r.grad[nq + nk + ((b * a->hk + hk) * a->s + j) * a->d2 + e] += p[j] * g;
@@ -170,11 +177,13 @@ static plain oracle(const problem *x) {
       mean += p[j] * dp[j];
     }
     for (int64_t j = 0; j < a->s; j++) {
-      const int hidden = isnan(r.lse[row]) || (p[j] == 0 && (!x->mask.p || x->mask.dtype == FLAME_BOOL));
+      const int hidden = isnan(r.lse[row]) ||
+                         (p[j] == 0 && (!x->mask.p || x->mask.dtype == FLAME_BOOL));
       const double ds = hidden ? 0 : p[j] * (dp[j] - mean) * x->scale;
       for (int64_t e = 0; e < a->d; e++) {
         r.grad[row * a->d + e] += ds * get(&x->k, fl_row_at(a->ks, b, hk, j) + e);
-        r.grad[nq + ((b * a->hk + hk) * a->s + j) * a->d + e] += ds * get(&x->q, fl_row_at(a->qs, b, h, i) + e);
+        r.grad[nq + ((b * a->hk + hk) * a->s + j) * a->d + e] +=
+            ds * get(&x->q, fl_row_at(a->qs, b, h, i) + e);
       }
     }
   }
@@ -201,7 +210,8 @@ static unsigned char *run(setup *s, fl_call *k, const array *const *in, double s
 }
 
 static fl_call call_of(const problem *x, int kind, int nin, const array *const *in, int64_t numel) {
-  fl_call k = { .kind = (uint16_t)kind, .nin = (uint8_t)nin, .dtype = (uint8_t)x->dtype, .numel = numel };
+  fl_call k = { .kind = (uint16_t)kind, .nin = (uint8_t)nin, .dtype = (uint8_t)x->dtype,
+                .numel = numel };
   memcpy(k.p, &x->a, sizeof x->a);
   for (int i = 0; i < nin; i++) {
     k.in_dtype[i] = (uint8_t)in[i]->dtype;
@@ -221,12 +231,15 @@ static void near(const array *got, const double *want, int64_t n, double tol, co
 }
 
 static void one_case(setup *one, setup *three, int dtype) {
-  static const double eps[FLAME_DTYPE_COUNT] = { [FLAME_F64] = 1e-12, [FLAME_F32] = 2e-5, [FLAME_F16] = 1e-2, [FLAME_BF16] = 8e-2 };
+  static const double eps[FLAME_DTYPE_COUNT] = { [FLAME_F64] = 1e-12, [FLAME_F32] = 2e-5,
+                                                 [FLAME_F16] = 1e-2, [FLAME_BF16] = 8e-2 };
   problem x = make(dtype);
   const fl_attention *a = &x.a;
   const int64_t width = fl_lse_width(dtype), size = fl_dtype_size(dtype);
-  snprintf(shape_text, sizeof shape_text, "%s b %d h %d hk %d t %d s %d d %d d2 %d causal %d mask %s", fl_dtype_name(dtype), (int)a->b,
-           (int)a->h, (int)a->hk, (int)a->t, (int)a->s, (int)a->d, (int)a->d2, (int)a->causal, x.mask.p ? fl_dtype_name(x.mask.dtype) : "none");
+  snprintf(shape_text, sizeof shape_text,
+           "%s b %d h %d hk %d t %d s %d d %d d2 %d causal %d mask %s",
+           fl_dtype_name(dtype), (int)a->b, (int)a->h, (int)a->hk, (int)a->t, (int)a->s, (int)a->d,
+           (int)a->d2, (int)a->causal, x.mask.p ? fl_dtype_name(x.mask.dtype) : "none");
   const plain want = oracle(&x);
   const array *in[] = { &x.q, &x.k, &x.v, &x.mask };
   fl_call k = call_of(&x, FL_CALL_attention, x.mask.p ? 4 : 3, in, want.n_out + want.n_lse * width);
@@ -234,14 +247,16 @@ static void one_case(setup *one, setup *three, int dtype) {
   void *again = run(three, &k, in, x.scale);
   check(!memcmp(packed.p, again, (size_t)(k.numel * size)), "the same bits with three workers", 0);
   near(&packed, want.out, want.n_out, eps[dtype], "result");
-  array lse = { want.n_lse, dtype == FLAME_F64 ? FLAME_F64 : FLAME_F32, malloc((size_t)want.n_lse * 8) };
+  array lse = { want.n_lse, dtype == FLAME_F64 ? FLAME_F64 : FLAME_F32,
+                malloc((size_t)want.n_lse * 8) };
   memcpy(lse.p, (char *)packed.p + want.n_out * size, (size_t)(want.n_lse * width * size));
   near(&lse, want.lse, want.n_lse, dtype == FLAME_F64 ? 1e-12 : 2e-5, "log-sum-exp");
   const array *back[] = { &x.g, &packed, &x.q, &x.k, &x.v, &x.mask };
   fl_call b = call_of(&x, FL_CALL_attention_back, x.mask.p ? 6 : 5, back, want.n_grad);
   array grad = { want.n_grad, dtype, run(one, &b, back, x.scale) };
   void *twice = run(three, &b, back, x.scale);
-  check(!memcmp(grad.p, twice, (size_t)(b.numel * size)), "the same bits of gradients with three workers", 0);
+  check(!memcmp(grad.p, twice, (size_t)(b.numel * size)),
+        "the same bits of gradients with three workers", 0);
   near(&grad, want.grad, want.n_grad, 4 * eps[dtype], "gradients");
   void *const owned[] = { packed.p, again, lse.p, grad.p, twice, want.out, want.lse, want.grad };
   for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
@@ -261,7 +276,8 @@ static void all_of(const fl_vm *vm, const fl_attention_loops *loops, int n) {
 static fl_call fitting(void) {
   fl_call k = { .kind = FL_CALL_attention, .nin = 4, .dtype = FLAME_F32,
                 .in_dtype = { FLAME_F32, FLAME_F32, FLAME_F32, FLAME_BOOL } };
-  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = 3, .s = 5, .d = 6, .d2 = 7, .qs = { 72, 18, 6 }, .ks = { 60, 30, 6 },
+  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = 3, .s = 5, .d = 6, .d2 = 7,
+                           .qs = { 72, 18, 6 }, .ks = { 60, 30, 6 },
                            .vs = { 70, 35, 7 }, .ms = { 0, 0, 5, 1 } };
   const int64_t n[] = { 144, 120, 140, 15 };
   memcpy(k.p, &a, sizeof a);

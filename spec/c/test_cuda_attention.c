@@ -1,6 +1,7 @@
 /*
-** Attention on a CUDA device against the fake driver, with the texts through the real NVRTC where there is one:
-** which calls run there, what is launched for them, and that the launches are those that the texts are written for.
+** Attention on a CUDA device against the fake driver, with the texts through the real NVRTC where
+** there is one: which calls run there, what is launched for them, and that the launches are those
+** that the texts are written for.
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
@@ -10,14 +11,19 @@
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
 
 /* q (2, 4, t, d), k and v (2, 2, s, d), row-major. */
-static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int64_t d2, int mask, int causal) {
+static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int64_t d2, int mask,
+                       int causal) {
   const int back = kind == FL_CALL_attention_back, first = back ? 2 : 0;
-  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = t, .s = s, .d = d, .d2 = d2, .causal = causal, .qs = { 4 * t * d, t * d, d },
-                           .ks = { 2 * s * d, s * d, d }, .vs = { 2 * s * d2, s * d2, d2 }, .gs = { 4 * t * d2, t * d2, d2 },
+  const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = t, .s = s, .d = d, .d2 = d2,
+                           .causal = causal, .qs = { 4 * t * d, t * d, d },
+                           .ks = { 2 * s * d, s * d, d }, .vs = { 2 * s * d2, s * d2, d2 },
+                           .gs = { 4 * t * d2, t * d2, d2 },
                            .ms = { 0, 0, s, 1 } };
   const int64_t packed = 8 * t * (d2 + fl_lse_width(dtype));
-  fl_call c = { .kind = (uint16_t)kind, .nin = (uint8_t)(first + 3 + (mask != FL_MASK_NONE)), .dtype = (uint8_t)dtype,
-                .numel = back ? 8 * t * d + 4 * s * (d + d2) : packed, .in_numel = { 8 * t * d2, packed } };
+  fl_call c = { .kind = (uint16_t)kind, .nin = (uint8_t)(first + 3 + (mask != FL_MASK_NONE)),
+                .dtype = (uint8_t)dtype,
+                .numel = back ? 8 * t * d + 4 * s * (d + d2) : packed,
+                .in_numel = { 8 * t * d2, packed } };
   const int64_t numel[] = { 8 * t * d, 4 * s * d, 4 * s * d2, t * s };
   memcpy(c.p, &a, sizeof a);
   memset(c.in_dtype, dtype, sizeof c.in_dtype);
@@ -29,7 +35,8 @@ static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int
 typedef struct bench { flame_context c; fl_device d; } bench;
 
 static fl_cuda *open_bench(bench *b, int real) {
-  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft, fake_get_solver, NULL };
+  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
+                                     fake_get_solver, NULL };
   memset(b, 0, sizeof *b);
   fake_reset();
   CHECK(fl_cuda_open_with(&b->c, &b->d, 0, real ? &mixed : &fake_libraries) == FLAME_OK);
@@ -47,12 +54,15 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
   bench b;
   fl_cuda *s = open_bench(&b, 0);
   static const struct { int dtype, d, d2, there; } of[] = {
-    { FLAME_F32, 64, 64, 1 }, { FLAME_F32, 5, 5, 1 }, { FLAME_F32, 256, 256, 1 }, { FLAME_F32, 257, 257, 0 }, { FLAME_F32, 64, 32, 0 },
-    { FLAME_F64, 64, 64, 0 }, { FLAME_F16, 64, 64, 1 }, { FLAME_F16, 60, 60, 0 }, { FLAME_BF16, 256, 256, 1 }, { FLAME_BF16, 264, 264, 0 },
+    { FLAME_F32, 64, 64, 1 }, { FLAME_F32, 5, 5, 1 }, { FLAME_F32, 256, 256, 1 },
+    { FLAME_F32, 257, 257, 0 }, { FLAME_F32, 64, 32, 0 },
+    { FLAME_F64, 64, 64, 0 }, { FLAME_F16, 64, 64, 1 }, { FLAME_F16, 60, 60, 0 },
+    { FLAME_BF16, 256, 256, 1 }, { FLAME_BF16, 264, 264, 0 },
   };
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     for (int back = 0; back < 2; back++) {
-      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 30, 50, of[i].d, of[i].d2, FL_MASK_NONE, 0);
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 30,
+                                50, of[i].d, of[i].d2, FL_MASK_NONE, 0);
       const int64_t bytes = scratch_of(s, &c);
       CHECK(bytes == (!of[i].there ? -1 : back ? 4 * 8 * 30 : 0));
     }
@@ -60,7 +70,8 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
   close_fake(&b.c, &b.d);
 }
 
-typedef struct expected { const char *name; unsigned grid, shared; } expected;      /* blocks of 128 threads */
+/* blocks of 128 threads */
+typedef struct expected { const char *name; unsigned grid, shared; } expected;
 
 /* The call runs by these launches. */
 static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
@@ -72,30 +83,39 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   const fl_binding b = { .ext = at, .out = at, .scalar = &scale };
   for (int i = 0; i < c->nin; i++) t.in[i] = (fl_place){ FL_AT_EXT, 0, 0 };
   fake.nlaunch = 0;
-  s->scratch_bytes = 1 << 30;                                 /* of nothing: the fake driver runs no kernel of these */
+  s->scratch_bytes = 1 << 30;              /* of nothing: the fake driver runs no kernel of these */
   CHECK(fl_cuda_call_run(s, &t, &b, fault) == FLAME_OK);
   s->scratch_bytes = 0;
   CHECK(fake.nlaunch == n);
   for (int i = 0; i < n && i < fake.nlaunch; i++) {
     CHECK(strcmp(fake.launch[i].name, e[i].name) == 0);
-    CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].block == 128 && fake.launch[i].shared == e[i].shared);
+    CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].block == 128 &&
+          fake.launch[i].shared == e[i].shared);
   }
 }
 
 /* Numbers as the heads of the texts have them. */
 static void a_call_is_launched_as_its_text_says(void) {
-  static const expected half[] = { { "attention_forward", 8 * 3, 55296 }, { "attention_delta", 300 * 8 / 16, 0 },
-                                   { "attention_keys", 4 * 4, 55808 }, { "attention_queries", 8 * 3, 55296 } };
-  static const expected large[] = { { "attention_forward", 8 * 5, 101376 }, { "attention_delta", 300 * 8 / 4, 0 },
-                                    { "attention_keys", 4 * 8 * 2, 84608 }, { "attention_queries", 8 * 5, 101376 } };
-  static const expected single[] = { { "attention_forward", 8 * 10, 30336 }, { "attention_delta", 300 * 8 / 32, 0 },
-                                     { "attention_keys", 4 * 16, 43264 }, { "attention_queries", 8 * 10, 43264 } };
-  static const struct { int dtype, d; const expected *e; } of[] = { { FLAME_F16, 64, half }, { FLAME_BF16, 200, large }, { FLAME_F32, 64, single } };
+  static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
+                                   { "attention_delta", 300 * 8 / 16, 0 },
+                                   { "attention_keys", 4 * 4, 55808 },
+                                   { "attention_queries", 8 * 3, 55296 } };
+  static const expected large[] = { { "attention_forward", 8 * 5, 101376 },
+                                    { "attention_delta", 300 * 8 / 4, 0 },
+                                    { "attention_keys", 4 * 8 * 2, 84608 },
+                                    { "attention_queries", 8 * 5, 101376 } };
+  static const expected single[] = { { "attention_forward", 8 * 10, 30336 },
+                                     { "attention_delta", 300 * 8 / 32, 0 },
+                                     { "attention_keys", 4 * 16, 43264 },
+                                     { "attention_queries", 8 * 10, 43264 } };
+  static const struct { int dtype, d; const expected *e; } of[] =
+      { { FLAME_F16, 64, half }, { FLAME_BF16, 200, large }, { FLAME_F32, 64, single } };
   for (int i = 0; i < 3; i++)
     for (int back = 0; back < 2; back++) {
       bench b;
       fl_cuda *s = open_bench(&b, 0);
-      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 300, 500, of[i].d, of[i].d, FL_MASK_NONE, 1);
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 300,
+                                500, of[i].d, of[i].d, FL_MASK_NONE, 1);
       CHECK(scratch_of(s, &c) >= 0);
       CHECK(fl_modules_build(s) == FLAME_OK);
       launches(s, &c, back ? 3 : 1, of[i].e + back);
@@ -118,12 +138,13 @@ static void real_nvrtc_takes_the_texts(void) {
   fl_cuda *s = open_bench(&b, 1);
   for (int i = 0; i < 6; i++)
     for (int back = 0; back < 2; back++) {
-      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, dtypes[i % 2], 40, 50, heads[i], heads[i],
-                                (i + back) % 3, i / 2 % 2);
+      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, dtypes[i % 2],
+                                40, 50, heads[i], heads[i], (i + back) % 3, i / 2 % 2);
       CHECK(scratch_of(s, &c) >= 0);
     }
   for (int mask = FL_MASK_NONE; mask <= FL_MASK_FLOAT; mask++) {
-    const fl_call c = call_of(FL_CALL_attention_back, FLAME_F32, 40, 50, heads[2 * mask], heads[2 * mask], mask, mask % 2);
+    const fl_call c = call_of(FL_CALL_attention_back, FLAME_F32, 40, 50, heads[2 * mask],
+                              heads[2 * mask], mask, mask % 2);
     CHECK(scratch_of(s, &c) >= 0);
   }
   const flame_status e = fl_modules_build(s);
@@ -137,7 +158,8 @@ int main(void) {
   flame_context c = { 0 };
   setenv("FLAME_CACHE_DIR", "off", 1);
   fl_text_init(&t, &c.mem);
-  const int there = fl_embedded_put(&t, "attention.cu") && fl_embedded_put(&t, "attention_back.cu") &&
+  const int there = fl_embedded_put(&t, "attention.cu") &&
+                    fl_embedded_put(&t, "attention_back.cu") &&
                     fl_embedded_put(&t, "attention_f32.cu");
   fl_text_free(&t);
   if (!there) {

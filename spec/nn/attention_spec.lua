@@ -1,5 +1,6 @@
--- scaled_dot_product_attention: the op that keeps no scores against the composition that does, against plain Lua, and
--- what both have in common. Where shapes are small the op is called as internal.attention, since few rows are composed.
+-- scaled_dot_product_attention: the op that keeps no scores against the composition that does,
+-- against plain Lua, and what both have in common. Where shapes are small the op is called as
+-- internal.attention, since few rows are composed.
 local raises = require "spec.support.helper".raises
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -16,7 +17,10 @@ local function composed(q, k, v, mask, scale, causal)
   if heads > 1 then k, v = k:repeat_interleave(heads, 2), v:repeat_interleave(heads, 2) end
   local scores = (q * scale):matmul(k:transpose(-2, -1))
   local t, s = q.shape[3], k.shape[3]
-  if causal then scores = scores:masked_fill(flame.ones(t, s, { dtype = "bool", device = q.device }):triu(1), -INF) end
+  if causal then
+    scores = scores:masked_fill(flame.ones(t, s, { dtype = "bool", device = q.device }):triu(1),
+      -INF)
+  end
   if mask and mask.dtype == "bool" then scores = scores:masked_fill(mask:logical_not(), -INF)
   elseif mask then scores = scores + mask end
   return scores:softmax(-1):matmul(v)
@@ -35,14 +39,16 @@ local function near(expected, got, dtype, what)
   for i = 1, 4 do
     assert.same(expected[i].shape, got[i].shape)
     assert.equal(dtype, got[i].dtype)
-    assert.allclose(expected[i]:double():totable(), got[i]:double(), { rtol = TOL[dtype], atol = TOL[dtype], equal_nan = true },
+    assert.allclose(expected[i]:double():totable(), got[i]:double(),
+      { rtol = TOL[dtype], atol = TOL[dtype], equal_nan = true },
       ("%s %s"):format(what or "", ({ "result", "dq", "dk", "dv" })[i]))
   end
 end
 local function compare(q, k, v, mask, causal, what)
   local g = randn({ q.shape[1], q.shape[2], q.shape[3], v.shape[4] }, q.dtype)
   local scale = q.shape[4] ^ -0.5
-  near(both(composed, q, k, v, g, mask, scale, causal), both(internal.attention, q, k, v, g, mask, scale, causal), q.dtype, what)
+  near(both(composed, q, k, v, g, mask, scale, causal),
+    both(internal.attention, q, k, v, g, mask, scale, causal), q.dtype, what)
 end
 
 --- softmax(q k' scale) v of nested tables (t, d), (s, d), (s, d2).
@@ -72,16 +78,20 @@ describe("attention without scores", function()
     local q, k, v = randn({ 70, 5 }, "f64"), randn({ 90, 5 }, "f64"), randn({ 90, 3 }, "f64")
     local function all() return true end
     local function past(i, j) return j <= i end
-    assert.allclose(plain(q:totable(), k:totable(), v:totable(), 5 ^ -0.5, all), attend(q, k, v), { rtol = 1e-12, atol = 1e-12 })
-    assert.allclose(plain(q:totable(), k:totable(), v:totable(), 0.7, past), attend(q, k, v, { is_causal = true, scale = 0.7 }),
+    assert.allclose(plain(q:totable(), k:totable(), v:totable(), 5 ^ -0.5, all), attend(q, k, v),
+      { rtol = 1e-12, atol = 1e-12 })
+    assert.allclose(plain(q:totable(), k:totable(), v:totable(), 0.7, past),
+      attend(q, k, v, { is_causal = true, scale = 0.7 }),
       { rtol = 1e-12, atol = 1e-12 })
   end)
   for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
     it("has in " .. dtype .. " the composition's values and gradients, causal or not, with any mask", function()
       flame.manual_seed(2)
-      for _, s in ipairs { { 2, 3, 3, 70, 90, 8, 8 }, { 1, 4, 2, 100, 300, 5, 13 }, { 2, 2, 1, 1, 7, 4, 4 }, { 1, 1, 1, 33, 1, 1, 1 } } do
+      for _, s in ipairs { { 2, 3, 3, 70, 90, 8, 8 }, { 1, 4, 2, 100, 300, 5, 13 },
+          { 2, 2, 1, 1, 7, 4, 4 }, { 1, 1, 1, 33, 1, 1, 1 } } do
         local b, h, hk, t, n, d, d2 = table.unpack(s)
-        local q, k, v = randn({ b, h, t, d }, dtype), randn({ b, hk, n, d }, dtype), randn({ b, hk, n, d2 }, dtype)
+        local q, k, v = randn({ b, h, t, d }, dtype), randn({ b, hk, n, d }, dtype),
+          randn({ b, hk, n, d2 }, dtype)
         local seen = flame.rand(b, 1, t, n):gt(0.4)
         seen[{ {}, {}, {}, 1 }] = true
         local padding = flame.ones(b, 1, 1, n):gt(0)
@@ -104,19 +114,22 @@ describe("attention without scores", function()
     local whole = attend(q, k, v, { attn_mask = mask })
     assert.same({ 2, 3, 80, 4 }, whole.shape)
     assert.is_true(flame.equal(whole[2], attend(q[2], k[2], v[2], { attn_mask = mask })))
-    assert.is_true(flame.equal(whole[{ 2, 3 }], attend(q[{ 2, 3 }], k[{ 2, 3 }], v[{ 2, 3 }], { attn_mask = mask[3] })))
+    assert.is_true(flame.equal(whole[{ 2, 3 }],
+      attend(q[{ 2, 3 }], k[{ 2, 3 }], v[{ 2, 3 }], { attn_mask = mask[3] })))
   end)
   it("gives rows that see nothing NaN, as the composition does", function()
     flame.manual_seed(4)
     for _, dtype in ipairs { "f64", "bf16" } do
-      local q, k, v = randn({ 1, 2, 9, 4 }, dtype), randn({ 1, 2, 300, 4 }, dtype), randn({ 1, 2, 300, 4 }, dtype)
+      local q, k, v = randn({ 1, 2, 9, 4 }, dtype), randn({ 1, 2, 300, 4 }, dtype),
+        randn({ 1, 2, 300, 4 }, dtype)
       local seen = flame.ones(9, 300):gt(0)
       seen[{ 3, {} }] = false
       compare(q, k, v, seen, false, "a row hidden")
       compare(q, k, v, seen, true, "a row hidden, causal")
       local low = flame.zeros({ 9, 300 }, { dtype = dtype })
       low[{ 2, {} }] = -INF
-      assert.same(composed(q, k, v, low, 0.5):isnan():totable(), internal.attention(q, k, v, low, 0.5, false):isnan():totable())
+      assert.same(composed(q, k, v, low, 0.5):isnan():totable(),
+        internal.attention(q, k, v, low, 0.5, false):isnan():totable())
     end
   end)
   it("lets NaN and infinities through where the composition does", function()
@@ -138,14 +151,17 @@ describe("attention without scores", function()
   it("has the gradient that differences give", function()
     flame.manual_seed(6)
     local function of(q, k, v) return internal.attention(q, k, v, nil, 0.6, true) end
-    assert.is_true(flame.gradcheck(of, { randn({ 1, 2, 5, 3 }, "f64"), randn({ 1, 1, 6, 3 }, "f64"), randn({ 1, 1, 6, 2 }, "f64") }))
+    assert.is_true(flame.gradcheck(of,
+      { randn({ 1, 2, 5, 3 }, "f64"), randn({ 1, 1, 6, 3 }, "f64"), randn({ 1, 1, 6, 2 }, "f64") }))
     local mask = randn({ 5, 6 }, "f64")
     local function with_mask(q, k, v) return internal.attention(q, k, v, mask, 0.6, false) end
-    assert.is_true(flame.gradcheck(with_mask, { randn({ 1, 2, 5, 3 }, "f64"), randn({ 1, 2, 6, 3 }, "f64"), randn({ 1, 2, 6, 2 }, "f64") }))
+    assert.is_true(flame.gradcheck(with_mask,
+      { randn({ 1, 2, 5, 3 }, "f64"), randn({ 1, 2, 6, 3 }, "f64"), randn({ 1, 2, 6, 2 }, "f64") }))
   end)
   it("has second derivatives, and products with its Jacobian, of the composition", function()
     flame.manual_seed(7)
-    local k, v, mask = randn({ 1, 1, 6, 3 }, "f64"), randn({ 1, 1, 6, 2 }, "f64"), flame.rand(1, 2, 5, 6):gt(0.3)
+    local k, v, mask = randn({ 1, 1, 6, 3 }, "f64"), randn({ 1, 1, 6, 2 }, "f64"),
+      flame.rand(1, 2, 5, 6):gt(0.3)
     mask[{ 1, {}, {}, 1 }] = true
     for _, causal in ipairs { false, true } do
       for at = 1, 3 do
@@ -157,7 +173,8 @@ describe("attention without scores", function()
           end
         end
         local x = at == 1 and randn({ 1, 2, 5, 3 }, "f64") or (at == 2 and k or v):clone()
-        local want, got = flame.hessian(through(composed), x), flame.hessian(through(internal.attention), x)
+        local want, got = flame.hessian(through(composed), x),
+          flame.hessian(through(internal.attention), x)
         assert.allclose(want:totable(), got, { rtol = 1e-11, atol = 1e-12 })
         local along = flame.randn_like(x)
         local _, a = flame.jvp(through(composed), x, along)
@@ -189,7 +206,8 @@ describe("attention's operands", function()
     local k = randn { b, 1, t, d }:expand(b, h, t, d)
     local v = randn { b, h, t, d }:flip(3)
     compare(q, k, v, nil, false, "turned, expanded, flipped")
-    compare(q, k, v:narrow(4, 2, 3), flame.rand(t, t):t():gt(0.2), false, "a part of each row, a turned mask")
+    compare(q, k, v:narrow(4, 2, 3), flame.rand(t, t):t():gt(0.2), false,
+      "a part of each row, a turned mask")
   end)
   it("are not copied when they are parts of a packed product", function()
     flame.manual_seed(9)
@@ -203,7 +221,8 @@ describe("attention's operands", function()
   end)
   it("stay what they were in the gradient when they are written to after", function()
     flame.manual_seed(10)
-    local q, k, v, g = randn { 1, 1, 70, 4 }, randn { 1, 1, 80, 4 }, randn { 1, 1, 80, 4 }, randn { 1, 1, 70, 4 }
+    local q, k, v, g = randn { 1, 1, 70, 4 }, randn { 1, 1, 80, 4 }, randn { 1, 1, 80, 4 },
+      randn { 1, 1, 70, 4 }
     local a, b, c = leaf(q), leaf(k), leaf(v)
     local kk = b * 1
     local y = attend(a, kk, c)
@@ -213,20 +232,25 @@ describe("attention's operands", function()
   end)
   it("that failed fail the result, and name why", function()
     local q = randn { 1, 1, 70, 4 }
-    local bad = randn { 1, 1, 70, 4 }:take_along_dim(flame.tensor({ { { { 99 } } } }, { dtype = "i64" }), 3):expand(1, 1, 70, 4)
+    local bad = randn { 1, 1, 70,
+      4 }:take_along_dim(flame.tensor({ { { { 99 } } } }, { dtype = "i64" }), 3):expand(1, 1, 70, 4)
     local y = attend(q, bad, q)
     raises("99", function() y:totable() end)
     raises("99", function() attend(q, bad, q):totable() end)
   end)
   it("may be empty", function()
     local function zeros(...) return flame.zeros(...) end
-    assert.same({ 1, 2, 0, 3 }, attend(zeros(1, 2, 0, 4), zeros(1, 2, 5, 4), zeros(1, 2, 5, 3)).shape)
-    assert.same({ 0, 2, 70, 3 }, attend(zeros(0, 2, 70, 4), zeros(0, 2, 5, 4), zeros(0, 2, 5, 3)).shape)
-    assert.same({ 1, 0, 70, 3 }, attend(zeros(1, 0, 70, 4), zeros(1, 0, 5, 4), zeros(1, 0, 5, 3)).shape)
+    assert.same({ 1, 2, 0, 3 },
+      attend(zeros(1, 2, 0, 4), zeros(1, 2, 5, 4), zeros(1, 2, 5, 3)).shape)
+    assert.same({ 0, 2, 70, 3 },
+      attend(zeros(0, 2, 70, 4), zeros(0, 2, 5, 4), zeros(0, 2, 5, 3)).shape)
+    assert.same({ 1, 0, 70, 3 },
+      attend(zeros(1, 0, 70, 4), zeros(1, 0, 5, 4), zeros(1, 0, 5, 3)).shape)
     local none = attend(zeros(1, 1, 70, 4), zeros(1, 1, 0, 4), zeros(1, 1, 0, 3))
     assert.same({ 1, 1, 70, 3 }, none.shape)
     assert.equal(0, none:abs():sum():item())
-    assert.same({ 1, 1, 70, 0 }, attend(zeros(1, 1, 70, 4), zeros(1, 1, 5, 4), zeros(1, 1, 5, 0)).shape)
+    assert.same({ 1, 1, 70, 0 },
+      attend(zeros(1, 1, 70, 4), zeros(1, 1, 5, 4), zeros(1, 1, 5, 0)).shape)
   end)
   it("have heads in groups where enable_gqa says so, by the op and by the composition", function()
     flame.manual_seed(11)
@@ -235,22 +259,33 @@ describe("attention's operands", function()
     assert.allclose(want:totable(), attend(q, k, v, { is_causal = true, enable_gqa = true }), CLOSE)
     local few = attend(q[{ {}, {}, { 1, 5 } }], k, v, { is_causal = true, enable_gqa = true })
     assert.allclose(want[{ {}, {}, { 1, 5 } }]:totable(), few, CLOSE)
-    local function uneven() attend(q, randn { 2, 4, 80, 4 }, randn { 2, 4, 80, 3 }, { enable_gqa = true }) end
+    local function uneven()
+      attend(q, randn { 2, 4, 80, 4 }, randn { 2, 4, 80, 3 }, { enable_gqa = true })
+    end
     raises("k has 4 heads, which do not divide the 6 of q", uneven)
-    raises("needs an axis of heads", function() attend(randn { 70, 4 }, randn { 80, 4 }, v, { enable_gqa = true }) end)
+    raises("needs an axis of heads", function()
+      attend(randn { 70, 4 }, randn { 80, 4 }, v, { enable_gqa = true })
+    end)
     raises("batch sizes do not broadcast", function() attend(q, k, v) end)
   end)
   it("are refused where they do not go together, with the sizes or dtypes", function()
     local q, k, v = randn { 1, 1, 70, 4 }, randn { 1, 1, 80, 4 }, randn { 1, 1, 80, 4 }
-    raises("inner sizes differ, (1, 1, 70, 4) and (1, 1, 5, 80)", function() attend(q, randn { 1, 1, 80, 5 }, v) end)
+    raises("inner sizes differ, (1, 1, 70, 4) and (1, 1, 5, 80)",
+      function() attend(q, randn { 1, 1, 80, 5 }, v) end)
     raises("inner sizes differ", function() attend(q, k, randn { 1, 1, 81, 4 }) end)
     raises("attn_mask", function() attend(q, k, v, { attn_mask = true }) end)
     raises("(3, 80)", function() attend(q, k, v, { attn_mask = randn { 3, 80 } }) end)
     raises("causal", function() attend(q, k, v, { causal = true }) end)
     raises("q is 0-d", function() attend(flame.tensor(1), k, v) end)
-    raises("need the shapes", function() internal.attention(q, k, randn { 1, 1, 81, 4 }, nil, 1, false) end)
-    raises("sizes or dtypes do not fit", function() internal.attention(q, k:double(), v, nil, 1, false) end)
-    raises("do not fit", function() internal.attention(q, k, v, flame.ones({ 1, 80 }, { dtype = "i64" }), 1, false) end)
+    raises("need the shapes", function()
+      internal.attention(q, k, randn { 1, 1, 81, 4 }, nil, 1, false)
+    end)
+    raises("sizes or dtypes do not fit", function()
+      internal.attention(q, k:double(), v, nil, 1, false)
+    end)
+    raises("do not fit", function()
+      internal.attention(q, k, v, flame.ones({ 1, 80 }, { dtype = "i64" }), 1, false)
+    end)
     assert.same("f64", attend(q:double(), k, v).dtype)    -- mixed: promoted
   end)
   it("may broadcast, have a mask that is tracked, or a scale that is a tensor: the composition serves", function()
@@ -273,7 +308,8 @@ describe("attention in a program", function()
       local x, w = randn { 2, 70, 12 }, leaf(randn { 36, 12 })
       local packed = flame.linear(x, w):reshape(2, 70, 3, 3, 4)
       local function part(i) return packed:select(3, i):transpose(2, 3) end
-      local y = attend(part(1) * 2, part(2), part(3):exp(), { is_causal = true }):transpose(2, 3):reshape(2, 70, 12)
+      local y = attend(part(1) * 2, part(2), part(3):exp(), { is_causal = true }):transpose(2,
+        3):reshape(2, 70, 12)
       y:square():mean():backward()
       local list = { y:detach():totable(), w.grad:totable() }
       internal.budget(before)
@@ -288,16 +324,20 @@ describe("attention in a program", function()
     flame.eval(q, (attend(q, q, q, { scale = 0.1 })))
     flame.stats("reset")
     local y = attend(q, q, q, { scale = 0.2 })
-    assert.allclose(composed(q:double(), q:double(), q:double(), nil, 0.2):totable(), y:double(), CLOSE)
+    assert.allclose(composed(q:double(), q:double(), q:double(), nil, 0.2):totable(),
+      y:double(), CLOSE)
     local z = attend(q, q, q, { scale = 0.3 })
     flame.eval(z)
     assert.is_true(flame.stats().hits >= 1)
   end)
   it("runs in a half type under autocast, and again in a checkpoint", function()
     flame.manual_seed(14)
-    local q, k, v = leaf(randn { 1, 2, 70, 8 }), leaf(randn { 1, 2, 70, 8 }), leaf(randn { 1, 2, 70, 8 })
+    local q, k, v = leaf(randn { 1, 2, 70, 8 }), leaf(randn { 1, 2, 70, 8 }),
+      leaf(randn { 1, 2, 70, 8 })
     local o = { is_causal = true, attn_mask = flame.zeros(70, 70) }
-    local y = flame.autocast("bf16", function() return flame.scaled_dot_product_attention(q, k, v, o) end)
+    local y = flame.autocast("bf16", function()
+      return flame.scaled_dot_product_attention(q, k, v, o)
+    end)
     assert.equal("bf16", y.dtype)
     y:float():sum():backward()
     assert.equal("f32", q.grad.dtype)
@@ -309,7 +349,8 @@ describe("attention in a program", function()
   end)
   it("takes no memory for scores, forward or backward", function()
     local t = 2048
-    local q, k, v = leaf(randn { 1, 2, t, 16 }), leaf(randn { 1, 2, t, 16 }), leaf(randn { 1, 2, t, 16 })
+    local q, k, v = leaf(randn { 1, 2, t, 16 }), leaf(randn { 1, 2, t, 16 }),
+      leaf(randn { 1, 2, t, 16 })
     flame.eval(q, k, v)
     flame.memory("reset_peak")
     local before = flame.memory()
@@ -318,7 +359,8 @@ describe("attention in a program", function()
     flame.eval(y, q.grad, k.grad, v.grad)
     local m, scores = flame.memory(), 2 * t * t * 4
     assert.is_true(m.peak - before.peak < scores / 8, "peak " .. m.peak - before.peak)
-    assert.is_true(m.host_peak - before.host_peak < scores / 4, "host peak " .. m.host_peak - before.host_peak)
+    assert.is_true(m.host_peak - before.host_peak < scores / 4,
+      "host peak " .. m.host_peak - before.host_peak)
   end)
   it("gives back what its gradient kept", function()
     local function run()
@@ -349,7 +391,8 @@ describe("modules of nn", function()
     local x = randn { 2, 70, 12 }
     local padding = flame.zeros(2, 70):gt(0)
     padding[{ 2, { 60, 70 } }] = true
-    for _, o in ipairs { {}, { is_causal = true }, { key_padding_mask = padding }, { key_padding_mask = padding, is_causal = true },
+    for _, o in ipairs { {}, { is_causal = true }, { key_padding_mask = padding },
+      { key_padding_mask = padding, is_causal = true },
       { attn_mask = randn { 70, 70 }, is_causal = true } } do
       local with, without = { need_weights = true }, { need_weights = false }
       for name, value in pairs(o) do with[name], without[name] = value, value end
@@ -363,8 +406,11 @@ describe("modules of nn", function()
     local net = nn.CausalSelfAttention(12, 3)
     local x = randn { 2, 70, 12 }
     local w, b = net.qkv.weight, net.qkv.bias
-    local function part(i) return rows(x, w:narrow(1, 12 * (i - 1) + 1, 12), b:narrow(1, 12 * (i - 1) + 1, 12), 3) end
-    local want = composed(part(1), part(2), part(3), nil, 0.5, true):transpose(2, 3):reshape(2, 70, 12)
+    local function part(i)
+      return rows(x, w:narrow(1, 12 * (i - 1) + 1, 12), b:narrow(1, 12 * (i - 1) + 1, 12), 3)
+    end
+    local want = composed(part(1), part(2), part(3), nil, 0.5, true):transpose(2,
+      3):reshape(2, 70, 12)
     assert.allclose(net.proj(want):totable(), net(x), CLOSE)
     local dropping = nn.CausalSelfAttention(12, 3, { dropout = 0.5 })
     assert.is_false(flame.equal(dropping(x), dropping(x)))

@@ -1,7 +1,8 @@
 /*
-** Attention as one op (call_attention.h): no array of all scores is kept, forward or backward. q, k, v, the
-** mask and the cotangent are read where they lie: the call's input is the span of memory that a view
-** reaches over. Gradients that are to have gradients themselves are recorded as ordinary ops on all scores.
+** Attention as one op (call_attention.h): no array of all scores is kept, forward or backward. q,
+** k, v, the mask and the cotangent are read where they lie: the call's input is the span of memory
+** that a view reaches over. Gradients that are to have gradients themselves are recorded as
+** ordinary ops on all scores.
 */
 #include "tensor/build_util.h"
 #include "tensor/call_attention.h"
@@ -18,8 +19,8 @@ typedef struct attention {        /* what the backward reads; all held */
   int64_t p[FL_AP_COUNT];
 } attention;
 
-/* The memory that x (4 axes) reaches over, from its first element on, and its strides. A last axis whose
-** elements are apart is copied row-major first, unless 'loose'. */
+/* The memory that x (4 axes) reaches over, from its first element on, and its strides. A last axis
+** whose elements are apart is copied row-major first, unless 'loose'. */
 static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
   int64_t n = 1;
   int plain = 1;
@@ -43,10 +44,12 @@ static int operands(const attention *s, fl_node **in, int64_t *p) {
   return (in[OPERANDS] = span_of(s->mask, 1, at + 3)) ? OPERANDS + 1 : 0;
 }
 
-static fl_node *call(const attention *s, int kind, int nin, fl_node *const *in, const int64_t *p, int64_t numel) {
+static fl_node *call(const attention *s, int kind, int nin, fl_node *const *in, const int64_t *p,
+                     int64_t numel) {
   const fl_scalar scale = { .d = s->scale };
   fl_node *q = s->in[Q];
-  return n_call(s->c, kind, op, nin, in, q->device, q->dtype, 1, &numel, FL_AP_COUNT, p, NULL, 1, &scale);
+  return n_call(s->c, kind, op, nin, in, q->device, q->dtype, 1, &numel, FL_AP_COUNT, p, NULL,
+                1, &scale);
 }
 
 /* Elements from 'first' on as an array of x's sizes. */
@@ -60,7 +63,8 @@ static fl_node *forward(attention *s) {
   const int64_t rows = s->p[0] * s->p[1] * s->p[3];
   const int64_t size[] = { s->p[0], s->p[1], s->p[3], s->p[6] };
   if (!n) return NULL;
-  s->packed = call(s, FL_CALL_attention, n, in, s->p, rows * (s->p[6] + fl_lse_width(s->in[Q]->dtype)));
+  s->packed = call(s, FL_CALL_attention, n, in, s->p,
+                   rows * (s->p[6] + fl_lse_width(s->in[Q]->dtype)));
   return n_reshape(n_slice(s->packed, 0, 0, rows * s->p[6], 1), 4, size);
 }
 
@@ -81,19 +85,24 @@ static flame_status call_back(const attention *s, fl_node *g, fl_node **gin) {
   return FLAME_OK;
 }
 
-static fl_node *turned(fl_node *x) { return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL; }
+static fl_node *turned(fl_node *x) {
+  return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL;
+}
 
-/* With the heads of a group on an axis of their own: x has 'group' of them for each head of k and v. */
+/* With the heads of a group on an axis of their own: x has 'group' of them
+** for each head of k and v. */
 static fl_node *grouped(fl_node *x, int64_t group) {
   const int64_t *n = x->shape->size;
   return n_reshape(x, 5, (int64_t[]){ n[0], n[1] / group, group, n[2], n[3] });
 }
 
 /* Which scores no row sees (bool, or NULL), and the scores themselves. */
-static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t group, fl_node **hidden) {
+static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t group,
+                          fl_node **hidden) {
   flame_context *c = s->c;
   const fl_scalar zero = { .i = 0 }, one = { .i = 1 };
-  fl_node *y = n_matmul(n_mul(q, n_num(c, s->scale)), turned(k)), *mask = s->mask ? grouped(s->mask, group) : NULL;
+  fl_node *y = n_matmul(n_mul(q, n_num(c, s->scale)), turned(k)),
+          *mask = s->mask ? grouped(s->mask, group) : NULL;
   *hidden = NULL;
   if (s->p[7]) {
     fl_node *row = n_iota(c, FLAME_I64, q->device, 2, (int64_t[]){ s->p[3], 1 }, zero, one);
@@ -111,7 +120,8 @@ static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t gr
 static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
   flame_context *c = s->c;
   const int64_t group = s->p[1] / s->p[2];
-  fl_node *q = grouped(s->in[Q], group), *k = grouped(s->in[K], 1), *v = grouped(s->in[V], 1), *hidden;
+  fl_node *q = grouped(s->in[Q], group), *k = grouped(s->in[K], 1),
+          *v = grouped(s->in[V], 1), *hidden;
   fl_node *p = n_softmax(scores_of(s, q, k, group, &hidden), 4), *f = grouped(g, group);
   fl_node *dp = n_matmul(f, turned(v)), *wide = fl_widen(p);
   dp = fl_widen(dp);
@@ -129,7 +139,8 @@ static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
   return FLAME_OK;
 }
 
-static flame_status attention_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin, fl_node **gin) {
+static flame_status attention_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
+                                   fl_node **gin) {
   const attention *s = arg;
   (void)y, (void)nin;
   g = n_cast(g, s->in[Q]->dtype);
@@ -156,21 +167,26 @@ static fl_node *with_rule(fl_node *y, const attention *s) {
 }
 
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal) {
-  if (!q || !k || !v || !mask || !fl_usable(q, op) || !fl_usable(k, op) || !fl_usable(v, op)) return NULL;
+  if (!q || !k || !v || !mask || !fl_usable(q, op) || !fl_usable(k, op) || !fl_usable(v, op))
+    return NULL;
   if (!fl_is_none(mask) && !fl_usable(mask, op)) return NULL;
   flame_context *c = q->ctx;
   const fl_layout *l = q->shape, *keys = k->shape, *values = v->shape;
   attention s = { .c = c, .in = { q, k, v }, .scale = scale };
-  if (l->rank != 4 || keys->rank != 4 || values->rank != 4 || l->numel == 0 || keys->numel == 0 || values->numel == 0 ||
-      l->size[0] != keys->size[0] || l->size[3] != keys->size[3] || memcmp(keys->size, values->size, 3 * sizeof *keys->size)) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
+  if (l->rank != 4 || keys->rank != 4 || values->rank != 4 || l->numel == 0 || keys->numel == 0 ||
+      values->numel == 0 || l->size[0] != keys->size[0] || l->size[3] != keys->size[3] ||
+      memcmp(keys->size, values->size, 3 * sizeof *keys->size)) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, op,
+        "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
     return NULL;
   }
-  memcpy(s.p, (int64_t[]){ l->size[0], l->size[1], keys->size[1], l->size[2], keys->size[2], l->size[3], values->size[3], causal },
+  memcpy(s.p, (int64_t[]){ l->size[0], l->size[1], keys->size[1], l->size[2], keys->size[2],
+                           l->size[3], values->size[3], causal },
          FL_AP_SIZES * sizeof *s.p);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
-  if (!fl_is_none(mask)) s.mask = n_expand(mask, 4, (int64_t[]){ l->size[0], l->size[1], l->size[2], keys->size[2] });
+  if (!fl_is_none(mask))
+    s.mask = n_expand(mask, 4, (int64_t[]){ l->size[0], l->size[1], l->size[2], keys->size[2] });
   fl_node *y = fl_is_none(mask) || s.mask ? forward(&s) : NULL;
   c->grad_mode = mode;
   return y && mode && (q->entry || k->entry || v->entry) ? with_rule(y, &s) : y;

@@ -1,13 +1,15 @@
 /*
 ** The loops over panels of scores (attention.h), included once a dtype with
-**   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST, TURN (of vm_turn.h),
-**   NAME(x)
-** NR lanes go side by side and one step follows the other, so that no order depends on their number.
+**   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST,
+**   TURN (of vm_turn.h), NAME(x)
+** NR lanes go side by side and one step follows the other, so that no order
+** depends on their number.
 */
 enum { NAME(NR) = 2 * FL_ISA_BYTES / (int)sizeof(T) };
 #define LANES _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int l = 0; l < NAME(NR); l++)
 
-/* A weight. One below the smallest normal number is 0: hidden ones are many, and processors slow at results so small. */
+/* A weight. One below the smallest normal number is 0: hidden ones are many,
+** and processors slow at results so small. */
 static inline T NAME(weight)(T x) {
   const T e = EXP(x < LEAST ? (T)0 : x);
   return x < LEAST ? (T)0 : e;
@@ -43,7 +45,8 @@ static void NAME(score)(const fl_scores *s) {
 static void NAME(weigh)(void *c_, int64_t n, void *top_, void *sum_, void *fade_) {
   T *c = c_, *top = top_, *sum = sum_, *fade = fade_, m[NAME(NR)], all[NAME(NR)];
   LANES m[l] = top[l];
-  for (int64_t u = 0; u < n; u++) LANES m[l] = c[u * NAME(NR) + l] > m[l] ? c[u * NAME(NR) + l] : m[l];
+  for (int64_t u = 0; u < n; u++)
+    LANES m[l] = c[u * NAME(NR) + l] > m[l] ? c[u * NAME(NR) + l] : m[l];
   LANES {
     const T before = top[l];
     top[l] = m[l];
@@ -72,7 +75,8 @@ static void NAME(put)(const void *acc_, int64_t n, int64_t lanes, const void *fa
     for (int64_t u = 0; u < n; u++) out[u] = OUT(acc[u * NAME(NR) + l] * factor[l]);
 }
 
-static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void *factor_, void *lse_) {
+static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void *factor_,
+                         void *lse_) {
   const T *top = top_, *sum = sum_;
   T *factor = factor_;
   char *lse = lse_;
@@ -83,7 +87,8 @@ static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void
   }
 }
 
-static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t rows, int64_t n, void *delta_) {
+static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t rows, int64_t n,
+                      void *delta_) {
   enum { SUMS = 16 };
   const S *g = g_, *o = o_;
   T *delta = delta_;
@@ -91,7 +96,8 @@ static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t rows
     T s[SUMS] = { 0 };
     int64_t u = 0;
     for (; u + SUMS <= n; u += SUMS)
-      _Pragma("GCC unroll 1") for (int l = 0; l < SUMS; l++) s[l] += FROM(g[u + l]) * FROM(o[u + l]);
+      _Pragma("GCC unroll 1") for (int l = 0; l < SUMS;
+                                   l++) s[l] += FROM(g[u + l]) * FROM(o[u + l]);
     for (int l = 0; u + l < n; l++) s[l] += FROM(g[u + l]) * FROM(o[u + l]);
     for (int half = SUMS / 2; half > 0; half /= 2)
       for (int l = 0; l < half; l++) s[l] += s[l + half];
@@ -99,7 +105,8 @@ static void NAME(dot)(const void *g_, int64_t step, const void *o_, int64_t rows
   }
 }
 
-static void NAME(slope)(void *p_, void *dp_, int64_t n, const void *lse_, const void *delta_, int hides) {
+static void NAME(slope)(void *p_, void *dp_, int64_t n, const void *lse_, const void *delta_,
+                        int hides) {
   T *p = p_, *dp = dp_;
   const T *lse = lse_, *delta = delta_, none = hides ? (T)-INFINITY : (T)NAN;
   for (int64_t u = 0; u < n; u++, p += NAME(NR), dp += NAME(NR)) {
@@ -112,7 +119,8 @@ static void NAME(slope)(void *p_, void *dp_, int64_t n, const void *lse_, const 
   }
 }
 
-static void NAME(turn)(const void *panel_, int64_t rows, int64_t n, int mr, int64_t k, int64_t first, void *packed_) {
+static void NAME(turn)(const void *panel_, int64_t rows, int64_t n, int mr, int64_t k,
+                       int64_t first, void *packed_) {
   const T *panel = panel_;
   T *packed = packed_;
   for (int64_t i = 0; i < rows; i += mr, panel += mr * NAME(NR), packed += k * mr) {
@@ -123,7 +131,8 @@ static void NAME(turn)(const void *panel_, int64_t rows, int64_t n, int mr, int6
   }
 }
 
-static void NAME(rows)(const void *acc_, int64_t step, int64_t rows, int64_t n, double factor_, void *out_) {
+static void NAME(rows)(const void *acc_, int64_t step, int64_t rows, int64_t n, double factor_,
+                       void *out_) {
   const T *acc = acc_, factor = (T)factor_;
   S *out = out_;
   for (int64_t i = 0; i < rows; i++, acc += step, out += n)

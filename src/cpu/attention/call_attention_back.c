@@ -1,10 +1,12 @@
 /*
-** Attention backward (tensor/call_attention.h). Rows come in tiles of ROWS, keys in tiles of KEYS. Where they meet,
-** weights p are made again from the scores and their log-sum-exps, and with delta = sum of dout out along a row
+** Attention backward (tensor/call_attention.h). Rows come in tiles of ROWS, keys in tiles of KEYS.
+** Where they meet, weights p are made again from the scores and their log-sum-exps, and with delta
+** = sum of dout out along a row
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
-** Where there are heads enough for the workers a unit is a head of k and v with all rows that read it. Else
-** there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which make p and ds once each.
-** Both give the same bits: sums are in order of rows and of keys, by the same tiles.
+** Where there are heads enough for the workers a unit is a head of k and v with all rows that read
+** it. Else there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which
+** make p and ds once each. Both give the same bits: sums are in order of rows and of keys, by the
+** same tiles.
 */
 #include "cpu/attention/attention.h"
 #include <string.h>
@@ -16,16 +18,19 @@ enum { ONE_PASS = 5, TWO_PASSES = 7 };
 
 typedef struct job {
   fl_attention_job j;
-  const char *g, *o, *lse;              /* dout, and the result of the forward call */
+  const char *g, *o, *lse;             /* dout, and the result of the forward call */
   char *dq, *dk, *dv, *scratch;
-  int for_rows, for_keys;               /* what the pass makes */
-  int64_t group, each;                  /* heads of q for one of k; scratch bytes of a worker */
-  int64_t dp, d2p, wp;                  /* d and d2 in whole panels of mr, d in whole panels of nr */
+  int for_rows, for_keys;              /* what the pass makes */
+  int64_t group, each;                 /* heads of q for one of k; scratch bytes of a worker */
+  int64_t dp, d2p, wp;                 /* d and d2 in whole panels of mr, d in whole panels of nr */
 } job;
 
-/* A worker's scratch, in packed panels: k, v by keys and kt by columns for dq; q, g by rows and qt, gt by columns;
-** p, dp: panels of scores, ds: a tile of them by rows; dk, dv: sums of a tile's keys; dq: of the unit's rows. */
-typedef struct room { char *k, *v, *kt, *q, *g, *qt, *gt, *p, *dp, *ds, *dk, *dv, *lse, *delta, *one, *dq; } room;
+/* A worker's scratch, in packed panels: k, v by keys and kt by columns for dq; q, g by rows and qt,
+** gt by columns; p, dp: panels of scores, ds: a tile of them by rows; dk, dv: sums of a tile's
+** keys; dq: of the unit's rows. */
+typedef struct room {
+  char *k, *v, *kt, *q, *g, *qt, *gt, *p, *dp, *ds, *dk, *dv, *lse, *delta, *one, *dq;
+} room;
 
 static void widths(const fl_attention *a, int mr, int nr, job *x) {
   x->dp = fl_round_up(a->d, mr);
@@ -40,9 +45,10 @@ static int64_t room_of(const fl_attention *a, int64_t rows, int64_t wide, char *
   char **const part[] = { &r->k, &r->v, &r->kt, &r->q, &r->g, &r->qt, &r->gt, &r->p, &r->dp, &r->ds,
                           &r->dk, &r->dv, &r->lse, &r->delta, &r->one, &r->dq };
   widths(a, FL_GEMM_MR, FL_GEMM_NR, &most);
-  const int64_t size[] = { KEYS * a->d, KEYS * a->d2, KEYS * most.wp, ROWS * a->d, ROWS * a->d2, ROWS * most.dp,
-                           ROWS * most.d2p, ROWS * FL_GEMM_NR, ROWS * FL_GEMM_NR, ROWS * KEYS, KEYS * most.dp,
-                           KEYS * most.d2p, ROWS, ROWS, FL_GEMM_NR, fl_round_up(rows, FL_GEMM_MR) * most.wp };
+  const int64_t size[] = { KEYS * a->d, KEYS * a->d2, KEYS * most.wp, ROWS * a->d, ROWS * a->d2,
+                           ROWS * most.dp, ROWS * most.d2p, ROWS * FL_GEMM_NR, ROWS * FL_GEMM_NR,
+                           ROWS * KEYS, KEYS * most.dp, KEYS * most.d2p, ROWS, ROWS, FL_GEMM_NR,
+                           fl_round_up(rows, FL_GEMM_MR) * most.wp };
   for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
     *part[i] = at;
     at += fl_round_up(size[i] * wide, 64);
@@ -50,7 +56,8 @@ static int64_t room_of(const fl_attention *a, int64_t rows, int64_t wide, char *
   return at - from;
 }
 
-/* Are there units enough for one pass? It leaves workers idle where two passes do not, but takes less. */
+/* Are there units enough for one pass? It leaves workers idle where two
+** passes do not, but takes less. */
 static int is_one_pass(const fl_attention *a, int64_t workers) {
   const int64_t units = a->b * a->hk;
   return units * TWO_PASSES >= fl_ceil_div(units, workers) * workers * ONE_PASS;
@@ -68,7 +75,8 @@ int64_t fl_cpu_scratch_attention_back(const fl_call *call, int workers) {
   static char none[1];
   int mask;
   fl_attention_read(call, &a, &mask);
-  return workers * room_of(&a, rows_of(&a, is_one_pass(&a, workers)), call->dtype == FLAME_F64 ? 8 : 4, none, &r);
+  return workers * room_of(&a, rows_of(&a, is_one_pass(&a, workers)),
+                           call->dtype == FLAME_F64 ? 8 : 4, none, &r);
 }
 
 /* ---- a tile of rows and a tile of keys ---- */
@@ -80,7 +88,8 @@ static void take_rows(const job *x, const room *r, const meeting *t) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
   const int64_t at = (t->b * a->h + t->h) * a->t + t->row;
-  const char *q = j->q + fl_row_at(a->qs, t->b, t->h, t->row) * j->size, *g = x->g + fl_row_at(a->gs, t->b, t->h, t->row) * j->size;
+  const char *q = j->q + fl_row_at(a->qs, t->b, t->h, t->row) * j->size,
+             *g = x->g + fl_row_at(a->gs, t->b, t->h, t->row) * j->size;
   fl_gemm_pack(j->dtype, r->q, q, t->rows, a->d, a->qs[2], 1, j->mr);
   fl_gemm_pack(j->dtype, r->g, g, t->rows, a->d2, a->gs[2], 1, j->mr);
   if (x->for_keys) {
@@ -91,10 +100,12 @@ static void take_rows(const job *x, const room *r, const meeting *t) {
   j->f->dot(g, a->gs[2], x->o + at * a->d2 * j->size, t->rows, a->d2, r->delta);
 }
 
-static void take_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key, int64_t keys) {
+static void take_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key,
+                      int64_t keys) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
-  const char *k = j->k + fl_row_at(a->ks, b, hk, key) * j->size, *v = j->v + fl_row_at(a->vs, b, hk, key) * j->size;
+  const char *k = j->k + fl_row_at(a->ks, b, hk, key) * j->size,
+             *v = j->v + fl_row_at(a->vs, b, hk, key) * j->size;
   fl_gemm_pack(j->dtype, r->k, k, keys, a->d, a->ks[2], 1, j->nr);
   fl_gemm_pack(j->dtype, r->v, v, keys, a->d2, a->vs[2], 1, j->nr);
   if (x->for_rows) fl_gemm_pack(j->dtype, r->kt, k, a->d, keys, 1, a->ks[2], j->nr);
@@ -103,13 +114,14 @@ static void take_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_
 }
 
 /* c (n in whole panels of mr, nr) = or += panels a times panel b, over k terms. */
-static void product(const fl_attention_job *j, int64_t n, int64_t k, const char *a, const char *b, char *c, int add) {
+static void product(const fl_attention_job *j, int64_t n, int64_t k, const char *a, const char *b,
+                    char *c, int add) {
   for (int64_t i = 0; i < n; i += j->mr)
     fl_attention_tile(j, k, a + i * k * j->wide, b, c + i * j->nr * j->wide, j->nr, add);
 }
 
-/* p and ds of a panel of keys, from 'first' of the tile's on, and what they add to dk and dv. keys: how many of the
-** tile any row sees; beyond them a panel's weights are 0. */
+/* p and ds of a panel of keys, from 'first' of the tile's on, and what they add to dk and dv. keys:
+** how many of the tile any row sees; beyond them a panel's weights are 0. */
 static void meet_panel(const job *x, const room *r, const meeting *t, int64_t first, int64_t keys) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
@@ -120,7 +132,8 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   fl_attention_scores(j, &s, t->b, t->h, t->row, t->key + first, 0);
   j->f->score(&s);
   j->f->slope(r->p, r->dp, t->rows, r->lse, r->delta, hides);
-  if (x->for_rows) j->f->turn(r->dp, t->rows, fl_min(j->nr, keys - first), j->mr, keys, first, r->ds);
+  if (x->for_rows)
+    j->f->turn(r->dp, t->rows, fl_min(j->nr, keys - first), j->mr, keys, first, r->ds);
   if (!x->for_keys) return;
   product(j, x->d2p, t->rows, r->gt, r->p, r->dv + first * x->d2p * j->wide, 1);
   product(j, x->dp, t->rows, r->qt, r->dp, r->dk + first * x->dp * j->wide, 1);
@@ -167,15 +180,19 @@ static void store_keys(const job *x, const room *r, int64_t head, int64_t key, i
       for (int i = 0; i < j->nr; i++)
         if (j->wide == 8) ((double *)(void *)r->one)[i] = value ? 1 : j->scale;
         else ((float *)(void *)r->one)[i] = value ? 1 : (float)j->scale;
-      if (value) j->f->put(r->dv + first * x->d2p * j->wide, a->d2, lanes, r->one, x->dv + at * a->d2 * j->size);
-      else j->f->put(r->dk + first * x->dp * j->wide, a->d, lanes, r->one, x->dk + at * a->d * j->size);
+      if (value)
+        j->f->put(r->dv + first * x->d2p * j->wide, a->d2, lanes, r->one,
+                  x->dv + at * a->d2 * j->size);
+      else
+        j->f->put(r->dk + first * x->dp * j->wide, a->d, lanes, r->one,
+                  x->dk + at * a->d * j->size);
     }
   }
 }
 
 /* Rows 'row' to 'end' of heads h to h_end, which read head hk, meet its keys 'key' to 'key_end'. */
-static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h, int64_t h_end, int64_t row, int64_t end,
-                  int64_t key, int64_t key_end) {
+static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h, int64_t h_end,
+                  int64_t row, int64_t end, int64_t key, int64_t key_end) {
   const fl_attention_job *j = &x->j;
   const int64_t stretch = fl_round_up(end - row, ROWS);
   for (; key < key_end; key += KEYS) {
@@ -183,7 +200,8 @@ static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h,
     take_keys(x, r, b, hk, key, keys);
     for (int64_t i = h; i < h_end; i++)
       for (int64_t first = row; first < end; first += ROWS) {
-        const meeting t = { .b = b, .h = i, .row = first, .rows = fl_min(ROWS, end - first), .key = key, .keys = keys,
+        const meeting t = { .b = b, .h = i, .row = first, .rows = fl_min(ROWS, end - first),
+                            .key = key, .keys = keys,
                             .dq = r->dq + ((i - h) * stretch + first - row) * x->wp * j->wide };
         if (atomic_load_explicit(j->stop, memory_order_relaxed)) return;
         meet(x, r, &t);
@@ -196,7 +214,8 @@ static void whole(void *arg, int64_t unit, int worker) {
   const job *x = arg;
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
-  const int64_t b = unit / a->hk, hk = unit % a->hk, h = hk * x->group, stretch = fl_round_up(a->t, ROWS);
+  const int64_t b = unit / a->hk, hk = unit % a->hk, h = hk * x->group,
+                stretch = fl_round_up(a->t, ROWS);
   room r;
   room_of(a, rows_of(a, 1), j->wide, x->scratch + worker * x->each, &r);
   memset(r.dq, 0, (size_t)(x->group * stretch * x->wp * j->wide));
@@ -209,29 +228,34 @@ static void whole(void *arg, int64_t unit, int worker) {
 static void keys_alone(void *arg, int64_t unit, int worker) {
   const job *x = arg;
   const fl_attention *a = &x->j.a;
-  const int64_t tiles = fl_ceil_div(a->s, KEYS), head = unit / tiles, key = unit % tiles * KEYS, hk = head % a->hk;
+  const int64_t tiles = fl_ceil_div(a->s, KEYS), head = unit / tiles, key = unit % tiles * KEYS,
+                hk = head % a->hk;
   room r;
   room_of(a, rows_of(a, 0), x->j.wide, x->scratch + worker * x->each, &r);
-  range(x, &r, head / a->hk, hk, hk * x->group, (hk + 1) * x->group, 0, a->t, key, fl_min(key + KEYS, a->s));
+  range(x, &r, head / a->hk, hk, hk * x->group, (hk + 1) * x->group, 0, a->t, key,
+        fl_min(key + KEYS, a->s));
 }
 
 static void rows_alone(void *arg, int64_t unit, int worker) {
   const job *x = arg;
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;
-  const int64_t blocks = fl_ceil_div(a->t, SPLIT), head = unit / blocks, row = unit % blocks * SPLIT;
+  const int64_t blocks = fl_ceil_div(a->t, SPLIT), head = unit / blocks,
+                row = unit % blocks * SPLIT;
   const int64_t end = fl_min(row + SPLIT, a->t), h = head % a->h;
   room r;
   room_of(a, rows_of(a, 0), j->wide, x->scratch + worker * x->each, &r);
   memset(r.dq, 0, (size_t)(fl_round_up(end - row, ROWS) * x->wp * j->wide));
-  range(x, &r, head / a->h, h / x->group, h, h + 1, row, end, 0, a->causal ? fl_min(end, a->s) : a->s);
+  range(x, &r, head / a->h, h / x->group, h, h + 1, row, end, 0,
+        a->causal ? fl_min(end, a->s) : a->s);
   j->f->rows(r.dq, x->wp, end - row, a->d, j->scale, x->dq + (head * a->t + row) * a->d * j->size);
 }
 
 flame_status fl_cpu_call_attention_back(fl_device *d, const fl_call_run *r) {
   const fl_cpu *cpu = d->state;
   room ignored;
-  job x = { .j = fl_attention_job_of(d, r, 2), .g = r->in[0], .o = r->in[1], .dq = r->out, .scratch = r->scratch };
+  job x = { .j = fl_attention_job_of(d, r, 2), .g = r->in[0], .o = r->in[1], .dq = r->out,
+            .scratch = r->scratch };
   const fl_attention *a = &x.j.a;
   const int64_t heads = a->b * a->h, key_heads = a->b * a->hk;
   const int one = is_one_pass(a, cpu->width);

@@ -1,4 +1,5 @@
-/* The loops of attention_loops.h for each float dtype, compiled for each instruction set (base/isa.h). */
+/* The loops of attention_loops.h for each float dtype, compiled for each
+** instruction set (base/isa.h). */
 #include "cpu/attention/attention.h"
 #define TURN_SHORT
 #include "cpu/vm/vm_turn.h"
@@ -54,6 +55,7 @@
 #include "cpu/attention/attention_loops.h"
 
 const fl_attention_loops FL_ISA_NAME(fl_attention) = { .of = {
-#define ALL(t) { score_##t, weigh_##t, fade_##t, put_##t, finish_##t, dot_##t, slope_##t, turn_##t, rows_##t }
+#define ALL(t) \
+  { score_##t, weigh_##t, fade_##t, put_##t, finish_##t, dot_##t, slope_##t, turn_##t, rows_##t }
   [FLAME_F64] = ALL(f64), [FLAME_F32] = ALL(f32), [FLAME_F16] = ALL(f16), [FLAME_BF16] = ALL(bf16),
 } };

@@ -1,10 +1,10 @@
 /*
-** Attention on a CUDA device by kernels/attention.cu, which has the heads of these launches: f32, f16 and bf16
-** whose keys and values have as many features, at most 256, of half types a multiple of 8. What it has not goes
-** over the host; lua/flame/core_loss.lua records the composition there.
+** Attention on a CUDA device by kernels/attention.cu, which has the heads of these launches: f32,
+** f16 and bf16 whose keys and values have as many features, at most 256, of half types a multiple
+** of 8. What it has not goes over the host; lua/flame/core_loss.lua records the composition there.
 **
-** How rows and columns are cut is said here and given to the texts as definitions; it follows from the
-** size of a head and the kind of mask alone.
+** How rows and columns are cut is said here and given to the texts as definitions; it follows from
+** the size of a head and the kind of mask alone.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFINES = 256, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };      /* the last: architecture whose instructions these are */
+/* the last: architecture whose instructions these are */
+enum { DEFINES = 256, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };
 enum { FORWARD, DELTA, KEYS, QUERIES, ENTRIES };
-static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys", "attention_queries" };
+static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys",
+                                        "attention_queries" };
 
 /* The argument of all entries: struct attention_args of attention.cu. */
 typedef struct args {
@@ -41,54 +43,66 @@ static tiling tiling_of(const work *w, int entry) {
   const int64_t head = w->head;
   const int masked = w->mask != FL_MASK_NONE, two = head <= 64 && !masked, small = head <= 128;
   if (entry == FORWARD) return (tiling){ two ? 2 : 1, head > 128 && masked ? 32 : 64, 2, small };
-  if (entry == KEYS) return (tiling){ two ? 2 : 1, head > 192 || (head > 64 && masked) ? 16 : 32, small ? 2 : 1, 0 };
+  if (entry == KEYS)
+    return (tiling){ two ? 2 : 1, head > 192 || (head > 64 && masked) ? 16 : 32, small ? 2 : 1, 0 };
   return (tiling){ two ? 2 : 1, head > 64 && masked ? 16 : 32, small ? 2 : 1, small };
 }
 
 typedef struct shape { int64_t blocks, threads, shared; } shape;
 
-/* Tensor cores: a block has 64 rows a tile, of q or of k, and of dout or of v backward; steps of 'width' rows of
-** the other two, in two stages where there is room. */
+/* Tensor cores: a block has 64 rows a tile, of q or of k, and of dout or of v backward; steps of
+** 'width' rows of the other two, in two stages where there is room. */
 static shape half_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const tiling x = tiling_of(w, entry);
-  const int64_t row = 2 * (w->head + 8), stages = w->head > 128 ? 1 : 2, rows = 64 * x.tiles, step = 2 * stages * x.width;
-  const int64_t parts = w->head > 128 ? 2 : 1, lanes = w->head == 32 ? 4 : w->head == 64 ? 8 : w->head <= 128 ? 16 : 32;
+  const int64_t row = 2 * (w->head + 8), stages = w->head > 128 ? 1 : 2, rows = 64 * x.tiles,
+                step = 2 * stages * x.width;
+  const int64_t parts = w->head > 128 ? 2 : 1, lanes = w->head == 32 ? 4 : w->head == 64
+                                                       ? 8 : w->head <= 128 ? 16 : 32;
   switch (entry) {
-    case FORWARD: return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (rows + step) };
+    case FORWARD:
+      return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (rows + step) };
     case DELTA: return (shape){ fl_ceil_div(a->t * a->h * a->b, THREADS / lanes), THREADS, 0 };
     case KEYS: return (shape){ fl_ceil_div(a->s, rows) * a->hk * a->b * parts, THREADS,
                                row * (2 * rows + step) + 8 * stages * x.width };
-    default: return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (2 * rows + step) };
+    default:
+      return (shape){ fl_ceil_div(a->t, rows) * a->h * a->b, THREADS, row * (2 * rows + step) };
   }
 }
 
 /* f32: four threads a row, tiles of as many rows as columns. */
 static shape single_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
-  const int64_t tile = w->head > 128 ? 16 : 32, row = w->head + 4, back = 4 * tile * (4 * row + 2 * (tile + 1));
+  const int64_t tile = w->head > 128 ? 16 : 32, row = w->head + 4,
+                back = 4 * tile * (4 * row + 2 * (tile + 1));
   switch (entry) {
-    case FORWARD: return (shape){ fl_ceil_div(a->t, tile) * a->h * a->b, 4 * tile, 4 * tile * (3 * row + tile + 1) };
+    case FORWARD:
+      return (shape){ fl_ceil_div(a->t, tile) * a->h * a->b, 4 * tile,
+                      4 * tile * (3 * row + tile + 1) };
     case DELTA: return (shape){ fl_ceil_div(a->t * a->h * a->b, tile), 4 * tile, 0 };
     case KEYS: return (shape){ fl_ceil_div(a->s, tile) * a->hk * a->b, 4 * tile, back };
     default: return (shape){ fl_ceil_div(a->t, tile) * a->h * a->b, 4 * tile, back };
   }
 }
 
-static shape shape_of(const work *w, int entry) { return (w->half ? half_shape : single_shape)(w, entry); }
+static shape shape_of(const work *w, int entry) {
+  return (w->half ? half_shape : single_shape)(w, entry);
+}
 
 /* ---- what can run here ---- */
 
 static void put_defines(work *w, int dtype) {
-  static const char *const names[ENTRIES] = { [FORWARD] = "FORWARD", [KEYS] = "KEYS", [QUERIES] = "QUERIES" };
-  int n = snprintf(w->defines, DEFINES, "#define TYPE %d\n#define HEAD %d\n#define CAUSAL %d\n#define MASK %d\n%s",
-                   dtype == FLAME_F32 ? 1 : dtype == FLAME_F16 ? 2 : 3, (int)w->head, (int)w->a.causal, w->mask,
-                   w->half && w->back ? "#define BACKWARD\n" : "");
+  static const char *const names[ENTRIES] = { [FORWARD] = "FORWARD", [KEYS] = "KEYS",
+                                              [QUERIES] = "QUERIES" };
+  int n = snprintf(w->defines, DEFINES,
+                   "#define TYPE %d\n#define HEAD %d\n#define CAUSAL %d\n#define MASK %d\n%s",
+                   dtype == FLAME_F32 ? 1 : dtype == FLAME_F16 ? 2 : 3, (int)w->head,
+                   (int)w->a.causal, w->mask, w->half && w->back ? "#define BACKWARD\n" : "");
   for (int e = 0; w->half && e < ENTRIES; e++) {
     const tiling x = tiling_of(w, e);
     if (names[e])
-      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s %d, %d, %d, %d\n", names[e], (int)x.tiles, (int)x.width,
-                    x.blocks, x.held);
+      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s %d, %d, %d, %d\n",
+                    names[e], (int)x.tiles, (int)x.width, x.blocks, x.held);
   }
 }
 
@@ -109,7 +123,8 @@ static int work_of(fl_cuda *s, const fl_call *c, work *w) {
     const shape x = shape_of(w, e);
     if (x.blocks > INT_MAX || x.shared > fl_cuda_shared_limit(s)) return 0;
   }
-  w->file = !w->half ? "attention.cu attention_f32.cu" : w->back ? "attention.cu attention_back.cu" : "attention.cu";
+  w->file = !w->half ? "attention.cu attention_f32.cu"
+                     : w->back ? "attention.cu attention_back.cu" : "attention.cu";
   put_defines(w, c->dtype);
   return 1;
 }
@@ -130,8 +145,10 @@ static void want(fl_cuda *s, const fl_call *c) {
 static args args_of(const work *w, const fl_call_run *r) {
   const fl_attention *a = &w->a;
   void *const *in = r->in + (w->back ? 2 : 0);
-  args x = { .q = in[0], .k = in[1], .v = in[2], .result = r->out, .scratch = r->scratch, .b = (int)a->b, .h = (int)a->h,
-             .hk = (int)a->hk, .t = (int)a->t, .s = (int)a->s, .d = (int)a->d, .scale = (float)r->scalar[0].d };
+  args x = { .q = in[0], .k = in[1], .v = in[2], .result = r->out, .scratch = r->scratch,
+             .b = (int)a->b, .h = (int)a->h,
+             .hk = (int)a->hk, .t = (int)a->t, .s = (int)a->s, .d = (int)a->d,
+             .scale = (float)r->scalar[0].d };
   if (w->mask != FL_MASK_NONE) x.mask = in[3];
   if (w->back) {
     x.dout = r->in[0];
@@ -152,8 +169,9 @@ static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
   fl_cu_function f;
   const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, 0, entry_of[entry], &f);
   if (e != FLAME_OK) return e;
-  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)n.blocks, 1, 1 }, (const unsigned[]){ (unsigned)n.threads, 1, 1 },
-                        (unsigned)n.shared, (void *[]){ x });
+  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)n.blocks, 1, 1 },
+                        (const unsigned[]){ (unsigned)n.threads, 1, 1 }, (unsigned)n.shared,
+                        (void *[]){ x });
 }
 
 static flame_status run(fl_cuda *s, const fl_call_run *r) {

@@ -5,6 +5,7 @@
 ** have been joined. An interrupt stops the handing out of programs; one that is being
 ** compiled can not be stopped and is waited for.
 */
+#include "base/signals.h"
 #include "cuda/compile/headers.h"
 #include "cuda/compile/module.h"
 #include "cuda/text/text.h"
@@ -56,7 +57,8 @@ typedef struct crew {               /* shared by the workers of one call */
 
 static void compile_with(const fl_nvrtc *rtc, fl_compile *j, int n, const char *const *option) {
   j->result = rtc->nvrtcCreateProgram(&j->program, j->text, j->name, j->user ? FL_HEADERS : 0,
-                                      j->user ? fl_header_texts : NULL, j->user ? fl_header_names : NULL);
+                                      j->user ? fl_header_texts : NULL,
+                                      j->user ? fl_header_names : NULL);
   j->made = j->result == FL_RTC_OK;
   if (j->made) j->result = rtc->nvrtcCompileProgram(j->program, n, option);
 }
@@ -91,13 +93,18 @@ static void compile_one(crew *w, fl_compile *j) {
   j->done = 1;
 }
 
-static void *worker(void *arg) {
-  crew *w = arg;
+/* The next job that is not done; NULL: none, or it is time to stop. */
+static fl_compile *take(crew *w) {
   for (;;) {
     const int i = atomic_fetch_add(&w->next, 1);
-    if (i >= w->n || atomic_load(&w->stop)) break;
-    compile_one(w, &w->job[i]);
+    if (i >= w->n || atomic_load(&w->stop)) return NULL;
+    if (!w->job[i].done) return &w->job[i];
   }
+}
+
+static void *worker(void *arg) {
+  crew *w = arg;
+  for (fl_compile *j; (j = take(w)) != NULL;) compile_one(w, j);
   pthread_mutex_lock(&w->lock);
   w->finished++;
   pthread_cond_signal(&w->change);
@@ -116,8 +123,16 @@ static int start(crew *w, pthread_t *thread, int want) {
   return n;
 }
 
+/* Should the programs be left? A signal that waits is delivered when they
+** are; the handler then tells. */
+static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
+  const flame_status e = fl_cuda_poll(s);
+  if (e != FLAME_OK || fl_signals_wait(mask)) atomic_store(&w->stop, 1);
+  return e;
+}
+
 /* Until n workers have finished; an interrupt makes them finish early. */
-static flame_status wait_for(fl_cuda *s, crew *w, int n) {
+static flame_status wait_for(fl_cuda *s, crew *w, int n, const sigset_t *mask) {
   flame_status e = FLAME_OK;
   pthread_mutex_lock(&w->lock);
   while (w->finished < n) {
@@ -126,32 +141,51 @@ static flame_status wait_for(fl_cuda *s, crew *w, int n) {
     t.tv_nsec += 20 * 1000 * 1000;
     if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
     pthread_cond_timedwait(&w->change, &w->lock, &t);
-    if (e == FLAME_OK && (e = fl_cuda_poll(s)) != FLAME_OK) atomic_store(&w->stop, 1);
+    if (e == FLAME_OK) e = look(s, w, mask);
   }
   pthread_mutex_unlock(&w->lock);
   return e;
 }
 
-flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n) {
+/* Workers take programs until there are none or a signal came; without threads this one does. */
+static flame_status take_turns(fl_cuda *s, crew *w, const sigset_t *mask) {
   pthread_t thread[MAX_WORKERS];
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int want = w->n < MAX_WORKERS ? w->n : MAX_WORKERS;
+  if (want > cores) want = cores > 1 ? (int)cores : 1;
+  atomic_store(&w->next, 0);
+  atomic_store(&w->stop, 0);
+  w->finished = 0;
+  const int started = w->n > 1 ? start(w, thread, want) : 0;
+  flame_status e = started ? wait_for(s, w, started, mask) : look(s, w, mask);
+  for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
+  for (fl_compile *j; !started && e == FLAME_OK && (j = take(w)) != NULL;) {
+    compile_one(w, j);
+    e = look(s, w, mask);
+  }
+  return e;
+}
+
+static int any_left(const fl_compile *job, int n) {
+  for (int i = 0; i < n; i++) if (!job[i].done) return 1;
+  return 0;
+}
+
+flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n) {
   char arch[40];
   const char *option[FL_NVRTC_OPTIONS];
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   crew w = { .rtc = s->modules.rtc, .option = option, .n = n, .job = job };
   flame_status e = FLAME_OK;
   fl_nvrtc_options(s, arch, option);
   while (option[w.noption]) w.noption++;
   pthread_mutex_init(&w.lock, NULL);
   pthread_cond_init(&w.change, NULL);
-  int want = n < MAX_WORKERS ? n : MAX_WORKERS;
-  if (want > cores) want = cores > 1 ? (int)cores : 1;
-  const int started = n > 1 ? start(&w, thread, want) : 0;
-  if (started) e = wait_for(s, &w, started);
-  for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
-  for (int i = 0; i < n && e == FLAME_OK; i++) {    /* one program, or no threads to be had */
-    if (job[i].done) continue;
-    e = fl_cuda_poll(s);
-    if (e == FLAME_OK) compile_one(&w, &job[i]);
+  while (e == FLAME_OK && any_left(job, n)) {
+    sigset_t mask;
+    fl_signals_hold(&mask);
+    e = take_turns(s, &w, &mask);
+    fl_signals_release(&mask);
+    if (e == FLAME_OK) e = fl_cuda_poll(s);
   }
   pthread_cond_destroy(&w.change);
   pthread_mutex_destroy(&w.lock);
