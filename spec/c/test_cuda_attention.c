@@ -5,7 +5,6 @@
 */
 #include "fake_device.h"
 #include "cuda/call/call.h"
-#include "cuda/text/embedded.h"
 #include "tensor/call_attention.h"
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
@@ -154,18 +153,7 @@ static void real_nvrtc_takes_the_texts(void) {
 }
 
 int main(void) {
-  fl_text t;
-  flame_context c = { 0 };
   setenv("FLAME_CACHE_DIR", "off", 1);
-  fl_text_init(&t, &c.mem);
-  const int there = fl_embedded_put(&t, "attention.cu") &&
-                    fl_embedded_put(&t, "attention_back.cu") &&
-                    fl_embedded_put(&t, "attention_f32.cu");
-  fl_text_free(&t);
-  if (!there) {
-    printf("cuda_attention: kernels/attention*.cu are not there\n");
-    return 0;
-  }
   what_kernels_do_not_take_goes_over_the_host();
   a_call_is_launched_as_its_text_says();
   real_nvrtc_takes_the_texts();

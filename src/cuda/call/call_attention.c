@@ -45,7 +45,7 @@ static tiling tiling_of(const work *w, int entry) {
   if (entry == FORWARD) return (tiling){ two ? 2 : 1, head > 128 && masked ? 32 : 64, 2, small };
   if (entry == KEYS)
     return (tiling){ two ? 2 : 1, head > 192 || (head > 64 && masked) ? 16 : 32, small ? 2 : 1, 0 };
-  return (tiling){ two ? 2 : 1, 32, small ? 2 : 1, small };
+  return (tiling){ two ? 2 : 1, head > 64 && masked ? 16 : 32, small ? 2 : 1, small };
 }
 
 typedef struct shape { int64_t blocks, threads, shared; } shape;
