@@ -59,24 +59,25 @@ local Module = {}
 ---@field [string] any
 local Algebra = {}
 
---- The multivector that has these components in one grade, and 0 elsewhere: the way back from grade. Points and
---- velocities are embedded as grade 1.
+--- The multivector that has these components in one grade, and 0 elsewhere: the way back from
+--- grade. Points and velocities are embedded as grade 1.
 ---@param v flame.Tensor  (components of the grade, …)
 ---@param grade integer   0 to dims
 ---@return flame.Tensor   (size, …)
 function Algebra:embed(v, grade) end
 
---- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe et al. 2023,
---- "fully connected".) Component k of feature m is the sum over paths p and features n of weight[p][n][m] times
---- the part on path p of component k of x_n y_n. One matrix product per component.
+--- The geometric product in which each feature of x and y feeds every feature of the result. (Ruhe
+--- et al. 2023, "fully connected".) Component k of feature m is the sum over paths p and features n
+--- of weight[p][n][m] times the part on path p of component k of x_n y_n. One matrix product per
+--- component.
 ---@param x flame.Tensor       (size, …, features)
 ---@param y flame.Tensor       the same shape
 ---@param weight flame.Tensor  (#paths, features, features of the result)
 ---@return flame.Tensor        (size, …, features of the result)
 function Algebra:fully_connected(x, y, weight) end
 
---- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2. The scalar part becomes
---- gelu(x_0), and rotations commute with it.
+--- Gated GELU, each component times Phi of the scalar part x_0. Phi(a) = (1 + erf(a / sqrt 2)) / 2.
+--- The scalar part becomes gelu(x_0), and rotations commute with it.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:gelu(x) end
@@ -87,16 +88,18 @@ function Algebra:gelu(x) end
 ---@return flame.Tensor
 function Algebra:grade(x, grade) end
 
---- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n sum_k o_k(n)^2 + eps),
---- the sum being over the components of grade g. In algebras with generators that square to -1 or 0 the
---- squares get the signs of the blades', |mean| is taken, and grades in which all blades square to 0 stay as they are.
+--- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
+--- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
+--- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
+--- which all blades square to 0 stay as they are.
 ---@param x flame.Tensor  (size, …, features)
 ---@param eps? number     1e-6
 ---@return flame.Tensor   (size, …, features)
 function Algebra:grade_norm(x, eps) end
 
---- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the scalar part of
---- v times its reverse. Of other multivectors it is no inverse; where that scalar is 0, it is not finite.
+--- The inverse of versors, products of vectors that do not square to 0: the reverse divided by the
+--- scalar part of v times its reverse. Of other multivectors it is no inverse; where that scalar is
+--- 0, it is not finite.
 ---@param v flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:inverse(v) end
@@ -106,9 +109,9 @@ function Algebra:inverse(v) end
 ---@return flame.Tensor   (size, …)
 function Algebra:involute(x) end
 
---- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is added to the scalar part,
---- which no rotation changes; bias_all = true adds it to every component, as flash-clifford's layer does: then rotations of x
---- do not rotate the result any more.
+--- Mixes features, with a matrix for each grade. y_k = x_k weight[grade of k + 1]. The bias is
+--- added to the scalar part, which no rotation changes; bias_all = true adds it to every component,
+--- as flash-clifford's layer does: then rotations of x do not rotate the result any more.
 ---@param x flame.Tensor       (size, …, features)
 ---@param weight flame.Tensor  (dims + 1, features, features of the result)
 ---@param bias? flame.Tensor   (features of the result)
@@ -116,15 +119,17 @@ function Algebra:involute(x) end
 ---@return flame.Tensor        (size, …, features of the result)
 function Algebra:linear(x, weight, bias, bias_all) end
 
---- The norm of each multivector, the root of |scalar part of x times its reverse|. Its gradient at 0 is 0.
+--- The norm of each multivector, the root of |scalar part of x times its
+--- reverse|. Its gradient at 0 is 0.
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (…)
 function Algebra:norm(x) end
 
---- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i y_j over the pairs of
---- blades whose product is c times the component's. Axes after the first broadcast. With a weight (Brandstetter et al. and Ruhe
---- et al., both 2023) each summand is multiplied by that of its path, the grades of x, of y and of the result
---- (algebra.paths): features meet their like, and each has weights of its own. Half types are computed in f32.
+--- The geometric product x y, with a weight the weighted one. Each component is the sum of c x_i
+--- y_j over the pairs of blades whose product is c times the component's. Axes after the first
+--- broadcast. With a weight (Brandstetter et al. and Ruhe et al., both 2023) each summand is
+--- multiplied by that of its path, the grades of x, of y and of the result (algebra.paths):
+--- features meet their like, and each has weights of its own. Half types are computed in f32.
 ---@param x flame.Tensor        (size, …, features); without a weight any axes
 ---@param y flame.Tensor        the same
 ---@param weight? flame.Tensor  (#paths, features)
@@ -137,14 +142,16 @@ function Algebra:product(x, y, weight) end
 ---@return flame.Tensor   (size, …)
 function Algebra:project(x, ...) end
 
---- The reverse: of each blade the generators in opposite order, so that grade g gets the sign (-1)^(g (g - 1) / 2).
+--- The reverse: of each blade the generators in opposite order, so that grade
+--- g gets the sign (-1)^(g (g - 1) / 2).
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
 function Algebra:reverse(x) end
 
---- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of x (Ruhe et al. 2023): a vector v
---- reflects in the plane that it is normal to, the product of two vectors rotates by twice the angle between them, from
---- the second to the first. In G(3,0,1) translations are among them. Axes after the first broadcast.
+--- Moves x by a versor v. That is v x v^-1, with the sign of v's reflections for the odd grades of
+--- x (Ruhe et al. 2023): a vector v reflects in the plane that it is normal to, the product of two
+--- vectors rotates by twice the angle between them, from the second to the first. In G(3,0,1)
+--- translations are among them. Axes after the first broadcast.
 ---@param v flame.Tensor  (size, …), all of its grades even or all odd
 ---@param x flame.Tensor  (size, …)
 ---@return flame.Tensor   (size, …)
@@ -1131,8 +1138,8 @@ Tensor.clamp_min = flame.clamp_min
 
 Tensor.clamp_min_ = flame.clamp_min
 flame.clamp_min_ = flame.clamp_min
---- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs, outputs), normal with
---- deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
+--- The fully connected geometric product of two inputs, layer(x, y). weight (#paths, inputs,
+--- outputs), normal with deviation 1 / sqrt(inputs (dims + 1)). o: {device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param inputs any
 ---@param outputs any
@@ -1143,8 +1150,8 @@ function clifford.FullyConnectedProduct(algebra, inputs, outputs, o) end
 ---@param algebra flame.Algebra
 function clifford.GELU(algebra) end
 
---- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths, features), normal with
---- deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
+--- The weighted geometric product of two inputs, layer(x, y), feature by feature. weight (#paths,
+--- features), normal with deviation 1 / sqrt(dims + 1). o: {device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param features any
 ---@param o table?
@@ -1155,28 +1162,30 @@ function clifford.GeometricProduct(algebra, features, o) end
 ---@param o table?
 function clifford.GradeNorm(algebra, o) end
 
---- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully connected, and grade_norm.
---- Features stay as many. o: {normalize = true, fully_connected = false, bias = true ("all": of every component, as
---- there), eps = 1e-6, device =, dtype =}. Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
+--- flash-clifford's layer, the product of gelu(x) and gelu(linear(x)), weighted or fully
+--- connected, and grade_norm. Features stay as many. o: {normalize = true, fully_connected =
+--- false, bias = true ("all": of every component, as there), eps = 1e-6, device =, dtype =}.
+--- Parameters: linear.weight (dims + 1, n, n), linear.bias (n), product.weight (#paths, n) or
 --- (#paths, n, n); in flash-clifford the weight of the product is (n, #paths).
 ---@param algebra flame.Algebra
 ---@param features any
 ---@param o table?
 function clifford.Layer(algebra, features, o) end
 
---- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with deviation
---- 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it to every component, as flash-clifford's
---- layer does, and the result is not equivariant any more; bias = false: none.
---- o: {bias = true, device =, dtype =}
+--- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with
+--- deviation 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it
+--- to every component, as flash-clifford's layer does, and the result is not equivariant any
+--- more; bias = false: none. o: {bias = true, device =, dtype =}
 ---@param algebra flame.Algebra
 ---@param inputs any
 ---@param outputs any
 ---@param o table?
 function clifford.Linear(algebra, inputs, outputs, o) end
 
---- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is Cl(2,0), {1, 1, 1} (or 3)
---- Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares to 0. The table of products is computed from the
---- signature once. Fields: dims, size, signature, blades, grades, paths.
+--- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is
+--- Cl(2,0), {1, 1, 1} (or 3) Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares
+--- to 0. The table of products is computed from the signature once. Fields: dims, size, signature,
+--- blades, grades, paths.
 ---@param signature integer|integer[]  squares (1, -1 or 0) of 1 to 6 generators, or how many that square to 1
 ---@return flame.Algebra
 function clifford.algebra(signature) end
@@ -6224,9 +6233,10 @@ function flame.save(path, value) end
 ---@return flame.Tensor
 function flame.scalar_tensor(values, o) end
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a float that is added; is_causal:
---- row i sees keys 1 to i. enable_gqa: k and v may have fewer heads (axis -3) than q, each for as many heads of q. Scores are
---- kept, forward or backward, only where there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+--- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
+--- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
+--- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
+--- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
 ---@param q flame.Tensor
 ---@param k integer
 ---@param v flame.Tensor
