@@ -302,10 +302,11 @@ describe("what rests on a value that failed", function()
   end)
 
   it("fails with it, and writes of it are refused, though it was evaluated alone", function()
-    local x = missing(flame.ones(1))
-    local y, z, kept = x + 1, flame.ones(3) * 2, flame.ones(1)
-    local part = y:unsqueeze(1)
+    local kept = flame.ones(1)
     flame.eval(kept)
+    local x = missing(flame.ones(1))
+    local y, z = x + 1, flame.ones(3) * 2
+    local part = y:unsqueeze(1)
     kept:copy_(x * 2)
     local huge = flame.zeros(1000000, 1000000) + flame.rand(1000000, 1000000)      -- not to be had
     told(function() x:item() end)

@@ -109,10 +109,11 @@ describe("attention without scores", function()
   end
   it("is taken for ranks 2, 3 and 4", function()
     flame.manual_seed(3)
-    local q, k, v = randn { 2, 3, 80, 6 }, randn { 2, 3, 90, 6 }, randn { 2, 3, 90, 4 }
+    local q, k, v = randn({ 2, 3, 80, 8 }, "f32"), randn({ 2, 3, 90, 8 }, "f32"),
+      randn({ 2, 3, 90, 8 }, "f32")
     local mask = flame.rand(3, 80, 90):gt(0.2)
     local whole = attend(q, k, v, { attn_mask = mask })
-    assert.same({ 2, 3, 80, 4 }, whole.shape)
+    assert.same({ 2, 3, 80, 8 }, whole.shape)
     assert.is_true(flame.equal(whole[2], attend(q[2], k[2], v[2], { attn_mask = mask })))
     assert.is_true(flame.equal(whole[{ 2, 3 }],
       attend(q[{ 2, 3 }], k[{ 2, 3 }], v[{ 2, 3 }], { attn_mask = mask[3] })))
