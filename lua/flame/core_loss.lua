@@ -1,7 +1,8 @@
 --- Losses and the norms that are compositions. Losses take (input, target, options);
 -- {reduction = "mean" | "sum" | "none"}.
 local flame, _, internal = ...
-local fail, need_tensor, options, def = internal.failf, internal.need_tensor, internal.options, internal.def
+local fail, need_tensor, options, def = internal.failf, internal.need_tensor,
+  internal.options, internal.def
 local defaults, where = internal.defaults, flame.where
 
 --- A loss of each element as the option "reduction" asks.
@@ -15,14 +16,18 @@ internal.reduce_loss = reduce
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 local function need_same_shape(op, x, y)
-  if shape_text(x) ~= shape_text(y) then fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y)) end
+  if shape_text(x) ~= shape_text(y) then
+    fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y))
+  end
 end
 --- As many axes in all of them.
 local function need_same_rank(op, ...)
   local first = (...)
   for i = 2, select("#", ...) do
     local x = (select(i, ...))
-    if x.ndim ~= first.ndim then fail(op, "shapes %s and %s have different numbers of axes", shape_text(first), shape_text(x)) end
+    if x.ndim ~= first.ndim then
+      fail(op, "shapes %s and %s have different numbers of axes", shape_text(first), shape_text(x))
+    end
   end
 end
 --- A weight for each class.
@@ -38,12 +43,15 @@ local function with_weight(op, weight, o)
     if weight ~= nil and o ~= nil then need_tensor(op, "weight", weight) end
     return weight == nil and o or weight
   end
-  if o ~= nil and type(o) ~= "table" then fail(op, "options must be a table, got %s", internal.word(o)) end
+  if o ~= nil and type(o) ~= "table" then
+    fail(op, "options must be a table, got %s", internal.word(o))
+  end
   local all = { weight = weight }
   for k, v in pairs(o or {}) do all[k] = v end
   return all
 end
---- Add a loss: f(x, y, o) gives the value of each element; 'names' are those that may come by position.
+--- Add a loss: f(x, y, o) gives the value of each element; 'names' are those
+--- that may come by position.
 local function loss(name, known, f, names)
   known.reduction = "mean"
   def(name, known.weight ~= nil and 4 or 3 + #(names or {}), function(x, y, o, ...)
@@ -70,16 +78,19 @@ loss("smooth_l1_loss", { beta = 1.0 }, function(x, y, o)
   if o.beta == 0 then return d end
   return flame.where(d:lt(o.beta), e * e * (0.5 / o.beta), d - 0.5 * o.beta)
 end)
-loss("hinge_loss", { margin = 1.0 }, function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
+loss("hinge_loss", { margin = 1.0 },
+  function(x, y, o) return (o.margin - x * y):relu() end, { "margin" })
 loss("binary_cross_entropy", { weight = false }, function(x, y, o)
   need_same_shape("binary_cross_entropy", x, y)
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
-  if x.requires_grad then           -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+  -- at 0 and 1 the slope that PyTorch has: the denominator x (1 - x) at least 1e-12
+  if x.requires_grad then
     local inner = where(edge, 0.5, x)
     local slope = (v - y) / (v * (1 - v)):clamp({ min = 1e-12 })
-    local usual = -(y * inner:log():clamp({ min = -100 }) + (1 - y) * (-inner):log1p():clamp({ min = -100 }))
+    local usual = -(y * inner:log():clamp({ min = -100 }) + (1 - y) * (-inner):log1p()
+      :clamp({ min = -100 }))
     e = where(edge, e:detach() + slope * (x - v), usual)
   end
   return o.weight and e * o.weight or e
@@ -108,10 +119,13 @@ end)
 def("nll_loss", 4, function(x, y, o, rest)
   need_tensor("nll_loss", "input", x)
   need_tensor("nll_loss", "target", y)
-  o = options("nll_loss", with_weight("nll_loss", o, rest), { reduction = "mean", weight = false, ignore_index = -100 })
+  o = options("nll_loss", with_weight("nll_loss", o, rest),
+    { reduction = "mean", weight = false, ignore_index = -100 })
   if x.ndim == 0 then fail("nll_loss", "input is 0-d, need an axis of classes") end
   local d = x.ndim == 1 and 1 or 2
-  if x.shape[d] == 0 then fail("nll_loss", "input has no classes along axis %d, need at least 1", d) end
+  if x.shape[d] == 0 then
+    fail("nll_loss", "input has no classes along axis %d, need at least 1", d)
+  end
   need_class_weights("nll_loss", o.weight, x.shape[d])
   local ignored = y:eq(o.ignore_index)
   local ids = internal.classes(flame.where(ignored, 1, y), x.shape[d])
@@ -129,7 +143,9 @@ def("cosine_similarity", 5, function(x, y, d, eps)
   local o = defaults("cosine_similarity", { "dim", "eps" }, { dim = false, eps = 1e-8 }, d, eps)
   d = o.dim or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
-  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then x, y = table.unpack(flame.broadcast(x, y)) end
+  if table.concat(x.shape, " ") ~= table.concat(y.shape, " ") then
+    x, y = table.unpack(flame.broadcast(x, y))
+  end
   local m, n = internal.root((x * x):sum(d, keep)), internal.root((y * y):sum(d, keep))
   return (x / m:clamp({ min = o.eps }) * (y / n:clamp({ min = o.eps }))):sum(d)
 end)
@@ -168,7 +184,8 @@ def("multi_margin_loss", 6, function(x, y, ...)
   local op = "multi_margin_loss"
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
-  local o = defaults(op, { "p", "margin", "weight" }, { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
+  local o = defaults(op, { "p", "margin", "weight" },
+    { p = 1, margin = 1.0, weight = false, reduction = "mean" }, ...)
   if o.p ~= 1 and o.p ~= 2 then fail(op, "p = %s, need 1 or 2", tostring(o.p)) end
   need_class_weights(op, o.weight, x.ndim > 0 and x.shape[x.ndim] or 1)
   local single = x.ndim < 2
@@ -189,10 +206,11 @@ def("gaussian_nll_loss", 6, function(x, y, var, ...)
   need_tensor(op, "input", x)
   need_tensor(op, "target", y)
   need_tensor(op, "var", var)
-  local o = defaults(op, { "full", "eps", "reduction" }, { full = false, eps = 1e-6, reduction = "mean" }, ...)
+  local o = defaults(op, { "full", "eps", "reduction" },
+    { full = false, eps = 1e-6, reduction = "mean" }, ...)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
-  var = var + (var:clamp({ min = o.eps }) - var):detach()                 -- as PyTorch: the bound has slope 1
+  var = var + (var:clamp({ min = o.eps }) - var):detach()       -- as PyTorch: the bound has slope 1
   local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
   return reduce(op, o.full and e + 0.5 * math.log(2 * math.pi) or e, o.reduction)
 end)
@@ -217,15 +235,17 @@ def("cosine_embedding_loss", 5, function(x1, x2, y, ...)
   local o = defaults(op, { "margin" }, { margin = 0, reduction = "mean" }, ...)
   local rank = math.max(x1.ndim, x2.ndim)
   if y.ndim ~= rank - 1 then
-    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y), shape_text(x1), shape_text(x2))
+    fail(op, "target has shape %s, inputs %s and %s: need one axis less", shape_text(y),
+      shape_text(x1), shape_text(x2))
   end
   local m, n = (x1 * x1):sum(-1) + 1e-12, (x2 * x2):sum(-1) + 1e-12
   local cos = (x1 * x2):sum(-1) / (m * n):sqrt()
-  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1), (cos - o.margin):clamp({ min = 0 }), 0)
+  local e = flame.where(y:eq(1), 1 - cos, 0) + flame.where(y:eq(-1),
+    (cos - o.margin):clamp({ min = 0 }), 0)
   return reduce(op, e, o.reduction)
 end)
 
--- ---- norms ----------------------------------------------------------------------------------------
+-- ---- norms --------------------------------------------------------------------------------------
 local half = { f16 = true, bf16 = true }
 
 --- Without eps the epsilon of the dtype, as PyTorch has it.
@@ -241,7 +261,8 @@ def("rms_norm", 4, function(x, shape, w, o)
   for k = 1, #shape do
     axes[k] = -k
     if x.shape[x.ndim - #shape + k] ~= shape[k] then
-      fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "), table.concat(shape, ", "))
+      fail("rms_norm", "shape (%s) does not end in (%s)", table.concat(x.shape, ", "),
+        table.concat(shape, ", "))
     end
   end
   local v = half[x.dtype] and x:float() or x
@@ -251,27 +272,119 @@ def("rms_norm", 4, function(x, shape, w, o)
 end)
 def("group_norm", 5, function(x, groups, w, b, o)
   if type(w) == "table" then w, b, o = nil, nil, w elseif type(b) == "table" then b, o = nil, b end
-  return internal.grouped_norm(x, groups, o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
+  return internal.grouped_norm(x, groups,
+    o == nil and 1e-5 or defaults("group_norm", { "eps" }, { eps = 1e-5 }, o).eps, w, b)
 end)
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes.
-def("scaled_dot_product_attention", 8, function(q, k, v, ...)
-  local op = "scaled_dot_product_attention"
-  need_tensor(op, "q", q)
-  need_tensor(op, "k", k)
-  need_tensor(op, "v", v)
-  local o = defaults(op, { "attn_mask", "dropout_p", "is_causal", "scale" },
-    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false }, ...)
+-- ---- attention ----------------------------------------------------------------------------------
+local attention = "scaled_dot_product_attention"
+
+--- How many heads of q read one of x: both are (…, heads, time, size).
+local function heads_for_one(name, x, q)
+  if q.ndim < 3 or x.ndim < 3 then
+    fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
+      name, shape_text(x))
+  end
+  local heads, most = x.shape[x.ndim - 2], q.shape[q.ndim - 2]
+  if heads == most then return 1 end
+  if heads == 0 or most % heads ~= 0 then
+    fail(attention, "%s has %d heads, which do not divide the %d of q", name, heads, most)
+  end
+  return most // heads
+end
+
+--- All scores at once: shapes that broadcast, dropout, masks with gradients, and few rows.
+local function composed(q, k, v, o)
+  if o.k_for > 1 then k = k:repeat_interleave(o.k_for, -3) end
+  if o.v_for > 1 then v = v:repeat_interleave(o.v_for, -3) end
   local scores = (q * (o.scale or q.shape[q.ndim] ^ -0.5)):matmul(k:transpose(-2, -1))
   if o.is_causal then
     local n, m = scores.shape[scores.ndim - 1], scores.shape[scores.ndim]
-    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1), -math.huge)
+    scores = scores:masked_fill(flame.ones(n, m, { dtype = "bool", device = q.device }):triu(1),
+      -math.huge)
   end
   if o.attn_mask then
-    if o.attn_mask.dtype == "bool" then scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
+    if o.attn_mask.dtype == "bool" then
+      scores = scores:masked_fill(o.attn_mask:logical_not(), -math.huge)
     else scores = scores + o.attn_mask end
   end
   local p = scores:softmax(-1)
   if o.dropout_p > 0 then p = p:dropout(o.dropout_p) end
   return p:matmul(v)
+end
+
+--- What the op takes on a device. rows: with fewer, all scores fit a cache, and are made faster.
+--- size: most features of a head; even: keys and values have as many, for half types a multiple of
+--- 8.
+local takes = {
+  cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
+  cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
+}
+
+--- Shape, led by ones to four axes.
+local function four(x)
+  local shape = x.shape
+  while #shape < 4 do table.insert(shape, 1, 1) end
+  return shape
+end
+
+--- Are these the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, and of sizes
+--- that the device takes?
+local function shapes_fit(q, k, v, can, o)
+  for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
+  if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
+  if k[1] ~= v[1] or k[2] ~= v[2] or k[3] ~= v[3] then return false end
+  return q[3] >= can.rows and q[4] <= can.size and v[4] <= can.size
+    and (not can.even or q[4] == v[4])
+end
+
+--- Does the mask broadcast to (b, h, t, s), and is it a plain value?
+local function mask_fits(mask, q, shape, keys)
+  if mask.ndim > 4 or mask.device ~= q.device or internal.tracked(mask) then return false end
+  if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
+  local m = four(mask)
+  local whole = { shape[1], shape[2], shape[3], keys }
+  for i = 1, 4 do if m[i] ~= 1 and m[i] ~= whole[i] then return false end end
+  return true
+end
+
+--- Can the op compute this, which keeps no scores? q, k and v with 2 to 4 axes.
+local function fits(q, k, v, o)
+  local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
+  if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
+    return false
+  end
+  if k.dtype ~= q.dtype or v.dtype ~= q.dtype or k.device ~= q.device or v.device ~= q.device then
+    return false
+  end
+  if o.scale and type(o.scale) ~= "number" then return false end
+  local shape, keys = four(q), four(k)
+  if not shapes_fit(shape, keys, four(v), can, o) or can.even and half[q.dtype]
+      and shape[4] % 8 ~= 0 then
+    return false
+  end
+  return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
+end
+
+--- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
+--- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
+--- (axis -3) than q, each for as many heads of q. Scores are kept, forward or backward, only where
+--- there is dropout, where batch axes broadcast, for few rows, and of odd sizes on a GPU.
+---@param ... any  attn_mask, dropout_p = 0, is_causal = false, scale = d ^ -0.5, enable_gqa = false, or a table of them
+def("scaled_dot_product_attention", 9, function(q, k, v, ...)
+  need_tensor(attention, "q", q)
+  need_tensor(attention, "k", k)
+  need_tensor(attention, "v", v)
+  local o = defaults(attention, { "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa" },
+    { attn_mask = false, dropout_p = 0, is_causal = false, scale = false, enable_gqa = false }, ...)
+  if o.attn_mask then need_tensor(attention, "attn_mask", o.attn_mask) end
+  if q.ndim == 0 then fail(attention, "q is 0-d, need an axis of features") end
+  o.k_for, o.v_for = o.enable_gqa and heads_for_one("k", k, q) or 1,
+    o.enable_gqa and heads_for_one("v", v, q) or 1
+  if not fits(q, k, v, o) then return composed(q, k, v, o) end
+  local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
+  local y = internal.attention(lifted(q), lifted(k), lifted(v), o.attn_mask or nil,
+    o.scale or q.shape[q.ndim] ^ -0.5, o.is_causal)
+  if q.ndim == 4 then return y end
+  return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)

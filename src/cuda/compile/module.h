@@ -1,6 +1,7 @@
 /*
-** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines, and user
-** kernels; looked for in memory, then on disk, then made by NVRTC (nvrtc.c). alone.c needs no device.
+** Compiled kernels of a device: generated ones by their key, files of kernels/ by name and defines,
+** and user kernels; looked for in memory, then on disk, then made by NVRTC (nvrtc.c). alone.c needs
+** no device.
 */
 #ifndef FL_CUDA_MODULE_H
 #define FL_CUDA_MODULE_H
@@ -23,14 +24,15 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 
 /* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
 ** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
-** kernels/prelude.cu come first. Queue it for compilation; 0: error kept. */
+** kernels/prelude.cu come first. file: a name, or several with spaces in between, one behind the
+** other in one program. Queue it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
 /* Its entry, at run time. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
 /* User kernels: the same two. The function's errors name its script. */
 int fl_cuda_want_user(fl_cuda *s, const struct fl_kfunction *k);
-void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);      /* the text that is compiled */
+void fl_cuda_put_user(const struct fl_kfunction *k, fl_text *t);     /* the text that is compiled */
 flame_status fl_cuda_user_entry(fl_cuda *s, const struct fl_kfunction *k, fl_cu_function *f);
 
 /* ---- nvrtc.c ---- */

@@ -4,11 +4,19 @@
 ** C' = B' A' (the transposes cost nothing), so the library's first operand is our B.
 ** Descriptors and the heuristic's first answer are kept by shape, strides and alignment.
 ** What the library can not take (integers, odd strides, no library) is left to steps.cu.
+**
+** Pitch. Large products of half types take the library six times as long on an H200 where a size
+** or the distance of rows is no multiple of 16 bytes (a vocabulary of 50,257). So they are made of
+** copies with zeros behind, and the result is copied back. Which of them are, follows from sizes
+** and strides alone.
 */
 #include "cuda/library/blas.h"
+#include "base/num.h"
+#include "cuda/compile/module.h"
 #include <string.h>
 
-enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256 };
+enum { SPACE = 32 << 20, KEPT_MAX = 2048, ALIGN_MAX = 256, PITCH = 8 /* elements */,
+       PITCH_LEAST = 256 };
 
 /* One library call: operands in its order, so 'a' is our B. Compared bytewise. */
 typedef struct call {
@@ -224,8 +232,6 @@ static flame_status find(fl_cuda *s, const call *x, fl_gemm **out) {
   return FLAME_OK;
 }
 
-/* ---- the interface ---- */
-
 /* Open the library once; a machine without it uses our own kernels. */
 static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
@@ -248,13 +254,72 @@ static int empty(const fl_matmul *m) {
   return m->m == 0 || m->n == 0 || batch == 0;
 }
 
+/* ---- pitch ---- */
+
+/* A matrix in column-major form, as it lies and as the library gets it: longer columns, more of
+** them. take: these differ. */
+typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
+
+static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
+  pitched p = { length, count, ld, fl_round_up(length, PITCH), fl_round_up(count, PITCH), 0 };
+  p.take = wanted && (ld % PITCH != 0 || length != p.to_length || count != p.to_count);
+  return p;
+}
+
+static int64_t bytes_of(const pitched *p) {
+  return fl_round_up(p->to_length * p->to_count * 2, 256);
+}
+
+/* What is copied of a, b and c; x gets what the library sees. Returns the scratch bytes. */
+static int64_t set_pitch(call *x, pitched p[3]) {
+  const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
+  const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
+  const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
+  int64_t *const ld[3] = { &x->lda, &x->ldb, &x->ldc }, bytes = 0;
+  p[0] = pitched_of(ta ? x->k : x->m, ta ? x->m : x->k, x->lda, wanted);
+  p[1] = pitched_of(tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, wanted);
+  p[2] = pitched_of(x->m, x->n, x->ldc, wanted);
+  for (int i = 0; i < 3; i++) {
+    if (!p[i].take) continue;
+    *ld[i] = p[i].to_length;
+    bytes += bytes_of(&p[i]);
+  }
+  if (bytes == 0) return 0;
+  x->m = fl_round_up(x->m, PITCH);
+  x->n = fl_round_up(x->n, PITCH);
+  x->k = fl_round_up(x->k, PITCH);
+  return bytes;
+}
+
+/* As struct pitch_args of pitch.cu. */
+typedef struct pitch_args {
+  const void *from;
+  int64_t from_step, rows, cols;
+  void *to;
+  int64_t to_step, to_rows, to_cols;
+} pitch_args;
+
+static flame_status pitch(fl_cuda *s, pitch_args a) {
+  const int64_t blocks = a.to_rows * fl_ceil_div(a.to_cols, 2048);
+  fl_cu_function f;
+  const flame_status e = fl_cuda_file_entry(s, "pitch.cu", "", 0, "pitch", &f);
+  if (e != FLAME_OK) return e;
+  void *params[] = { &a };
+  return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)fl_min(blocks, INT32_MAX), 1, 1 },
+                        (const unsigned[]){ 256, 1, 1 }, 0, params);
+}
+
+/* ---- the interface ---- */
+
 /* Asks for an algorithm that needs no more than natural alignment: there is then one for
 ** every address the plan is run with. */
-flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
+flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *scratch) {
   batches q;
   call x;
+  pitched p[3];
   fl_gemm *g;
   *yes = 0;
+  *scratch = 0;
   if (empty(m) || m->k == 0) {
     *yes = 1;                                   /* nothing to multiply: no kernel needed */
     return FLAME_OK;
@@ -264,6 +329,8 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes) {
   flame_status e = open_library(s);
   if (e != FLAME_OK || !s->blas.handle) return e;
   if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, SPACE, "cuBLAS workspace");
+  *scratch = set_pitch(&x, p);
+  if (e == FLAME_OK && *scratch && !fl_cuda_want_file(s, "pitch.cu", "", 0)) e = s->ctx->err.code;
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
   if (e == FLAME_OK) *yes = g->ok;
@@ -289,12 +356,36 @@ static flame_status multiply(fl_cuda *s, call *x, int size, const char *a, const
   if (e != FLAME_OK) return e;
   const fl_lt_status r = s->blas.lt->cublasLtMatmul(
     s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, a, g->a, b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE, s->stream);
+    wide ? (const void *)&zero_d : &zero_f, c, g->c, c, g->c, &g->algo, s->blas.space, SPACE,
+    s->stream);
   if (r == FL_LT_EXECUTION_FAILED) {            /* a sticky error shows at the next query */
     e = fl_cuda_wait_all(s);
     if (e != FLAME_OK) return e;
   }
   return failed(s, r, "cublasLtMatmul");
+}
+
+/* The call, with copies of what the library is slow on. x: a copy, in the library's order. */
+static flame_status multiply_pitched(fl_cuda *s, call x, int size, const char *a, const char *b,
+                                     char *c) {
+  pitched p[3];
+  const char *at[2] = { a, b };
+  char *free_at = s->scratch, *result = c;
+  flame_status e = FLAME_OK;
+  if (set_pitch(&x, p) == 0) return multiply(s, &x, size, a, b, c);
+  for (int i = 0; i < 2 && e == FLAME_OK; i++) {
+    const pitched *q = &p[i];
+    if (!q->take) continue;
+    e = pitch(s, (pitch_args){ at[i], q->ld, q->count, q->length, free_at, q->to_length,
+                               q->to_count, q->to_length });
+    at[i] = free_at;
+    free_at += bytes_of(q);
+  }
+  if (p[2].take) result = free_at;
+  if (e == FLAME_OK) e = multiply(s, &x, size, at[0], at[1], result);
+  if (e != FLAME_OK || !p[2].take) return e;
+  return pitch(s, (pitch_args){ result, p[2].to_length, p[2].count, p[2].length, c, p[2].ld,
+                                p[2].count, p[2].length });
 }
 
 /* k == 0: the product is all zeros. */
@@ -326,8 +417,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *a, char *b, char 
       co += at[i] * q.c[i];
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
-                                : multiply(s, &x, size, b + bo * size, a + ao * size,
-                                           c + co * size);
+                                : multiply_pitched(s, x, size, b + bo * size, a + ao * size,
+                                                   c + co * size);
     if (e != FLAME_OK) return e;
     int i = outer - 1;
     while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;
