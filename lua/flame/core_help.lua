@@ -90,9 +90,10 @@ local function text_of(name)
     "\n"):gsub("\n\n+", "\n"):gsub("\n$", "")
 end
 
--- ---- for the prompt: what is told of functions, by name or by the function itself -----------------------
+-- ---- for the prompt: what is told of functions, by name or by the function itself ---------------
 
---- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a function, a class or a word; or nil.
+--- The name in the stub ("flame.topk", "Tensor:sum", "nn.Linear") of a
+--- function, a class or a word; or nil.
 function internal.told_name(what)
   load_blocks()
   return find(what)
@@ -131,8 +132,8 @@ function internal.told_line(name)
   return "", "(" .. block.params .. ")"
 end
 
---- The options of such a function, a list of {name, text of the default}: what stands in braces in its text,
---- and the parameters that may be left out.
+--- The options of such a function, a list of {name, text of the default}: what stands in braces in
+--- its text, and the parameters that may be left out.
 function internal.told_options(name)
   load_blocks()
   local list, seen, block = {}, {}, block_of(name)
@@ -143,7 +144,9 @@ function internal.told_options(name)
   end
   for _, line in ipairs(block and block.comment or {}) do
     for braces in line:gmatch("%b{}") do
-      for word, default in ("," .. braces:sub(2, -2)):gmatch("[,;]%s*([%a_][%w_]*) =%s*([^,;]*)") do add(word, default) end
+      for word, default in ("," .. braces:sub(2, -2)):gmatch("[,;]%s*([%a_][%w_]*) =%s*([^,;]*)") do
+        add(word, default)
+      end
     end
     local word, rest = line:match("^%-%-%-@param ([%a_][%w_]*)%?%s*(.*)$")
     if word and word ~= "o" and word ~= "options" and word ~= "d" then add(word, rest) end

@@ -1,17 +1,18 @@
---- The prompt of flame-lua on a terminal: what happens to an entry, and to what it gives. src/cli/repl.c calls
--- start once, then load and show (or failed) for each entry, and complete for Tab. It puts two functions of the
--- terminal here: width(s) and size().
+--- The prompt of flame-lua on a terminal: what happens to an entry, and to what it gives.
+-- src/cli/repl.c calls start once, then load and show (or failed) for each entry, and complete for
+-- Tab. It puts two functions of the terminal here: width(s) and size().
 --
--- Entries run in an environment of their own over the globals: assignments make globals, as ever; what an entry
--- declares local at its outermost level, and '_', the last value, are fields of the environment alone.
+-- Entries run in an environment of their own over the globals: assignments make globals, as ever;
+-- what an entry declares local at its outermost level, and '_', the last value, are fields of the
+-- environment alone.
 local prompt = {}
 
 local env, meta, terminal
-local empty = {}                                -- kept locals that are nil: they hide a global too
-local last, before, change                      -- the chunk that ran; variables before it; what :undo takes back
+local empty = {}                   -- kept locals that are nil: they hide a global too
+local last, before, change         -- the chunk that ran; variables before it; what :undo takes back
 local plain_print = print
 
--- ---- kept locals -------------------------------------------------------------------------------------
+-- ---- kept locals --------------------------------------------------------------------------------
 
 local function keep(_, name, v)
   rawset(env, name, v)
@@ -34,7 +35,7 @@ function prompt.start(environment, can)
   prompt.colours = can and (none == nil or none == "")
   rawset(env, PLACE, setmetatable({}, { __newindex = keep }))
   rawset(env, "prompt", prompt)
-  local help = rawget(_G, "help")                -- where it is the prompt's, the prompt's own knows more
+  local help = rawget(_G, "help")           -- where it is the prompt's, the prompt's own knows more
   if type(help) == "function" and debug.getinfo(help, "S").source == "=flame/prompt" then
     rawset(env, "help", prompt.help)
   end
@@ -43,7 +44,7 @@ end
 --- The environment of entries.
 function prompt.environment() return env end
 
--- ---- :undo --------------------------------------------------------------------------------------------
+-- ---- :undo --------------------------------------------------------------------------------------
 
 local function copy(t)
   local out = {}
@@ -56,7 +57,9 @@ local function note_before() before = { globals = copy(_G), kept = copy(env) } e
 -- Variables that differ from what they were: {table, name, what it was}.
 local function differences(was, t, list)
   for name, v in next, t do
-    if type(name) == "string" and not rawequal(was[name], v) then list[#list + 1] = { t, name, was[name] } end
+    if type(name) == "string" and not rawequal(was[name], v) then
+      list[#list + 1] = { t, name, was[name] }
+    end
   end
   for name, v in next, was do
     if type(name) == "string" and t[name] == nil then list[#list + 1] = { t, name, v } end
@@ -68,16 +71,20 @@ local function note_change()
   local list, kept = {}, copy(env)
   kept._, before.kept._ = nil, nil
   differences(before.globals, _G, list)
-  for name in next, before.kept do if rawget(env, name) == nil then list[#list + 1] = { env, name, before.kept[name] } end end
+  for name in next, before.kept do
+    if rawget(env, name) == nil then list[#list + 1] = { env, name, before.kept[name] } end
+  end
   for name, v in next, kept do
-    if not rawequal(v, before.kept[name]) then list[#list + 1] = { env, name, before.kept[name] } end
+    if not rawequal(v, before.kept[name]) then
+      list[#list + 1] = { env, name, before.kept[name] }
+    end
   end
   if #list > 0 then change = list end
   before = nil
 end
 
---- Takes back the last change of variables, and a second time takes that back. What was written into a tensor or
---- a table stays.
+--- Takes back the last change of variables, and a second time takes that back. What was written
+--- into a tensor or a table stays.
 function prompt.undo()
   if not change then plain_print("no variable has changed yet") return end
   local list = change
@@ -89,7 +96,7 @@ function prompt.undo()
   end
 end
 
--- ---- an entry ------------------------------------------------------------------------------------------
+-- ---- an entry -----------------------------------------------------------------------------------
 
 local function part(name) return require("flame.prompt_" .. name) end
 
@@ -110,7 +117,8 @@ function prompt.load(text)
     last = chunk
     return chunk
   end
-  local kept = text:find("local", 1, true) and part("words").keep_locals(text, "_ENV[\"" .. PLACE .. "\"].") or text
+  local kept = text:find("local", 1, true)
+    and part("words").keep_locals(text, "_ENV[\"" .. PLACE .. "\"].") or text
   local why
   chunk, why = load(text, "=stdin", "t", env)
   if not chunk then return nil, why end
@@ -133,7 +141,7 @@ function prompt.failed(message)
   end
 end
 
--- ---- values -----------------------------------------------------------------------------------------------
+-- ---- values -------------------------------------------------------------------------------------
 
 --- One line on a value.
 function prompt.line(v) return part("show").line(prompt, v, (prompt.size())) end
@@ -143,7 +151,8 @@ local function is_simple(v)
   return kind == "nil" or kind == "number" or kind == "boolean" or kind == "string"
 end
 
---- Prints what an entry gave; the first value becomes '_'. A script's own print is used where there is one.
+--- Prints what an entry gave; the first value becomes '_'. A script's own
+--- print is used where there is one.
 function prompt.show(...)
   note_change()
   local n, first = select("#", ...), (...)
@@ -153,14 +162,15 @@ function prompt.show(...)
   local texts, lines = {}, false
   for i = 1, n do
     local v = select(i, ...)
-    texts[i] = is_simple(v) and not prompt.colours and tostring(v) or part("show").value(prompt, v, (prompt.size()))
+    texts[i] = is_simple(v) and not prompt.colours and tostring(v)
+      or part("show").value(prompt, v, (prompt.size()))
     lines = lines or texts[i]:find("\n", 1, true)
   end
   io.stdout:write(table.concat(texts, lines and "\n" or "\t"), "\n")
 end
 
---- What Tab does: the text before the cursor as it becomes, and a list to be shown (again: this is the second
---- Tab), or nil.
+--- What Tab does: the text before the cursor as it becomes, and a list to be shown (again: this is
+--- the second Tab), or nil.
 function prompt.complete(text, again)
   local columns, rows = prompt.size()
   return part("complete").complete(prompt, text, again, columns, rows)

@@ -21,7 +21,9 @@ local list = {
 --- For completion.
 function commands.names()
   local out = {}
-  for i, c in ipairs(list) do out[i] = { c[1], function() return c[3] end, c[2] ~= "" and " " or "" } end
+  for i, c in ipairs(list) do
+    out[i] = { c[1], function() return c[3] end, c[2] ~= "" and " " or "" }
+  end
   return out
 end
 
@@ -29,7 +31,7 @@ end
 local Mistake = { __tostring = function(self) return self.text end }
 local function fail(text, ...) error(setmetatable({ text = text:format(...) }, Mistake)) end
 
--- ---- evaluating what stands behind a command ---------------------------------------------------------------------
+-- ---- evaluating what stands behind a command ----------------------------------------------------
 
 local function chunk_of(p, text)
   local chunk, why = load("return " .. text, "=stdin", "t", p.environment())
@@ -59,7 +61,7 @@ end
 -- A line of columns, cut to the terminal.
 local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.size()) - 1)) end
 
--- ---- help --------------------------------------------------------------------------------------------------------
+-- ---- help ---------------------------------------------------------------------------------------
 
 local function tell(name)
   print((internal.told_text(name)))
@@ -104,12 +106,16 @@ local function tell_value(p, v)
   local module = module_name(v)
   if module then commands.doc(p, module) return true end
   if flame.is_tensor(v) then
-    print(show.line(p, v, (p.size())) .. "; :why and :explain tell where it comes from, :doc Tensor what it can do")
+    print(show.line(p, v, (p.size()))
+      .. "; :why and :explain tell where it comes from, :doc Tensor what it can do")
     return true
   end
   local class = type(v) == "table" and getmetatable(v)
-  local name = type(v) == "function" and internal.told_name(v) or class and internal.told_name(class)
-  if not name and type(class) == "table" and type(class.__name) == "string" then name = internal.told_name(class.__name) end
+  local name = type(v) == "function" and internal.told_name(v)
+    or class and internal.told_name(class)
+  if not name and type(class) == "table" and type(class.__name) == "string" then
+    name = internal.told_name(class.__name)
+  end
   if name then tell(name) end
   if class and class.__tostring then print(tostring(v)) return true end
   if name then return true end
@@ -129,7 +135,9 @@ local function search(p, text)
     for _, w in ipairs(asked) do fits = fits and all:find(w, 1, true) ~= nil end
     if fits and not name:find("^Tensor:") then found[#found + 1] = name end
   end
-  for i = 1, math.min(#found, 20) do line(p, "  %-24s %s", found[i], (internal.told_line(found[i]))) end
+  for i = 1, math.min(#found, 20) do
+    line(p, "  %-24s %s", found[i], (internal.told_line(found[i])))
+  end
   if #found > 20 then print(("  … %d more"):format(#found - 20)) end
   return #found
 end
@@ -140,7 +148,8 @@ local function nearest(text)
   return internal.hint(text:match("[%w_]+$") or "", known)
 end
 
---- A function, a class, a value or a name; of other words the nearest name, and what has them in its text.
+--- A function, a class, a value or a name; of other words the nearest name,
+--- and what has them in its text.
 function commands.help(p, what)
   if what == nil then return overview(p) end
   if type(what) ~= "string" then
@@ -163,7 +172,9 @@ function commands.doc(p, word)
   word = word and tostring(word) or ""
   local count, names = modules()
   if word == "" then
-    for _, module in ipairs(names) do print(("  %-24s %d functions"):format(module, count[module])) end
+    for _, module in ipairs(names) do
+      print(("  %-24s %d functions"):format(module, count[module]))
+    end
     print(":doc nn lists those of a module; the pages in docs/ have more")
     return
   end
@@ -179,12 +190,14 @@ function commands.doc(p, word)
   if found == 0 then print(("no name has '%s' in it%s"):format(word, nearest(word))) end
 end
 
--- ---- source, adjoint ------------------------------------------------------------------------------------------------
+-- ---- source, adjoint ----------------------------------------------------------------------------
 
 --- The text of a function of Lua, or of a kernel.
 function commands.source(_, f)
   if internal.is_kernel(f) then print((f:source())) return end
-  if type(f) ~= "function" then fail("source: need a function or a kernel, got %s", internal.word(f)) end
+  if type(f) ~= "function" then
+    fail("source: need a function or a kernel, got %s", internal.word(f))
+  end
   local facts = debug.getinfo(f, "S")
   local text = facts.source
   if facts.what == "C" then fail("source: the function is written in C\1: help tells what it does") end
@@ -212,7 +225,7 @@ function commands.grad(_, k)
   for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
 end
 
--- ---- time, memory -----------------------------------------------------------------------------------------------------
+-- ---- time, memory -------------------------------------------------------------------------------
 
 local function run_all(f)
   local out = table.pack(f())
@@ -224,7 +237,9 @@ local ENOUGH, MOST = 0.2, 1000                   -- seconds, runs
 
 --- How long a function takes with all work done: the least and the median of some runs.
 function commands.time(_, f)
-  if not internal.callable(f) then fail("time: need a function or an expression, got %s", internal.word(f)) end
+  if not internal.callable(f) then
+    fail("time: need a function or an expression, got %s", internal.word(f))
+  end
   flame.synchronize()
   local before, times, total = flame.stats(), {}, 0
   repeat
@@ -235,9 +250,11 @@ function commands.time(_, f)
   until total >= ENOUGH or #times >= MOST
   local after, first, n = flame.stats(), times[1], #times
   table.sort(times)
-  print(("%.3f ms, the least of %d runs; median %.3f, first %.3f"):format(times[1] * 1e3, n, times[(n + 1) // 2] * 1e3,
+  print(("%.3f ms, the least of %d runs; median %.3f, first %.3f"):format(times[1] * 1e3, n,
+    times[(n + 1) // 2] * 1e3,
     first * 1e3))
-  print(("each run: %d launches, %s moved; new plans in all: %d"):format((after.launches - before.launches) // n,
+  print(("each run: %d launches, %s moved; new plans in all: %d"):format(
+    (after.launches - before.launches) // n,
     bytes_text((after.bytes_moved - before.bytes_moved) // n), after.plans - before.plans))
 end
 
@@ -246,7 +263,9 @@ local function variables(p)
   local by = {}
   for _, t in ipairs { p.environment(), _G } do
     for name, v in next, t do
-      if type(name) == "string" and flame.is_tensor(v) and name ~= "_" then by[internal.handle(v)] = name end
+      if type(name) == "string" and flame.is_tensor(v) and name ~= "_" then
+        by[internal.handle(v)] = name
+      end
     end
   end
   return by
@@ -256,7 +275,8 @@ end
 function commands.mem(p)
   flame.eval()
   local facts = flame.memory()
-  print(("%s: %s allocated, %s at most, %s reserved; host %s"):format(flame.default_device(), bytes_text(facts.allocated),
+  print(("%s: %s allocated, %s at most, %s reserved; host %s"):format(flame.default_device(),
+    bytes_text(facts.allocated),
     bytes_text(facts.peak), bytes_text(facts.reserved), bytes_text(facts.host)))
   local largest, count = internal.tensors(10)
   local names = variables(p)
@@ -265,21 +285,24 @@ function commands.mem(p)
     for handle in pairs(t.handles) do
       name, views = names[handle] or name, views + 1
     end
-    line(p, "  %10s  %-12s %s %s %s  %s%s", bytes_text(t.bytes), name, "(" .. table.concat(t.shape, ", ") .. ")", t.dtype,
+    line(p, "  %10s  %-12s %s %s %s  %s%s", bytes_text(t.bytes), name,
+      "(" .. table.concat(t.shape, ", ") .. ")", t.dtype,
       t.device, t.site, views > 0 and (", and %d that share its memory"):format(views) or "")
   end
   print(("%d tensors have values"):format(count))
 end
 
--- ---- why -----------------------------------------------------------------------------------------------------------------
+-- ---- why ----------------------------------------------------------------------------------------
 
 local SHOWN = 24
 
 local function node_line(p, k, n)
   local inputs = {}
   for i, j in ipairs(n.inputs) do inputs[i] = "%" .. j end
-  local tape = n.leaf and "leaf, requires grad" or n.spent and "freed by a backward" or n.tracked and "tracked" or "no gradient"
-  line(p, "  %%%d = %s(%s)  (%s) %s, %s%s", k, n.leaf and "leaf" or n.op, table.concat(inputs, ", "), table.concat(n.shape, ", "),
+  local tape = n.leaf and "leaf, requires grad" or n.spent and "freed by a backward"
+    or n.tracked and "tracked" or "no gradient"
+  line(p, "  %%%d = %s(%s)  (%s) %s, %s%s", k, n.leaf and "leaf" or n.op,
+    table.concat(inputs, ", "), table.concat(n.shape, ", "),
     n.dtype, tape, n.site ~= "" and "  " .. n.site or "")
 end
 
@@ -291,9 +314,13 @@ local function reason(nodes, n)
   if n.spent then return "what it was made from was freed by a backward: give that retain_graph = true" end
   local leaves = 0
   for _, m in ipairs(nodes) do if m.leaf then leaves = leaves + 1 end end
-  if n.tracked then return ("it has a gradient: %d %s behind it"):format(leaves, leaves == 1 and "leaf requires grad, and is"
-    or "leaves require grad, and are") end
-  if not floats[n.dtype] then return ("it has no gradient: it is %s, and gradients are of floats"):format(n.dtype) end
+  if n.tracked then
+    return ("it has a gradient: %d %s behind it"):format(leaves,
+      leaves == 1 and "leaf requires grad, and is" or "leaves require grad, and are")
+  end
+  if not floats[n.dtype] then
+    return ("it has no gradient: it is %s, and gradients are of floats"):format(n.dtype)
+  end
   local op
   for _, i in ipairs(n.inputs) do op = op or nodes[i].tracked and n.op end
   if op then return ("it has no gradient though what it is made from has: %s has no derivative, or no_grad or detach was at work")
@@ -325,12 +352,13 @@ function commands.explain(p, x)
   for _, kind in ipairs { "kernel", "matmul", "scatter", "copy", "call" } do
     if plan[kind] > 0 then parts[#parts + 1] = ("%d %s"):format(plan[kind], kind) end
   end
-  print(("%d ops: %s; %s moved, %s between steps"):format(plan.ops, #parts > 0 and table.concat(parts, ", ") or "nothing to run",
+  print(("%d ops: %s; %s moved, %s between steps"):format(plan.ops,
+    #parts > 0 and table.concat(parts, ", ") or "nothing to run",
     bytes_text(plan.bytes), bytes_text(plan.arena)))
   for s in plan.text:gmatch("[^\n]+") do line(p, "  %s", s) end
 end
 
--- ---- ":name text" ----------------------------------------------------------------------------------------------------------
+-- ---- ":name text" -------------------------------------------------------------------------------
 
 local takes_value = { source = true, why = true, explain = true, grad = true }
 

@@ -1,5 +1,5 @@
---- Completion at the prompt: globals and words of Lua, fields and methods, options of a call, names in help("…"),
--- files in other strings, commands. No function of a script runs for it.
+--- Completion at the prompt: globals and words of Lua, fields and methods, options of a call, names
+-- in help("…"), files in other strings, commands. No function of a script runs for it.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
@@ -8,7 +8,7 @@ local show = require "flame.prompt_show"
 
 local complete = {}
 
--- ---- looking at values without running scripts ------------------------------------------------------------------
+-- ---- looking at values without running scripts --------------------------------------------------
 
 -- Functions of the library may be called: they look fields up and do no more.
 local function is_ours(f)
@@ -39,7 +39,9 @@ end
 
 local function add_keys(found, t)
   for key in next, t do
-    if type(key) == "string" and key:find("^[%a_][%w_]*$") and not words.keywords[key] then found[key] = true end
+    if type(key) == "string" and key:find("^[%a_][%w_]*$") and not words.keywords[key] then
+      found[key] = true
+    end
   end
 end
 
@@ -69,9 +71,10 @@ local function fields(v)
   return found
 end
 
--- ---- the value before a '.' or ':' -------------------------------------------------------------------------------
+-- ---- the value before a '.' or ':' --------------------------------------------------------------
 
--- Names a, b, c of the chain a.b:c that ends with word k, which is a name; nil where it hangs on something else.
+-- Names a, b, c of the chain a.b:c that ends with word k, which is a name;
+-- nil where it hangs on something else.
 local function chain(list, k)
   local names = { list[k].text }
   while list[k - 1] and (list[k - 1].text == "." or list[k - 1].text == ":") do
@@ -92,7 +95,7 @@ local function value_of(p, names)
   return v
 end
 
--- ---- what can stand there: lists of {name, one line, what follows it where it is the only one} ---------------------
+-- ---- what can stand there: lists of {name, one line, what follows it where it is the only one} --
 
 local function told(f)
   local name = internal.told_name(f)
@@ -103,7 +106,8 @@ end
 local function line_of(p, v)
   if type(v) == "function" then return told(v) or show.line(p, v, 60) end
   local m = debug.getmetatable(v)
-  if flame.is_tensor(v) or (type(v) ~= "table" and type(v) ~= "userdata") or m and is_ours(rawget(m, "__tostring")) then
+  if flame.is_tensor(v) or (type(v) ~= "table" and type(v) ~= "userdata")
+      or m and is_ours(rawget(m, "__tostring")) then
     return show.line(p, v, 60)
   end
   return type(v)
@@ -112,9 +116,12 @@ end
 local function names_in(p, v, functions)
   local list = {}
   for name in pairs(fields(v)) do
-    local x = flame.is_tensor(v) and internal.methods[name] or not flame.is_tensor(v) and get(v, name)
+    local x = flame.is_tensor(v) and internal.methods[name] or not flame.is_tensor(v)
+      and get(v, name)
     if not functions or internal.callable(x) then
-      list[#list + 1] = { name, function() return type(x) == "number" and flame.is_tensor(v) and "" or line_of(p, x) end }
+      list[#list + 1] = { name, function()
+        return type(x) == "number" and flame.is_tensor(v) and "" or line_of(p, x)
+      end }
     end
   end
   return list
@@ -124,7 +131,8 @@ local function all_names(p)
   local list, seen = {}, {}
   for _, t in ipairs { p.environment(), _G } do
     for name, v in next, t do
-      if type(name) == "string" and not seen[name] and name:find("^[%a_][%w_]*$") and not words.keywords[name] then
+      if type(name) == "string" and not seen[name] and name:find("^[%a_][%w_]*$")
+          and not words.keywords[name] then
         seen[name] = true
         list[#list + 1] = { name, function() return line_of(p, v) end }
       end
@@ -150,19 +158,22 @@ end
 local function files(partial, close)
   local folder = partial:match("^(.*/)") or ""
   local home = os.getenv("HOME")
-  local found = internal.io_list((folder == "" and "." or folder):gsub("^~/", (home or "~"):gsub("%%", "%%%%") .. "/"))
+  local found =
+    internal.io_list((folder == "" and "." or folder):gsub("^~/",
+      (home or "~"):gsub("%%", "%%%%") .. "/"))
   local list = {}
   for name, kind in pairs(found or {}) do
     local hidden = name:sub(1, 1) == "." and partial:sub(#folder + 1, #folder + 1) ~= "."
     if name ~= "." and name ~= ".." and not hidden then
       local is_folder = kind == "d" or kind == "l" and internal.io_list(folder .. name) ~= nil
-      list[#list + 1] = { folder .. name .. (is_folder and "/" or ""), nil, is_folder and "" or close }
+      list[#list + 1] = { folder .. name .. (is_folder and "/" or ""), nil,
+        is_folder and "" or close }
     end
   end
   return list
 end
 
--- ---- where the cursor is -------------------------------------------------------------------------------------------
+-- ---- where the cursor is ------------------------------------------------------------------------
 
 -- The open '{' of a call's options: the place of the word that names the function, or nil.
 local function options_call(list, last)
@@ -184,7 +195,9 @@ local function options_call(list, last)
     local t = list[k].kind == "op" and list[k].text or ""
     if t == "}" or t == ")" or t == "]" then depth = depth + 1 end
     if t == "{" or t == "[" or t == "(" then
-      if depth == 0 then return t == "(" and list[k - 1] and list[k - 1].kind == "name" and k - 1 or nil end
+      if depth == 0 then
+        return t == "(" and list[k - 1] and list[k - 1].kind == "name" and k - 1 or nil
+      end
       depth = depth - 1
     end
     k = k - 1
@@ -195,7 +208,9 @@ end
 local function options_at(p, list, k)
   local names = chain(list, k)
   local name = names and internal.told_name(value_of(p, names))
-  if not name and list[k - 1] and list[k - 1].text == ":" then name = internal.told_name(list[k].text) end
+  if not name and list[k - 1] and list[k - 1].text == ":" then
+    name = internal.told_name(list[k].text)
+  end
   local out = {}
   for _, o in ipairs(name and internal.told_options(name) or {}) do
     out[#out + 1] = { o[1], function() return o[2] end, " = " }
@@ -216,12 +231,15 @@ local function in_string(list)
 end
 
 local function after_dot(p, list, k, partial)
-  local mark, names = list[k].text, list[k - 1] and list[k - 1].kind == "name" and chain(list, k - 1)
+  local mark, names = list[k].text,
+    list[k - 1] and list[k - 1].kind == "name" and chain(list, k - 1)
   local v = names and value_of(p, names) or nil
-  if v == nil and mark == ":" and not names then                     -- a call's result: a tensor, mostly
+  if v == nil and mark == ":" and not names then                -- a call's result: a tensor, mostly
     local found = {}
     for name, f in pairs(internal.methods) do
-      if type(f) == "function" then found[#found + 1] = { name, function() return told(f) or "" end } end
+      if type(f) == "function" then
+        found[#found + 1] = { name, function() return told(f) or "" end }
+      end
     end
     return found, partial
   end
@@ -240,7 +258,9 @@ local function candidates(p, text)
   local w, partial, k = list[#list], "", #list + 1
   if w and w.open and w.kind == "string" then return in_string(list) end
   if w and w.kind == "comment" then return {}, "" end
-  if w and (w.kind == "name" or w.kind == "keyword") and w.to == #(command and rest or text) then partial, k = w.text, #list end
+  if w and (w.kind == "name" or w.kind == "keyword") and w.to == #(command and rest or text) then
+    partial, k = w.text, #list
+  end
   local b = list[k - 1]
   if b and (b.text == "." or b.text == ":") then return after_dot(p, list, k - 1, partial) end
   if b and (b.text == "{" or b.text == ",") then
@@ -251,7 +271,7 @@ local function candidates(p, text)
   return all_names(p), partial
 end
 
--- ---- the answer --------------------------------------------------------------------------------------------------------
+-- ---- the answer ---------------------------------------------------------------------------------
 
 local function common(list)
   local first, last = list[1][1], list[#list][1]
@@ -270,7 +290,9 @@ local function in_columns(p, list, columns, rows)
   local lines = {}
   for i = 1, math.min(down, rows) do
     local line = {}
-    for j = i, #list, down do line[#line + 1] = list[j][1] .. (" "):rep(wide - p.width(list[j][1])) end
+    for j = i, #list, down do
+      line[#line + 1] = list[j][1] .. (" "):rep(wide - p.width(list[j][1]))
+    end
     lines[i] = table.concat(line):gsub("%s+$", "")
   end
   if down > rows then lines[#lines + 1] = ("… %d in all"):format(#list) end
@@ -283,7 +305,8 @@ local function listing(p, list, columns, rows)
   for _, c in ipairs(list) do wide = math.max(wide, p.width(c[1])) end
   for i, c in ipairs(list) do
     local about = (c[2] and c[2]() or ""):gsub("%s*\n.*", " …")
-    lines[i] = show.cut(p, c[1] .. (" "):rep(wide - p.width(c[1]) + 2) .. about, columns - 1):gsub("%s+$", "")
+    lines[i] = show.cut(p, c[1] .. (" "):rep(wide - p.width(c[1]) + 2) .. about,
+      columns - 1):gsub("%s+$", "")
   end
   return table.concat(lines, "\n")
 end

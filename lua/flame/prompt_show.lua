@@ -1,12 +1,13 @@
---- How the prompt shows values: tables to a depth, sorted, tensors in them as one line; nothing wider than the
--- terminal.
+--- How the prompt shows values: tables to a depth, sorted, tensors in them as one line; nothing
+-- wider than the terminal.
 local flame = require "flame"
 local internal = flame.internal
 internal.load()                                          -- what it gets from Lua
 
 local show = {}
 
-local DEPTH, ENTRIES, LINES = 4, 100, 12        -- levels of tables, entries of one, lines of a list of numbers
+-- levels of tables, entries of one, lines of a list of numbers
+local DEPTH, ENTRIES, LINES = 4, 100, 12
 local COLOURS = { number = "36", string = "32", word = "35", tensor = "34", faint = "2", key = "" }
 
 local function painted(p, kind, text)
@@ -16,7 +17,7 @@ end
 
 local function shape_text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- ---- one line ----------------------------------------------------------------------------------------------
+-- ---- one line -----------------------------------------------------------------------------------
 
 -- The text cut to so many columns.
 local function cut(p, text, columns)
@@ -41,7 +42,8 @@ end
 
 local function tensor_line(x)
   local ok, text = pcall(function()
-    return ("tensor %s %s %s%s"):format(shape_text(x.shape), x.dtype, x.device, x.requires_grad and " requires grad" or "")
+    return ("tensor %s %s %s%s"):format(shape_text(x.shape), x.dtype, x.device,
+      x.requires_grad and " requires grad" or "")
   end)
   return ok and text or "tensor (closed)"
 end
@@ -138,7 +140,7 @@ function show.line(p, v, columns)
   return ("table of %d"):format(n + #names)
 end
 
--- ---- more than a line ------------------------------------------------------------------------------------------
+-- ---- more than a line ---------------------------------------------------------------------------
 
 local function is_numbers(v)
   local names, n = names_of(v)
@@ -198,14 +200,17 @@ local function block(p, v, indent, columns, above, key, head)
     return wrapped(p, v, indent, columns)
   end
   local names, n = names_of(v)
-  if above.depth >= DEPTH or above[v] then return painted(p, "faint", ("{… %d}"):format(n + #names)) end
+  if above.depth >= DEPTH or above[v] then
+    return painted(p, "faint", ("{… %d}"):format(n + #names))
+  end
   local blank, lines, count = (" "):rep(indent + 2), { "{" }, 0
   above[v], above.depth = true, above.depth + 1
   local function add(name, x)
     count = count + 1
     if count > ENTRIES then return end
     local before = name and cut(p, key_text(p, name), columns // 2) .. " = " or ""
-    lines[#lines + 1] = blank .. before .. block(p, x, indent + 2, columns, above, name, p.width(before)) .. ","
+    lines[#lines + 1] = blank .. before .. block(p, x, indent + 2, columns, above, name,
+      p.width(before)) .. ","
   end
   for i = 1, math.min(n, ENTRIES) do add(nil, rawget(v, i)) end
   for _, name in ipairs(count < ENTRIES and names or {}) do add(name, rawget(v, name)) end
@@ -216,7 +221,7 @@ local function block(p, v, indent, columns, above, key, head)
   return table.concat(lines, "\n")
 end
 
--- ---- tensors ------------------------------------------------------------------------------------------------------
+-- ---- tensors ------------------------------------------------------------------------------------
 
 -- A row of values in columns of equal width, its middle left out.
 local function narrow_row(line, columns)
@@ -228,7 +233,9 @@ local function narrow_row(line, columns)
   local head = fits // 2 + fits % 2
   local out = {}
   for i, value in ipairs(values) do
-    if i <= head or i > #values - (fits - head) then out[#out + 1] = (" "):rep(wide - utf8.len(value)) .. value end
+    if i <= head or i > #values - (fits - head) then
+      out[#out + 1] = (" "):rep(wide - utf8.len(value)) .. value
+    end
     if i == head then out[#out + 1] = "…" end
   end
   return table.concat(out, " ")
@@ -243,7 +250,9 @@ local function narrow_vector(lines, columns)
   end
   for i, value in ipairs(values) do values[i] = (" "):rep(wide - utf8.len(value)) .. value end
   local fits = math.max((columns + 1) // (wide + 1), 1)
-  for i = 1, #values, fits do out[#out + 1] = table.concat(values, " ", i, math.min(i + fits - 1, #values)) end
+  for i = 1, #values, fits do
+    out[#out + 1] = table.concat(values, " ", i, math.min(i + fits - 1, #values))
+  end
   return out
 end
 

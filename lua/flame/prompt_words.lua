@@ -48,11 +48,13 @@ local function word_at(text, i)
   end
   local stop, open = long_end(text, i)
   if stop then return "string", stop, open end
-  e = select(2, text:find("^0[xX][%x%.]+[pP]?[+-]?%x*", i)) or select(2, text:find("^%.?%d[%d%.]*[eE]?[+-]?%d*", i))
+  e = select(2, text:find("^0[xX][%x%.]+[pP]?[+-]?%x*", i))
+    or select(2, text:find("^%.?%d[%d%.]*[eE]?[+-]?%d*", i))
   if e then return "number", e end
   for n = 3, 2, -1 do
     local op = text:sub(i, i + n - 1)
-    if op == "..." or op == ".." or op == "::" or op == "==" or op == "~=" or op == "<=" or op == ">=" or op == "//" or
+    if op == "..." or op == ".." or op == "::" or op == "==" or op == "~=" or op == "<="
+        or op == ">=" or op == "//" or
       op == "<<" or op == ">>" then
       return "op", i + n - 1
     end
@@ -60,8 +62,8 @@ local function word_at(text, i)
   return "op", i
 end
 
---- The words of a text in order: {kind =, text =, from =, to =, open =}. kind: "name", "keyword", "string",
---- "number", "comment" or "op". open: the end of a string or comment is missing.
+--- The words of a text in order: {kind =, text =, from =, to =, open =}. kind: "name", "keyword",
+--- "string", "number", "comment" or "op". open: the end of a string or comment is missing.
 function words.of(text)
   local list, i = {}, 1
   while true do
@@ -74,16 +76,19 @@ function words.of(text)
   end
 end
 
-local deeper = { ["do"] = 1, ["function"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1 }
+local deeper = { ["do"] = 1, ["function"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1,
+  ["until"] = -1 }
 local brackets = { ["("] = 1, ["["] = 1, ["{"] = 1, [")"] = -1, ["]"] = -1, ["}"] = -1 }
 
--- The names after 'local' at k: their list, the place behind them, and whether one of them is to be closed.
+-- The names after 'local' at k: their list, the place behind them, and
+-- whether one of them is to be closed.
 local function names_after(list, k)
   local names, closed = {}, false
   while list[k] and list[k].kind == "name" do
     names[#names + 1] = list[k].text
     k = k + 1
-    if list[k] and list[k].text == "<" and list[k + 1] and list[k + 2] and list[k + 2].text == ">" then
+    if list[k] and list[k].text == "<" and list[k + 1] and list[k + 2]
+        and list[k + 2].text == ">" then
       closed = closed or list[k + 1].text == "close"
       k = k + 3
     end
@@ -109,14 +114,15 @@ local function kept_at(list, k, place)
   return table.concat(names, ", ") .. (given and "" or " = nil"), behind, 0
 end
 
---- The chunk with each local of its outermost level written as a field of what 'place' names ("_ENV.x."); line
---- by line as it was. Those with <close> stay.
+--- The chunk with each local of its outermost level written as a field of what 'place' names
+--- ("_ENV.x."); line by line as it was. Those with <close> stay.
 function words.keep_locals(text, place)
   local list, all, out, done, depth, k = {}, words.of(text), {}, 1, 0, 1
   for _, w in ipairs(all) do if w.kind ~= "comment" then list[#list + 1] = w end end
   while list[k] do
     local w, step = list[k], 1
-    local change = w.kind == "keyword" and deeper[w.text] or w.kind == "op" and brackets[w.text] or 0
+    local change = w.kind == "keyword" and deeper[w.text]
+      or w.kind == "op" and brackets[w.text] or 0
     if depth == 0 and w.kind == "keyword" and w.text == "local" then
       local made, behind, inside = kept_at(list, k, place)
       if made then

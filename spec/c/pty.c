@@ -7,7 +7,8 @@
 **
 **   send TEXT      types it; \n \r \t \e \\ and \xHH are bytes
 **   wait TEXT      goes on when the screen shows it (20 s at most; else says so, status 1)
-**   ready          waits for an empty prompt in the cursor's row, "> " or ">> ", after what was sent
+**   ready          waits for an empty prompt in the cursor's row, "> " or ">>
+**                  ", after what was sent
 **   bytes N        goes on when so many bytes in all have come from the program
 **   size COLS ROWS another size (SIGWINCH)
 **   signal N       a signal to the program
@@ -17,8 +18,8 @@
 **   mode           writes "raw" or "cooked"
 **   end            waits for the program's end and writes "status N" or "signal N"
 **
-** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and the
-** sequences that a line editor needs. Others are written as "?SEQUENCE".
+** The screen is emulated here: wrapping, wide and combining characters as wcwidth(3) has them, and
+** the sequences that a line editor needs. Others are written as "?SEQUENCE".
 */
 #include <fcntl.h>
 #include <locale.h>
@@ -36,7 +37,8 @@
 
 enum { MOST_COLS = 300, MOST_ROWS = 100, CELL = 32, LIMIT = 20 };
 
-static char cell[MOST_ROWS][MOST_COLS][CELL];     /* UTF-8; "" is blank, "\1" the right half of a wide one */
+/* UTF-8; "" is blank, "\1" the right half of a wide one */
+static char cell[MOST_ROWS][MOST_COLS][CELL];
 static int cols, rows, row, col, pending;         /* pending: the next character wraps */
 static char sequence[64];
 static int in_sequence;
@@ -107,7 +109,11 @@ static void take(unsigned char byte) {
   if (byte == 27) { in_sequence = 1; sequence[0] = 0; return; }
   if (byte == '\r') { col = pending = 0; return; }
   if (byte == '\n') { pending = 0; scroll(); return; }
-  if (byte == '\t') { pending = 0; col = col / 8 * 8 + 8 < cols ? col / 8 * 8 + 8 : cols - 1; return; }
+  if (byte == '\t') {
+    pending = 0;
+    col = col / 8 * 8 + 8 < cols ? col / 8 * 8 + 8 : cols - 1;
+    return;
+  }
   if (byte == '\b') { pending = 0; if (col > 0) col--; return; }
   if (byte < 32) return;
   if (byte < 0x80 || byte >= 0xc0) {
@@ -140,7 +146,8 @@ static char *screen_text(void) {
   for (int r = 0; r < rows; r++) {
     int last = cols;
     while (last > 0 && !cell[r][last - 1][0]) last--;
-    for (int c = 0; c < last; c++) if (cell[r][c][0] != 1) p = stpcpy(p, cell[r][c][0] ? cell[r][c] : " ");
+    for (int c = 0; c < last; c++)
+      if (cell[r][c][0] != 1) p = stpcpy(p, cell[r][c][0] ? cell[r][c] : " ");
     while (p > text && p[-1] == ' ') p--;
     *p++ = '\n';
   }
@@ -156,11 +163,15 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int came(const char *text, long bytes) {
+  return text ? strstr(screen_text(), text) != NULL : received >= bytes;
+}
+
 static void await(const char *text, long bytes) {
   const double till = now() + LIMIT;
   int open = 1;
-  while (open && now() < till && (text ? !strstr(screen_text(), text) : received < bytes)) open = pump(50);
-  if (text ? strstr(screen_text(), text) != NULL : received >= bytes) return;
+  while (!came(text, bytes) && open && now() < till) open = pump(50);
+  if (came(text, bytes)) return;
   printf("never came: %s\n%s", text ? text : "bytes", screen_text());
   kill(child, SIGKILL);
   exit(1);
@@ -207,7 +218,8 @@ static void type(const char *p, size_t n) {
   }
 }
 
-/* A narrower terminal breaks the rows that are too long for it again, and the cursor goes with them. */
+/* A narrower terminal breaks the rows that are too long for it again, and the
+** cursor goes with them. */
 static void narrow(int c) {
   static char old[MOST_ROWS][MOST_COLS][CELL];
   const int old_row = row, old_col = col, count = rows;
@@ -218,14 +230,18 @@ static void narrow(int c) {
     int length = MOST_COLS;
     while (length > 0 && !old[r][length - 1][0]) length--;
     if (r > old_row && length == 0) break;
-    for (int from = 0; from == 0 || from < length || (r == old_row && old_col >= from); from += c, to++) {
+    if (r == old_row && length <= old_col) length = old_col + 1;
+    for (int from = 0; from == 0 || from < length; from += c, to++) {
       if (to == count) {
         memmove(cell[0], cell[1], sizeof cell[0] * (size_t)(count - 1));
         memset(cell[--to], 0, sizeof cell[0]);
         at_row--;
       }
-      memcpy(cell[to], old[r][from], sizeof **cell * (size_t)(from + c < MOST_COLS ? c : MOST_COLS - from));
-      if (r == old_row && old_col >= from && old_col < from + c) at_row = to, at_col = old_col - from;
+      const int n = from + c < MOST_COLS ? c : MOST_COLS - from;
+      memcpy(cell[to], old[r][from], sizeof **cell * (size_t)n);
+      if (r != old_row || old_col < from || old_col >= from + c) continue;
+      at_row = to;
+      at_col = old_col - from;
     }
   }
   row = at_row < 0 ? 0 : at_row;

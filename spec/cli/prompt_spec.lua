@@ -1,5 +1,5 @@
--- The prompt on a terminal: spec/c/pty.c runs it on one, types, and says what the screen shows. Without a
--- terminal nothing of this is there.
+-- The prompt on a terminal: spec/c/pty.c runs it on one, types, and says what the screen shows.
+-- Without a terminal nothing of this is there.
 local interpreter = dofile("spec/support/interpreter.lua")
 local words = require "flame.prompt_words"
 
@@ -34,7 +34,8 @@ local function session(steps, o)
   o = o or {}
   write("steps", (o.first or "ready\n") .. steps .. "\n")
   local out = output_of(("cd %s/files && env -u LUA_INIT -u NO_COLOR -u XDG_STATE_HOME -u XDG_CONFIG_HOME -u LUA_INIT_5_4"
-    .. " HOME=%s TERM=xterm %s %s %d %d %s %s <%s/steps 2>&1"):format(folder, o.home or folder .. "/home", o.env or "", pty,
+    .. " HOME=%s TERM=xterm %s %s %d %d %s %s <%s/steps 2>&1"):format(folder,
+    o.home or folder .. "/home", o.env or "", pty,
     o.cols or 80, o.rows or 24, interpreter, o.arguments or "", folder))
   assert(not out:find("runtime error", 1, true) and not out:find("Sanitizer", 1, true), out)
   return out
@@ -47,11 +48,17 @@ local function typed(lines, o)
   return session(table.concat(steps, "\n") .. "\nscreen", o)
 end
 
-local function has(text, screen) assert.truthy(screen:find(text, 1, true), "\n'" .. text .. "' is not in:\n" .. screen) end
-local function lacks(text, screen) assert.falsy(screen:find(text, 1, true), "\n'" .. text .. "' is in:\n" .. screen) end
+local function has(text, screen)
+  assert.truthy(screen:find(text, 1, true), "\n'" .. text .. "' is not in:\n" .. screen)
+end
+local function lacks(text, screen)
+  assert.falsy(screen:find(text, 1, true), "\n'" .. text .. "' is in:\n" .. screen)
+end
 
 describe("the prompt on a terminal", function()
-  before_each(function() os.execute("rm -rf " .. folder .. "/home; mkdir " .. folder .. "/home") end)
+  before_each(function()
+    os.execute("rm -rf " .. folder .. "/home; mkdir " .. folder .. "/home")
+  end)
 
   it("shows the value of an expression, and says at the start where help is", function()
     local screen = typed { "1 + 2, 'a'" }
@@ -68,7 +75,9 @@ describe("the prompt on a terminal", function()
   end)
 
   describe("edits", function()
-    local function edited(keys, o) return session("send " .. keys .. "\\r\nwait \\n= \nscreen", o) end
+    local function edited(keys, o)
+      return session("send " .. keys .. "\\r\nwait \\n= \nscreen", o)
+    end
 
     it("in the middle of a line, by characters, words and lines", function()
       has("= 1230", edited("30\\x01\\x02\"= \" .. 12\\x05"))
@@ -92,17 +101,21 @@ describe("the prompt on a terminal", function()
 
     it("a line that is longer than the terminal", function()
       local long = ("0123456789"):rep(12)
-      local out = session("send '" .. long .. "\nwait " .. long:sub(78, 100) .. "\ncursor\nsend \\x01\nsend #\nwait #'\n"
+      local out = session("send '" .. long .. "\nwait " .. long:sub(78, 100)
+        .. "\ncursor\nsend \\x01\nsend #\nwait #'\n"
         .. "cursor\nsend \\x05'\\r\nwait 120\nscreen")
       assert.truthy(out:find("^4 44\n3 4\n"), out)
       has("> #'" .. long:sub(1, 76) .. "\n" .. long:sub(77) .. "'\n120", out)
     end)
 
     it("a line that ends at the last column, with a wide character that does not fit", function()
-      local out = session("send " .. ("a"):rep(17) .. "\nwait aaa\ncursor\nsend \\xe4\\xb8\\xad\nwait 中\ncursor\n"
-        .. "send \\x7f\\x7f\\x7f\nbytes 600\nscreen\ncursor", { cols = 20, first = "wait function does\nwait > \n" })
+      local out = session("send " .. ("a"):rep(17)
+        .. "\nwait aaa\ncursor\nsend \\xe4\\xb8\\xad\nwait 中\ncursor\n"
+        .. "send \\x7f\\x7f\\x7f\nbytes 600\nscreen\ncursor",
+        { cols = 20, first = "wait function does\nwait > \n" })
       assert.truthy(out:find("never came"), out)
-      out = session("send " .. ("a"):rep(17) .. "\nwait aaaaaaaaaaaaaaaaa\ncursor\nsend b\nwait b\ncursor\n"
+      out = session("send " .. ("a"):rep(17)
+        .. "\nwait aaaaaaaaaaaaaaaaa\ncursor\nsend b\nwait b\ncursor\n"
         .. "send \\x7f\nsend \\xe4\\xb8\\xad\nwait 中\ncursor", { cols = 20 })
       local r1, c1, r2, c2, r3, c3 = out:match("(%d+) (%d+)\n(%d+) (%d+)\n(%d+) (%d+)")
       assert.same({ "20", "1", "3" }, { c1, c2, c3 }, out)
@@ -124,7 +137,8 @@ describe("the prompt on a terminal", function()
     it("as a model says, with random keys", function()
       local random = math.random
       math.randomseed(7)
-      local units = { "a", "B", "_", " ", "(", "\\xc3\\xa9", "\\xe4\\xb8\\xad", "e\\xcc\\x81", "\\xf0\\x9f\\x98\\x80" }
+      local units = { "a", "B", "_", " ", "(", "\\xc3\\xa9", "\\xe4\\xb8\\xad", "e\\xcc\\x81",
+        "\\xf0\\x9f\\x98\\x80" }
       local steps, wanted, cut = {}, {}, {}
       for round = 1, 12 do
         local text, at, keys = {}, 0, {}
@@ -138,11 +152,17 @@ describe("the prompt on a terminal", function()
           right = function() at = math.min(at + 1, #text) return "\\e[C" end,
           home = function() at = 0 return "\\x01" end,
           last = function() at = #text return "\\x05" end,
-          back = function() if at > 0 then table.remove(text, at) at = at - 1 end return "\\x7f" end,
+          back = function()
+            if at > 0 then table.remove(text, at) at = at - 1 end
+            return "\\x7f"
+          end,
           delete = function() if at < #text then table.remove(text, at + 1) end return "\\e[3~" end,
           kill = function() if at < #text then cut = take(at + 1, #text) end return "\\x0b" end,
           head = function() if at > 0 then cut = take(1, at) at = 0 end return "\\x15" end,
-          yank = function() for _, u in ipairs(cut) do at = at + 1 table.insert(text, at, u) end return "\\x19" end,
+          yank = function()
+            for _, u in ipairs(cut) do at = at + 1 table.insert(text, at, u) end
+            return "\\x19"
+          end,
         }
         local names = {}
         for name in pairs(does) do names[#names + 1] = name end
@@ -156,8 +176,10 @@ describe("the prompt on a terminal", function()
             keys[k] = does[names[random(#names)]]()
           end
         end
-        steps[#steps + 1] = "send " .. table.concat(keys) .. "\\x01r[#r+1] = [==[\\x05]==]\\r\nready"
-        wanted[round] = table.concat(text):gsub("\\x(%x%x)", function(h) return string.char(tonumber(h, 16)) end)
+        steps[#steps + 1] = "send " .. table.concat(keys)
+          .. "\\x01r[#r+1] = [==[\\x05]==]\\r\nready"
+        wanted[round] = table.concat(text):gsub("\\x(%x%x)",
+          function(h) return string.char(tonumber(h, 16)) end)
       end
       write("wanted", table.concat(wanted, "\n"))
       local out = session("send r = {}\\r\nready\n" .. table.concat(steps, "\n")
@@ -175,17 +197,20 @@ describe("the prompt on a terminal", function()
         end
         steps[i] = "send " .. table.concat(bytes)
       end
-      local out = session(table.concat(steps, "\n") .. "\nsend \\e[201~\\x03\\x03\nwait ^C\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen",
+      local out = session(table.concat(steps, "\n")
+        .. "\nsend \\e[201~\\x03\\x03\nwait ^C\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen",
         { cols = 20 })
       lacks("never came", out)
     end)
 
     it("after the terminal has another size", function()
-      local out = session("send '= ' .. " .. ("1234567890"):rep(5) .. "e9\nwait e9\nsize 40 12\nsend \\x01\\x05\n"
+      local out = session("send '= ' .. " .. ("1234567890"):rep(5)
+        .. "e9\nwait e9\nsize 40 12\nsend \\x01\\x05\n"
         .. "send \\x08\\x08.5\nwait 0.5\nscreen\nsend \\r\nwait \\n= 1.2\nscreen", { cols = 80 })
       has("> '= ' .. 123456789012345678901234567890\n12345678901234567890.5\n", out)
       assert.equal(2, select(2, out:gsub("> '= '", "")))
-      out = session("send '= ' .. " .. ("1234567890"):rep(5) .. "e9\nwait e9\nsize 100 30\nsend \\x08\\x08.5\nwait 0.5\nscreen",
+      out = session("send '= ' .. " .. ("1234567890"):rep(5)
+        .. "e9\nwait e9\nsize 100 30\nsend \\x08\\x08.5\nwait 0.5\nscreen",
         { cols = 40 })
       has("> '= ' .. 12345678901234567890123456789012345678901234567890.5\n", out)
       lacks("never came", out)
@@ -205,7 +230,9 @@ describe("the prompt on a terminal", function()
     it("between two entries does nothing", function()
       local steps = {}
       for i = 1, 40 do steps[i] = "send " .. i .. "\\r\\x03" end
-      local out = session(table.concat(steps, "\n") .. "\nsend \\r\\r\nready\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
+      local out =
+        session(table.concat(steps, "\n")
+          .. "\nsend \\r\\r\nready\nsend '= ' .. 5\\r\nwait \\n= 5\nscreen")
       has("= 5", out)
       lacks("never came", out)
     end)
@@ -227,7 +254,8 @@ describe("the prompt on a terminal", function()
     it("of a thousand lines runs as one, and is shown around the cursor", function()
       local lines = {}
       for i = 1, 1000 do lines[i] = ("n%d = %d"):format(i, i) end
-      local out = session("send \\e[200~" .. table.concat(lines, "\\r") .. "\\e[201~\nwait n1000 = 1000\nscreen\n"
+      local out = session("send \\e[200~" .. table.concat(lines, "\\r")
+        .. "\\e[201~\nwait n1000 = 1000\nscreen\n"
         .. "send \\r\nsend '= ' .. n1 + n500 + n1000\\r\nwait = 1501\nscreen\nsend \\e[A\\e[A\nwait >> n1000\nscreen")
       has("= 1501", out)
       lacks("never came", out)
@@ -239,7 +267,8 @@ describe("the prompt on a terminal", function()
 
   describe("locals", function()
     it("of the outermost level stay, and are no globals", function()
-      local out = typed { "local a, b <const> = 1, 2", "local function f(n) return n < 2 and 1 or n * f(n - 1) end",
+      local out = typed { "local a, b <const> = 1, 2",
+        "local function f(n) return n < 2 and 1 or n * f(n - 1) end",
         "'= ' .. a + b, f(5), _G.a, _G.f" }
       has("= 3     120     nil     nil", out)
     end)
@@ -247,8 +276,8 @@ describe("the prompt on a terminal", function()
       has("\nnil\n", typed { "do local inner = 1 end if true then local inner = 2 end", "inner" })
     end)
     it("hide a global, also while they are nil, and are what later assignments change", function()
-      local out = typed { "g = 1", "local g", "g == nil, _G.g", "g = 3", "'= ' .. g .. _G.g", "function up() g = g + 1 end up()",
-        "'> ' .. g" }
+      local out = typed { "g = 1", "local g", "g == nil, _G.g", "g = 3", "'= ' .. g .. _G.g",
+        "function up() g = g + 1 end up()", "'> ' .. g" }
       has("true    1", out)
       has("= 31", out)
       has("> 4", out)
@@ -297,7 +326,8 @@ describe("the prompt on a terminal", function()
       has("{self = <above>, x = 1}", typed { "t = {x = 1} t.self = t", "t" })
     end)
     it("no wider than the terminal", function()
-      local out = typed({ "{x = ('y'):rep(200), long = {'a', ('z'):rep(50)}}", "t = {} for i = 1, 500 do t[i] = i end", "{t}", "t" },
+      local out = typed({ "{x = ('y'):rep(200), long = {'a', ('z'):rep(50)}}",
+        "t = {} for i = 1, 500 do t[i] = i end", "{t}", "t" },
         { cols = 40, rows = 60 })
       has("…", out)
       has("{1, 2, 3, 4,", out)
@@ -305,7 +335,8 @@ describe("the prompt on a terminal", function()
       has("more", out)
     end)
     it("a tensor with columns left out", function()
-      local out = typed({ "flame.arange(60.0):reshape(2, 30)", "flame.arange(30.0)" }, { cols = 40, rows = 40 })
+      local out = typed({ "flame.arange(60.0):reshape(2, 30)", "flame.arange(30.0)" },
+        { cols = 40, rows = 40 })
       has(" 1  2  3  4  5  6  7 … 25 26 27 28 29 30\n31 32 33 34 35 36 37 … 55 56 57 58 59 60\nshape (2, 30), f32, cpu", out)
       for line in out:gmatch("[^\n]+") do assert(utf8.len(line) <= 40, line) end
       has("\n14 15 16 17 18 19 20 21 22 23 24 25 26\n27 28 29 30\nshape (30), f32, cpu", out)
@@ -342,7 +373,8 @@ describe("the prompt on a terminal", function()
       has("> flame.tril", out)
     end)
     it("completes options of the function that is called", function()
-      has("> x:sum(1, {keepdim = true", session("send x = flame.ones(2)\\r\nsend x:sum(1, {kee\\ttrue\nwait = true\nscreen"))
+      has("> x:sum(1, {keepdim = true",
+        session("send x = flame.ones(2)\\r\nsend x:sum(1, {kee\\ttrue\nwait = true\nscreen"))
       has("{delta = 1", session("send flame.huber_loss(x, y, {del\\t1\nwait = 1\nscreen"))
     end)
     it("completes files in strings and names in help", function()
@@ -373,7 +405,8 @@ describe("the prompt on a terminal", function()
       session("send for i = 1, 2 do\\r end\\r\nsend 'caf\\xc3\\xa9'\\r\nwait \\ncafé\\n>\nsend \\x04\nend")
       has("> for i = 1, 2 do\n>>  end", session("send \\e[A\\e[A\nwait >>\nscreen"))
       assert.truthy(read("home/.local/state/flame-lua/history"):find("café", 1, true))
-      assert.truthy(output_of("ls -l " .. folder .. "/home/.local/state/flame-lua/history"):find("^%-rw%-%-%-%-%-%-%-"))
+      assert.truthy(output_of("ls -l " .. folder .. "/home/.local/state/flame-lua/history")
+        :find("^%-rw%-%-%-%-%-%-%-"))
     end)
     it("is searched with Ctrl-R", function()
       session("send first = 11\\r\nsend second = 22\\r\nsend third = 33\\r\nwait = 33\\n>\nsend \\x04\nend")
@@ -399,7 +432,8 @@ describe("the prompt on a terminal", function()
       local lines = {}
       for i = 1, 60000 do lines[i] = ("line%d\\040=\\040%d"):format(i, i) end
       assert(os.execute("mkdir -p " .. folder .. "/home/.local/state/flame-lua"))
-      write("home/.local/state/flame-lua/history", "_HiStOrY_V2_\n" .. table.concat(lines, "\n") .. "\n")
+      write("home/.local/state/flame-lua/history",
+        "_HiStOrY_V2_\n" .. table.concat(lines, "\n") .. "\n")
       has("> line60000 = 60000", session("send \\e[A\nwait line60000\nscreen"))
       assert.equal(1001, select(2, read("home/.local/state/flame-lua/history"):gsub("\n", "")))
       write("home/.local/state/flame-lua/history", ("\0\255\1\n"):rep(3000))
@@ -445,7 +479,8 @@ describe("the prompt on a terminal", function()
     it(":source shows the text of a function that was typed, of the library, of a file", function()
       has("return 41 + 1", typed { "function f()\\r return 41 + 1\\rend", ":source f" })
       write("files/m.lua", "local m = {}\nfunction m.f()\n  return 'there'\nend\nreturn m")
-      has("-- ./m.lua:2\nfunction m.f()\n  return 'there'\nend", typed { "package.path = './?.lua'", ":source require('m').f" })
+      has("-- ./m.lua:2\nfunction m.f()\n  return 'there'\nend",
+        typed { "package.path = './?.lua'", ":source require('m').f" })
       has("the function is written in C", typed { ":source print" })
       has("need a function or a kernel, got a tensor", typed { ":source flame.ones(2)" })
     end)
@@ -466,14 +501,18 @@ describe("the prompt on a terminal", function()
       has("it is a leaf that requires grad", typed { make, ":why w" })
       has("it is i64, and gradients are of floats", typed { make, ":why w:argmax()" })
       has("nothing that it is made from requires grad", typed { ":why flame.ones(2) * 3" })
-      has("give that retain_graph = true", typed { make, "y = (w * 2):exp():sum() y:backward()", ":why y" })
-      has("no derivative, or no_grad or detach was at work", typed({ make, "y = flame.no_grad(function() return w * 2 end)", ":why y" },
+      has("give that retain_graph = true",
+        typed { make, "y = (w * 2):exp():sum() y:backward()", ":why y" })
+      has("no derivative, or no_grad or detach was at work",
+        typed({ make, "y = flame.no_grad(function() return w * 2 end)", ":why y" },
         { cols = 120 }))
       has("why: need a tensor, got number", typed { ":why 5" })
     end)
     it(":explain shows the plan, and runs nothing", function()
-      local out = typed({ "x = flame.rand(1000, 64) x:sum():item()", "y = (x * 2 + 1):relu():softmax(2)", "flame.stats('reset')",
-        ":explain y", "'launches ' .. flame.stats().launches", "y:sum():item()", ":explain y" }, { rows = 60 })
+      local out = typed({ "x = flame.rand(1000, 64) x:sum():item()",
+        "y = (x * 2 + 1):relu():softmax(2)", "flame.stats('reset')",
+        ":explain y", "'launches ' .. flame.stats().launches", "y:sum():item()", ":explain y" },
+      { rows = 60 })
       has("1 kernel; 512.0 kB moved", out)
       has("step 1: row", out)
       has("launches 0", out)
@@ -490,8 +529,8 @@ describe("the prompt on a terminal", function()
       has("nn.Linear(", typed({ ":doc linear" }, { rows = 90 }))
     end)
     it(":undo takes back the last change of variables, and that again", function()
-      local out = typed { "x = 1", "local y = 2", "x, y = 10, 20", ":undo", "'= ' .. x .. y", ":undo", "'> ' .. x .. y", "z = 5",
-        ":undo", "'z ' .. tostring(z)" }
+      local out = typed { "x = 1", "local y = 2", "x, y = 10, 20", ":undo", "'= ' .. x .. y",
+        ":undo", "'> ' .. x .. y", "z = 5", ":undo", "'z ' .. tostring(z)" }
       has("x is again 1\ny is again 2", out)
       has("= 12", out)
       has("> 1020", out)
@@ -500,7 +539,8 @@ describe("the prompt on a terminal", function()
       has("no variable has changed yet", typed { ":undo" })
     end)
     it("are functions too, and others are named with the nearest", function()
-      has("it is a leaf that requires grad", typed { "prompt.why(flame.ones(2, {requires_grad = true}))" })
+      has("it is a leaf that requires grad",
+        typed { "prompt.why(flame.ones(2, {requires_grad = true}))" })
       has("did you mean 'explain'", typed { ":explan x" })
       has("time: need an expression", typed { ":time" })
     end)
@@ -511,7 +551,8 @@ describe("the prompt on a terminal", function()
 
   describe("with TERM=dumb", function()
     it("reads lines plainly, with commands and locals", function()
-      local out = typed({ "local a = 5", "'= ' .. a", ":undo", ":help topk", "for i = 1, 1 do", "print('in', i) end" },
+      local out = typed({ "local a = 5", "'= ' .. a", ":undo", ":help topk", "for i = 1, 1 do",
+        "print('in', i) end" },
         { env = "TERM=dumb" })
       has("= 5", out)
       has("flame.topk(", out)
@@ -527,8 +568,8 @@ describe("the prompt on a terminal", function()
   end)
 end)
 
--- docs/prompt.md: the entries of a ```prompt block are typed, and the screen must be the block. Blanks count
--- as one, "…" stands for anything.
+-- docs/prompt.md: the entries of a ```prompt block are typed, and the screen must be the block.
+-- Blanks count as one, "…" stands for anything.
 describe("the page on the prompt", function()
   local file <close> = assert(io.open("docs/prompt.md"))
   local count = 0
@@ -536,7 +577,9 @@ describe("the page on the prompt", function()
     count = count + 1
     it("shows what is so, block " .. count, function()
       local entries = {}
-      for entry in ("\n" .. block):gmatch("\n> ([^\n]+)") do entries[#entries + 1] = entry:gsub("\\", "\\\\") end
+      for entry in ("\n" .. block):gmatch("\n> ([^\n]+)") do
+        entries[#entries + 1] = entry:gsub("\\", "\\\\")
+      end
       local screen = typed(entries, { rows = 90 }):match("\n(> .*)$"):gsub("\n>\n$", "")
       local wanted = block:gsub("%s+", " "):gsub("%p", "%%%0"):gsub("…", ".*")
       assert.matches("^" .. wanted .. "$", (screen:gsub("%s+", " ")))
@@ -549,7 +592,9 @@ describe("the prompt without a terminal", function()
   teardown(function() os.execute("rm -rf " .. folder) end)
 
   local function piped(text)
-    return output_of(("printf '%%s' '%s' | env -u LUA_INIT %s -i 2>&1"):format(text:gsub("'", "'\\''"), interpreter))
+    return output_of(
+      ("printf '%%s' '%s' | env -u LUA_INIT %s -i 2>&1"):format(text:gsub("'", "'\\''"),
+        interpreter))
   end
   it("has no commands, no kept locals, no _, and loads nothing for them", function()
     has("syntax error", (piped(":help\n"):gsub("unexpected symbol", "syntax error")))

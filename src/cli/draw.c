@@ -1,8 +1,8 @@
 /*
 ** The entry on the screen. It is laid out in rows of the terminal's width, broken where a character
-** does not fit, and written again as a whole: from its first row, in one write. An entry that is longer
-** than the screen shows the part around the cursor. Rows end with a line break of ours, never by the
-** terminal's own wrapping, so that the cursor's row is known.
+** does not fit, and written again as a whole: from its first row, in one write. An entry that is
+** longer than the screen shows the part around the cursor. Rows end with a line break of ours,
+** never by the terminal's own wrapping, so that the cursor's row is known.
 */
 #include "base/text.h"
 #include "cli/edit.h"
@@ -31,20 +31,11 @@ static void put(layout *l, const char *p, int n, int width) {
 
 /* A prompt: what sets colours has no width. */
 static void put_prompt(layout *l, const char *p) {
-  const int64_t n = (int64_t)strlen(p);
-  int length;
-  for (int64_t i = 0; i < n; i += length) {
-    const int c = fl_utf8(p + i, n - i, &length);
-    if (c == 27) {
-      int64_t k = i + 1;
-      while (k < n && p[k] != 'm') k++;
-      length = (int)(k < n ? k + 1 - i : n - i);
-      put(l, p + i, length, 0);
-    } else if (c == '\n') {
-      next_row(l);
-    } else if (c >= 32 && c != 0x7f) {
-      put(l, p + i, length, fl_char_width(c));
-    }
+  int64_t left = (int64_t)strlen(p);
+  for (int length; left > 0; p += length, left -= length) {
+    const int width = fl_text_step(p, left, &length);
+    if (*p == '\n') next_row(l);
+    else if ((unsigned char)*p >= 32 || *p == 27) put(l, p, length, width);
   }
 }
 

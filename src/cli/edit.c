@@ -1,8 +1,9 @@
 /*
-** What keys do to the entry. Positions are bytes; the cursor stands before a character with the marks
-** over it, never inside.
+** What keys do to the entry. Positions are bytes; the cursor stands before a character with the
+** marks over it, never inside.
 */
 #include "cli/edit.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@ static int splice(fl_edit *e, fl_bytes *b, int64_t at, int64_t out, const char *
   return 1;
 }
 
-static int set(fl_edit *e, fl_bytes *b, const char *p, int64_t n) { return splice(e, b, 0, b->n, p, n); }
+static int set(fl_edit *e, fl_bytes *b, const char *p, int64_t n) {
+  return splice(e, b, 0, b->n, p, n);
+}
 
 int fl_edit_insert(fl_edit *e, const char *p, int64_t n) {
   if (!splice(e, &e->text, e->cursor, 0, p, n)) return 0;
@@ -30,23 +33,20 @@ void fl_edit_complete(fl_edit *e, const char *before, int64_t n, const char *lis
   if (list && *list) {
     fl_draw(e);
     fl_draw_leave(e, "");
-    for (const char *p = list; *p;) {
-      const char *end = strchr(p, '\n');
-      fl_terminal_write(p, end ? end - p : (int64_t)strlen(p));
-      fl_terminal_write("\r\n", 2);
-      p = end ? end + 1 : p + strlen(p);
-    }
+    fl_terminal_write(list, (int64_t)strlen(list));
+    fl_terminal_write("\n", 1);
   }
   if (splice(e, &e->text, 0, e->cursor, before, n)) e->cursor = n;
 }
 
-/* ---- places -------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 static int64_t back(const fl_edit *e, int64_t i) {
   int length;
+  if (i == 0) return 0;
   do {
     do i--; while (i > 0 && (e->text.at[i] & 0xc0) == 0x80);
   } while (i > 0 && fl_char_width(fl_utf8(e->text.at + i, e->text.n - i, &length)) == 0);
-  return i < 0 ? 0 : i;
+  return i;
 }
 
 static int64_t forth(const fl_edit *e, int64_t i) {
@@ -54,12 +54,14 @@ static int64_t forth(const fl_edit *e, int64_t i) {
   if (i >= e->text.n) return e->text.n;
   (void)fl_utf8(e->text.at + i, e->text.n - i, &length);
   i += length;
-  while (i < e->text.n && fl_char_width(fl_utf8(e->text.at + i, e->text.n - i, &length)) == 0) i += length;
+  while (i < e->text.n && !fl_char_width(fl_utf8(e->text.at + i, e->text.n - i, &length)))
+    i += length;
   return i;
 }
 
 static int is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || (c & 0x80);
+  const char lower = c | 0x20;
+  return (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || c == '_' || (c & 0x80);
 }
 
 static int64_t word_back(const fl_edit *e) {
@@ -86,14 +88,15 @@ static int64_t line_end(const fl_edit *e, int64_t i) {
   return i;
 }
 
-/* ---- changes -------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 static void erase(fl_edit *e, int64_t from, int64_t to, int keep) {
   if (from >= to) return;
   if (keep) set(e, &e->killed, e->text.at + from, to - from);
   if (splice(e, &e->text, from, to - from, "", 0)) e->cursor = from;
 }
 
-/* What is pasted up to the terminal's mark is text, whatever it holds; a break at its end is none. */
+/* What is pasted up to the terminal's mark is text, whatever it holds; a
+** break at its end is none. */
 static int paste(fl_edit *e) {
   char bytes[4];
   int key;
@@ -134,7 +137,7 @@ static void vertical(fl_edit *e, int down) {
   e->cursor = i;
 }
 
-/* ---- searching (Ctrl-R) ---------------------------------------------------------------------------- */
+/* ---- searching (Ctrl-R) ---------------------------------------------------------------------- */
 static void search_from(fl_edit *e, int64_t from) {
   const int64_t found = fl_history_find(&e->history, from, e->query.at, e->query.n);
   if (found >= 0) show_past(e, found);
@@ -175,12 +178,12 @@ static void draw(fl_edit *e) {
   e->prompt = prompt;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 static void move_key(fl_edit *e, int key) {
   switch (key) {
     case CTRL & 'A': case KEY_HOME: e->cursor = line_start(e, e->cursor); break;
     case CTRL & 'E': case KEY_LAST: e->cursor = line_end(e, e->cursor); break;
-    case CTRL & 'B': case KEY_LEFT: if (e->cursor > 0) e->cursor = back(e, e->cursor); break;
+    case CTRL & 'B': case KEY_LEFT: e->cursor = back(e, e->cursor); break;
     case CTRL & 'F': case KEY_RIGHT: e->cursor = forth(e, e->cursor); break;
     case KEY_META + 'b': case KEY_WORD_LEFT: e->cursor = word_back(e); break;
     case KEY_META + 'f': case KEY_WORD_RIGHT: e->cursor = word_forth(e); break;
@@ -193,11 +196,11 @@ static void move_key(fl_edit *e, int key) {
 static void change_key(fl_edit *e, int key) {
   const int64_t start = line_start(e, e->cursor), end = line_end(e, e->cursor);
   switch (key) {
-    case 0x7f: case CTRL & 'H': if (e->cursor > 0) erase(e, back(e, e->cursor), e->cursor, 0); break;
+    case 0x7f: case CTRL & 'H': erase(e, back(e, e->cursor), e->cursor, 0); break;
     case CTRL & 'D': case KEY_DELETE: erase(e, e->cursor, forth(e, e->cursor), 0); break;
     case CTRL & 'K': erase(e, e->cursor, end > e->cursor ? end : forth(e, end), 1); break;
     case CTRL & 'U': erase(e, start, e->cursor, 1); break;
-    case CTRL & 'W': case KEY_META + 0x7f: case KEY_META + 8: erase(e, word_back(e), e->cursor, 1); break;
+    case CTRL & 'W': case KEY_META + 0x7f: erase(e, word_back(e), e->cursor, 1); break;
     case KEY_META + 'd': erase(e, e->cursor, word_forth(e), 1); break;
     case CTRL & 'Y': if (e->killed.n > 0) fl_edit_insert(e, e->killed.at, e->killed.n); break;
     case KEY_META + '\r': case KEY_META + '\n': fl_edit_insert(e, "\n", 1); break;
@@ -207,9 +210,9 @@ static void change_key(fl_edit *e, int key) {
 
 /* Tab at the start of a line indents; elsewhere it completes. */
 static void tab_key(fl_edit *e) {
-  int64_t i = e->cursor;
-  while (i > 0 && (e->text.at[i - 1] == ' ' || e->text.at[i - 1] == '\t')) i--;
-  if (e->text.n > 0 && (i == 0 || e->text.at[i - 1] == '\n')) fl_edit_insert(e, "  ", 2);
+  int64_t i = line_start(e, e->cursor);
+  while (i < e->cursor && (e->text.at[i] == ' ' || e->text.at[i] == '\t')) i++;
+  if (e->text.n > 0 && i == e->cursor) fl_edit_insert(e, "  ", 2);
   else e->tab(e);
 }
 
@@ -233,7 +236,9 @@ static int take_key(fl_edit *e, int key) {
     set(e, &e->query, "", 0);
   } else if (key == (CTRL & 'Z')) {
     fl_draw_leave(e, "");
-    fl_terminal_suspend(&e->terminal);
+    fl_terminal_cooked(&e->terminal);
+    raise(SIGTSTP);
+    fl_terminal_raw(&e->terminal);
   } else if (key == (CTRL & 'L')) {
     fl_terminal_write("\33[H\33[2J", 7);
     e->row = 0;

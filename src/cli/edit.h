@@ -2,7 +2,8 @@
 ** The line editor of the prompt. An entry is a text of one or more lines that is edited as one.
 ** terminal.c: raw mode, signals, keys, widths; draw.c: the entry on the screen; history.c:
 ** entries of before; edit.c: what keys do. Memory is counted by fl_edit.mem; where there is none,
-** a key does nothing. The terminal is raw only while an entry is read: what runs finds it as it was.
+** a key does nothing. The terminal is raw only while an entry is read: what
+** runs finds it as it was.
 */
 #ifndef FL_CLI_EDIT_H
 #define FL_CLI_EDIT_H
@@ -11,8 +12,9 @@
 #include <termios.h>
 
 /* Keys are code points; these are beyond them. KEY_META + c: Alt and c. */
-enum { KEY_META = 0x200000, KEY_NONE = 0x400000, KEY_UP, KEY_DOWN, KEY_LEFT, KEY_RIGHT, KEY_HOME, KEY_LAST,
-       KEY_DELETE, KEY_WORD_LEFT, KEY_WORD_RIGHT, KEY_PASTE, KEY_PASTED, KEY_RESIZE, KEY_INTERRUPT, KEY_GONE };
+enum { KEY_META = 0x200000, KEY_NONE = 0x400000, KEY_UP, KEY_DOWN, KEY_LEFT, KEY_RIGHT, KEY_HOME,
+       KEY_LAST, KEY_DELETE, KEY_WORD_LEFT, KEY_WORD_RIGHT, KEY_PASTE, KEY_PASTED, KEY_RESIZE,
+       KEY_INTERRUPT, KEY_GONE };
 
 typedef struct fl_bytes { char *at; int64_t n, cap; } fl_bytes;
 
@@ -24,17 +26,17 @@ typedef struct fl_terminal {
 /* Is the terminal one that can move its cursor? Otherwise lines are read plainly. */
 int fl_terminal_usable(void);
 void fl_terminal_size(fl_terminal *t);
-int fl_terminal_raw(fl_terminal *t);              /* 0: it cannot be */
-void fl_terminal_cooked(fl_terminal *t);          /* a signal that ends the process is raised here */
-void fl_terminal_suspend(fl_terminal *t);         /* Ctrl-Z */
-int fl_terminal_waiting(void);                    /* is there input? */
-int fl_terminal_key(void);                        /* KEY_GONE: the end of input */
+int fl_terminal_raw(fl_terminal *t);             /* 0: it cannot be */
+void fl_terminal_cooked(fl_terminal *t);         /* a signal that ends the process is raised here */
+int fl_terminal_waiting(void);                   /* is there input? */
+int fl_terminal_key(void);                       /* KEY_GONE: the end of input */
 void fl_terminal_write(const char *p, int64_t n);
 /* The code point at p and its length (1 where the bytes are none). */
 int fl_utf8(const char *p, int64_t n, int *length);
 int fl_utf8_put(int c, char out[4]);
 int fl_char_width(int c);                         /* columns: 0, 1 or 2 */
-int64_t fl_text_width(const char *p, int64_t n);  /* without the sequences that set colours */
+int fl_text_step(const char *p, int64_t n, int *length);  /* the same, or a sequence, which has none */
+int64_t fl_text_width(const char *p, int64_t n);
 
 /* ---- history.c ------------------------------------------------------------------------------- */
 /* The file has an entry a line: a byte up to blank, '\' and DEL as \ooo. New ones are appended, so
@@ -50,17 +52,20 @@ void fl_history_close(fl_history *h);
 /* The entry before 'from' that contains the text; -1: none. */
 int64_t fl_history_find(const fl_history *h, int64_t from, const char *text, int64_t n);
 
-/* ---- edit.c, draw.c ---------------------------------------------------------------------------- */
+/* ---- edit.c, draw.c -------------------------------------------------------------------------- */
 typedef struct fl_edit {
   fl_mem mem;
   fl_terminal terminal;
   fl_history history;
-  fl_bytes text, killed, typed, query;            /* typed: the new entry while older ones are looked at */
+  fl_bytes text, killed, typed, query;            /* typed: the new entry while older
+                                                  ** ones are looked at */
   int64_t cursor;                                 /* in bytes, 0 to text.n */
-  int64_t at;                                     /* place in the history; its count: the new entry */
+  int64_t at;                                     /* place in the history; its count:
+                                                  ** the new entry */
   const char *prompt, *prompt2;
   int searching, tabs;                            /* tabs: so many Tabs in a row */
-  int row, col, last;                             /* of what is drawn: the cursor's place, the last row */
+  int row, col, last;                             /* of what is drawn: the cursor's
+                                                  ** place, the last row */
   void *arg;
   int (*complete)(void *arg, const char *text);   /* is it an entry, or are lines missing? */
   void (*tab)(struct fl_edit *e);                 /* calls fl_edit_complete */

@@ -30,9 +30,11 @@ static int make_folders(char *path) {
 static int open_file(fl_history *h) {
   const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
   const int own = state && state[0] == '/';
-  const int n = snprintf(h->path, sizeof h->path, own ? "%s/flame-lua/history" : "%s/.local/state/flame-lua/history",
-                         own ? state : home ? home : "");
-  if (n > 0 && n < (int)sizeof h->path && (own || (home && home[0] == '/')) && make_folders(h->path)) {
+  const int n = snprintf(h->path, sizeof h->path, "%s%s/flame-lua/history",
+                         own ? state : home ? home : "",
+                         own ? "" : "/.local/state");
+  const int usable = n > 0 && n < (int)sizeof h->path && (own || (home && home[0] == '/'));
+  if (usable && make_folders(h->path)) {
     const int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct stat facts;
     if (fd >= 0 && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {
@@ -65,7 +67,7 @@ static int push(fl_history *h, const char *entry) {
 static void decode(char *s) {
   char *to = s;
   for (; *s; s++) {
-    if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+    if (s[0] == '\\' && strspn(s + 1, "01234567") >= 3 && s[1] <= '3') {
       *to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + s[3] - '0');
       s += 3;
     } else {
@@ -140,8 +142,8 @@ void fl_history_open(fl_history *h, fl_mem *m) {
 }
 
 void fl_history_add(fl_history *h, const char *entry) {
-  if (!*entry || (h->entries.n && !strcmp(h->entries.at[h->entries.n - 1], entry)) || !push(h, entry)) return;
-  if (!h->path[0]) return;
+  const int again = h->entries.n && !strcmp(h->entries.at[h->entries.n - 1], entry);
+  if (!*entry || again || !push(h, entry) || !h->path[0]) return;
   const int fd = open(h->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return;
   write_entry(fd, entry);

@@ -1,12 +1,12 @@
 /*
-** The prompt. An entry is tried as an expression first, then as a statement; a statement that ends too
-** early asks for more lines.
+** The prompt. An entry is tried as an expression first, then as a statement; a statement that ends
+** too early asks for more lines.
 **
-** Without a terminal it is lua5.4's: lines are read plainly, and results are printed with the global
-** 'print'. On a terminal entries are read by the line editor (plainly where the terminal can not move
-** its cursor) and run in an environment of the prompt's own, over the globals; what else it does there
-** (commands, kept locals, completion, how values are shown) is lua/flame/prompt.lua, loaded at the
-** first entry.
+** Without a terminal it is lua5.4's: lines are read plainly, and results are printed with the
+** global 'print'. On a terminal entries are read by the line editor (plainly where the terminal can
+** not move its cursor) and run in an environment of the prompt's own, over the globals; what else
+** it does there (commands, kept locals, completion, how values are shown) is lua/flame/prompt.lua,
+** loaded at the first entry.
 */
 #include "cli/cli.h"
 #include "cli/edit.h"
@@ -38,8 +38,10 @@ static const char *push_prompt(lua_State *L, int first) {
   return luaL_tolstring(L, -1, NULL);
 }
 
-/* ---- what entries are ------------------------------------------------------------------------- */
-static int load(lua_State *L, const char *text) { return luaL_loadbuffer(L, text, strlen(text), "=stdin"); }
+/* ---- what entries are ------------------------------------------------------------------------ */
+static int load(lua_State *L, const char *text) {
+  return luaL_loadbuffer(L, text, strlen(text), "=stdin");
+}
 
 /* Push the chunk of an entry, or the message. */
 static int load_entry(lua_State *L, const char *text) {
@@ -64,7 +66,7 @@ static int is_command(const char *text) {
 }
 
 static int is_entry(lua_State *L, const char *text) {
-  const int status = load_entry(L, text[0] == '=' ? text + 1 : text), missing = is_incomplete(L, status);
+  const int missing = is_incomplete(L, load_entry(L, text[0] == '=' ? text + 1 : text));
   lua_pop(L, 1);
   return !missing;
 }
@@ -74,7 +76,7 @@ static int complete(void *arg, const char *text) {
   return is_command(text) || is_entry(s->c->L, text);
 }
 
-/* ---- lua/flame/prompt.lua ----------------------------------------------------------------------- */
+/* ---- lua/flame/prompt.lua -------------------------------------------------------------------- */
 /* prompt.width(s): its columns. */
 static int width(lua_State *L) {
   size_t n;
@@ -107,7 +109,8 @@ static int load_prompt(lua_State *L) {
   return 1;
 }
 
-/* Put prompt[name] below the 'narg' arguments on top and call it. On failure the message is pushed. */
+/* Put prompt[name] below the 'narg' arguments on top and call it. On failure
+** the message is pushed. */
 static int call_prompt(session *s, const char *name, int narg, int nres) {
   lua_State *L = s->c->L;
   const int base = lua_gettop(L) - narg + 1;
@@ -138,7 +141,7 @@ static void tab(fl_edit *e) {
   lua_settop(L, top);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 static void on_interrupt(int number) { (void)number; }
 
 static void print_prompt(const char *prompt) {
@@ -146,8 +149,8 @@ static void print_prompt(const char *prompt) {
   fflush(stdout);
 }
 
-/* Waits for a line at a terminal: 0 when SIGINT came instead, from the first byte of the prompt on. A
-** line is read as a whole there, so that nothing of the next is in stdin's buffer. */
+/* Waits for a line at a terminal: 0 when SIGINT came instead, from the first byte of the prompt on.
+** A line is read as a whole there, so that nothing of the next is in stdin's buffer. */
 static int await_line(const char *prompt) {
   struct pollfd in = { STDIN_FILENO, POLLIN, 0 };
   struct sigaction action = { 0 }, before;
@@ -202,7 +205,7 @@ static int push_plain(session *s) {
     const char *text = lua_tostring(L, 1);
     if ((s->terminal && is_command(text)) || is_entry(L, text)) return how;
     if ((how = push_line(s, 0)) == FL_EDIT_CLEARED) return how;
-    if (how == FL_EDIT_END) return FL_EDIT_LINE;                 /* the message says what is missing */
+    if (how == FL_EDIT_END) return FL_EDIT_LINE;              /* the message says what is missing */
     lua_pushstring(L, "\n");
     lua_insert(L, -2);
     lua_concat(L, 3);
@@ -235,7 +238,7 @@ static int push_entry(session *s) {
   return how;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 /* Runs the entry at 1 and prints its results, as lua5.4 does. */
 static void run_plain(session *s) {
   lua_State *L = s->c->L;
@@ -262,7 +265,8 @@ static void report(session *s, int status) {
   fl_cli_report(s->c, status);
 }
 
-/* The same on a terminal: prompt.load gives the chunk (or nil and a message), prompt.show the results. */
+/* The same on a terminal: prompt.load gives the chunk (or nil and a message),
+** prompt.show the results. */
 static void run_entry(session *s) {
   lua_State *L = s->c->L;
   int status = call_prompt(s, "load", 1, 2);
@@ -278,7 +282,7 @@ static void run_entry(session *s) {
   report(s, status);
 }
 
-/* ---- the session ----------------------------------------------------------------------------------------- */
+/* ---- the session ----------------------------------------------------------------------------- */
 /* help is a global of the prompt alone, and only where the name is free. flame is loaded by its
 ** first use, not by the prompt. */
 static void set_help(lua_State *L) {
@@ -308,8 +312,8 @@ static void run_start_file(session *s) {
   const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
   const int own = config && config[0] == '/';
   if (!own && !(home && home[0] == '/')) return;
-  const char *path = lua_pushfstring(L, own ? "%s/flame-lua/init.lua" : "%s/.config/flame-lua/init.lua",
-                                     own ? config : home);
+  const char *path = lua_pushfstring(L, "%s%s/flame-lua/init.lua", own ? config : home,
+                                     own ? "" : "/.config");
   if (access(path, F_OK) == 0) {
     int status = luaL_loadfile(L, path);
     if (status == LUA_OK) {

@@ -1,6 +1,6 @@
 /*
-** What the prompt tells of tensors: which are the largest, and what evaluating one would run. What a
-** tensor was made from is core.graph (inspect.c).
+** What the prompt tells of tensors: which are the largest, and what evaluating one would run. What
+** a tensor was made from is core.graph (inspect.c).
 */
 #include "lua/binding.h"
 #include "base/text.h"
@@ -39,8 +39,8 @@ static int64_t survey(const flame_context *c, large *at, int64_t room) {
     const fl_node *x = t->node;
     if (x == NULL || x->state != FL_STORED || x->buffer == NULL) continue;
     large *r = &at[n++];
-    *r = (large){ .handle = t, .buffer = x->buffer, .bytes = x->buffer->bytes, .rank = x->shape->rank,
-                  .dtype = x->dtype, .device = x->device, .site = x->site };
+    *r = (large){ .handle = t, .buffer = x->buffer, .bytes = x->buffer->bytes,
+                  .rank = x->shape->rank, .dtype = x->dtype, .device = x->device, .site = x->site };
     for (int a = 0; a < r->rank; a++) r->size[a] = x->shape->size[a];
   }
   qsort(at, (size_t)n, sizeof *at, by_bytes);
@@ -166,5 +166,6 @@ static int plan(lua_State *L) {
   return 1;
 }
 
-const fl_lua_reg fl_reg_explain[] = { { "tensors", tensors, 0 }, { "handle", handle, 0 }, { "plan", plan, 0 },
-                                      { NULL, NULL, 0 } };
+const fl_lua_reg fl_reg_explain[] = {
+  { "tensors", tensors, 0 }, { "handle", handle, 0 }, { "plan", plan, 0 }, { NULL, NULL, 0 }
+};

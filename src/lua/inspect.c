@@ -394,12 +394,13 @@ static int is_view(lua_State *L) {
   return 1;
 }
 
-/* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those that gradients go through -- */
+/* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those of the tape ----------- */
 static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
 }
 
-/* What the tape knows of n: is it a leaf, can its op be differentiated, was it freed by a backward. */
+/* What the tape knows of n: is it a leaf, can its op be differentiated, was
+** it freed by a backward. */
 static void set_facts(lua_State *L, const fl_node *n) {
   lua_pushboolean(L, n->entry != NULL);
   lua_setfield(L, -2, "tracked");
@@ -426,7 +427,8 @@ static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int n
   const char *state = n->state == FL_PENDING ? states[1] : n->state == FL_STORED ? states[2]
       : n->state == FL_FAILED ? states[3] : states[0];
   lua_createtable(L, 0, tape ? 10 : 6);
-  lua_pushstring(L, inputs_of(n, tape) > 0 || n->state == FL_PENDING ? fl_ops[n->op].name : "value");
+  const int made = inputs_of(n, tape) > 0 || n->state == FL_PENDING;
+  lua_pushstring(L, made ? fl_ops[n->op].name : "value");
   lua_setfield(L, -2, "op");
   lua_createtable(L, n->shape->rank, 0);
   for (int a = 0; a < n->shape->rank; a++) {
