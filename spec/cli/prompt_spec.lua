@@ -559,7 +559,8 @@ describe("the prompt on a terminal", function()
       has("in", out)
     end)
     it("Ctrl-C clears the line there as well, and no colours are used", function()
-      local out = session("send x = {1, 'a'}\\r\nwait }\\n>\nsend junk\nwait junk\nsend \\x03\nwait ^C\\n>\nsend x\\r\nwait \"a\"\nscreen\ncolours",
+      local out = session("send x = {1, 'a'}\\r\nwait }\\n>\nsend junk\nwait junk\n"
+        .. "send \\x03\nwait ^C\\n>\nsend x\\r\nwait \"a\"\nscreen\ncolours",
         { env = "TERM=dumb" })
       has('{1, "a"}', out)
       assert.matches("\n0\n$", out)

@@ -35,7 +35,7 @@ void fl_terminal_write(const char *p, int64_t n);
 int fl_utf8(const char *p, int64_t n, int *length);
 int fl_utf8_put(int c, char out[4]);
 int fl_char_width(int c);                         /* columns: 0, 1 or 2 */
-int fl_text_step(const char *p, int64_t n, int *length);  /* the same, or a sequence, which has none */
+int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence, which has none */
 int64_t fl_text_width(const char *p, int64_t n);
 
 /* ---- history.c ------------------------------------------------------------------------------- */
