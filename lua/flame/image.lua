@@ -93,8 +93,9 @@ function image.resize(x, size, options)
     fail(op, "need a tensor (h, w), (channels, h, w) or (n, channels, h, w), got %s",
       flame.is_tensor(x) and shape_of(x) or internal.word(x))
   end
+  if x:numel() == 0 then fail(op, "the image has no pixels: %s", shape_of(x)) end
   local h, w = x:size(-2), x:size(-1)
-  if math.type(size) == "integer" and h > 0 and w > 0 then
+  if math.type(size) == "integer" then
     local k = size / math.min(h, w)
     size = { math.max(1, math.floor(h * k + 0.5)), math.max(1, math.floor(w * k + 0.5)) }
   end
@@ -102,7 +103,6 @@ function image.resize(x, size, options)
   if type(size) ~= "table" or #size ~= 2 or not fits(size[1]) or not fits(size[2]) then
     fail(op, "size must be an integer or {height, width}, from 1 on")
   end
-  if x:numel() == 0 then fail(op, "the image has no pixels: %s", shape_of(x)) end
   local modes = { bilinear = true, nearest = true, bicubic = true, area = true }
   if not modes[o.mode] then fail(op, "no mode '%s', there is: area bicubic bilinear nearest", tostring(o.mode)) end
   local lead = x.ndim

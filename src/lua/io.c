@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include <assert.h>
 #include <errno.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -340,6 +341,29 @@ static int io_list(lua_State *L) {
   return 2;
 }
 
+/* (path) -> true: the folder is there, made with those above it where they were not; or nil and why. */
+static int io_make_folder(lua_State *L) {
+  luaL_checkstring(L, 1);
+  const char *path = arg_path(L, 1, "make_folder");
+  const size_t n = strlen(path);
+  char *part = (char *)lua_newuserdatauv(L, n + 1, 0);
+  memcpy(part, path, n + 1);
+  int failed = 0;
+  for (size_t i = 1; i <= n; i++) {
+    if (part[i] != '/' && part[i] != 0) continue;
+    part[i] = 0;
+    failed = mkdir(part, 0777) != 0 && errno != EEXIST ? errno : 0;
+    part[i] = path[i];
+  }
+  void *folder = failed ? NULL : fl_folder_open(path);           /* it may be a file */
+  if (!failed && folder == NULL) failed = errno;
+  fl_folder_close(folder);
+  if (!failed) return lua_pushboolean(L, 1), 1;
+  lua_pushnil(L);
+  lua_pushstring(L, strerror(failed));
+  return 2;
+}
+
 /* Seconds of a clock that only goes on. */
 static int io_now(lua_State *L) {
   struct timespec t;
@@ -399,7 +423,7 @@ const fl_lua_reg fl_reg_io[] = {
   { "io_load_npy", io_load_npy, 0 }, { "io_save", io_save, 0 }, { "io_save_npz", io_save_npz, 0 },
   { "io_save_npy", io_save_npy, 0 }, { "io_save_png", io_save_png, 0 }, { "io_save_csv", io_save_csv, 0 }, { "io_load_png", io_load_png, 0 },
   { "io_png_bytes", io_png_bytes, 0 },
-  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
+  { "io_read", io_read, 0 }, { "io_list", io_list, 0 }, { "io_make_folder", io_make_folder, 0 }, { "io_now", io_now, 0 }, { "io_terminal", io_terminal, 0 },
   { "io_seedings", io_seedings, 0 },
   { NULL, NULL, 0 }
 };
