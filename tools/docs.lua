@@ -24,15 +24,20 @@ print("\nThe ops of the tables above and what is composed of them. The same text
 print("for editors, and `help(flame.topk)` or `help(\"topk\")` prints them at the prompt. A mistake in the")
 print("arguments raises an error that says what is expected: [messages](messages.md).")
 section("Functions and methods", "`flame.name(x, …)` and `x:name(…)`.", function(e) return e.kind == "both" end)
-local modules = { nn = true, optim = true, data = true }
-section("Functions", "`flame.name(…)`.", function(e) return e.kind == "function" and not modules[e.name:match("^(%w+)%.")] end)
+section("Functions", "`flame.name(…)`.", function(e) return e.kind == "function" and not meta.is_module[e.name:match("^(%w+)%.")] end)
 section("Methods", "`x:name(…)`; x stands first in the list of arguments.", function(e) return e.kind == "method" end)
 section("Writes", "Methods that change the value of `x` and return it; also as `flame.name_(x, …)`.",
   function(e) return e.kind == "write" end)
 section("Modules", "`local nn = require \"flame.nn\"`.", function(e) return e.name:match("^nn%.") ~= nil end)
-section("Methods of modules", "`net:name(…)`.", function(e) return e.kind == "member" end)
+local function methods_of(class) return function(e) return e.kind == "member" and e.name:match("^%w+") == class end end
+section("Methods of modules", "`net:name(…)`.", methods_of "Module")
 section("Optimisers", "`local optim = require \"flame.optim\"`.", function(e) return e.name:match("^optim%.") ~= nil end)
 section("Data", "`local data = require \"flame.data\"`.", function(e) return e.name:match("^data%.") ~= nil end)
+section("Methods of progress lines", "`local p = data.progress { steps = 1000 }`, then `p:name(…)`.", methods_of "Progress")
+section("Methods of writers of event files", "`local w = data.tensorboard(folder)`, then `w:name(…)`.", methods_of "EventWriter")
+section("Plots", "`local plot = require \"flame.plot\"`: [plots](plots.md).", function(e) return e.name:match("^plot%.") ~= nil end)
+section("Methods of plots", "`local p = plot.new()`, then `p:name(…)`.", methods_of "Plot")
+section("Images", "`local image = require \"flame.image\"`.", function(e) return e.name:match("^image%.") ~= nil end)
 
 print([[
 

@@ -208,6 +208,11 @@ local function entry_of_lua(name, f)
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
+  local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
+  if method and lines_of(own) then                        -- a function of the same name elsewhere is another one
+    at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
+    if at then where, order = own, {} end
+  end
   for _, file in ipairs(order) do
     local lines = lines_of(file)
     at = lines and line_of_call(lines, base)
@@ -302,12 +307,24 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
+--- Modules that scripts require, by their own names.
+local modules = { "nn", "optim", "data", "plot", "image" }
+local is_module = {}
+for _, name in ipairs(modules) do is_module[name] = true end
+meta.is_module = is_module
+
+--- Classes whose methods are documented, as they are called: local p = data.progress(…); p:tick(…).
+local function classes()
+  return { Module = require("flame.nn").Module, Plot = require("flame.plot").Plot, Progress = require("flame.script").Progress,
+    EventWriter = require("flame.data_tensorboard").Writer }
+end
+
 --- What stands in the table flame and in its groups.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
       put(describe(name, f, rawget(internal.methods, name) ~= nil and "both" or "function"))
-    elseif type(f) == "table" and name ~= "internal" and name ~= "nn" and name ~= "optim" and name ~= "data" then
+    elseif type(f) == "table" and name ~= "internal" and not is_module[name] then
       for key, g in pairs(f) do
         if type(g) == "function" then put(describe(name .. "." .. key, g, "function")) end
       end
@@ -344,9 +361,9 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
---- Classes and functions of flame.nn, flame.optim and flame.data.
+--- Classes and functions of the modules.
 local function collect_modules(put)
-  for _, module in ipairs { "nn", "optim", "data" } do
+  for _, module in ipairs(modules) do
     for name, v in pairs(require("flame." .. module)) do
       local full = module .. "." .. name
       if is_class(v, name) then
@@ -355,7 +372,7 @@ local function collect_modules(put)
         if rawget(v, "init") and e.source ~= "C" then e.params = typed(parameters(v.init, 1), {}) end
         put(e)
         e.members = v
-      elseif type(v) == "table" and v ~= flame then         -- nn.functional is flame
+      elseif type(v) == "table" and v ~= flame and v ~= require("flame.plot").Plot then         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
@@ -375,7 +392,7 @@ function meta.collect()
   collect_functions(put)
   collect_methods(put)
   collect_modules(put)
-  collect_table(put, "Module:", require("flame.nn").Module, "member")
+  for name, class in pairs(classes()) do collect_table(put, name .. ":", class, "member") end
   table.sort(list, function(a, b) return a.name < b.name or a.name == b.name and a.kind < b.kind end)
   return list
 end
@@ -440,7 +457,7 @@ local function put_groups(out, list)
       groups[group] = true
       local path = group
       local root = path:match("^[%w_]+")
-      if root ~= "nn" and root ~= "optim" and root ~= "data" then path = "flame." .. path
+      if not is_module[root] then path = "flame." .. path
       elseif path == root then out[#out + 1] = ("---@class flame.%s"):format(root) end
       out[#out + 1] = (path == root and "local " or "") .. path .. " = {}"
     end
@@ -455,9 +472,12 @@ function meta.stub()
   put_tensor(out, list)
   put_groups(out, list)
   out[#out + 1] = "---@class flame.Module\n---@operator call(any): any\nlocal Module = {}\n"
+  for _, name in ipairs { "EventWriter", "Plot", "Progress" } do
+    out[#out + 1] = ("---@class flame.%s\nlocal %s = {}\n"):format(name, name)
+  end
   for _, e in ipairs(list) do
     local root = e.name:match("^(%w+)%.")
-    local own = root == "nn" or root == "optim" or root == "data"
+    local own = is_module[root]
     if e.kind == "function" then put_function(out, e, (own and "" or "flame.") .. e.name)
     elseif e.kind == "class" then put_function(out, e, e.name)
     elseif e.kind == "both" then

@@ -28,10 +28,10 @@ end
 
 --- The name under which a function, class or word stands in the stub.
 local function find(what)
-  local places = { "flame.", "Tensor:", "Module:", "" }
+  local places = { "flame.", "Tensor:", "Module:", "" }           -- of the other classes as help("Plot:line")
   if type(what) == "string" then
     for _, place in ipairs(places) do if blocks[place .. what] then return place .. what end end
-    for _, module in ipairs { "nn.", "optim.", "data." } do if blocks[module .. what] then return module .. what end end
+    for _, module in ipairs { "nn.", "optim.", "data.", "plot.", "image." } do if blocks[module .. what] then return module .. what end end
     return nil
   end
   local found
@@ -47,7 +47,7 @@ local function find(what)
   end
   look(flame, "flame.")
   look(methods, "Tensor:")
-  for _, module in ipairs { "nn", "optim", "data" } do
+  for _, module in ipairs { "nn", "optim", "data", "plot", "image" } do
     local loaded = package.loaded["flame." .. module]
     if loaded then look(loaded, module .. ".") end
   end

@@ -451,8 +451,8 @@ function data.drawn_digits(n)
   return pixels:float() / 255, flame.tensor(labels, { dtype = "i64" })
 end
 
---- A writer of event files for TensorBoard: w:scalar(tag, value, step), w:image(tag, x, step), w:histogram(tag, x, step),
---- w:close(). The folder is made where it is not there; each writer has a file of its own in it.
+--- A writer of event files for TensorBoard. Its methods are w:scalar(tag, value, step), w:image(tag, x, step),
+--- w:histogram(tag, x, step) and w:close(). The folder is made where it is not there; each writer has a file of its own in it.
 ---@param folder string
 ---@param options table?  {time = os.time: a function that gives the seconds of events}
 ---@return flame.EventWriter

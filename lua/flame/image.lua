@@ -22,7 +22,7 @@ local function need_image(op, x)
   return x
 end
 
---- Reads a PNG file: u8, of 16 bits a channel i32; (h, w) or (channels, h, w). With float = true f32 from 0 to 1.
+--- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits a channel, i32. With float = true f32 from 0 to 1.
 ---@param path string
 ---@param options? table  {float = false, device =}
 ---@return flame.Tensor
@@ -34,7 +34,7 @@ function image.load(path, options)
   return x
 end
 
---- Writes a PNG file: u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
+--- Writes a PNG file of u8, i32 from 0 to 65535 (16 bits a channel), or floats from 0 to 1.
 ---@param path string
 ---@param x flame.Tensor
 function image.save(path, x)
@@ -44,7 +44,7 @@ function image.save(path, x)
   flame.save(path, x)
 end
 
---- Several images as one, row by row: x (n, h, w) or (n, channels, h, w). Options: columns = 8, padding = 2 pixels, value = 0 of the
+--- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w). Options: columns = 8, padding = 2 pixels, value = 0 of the
 --- padding, normalize = false: the least value of all becomes 0 and the largest 1.
 ---@param x flame.Tensor
 ---@param options? table
@@ -81,7 +81,7 @@ function image.make_grid(x, options)
   return c == 1 and all:squeeze(1) or all
 end
 
---- An image, or a batch (n, channels, h, w), in another size {h, w}; a number is the length of the shorter side. u8 stays u8.
+--- An image, or a batch (n, channels, h, w), in another size {h, w}. A number is the length of the shorter side; u8 stays u8.
 ---@param x flame.Tensor
 ---@param size integer | integer[]
 ---@param options? table  {mode = "bilinear" (nearest, bicubic, area), antialias = true}

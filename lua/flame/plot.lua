@@ -65,8 +65,8 @@ local function check(op, o)
   return o
 end
 
---- An empty plot. Options: title, xlabel, ylabel; xscale and yscale, "linear" or "log"; xlim and ylim, {first, last};
---- legend, grid and axes = false leave them out; width = 640 and height = 400 in pixels.
+--- An empty plot, to which its methods add. Options: title, xlabel, ylabel; xscale and yscale, "linear" or "log"; xlim and
+--- ylim, {first, last}; legend, grid and axes = false leave them out; width = 640 and height = 400 in pixels.
 ---@param options table?
 ---@return flame.Plot
 function plot.new(options)
@@ -226,7 +226,7 @@ local function least_distance(list)
   return least == huge and 1 or least
 end
 
---- Adds bars from 0. x: where they are, or a list of names; without it they are at 1, 2, … Options: width = 0.8 of the
+--- Adds bars from 0 to the heights y. x: where they are, or a list of names; without it they are at 1, 2, … Options: width = 0.8 of the
 --- least distance of two, label, colour, alpha.
 ---@param x flame.Tensor | number[] | string[]
 ---@param y? flame.Tensor | number[]
@@ -277,7 +277,7 @@ local function colour_range(op, rows, limits)
   return scale.range(lo, hi, { tight = true })
 end
 
---- Adds a matrix as colours; row 1 is at the top. NaN is grey. Options: map = "depth" (grey, heat, signed),
+--- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. Options: map = "depth" (grey, heat, signed),
 --- limits = {first, last} of the colours, xlim and ylim = {first, last} of the matrix on the axes, bar = false leaves the colour bar out.
 ---@param z flame.Tensor | number[][]
 ---@param options? table
@@ -345,7 +345,7 @@ function Plot:contour(z, options)
     bar = o.bar and h > 0 and { lo = lo, hi = hi, map = shades } or nil }, {})
 end
 
---- Adds an image, as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour, (2 or 4, h, w) with alpha, over
+--- Adds an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour, (2 or 4, h, w) with alpha, over
 --- white; u8, or floats from 0 to 1. A plot of one image has its proportions and no axes.
 ---@param x flame.Tensor
 ---@return flame.Plot
@@ -419,7 +419,7 @@ function Plot:text(options)
   return require("flame.plot_terminal").text(self, floor(o.columns), floor(o.rows), o.colour)
 end
 
---- Writes the plot: an SVG, a PNG or a text file by the path's ending (.svg, .png, .txt). Returns the plot.
+--- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
 ---@param path string
 ---@param options? table  {scale = 2}: pixels of a PNG to one of the plot
 ---@return flame.Plot

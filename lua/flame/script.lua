@@ -118,8 +118,8 @@ local function count(v)
   return ("%d"):format(math.floor(v + 0.5))
 end
 
---- A progress line for a loop of 'steps': p:tick(step, loss) in each, p:line(step, text) for lines that stay, p:plot() for the
---- curve of the losses. On a terminal the curve of the loss stands beside the line, 'curve' characters of it.
+--- A progress line for a loop of 'steps'. p:tick(step, loss) is called in each, p:line(step, text) prints a line that stays, and
+--- p:plot() gives the curve of the losses. On a terminal the curve of the loss stands beside the line, 'curve' characters of it.
 ---@param o table  {steps =, from = 0: steps done before, unit = "steps", each = 1: units a step, curve = 16}
 ---@return flame.Progress
 function script.progress(o)
