@@ -14,7 +14,7 @@ local function need_image(op, x)
   local channels = x.ndim == 3 and x:size(1) or 1
   if x.ndim < 2 or x.ndim > 3 or channels < 1 or channels > 4 then
     fail(op, "the shape of an image is (h, w) or (1 to 4, h, w), got %s%s", shape_of(x),
-      x.ndim == 3 and x:size(3) <= 4 and "\1: of channels last make permute(3, 1, 2)" or "")
+      x.ndim == 3 and x:size(3) <= 4 and "\1: make permute(3, 1, 2) of channels last" or "")
   end
   if not x:is_floating_point() and x.dtype ~= "u8" then
     fail(op, "an image must be u8, or floats from 0 to 1, got %s", x.dtype)

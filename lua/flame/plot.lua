@@ -46,9 +46,9 @@ local function need_limits(op, name, v, log)
     fail(op, "%s must be a list of two numbers", name)
   end
   if not (lo < hi and lo > -huge and hi < huge) then
-    fail(op, "%s is from %s to %s\1: the first must be below the second, and both finite", name, scale.short(lo), scale.short(hi))
+    fail(op, "%s is from %s to %s\1: give two finite numbers, the lower one first", name, scale.short(lo), scale.short(hi))
   end
-  if log and lo <= 0 then fail(op, "%s begins at %s on a logarithmic axis\1: it must begin above 0", name, scale.short(lo)) end
+  if log and lo <= 0 then fail(op, "%s begins at %s on a logarithmic axis\1: give a number above 0", name, scale.short(lo)) end
 end
 
 local defaults = { title = false, xlabel = false, ylabel = false, xscale = "linear", yscale = "linear", xlim = false, ylim = false,
@@ -209,9 +209,9 @@ local function names_of(x)
 end
 
 local function named_points(names, y, o)
-  if y == nil or is_options(y) then fail("bars", "there are %d names and no heights\1: plot.bars(names, heights)", #names) end
+  if y == nil or is_options(y) then fail("bars", "there are %d names and no heights\1: write plot.bars(names, heights)", #names) end
   local xs, ys = data.points("bars", nil, y)
-  if #names ~= #ys then fail("bars", "there are %d names and %d heights\1: they must be as many", #names, #ys) end
+  if #names ~= #ys then fail("bars", "there are %d names and %d heights\1: give one of each", #names, #ys) end
   return xs, ys, o
 end
 
@@ -319,7 +319,7 @@ function Plot:contour(z, options)
   local function positions(name, n, all)
     local list = o[name] and data.list("contour", name, o[name]) or {}
     if o[name] and #list ~= all then
-      fail("contour", "z has %d %s and %s has %d values\1: they must be as many", all, name == "x" and "columns" or "rows", name, #list)
+      fail("contour", "z has %d %s and %s has %d values\1: give as many", all, name == "x" and "columns" or "rows", name, #list)
     end
     for i = 1, o[name] and 0 or all do list[i] = i + 0.0 end
     local some = {}
@@ -374,7 +374,7 @@ Grid.__index, Grid.__newindex = internal.closed("plot.grid", Grid, { plots = tru
 ---@param options? table  {columns = 2}
 function plot.grid(plots, options)
   local o = internal.options("plot.grid", options, { columns = 2 })
-  if getmetatable(plots) == Plot then fail("grid", "need a list of plots, got one plot\1: plot.grid { p, q }") end
+  if getmetatable(plots) == Plot then fail("grid", "need a list of plots, got one plot\1: write plot.grid { p, q }") end
   if type(plots) ~= "table" or #plots == 0 then
     fail("grid", "need a list of plots, got %s", type(plots) == "table" and "an empty table" or internal.word(plots))
   end
@@ -458,7 +458,7 @@ Grid.__tostring = function(self) return self:text() end
 ---@param options? table
 function plot.save(p, path, options)
   local class = getmetatable(p)
-  if class ~= Plot and class ~= Grid then fail("save", "need a plot, got %s\1: plot.save(p, path)", internal.word(p)) end
+  if class ~= Plot and class ~= Grid then fail("save", "need a plot, got %s\1: write plot.save(p, path)", internal.word(p)) end
   return p:save(path, options)
 end
 

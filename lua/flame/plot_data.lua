@@ -16,8 +16,7 @@ local function read(x) return x:detach():cpu():to("f64"):totable() end
 
 local function number_at(op, name, v, place)
   if type(v) ~= "number" then
-    fail(op, "%s[%s] is %s\1: %s must be a tensor of one axis or a list of numbers", name, place,
-      type(v) == "table" and "a table" or internal.word(v), name)
+    fail(op, "%s[%s] is a %s, not a number\1: give a tensor of one axis or a list of numbers", name, place, type(v))
   end
   return v + 0.0
 end
@@ -26,7 +25,7 @@ end
 function data.list(op, name, v)
   if flame.is_tensor(v) then
     if v.ndim ~= 1 then
-      fail(op, "%s must have one axis, its shape is %s\1: take a row or a column of it, or flatten() it", name, shape_of(v))
+      fail(op, "%s must have one axis, its shape is %s\1: make it one by flatten(), or take a row", name, shape_of(v))
     end
     return read(v)
   end
@@ -46,7 +45,7 @@ function data.points(op, x, y)
     return xs, ys
   end
   local xs = data.list(op, "x", x)
-  if #xs ~= #ys then fail(op, "x has %d values and y has %d\1: they must be as many", #xs, #ys) end
+  if #xs ~= #ys then fail(op, "x has %d values and y has %d\1: give as many of each", #xs, #ys) end
   return xs, ys
 end
 
@@ -54,7 +53,7 @@ end
 --- most: tensors beyond it are first averaged over blocks.
 function data.matrix(op, name, v, most)
   if flame.is_tensor(v) then
-    if v.ndim ~= 2 then fail(op, "%s must have two axes, its shape is %s\1: name rows and columns", name, shape_of(v)) end
+    if v.ndim ~= 2 then fail(op, "%s must have two axes, its shape is %s\1: make it rows and columns by reshape(h, w)", name, shape_of(v)) end
     local h, w = v:size(1), v:size(2)
     if h > most or w > most then
       h, w = math.min(h, most), math.min(w, most)
@@ -70,7 +69,7 @@ function data.matrix(op, name, v, most)
     end
     rows[i] = data.list(op, ("%s[%d]"):format(name, i), v[i])
     w = w or #rows[i]
-    if #rows[i] ~= w then fail(op, "row 1 of %s has %d values and row %d has %d\1: rows must be as long", name, w, i, #rows[i]) end
+    if #rows[i] ~= w then fail(op, "row 1 of %s has %d values and row %d has %d\1: make them as long", name, w, i, #rows[i]) end
   end
   return rows, #rows, w or 0
 end

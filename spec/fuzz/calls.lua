@@ -8,6 +8,7 @@
 --   fuzz_calls = require "spec.fuzz.calls"; fuzz_calls.round(seed) -> the number of calls, list of faults
 local flame = require "flame"
 local nn = require "flame.nn"
+local plot = require "flame.plot"
 local calls = { ROUND = 200, worked = {} }         -- worked: name -> calls that gave a value
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -16,7 +17,8 @@ local SKIP = { "^load", "^save", "^cuda", "^data%.", "^optim%.", "^autograd%.", 
   "^autocast$", "^profile$", "^help$", "^graph$", "^warmup$", "^best_device$", "^check_finite$", "^rng_state$", "^get_rng_state$",
   "^Module", "^nn%.utils%.", "^nn%.Module", "^nn%.Lazy", "^stats$", "^memory$", "^empty_cache$", "^checkpoint$", "^seed$",
   "^manual_seed$", "^register_hook$", "^item$", "^tolist$", "^totable$", "^free$", "^func$", "^synchronize$", "^last_error$",
-  "^kernel", "^numpy", "^dlpack", "^from_dlpack", "^to_dlpack", "^internal" }
+  "^kernel", "^numpy", "^dlpack", "^from_dlpack", "^to_dlpack", "^internal",
+  "^plot%.save$", "^image%.load$", "^image%.save$", "^Plot:", "^Progress:", "^EventWriter:" }
 
 local function skipped(name)
   for _, pattern in ipairs(SKIP) do if name:find(pattern) then return true end end
@@ -235,6 +237,11 @@ local function tensors_in(v, out, depth)
   return out
 end
 local function use(results)
+  for _, v in pairs(results) do
+    if type(v) == "table" and getmetatable(v) == plot.Plot and one_in(8) then
+      local _ = v:svg(), v:pixels(0.5), tostring(v)
+    end
+  end
   for _, y in ipairs(tensors_in(results, {}, 3)) do
     flame.eval(y)
     y:totable()
