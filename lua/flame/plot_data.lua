@@ -53,7 +53,9 @@ end
 --- most: tensors beyond it are first averaged over blocks.
 function data.matrix(op, name, v, most)
   if flame.is_tensor(v) then
-    if v.ndim ~= 2 then fail(op, "%s must have two axes, its shape is %s\1: make it rows and columns by reshape(h, w)", name, shape_of(v)) end
+    if v.ndim ~= 2 then
+      fail(op, "%s must have two axes, its shape is %s\1: make it rows and columns by reshape(h, w)", name, shape_of(v))
+    end
     local h, w = v:size(1), v:size(2)
     if h > most or w > most then
       h, w = math.min(h, most), math.min(w, most)

@@ -239,7 +239,7 @@ end
 local function use(results)
   for _, v in pairs(results) do
     if type(v) == "table" and getmetatable(v) == plot.Plot and one_in(8) then
-      local _ = v:svg(), v:pixels(0.5), tostring(v)
+      assert(v:svg() and v:pixels(0.5) and tostring(v))
     end
   end
   for _, y in ipairs(tensors_in(results, {}, 3)) do
