@@ -184,7 +184,8 @@ function Plot:histogram(x, options)
   end
   if flame.is_tensor(x) then x = x:reshape(-1) end
   local kept, lo, hi, n = bins_of(data.list("histogram", "x", x), o.bins)
-  local layer = { kind = "bars", x = {}, y = {}, left = {}, right = {}, zero = true, alpha = o.alpha < 1 and o.alpha or nil, reach = {} }
+  local layer = { kind = "bars", x = {}, y = {}, left = {}, right = {}, zero = true, joined = true, reach = {},
+    alpha = o.alpha < 1 and o.alpha or nil }
   local at, width = scale.position(lo, hi), hi / n - lo / n
   for i = 1, #kept > 0 and n or 0 do
     layer.left[i], layer.right[i], layer.y[i] = lo + (i - 1) * width, lo + i * width, 0.0
@@ -314,7 +315,7 @@ function Plot:contour(z, options)
   local o = internal.options("plot.contour", options, { x = false, y = false, levels = false, map = "depth", width = 1.5, bar = true })
   local map = map_of("contour", o.map)
   need_size("contour", "width", o.width, 0.25, 20)
-  local rows, h, w = data.matrix("contour", "z", z, GRID)
+  local rows, h, w = data.matrix("contour", "z", z, GRID // 2)
   local full = flame.is_tensor(z) and { w = z:size(2), h = z:size(1) } or { w = w, h = h }
   local function positions(name, n, all)
     local list = o[name] and data.list("contour", name, o[name]) or {}

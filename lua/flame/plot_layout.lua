@@ -13,7 +13,7 @@ local font = require "flame.plot_font"
 local scale = require "flame.plot_scale"
 local layout = {}
 
-local SMALL, LARGE = 12, 14                    -- sizes of text in pixels
+local SMALL, LARGE, BOLD = 12, 14, 1.15        -- sizes of text in pixels; how much wider bold text is
 local PAD, TICK, BAR, SAMPLE = 8, 4, 14, 22    -- free border, length of ticks, width of a colour bar, of a legend's line
 local MOST_LEGEND, MOST_APART = 20, 5000
 local floor = math.floor
@@ -155,7 +155,7 @@ function draw.bars(out, layer, box, x, y, place_x, place_y)
   for _, c in ipairs(order) do
     local l, r = math.max(c.l, box.x), math.min(c.r, box.x + box.w)
     local top, bottom = math.max(c.top, box.y), math.min(c.bottom, box.y + box.h)
-    if r - l > 2 then l, r = floor(l + 0.5), floor(r + 0.5) end          -- no seams between neighbours
+    if layer.joined or r - l > 6 then l, r = floor(l + 0.5), floor(r + 0.5) end          -- no seams between neighbours
     if r > l and bottom > top then
       put(out, { kind = "rect", x = l, y = top, w = r - l, h = bottom - top, colour = layer.colour, alpha = layer.alpha })
     end
@@ -342,8 +342,8 @@ local function draw_words(out, p, box, inner, a)
   local o, middle = p.o, inner.x + inner.w / 2
   local bottom = box.y + box.h - PAD
   if o.title then
-    local s = cut(o.title, LARGE, box.w - 2 * PAD)
-    local half = font.room(s, LARGE) / 2
+    local s = cut(o.title, LARGE * BOLD, box.w - 2 * PAD)
+    local half = font.room(s, LARGE * BOLD) / 2
     middle = math.max(box.x + PAD + half, math.min(box.x + box.w - PAD - half, middle))
     text(out, middle, box.y + PAD + LARGE * 0.85, s, { size = LARGE, anchor = "middle", bold = true })
   end

@@ -70,7 +70,8 @@ end
 local function powers(lo, hi, most)
   local first, last = ceil(log10(lo) - 1e-9), floor(log10(hi) + 1e-9)
   if last - first < 1 then return nil end
-  local step, ticks, minor = ceil((last - first + 1) / math.max(2, most)), {}, {}
+  local step, ticks, minor = 1, {}, {}
+  while (last - first) // step >= math.max(2, most) do step = math.tointeger(scale.nice(step * 2.2)) end
   for e = ceil(first / step) * step, last, step do ticks[#ticks + 1] = 10.0 ^ e end
   for e = first - 1, step == 1 and last or first - 2 do
     for m = 2, 9 do
