@@ -361,6 +361,15 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
+--- plot.line(x, …), which is plot.new():line(x, …).
+local function entry_of_plot(name, f)
+  local e = describe("Plot:" .. name, require("flame.plot").Plot[name], "member")
+  e.name, e.kind, e.value = "plot." .. name, "function", f
+  e.params = table.move(e.params, 2, #e.params, 1, {})
+  e.doc = { (e.doc[1]:gsub("^Adds ", "Makes a plot with ")), table.unpack(e.doc, 2) }
+  return e
+end
+
 --- Classes and functions of the modules.
 local function collect_modules(put)
   for _, module in ipairs(modules) do
@@ -374,6 +383,8 @@ local function collect_modules(put)
         e.members = v
       elseif type(v) == "table" and v ~= flame and v ~= require("flame.plot").Plot then         -- nn.functional is flame
         collect_table(put, full .. ".", v, "function")
+      elseif module == "plot" and name ~= "save" and rawget(require("flame.plot").Plot, name) then
+        put(entry_of_plot(name, v))
       elseif type(v) == "function" then
         put(describe(full, v, "function"))
       end

@@ -41,10 +41,9 @@ end
 
 local function need_limits(op, name, v, log)
   if not v then return end
-  local lo, hi = v[1], v[2]
-  if type(v) ~= "table" or flame.is_tensor(v) or type(lo) ~= "number" or type(hi) ~= "number" then
-    fail(op, "%s must be a list of two numbers", name)
-  end
+  local lo, hi
+  if type(v) == "table" then lo, hi = v[1], v[2] end
+  if type(lo) ~= "number" or type(hi) ~= "number" then fail(op, "%s must be a list of two numbers", name) end
   if not (lo < hi and lo > -huge and hi < huge) then
     fail(op, "%s is from %s to %s\1: give two finite numbers, the lower one first", name, scale.short(lo), scale.short(hi))
   end
@@ -65,9 +64,9 @@ local function check(op, o)
   return o
 end
 
---- An empty plot, to which its methods add. Options: title, xlabel, ylabel; xscale and yscale, "linear" or "log"; xlim and
---- ylim, {first, last}; legend, grid and axes = false leave them out; width = 640 and height = 400 in pixels.
----@param options table?
+--- An empty plot, to which its methods add. xscale and yscale are "linear" or "log", xlim and ylim {first, last}; legend, grid
+--- and axes = false leave these out; width = 640 and height = 400 are in pixels.
+---@param options? table  {title =, xlabel =, ylabel =, xscale =, yscale =, xlim =, ylim =, legend =, grid =, axes =, width =, height =}
 ---@return flame.Plot
 function plot.new(options)
   return setmetatable({ o = check("new", internal.options("plot.new", options, defaults)), layers = {} }, Plot)
@@ -105,6 +104,9 @@ local function read_options(op, o, known)
   local out = internal.options("plot." .. op, o, known)
   for _, name in ipairs { "colour", "label", "dash" } do if out[name] == false and known[name] == false then out[name] = nil end end
   if o and o.dash == false then out.dash = false end
+  if out.dash ~= nil and type(out.dash) ~= "boolean" then
+    fail(op, "dash must be true or false, got %s", internal.word(out.dash))
+  end
   if out.alpha then need_size(op, "alpha", out.alpha, 0, 1) end
   if out.width then need_size(op, "width", out.width, 0.25, 20) end
   if out.size then need_size(op, "size", out.size, 1, 40) end
@@ -122,11 +124,10 @@ end
 
 -- ---- kinds -------------------------------------------------------------------------------------------------
 
---- Adds a line through points. Without x the positions 1, 2, … are. Options: label, colour ("#0072B2", or a position in
---- the palette), width = 2, dash = true, alpha.
+--- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2 or a position in the palette.
 ---@param x flame.Tensor | number[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
 ---@return flame.Plot
 function Plot:line(x, y, options)
   local xs, ys, o = points_of("line", x, y, options)
@@ -135,10 +136,10 @@ function Plot:line(x, y, options)
 end
 
 local shapes = { circle = true, square = true, cross = true, plus = true }
---- Adds points. Options: label, colour, size = 6 in pixels, shape = "circle" (square, cross, plus), alpha.
+--- Adds points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
 ---@param x flame.Tensor | number[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
 ---@return flame.Plot
 function Plot:scatter(x, y, options)
   local xs, ys, o = points_of("scatter", x, y, options)
@@ -172,10 +173,9 @@ local function bins_of(values, n)
   return kept, lo, hi, n
 end
 
---- Adds the counts of values in bins of equal width. Options: bins (by default as many as Freedman's and Diaconis' rule
---- says, 100 at most), label, colour, alpha.
+--- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis' rule says, 100 at most.
 ---@param x flame.Tensor | number[]
----@param options? table
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
 ---@return flame.Plot
 function Plot:histogram(x, options)
   local o = read_options("histogram", options, { bins = false, label = false, colour = false, alpha = 0.8 })
@@ -227,11 +227,11 @@ local function least_distance(list)
   return least == huge and 1 or least
 end
 
---- Adds bars from 0 to the heights y. x: where they are, or a list of names; without it they are at 1, 2, … Options: width = 0.8 of the
---- least distance of two, label, colour, alpha.
+--- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they are at 1, 2, … Their width is a
+--- part of the least distance of two.
 ---@param x flame.Tensor | number[] | string[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
 ---@return flame.Plot
 function Plot:bars(x, y, options)
   local names = names_of(x)
@@ -278,10 +278,10 @@ local function colour_range(op, rows, limits)
   return scale.range(lo, hi, { tight = true })
 end
 
---- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. Options: map = "depth" (grey, heat, signed),
---- limits = {first, last} of the colours, xlim and ylim = {first, last} of the matrix on the axes, bar = false leaves the colour bar out.
+--- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey", "heat" or "signed"; limits =
+--- {first, last} are those of the colours, xlim and ylim those of the matrix on the axes.
 ---@param z flame.Tensor | number[][]
----@param options? table
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
 ---@return flame.Plot
 function Plot:heatmap(z, options)
   local o = internal.options("plot.heatmap", options, { map = "depth", limits = false, xlim = false, ylim = false, bar = true })
@@ -306,10 +306,10 @@ function Plot:heatmap(z, options)
   return add(self, "heatmap", layer, {})
 end
 
---- Adds the curves of equal value of a matrix. Options: x, y (positions of columns and rows), levels = 8 (about so many, at
---- ticks of the values) or a list, map = "depth", width = 1.5, bar = true. Row 1 is at the bottom, where y begins.
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about how many there are at ticks
+--- of the values; x and y are the positions of columns and rows.
 ---@param z flame.Tensor | number[][]
----@param options? table
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
 ---@return flame.Plot
 function Plot:contour(z, options)
   local o = internal.options("plot.contour", options, { x = false, y = false, levels = false, map = "depth", width = 1.5, bar = true })
@@ -409,9 +409,8 @@ function Plot:pixels(factor)
   return require("flame.plot_svg").planes(c.pixels, c.height, c.width)
 end
 
---- The plot in characters, as print shows it. Options: columns = 72, rows = 20, colour = true where the standard output is a
---- terminal (escape sequences of 24-bit colours).
----@param options? table
+--- The plot in characters, as print shows it. Colours are escape sequences, by default where the standard output is a terminal.
+---@param options? table  {columns = 72, rows = 20, colour = true}
 ---@return string
 function Plot:text(options)
   local o = internal.options("plot.text", options, { columns = 72, rows = 20, colour = internal.io_terminal() })

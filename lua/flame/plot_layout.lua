@@ -33,6 +33,8 @@ local function placer(axis, first, length)
   return function(v) return math.max(-1e12, math.min(1e12, first + at(v) * length)) end
 end
 
+local function inside(box, x, y) return x >= box.x and x <= box.x + box.w and y >= box.y and y <= box.y + box.h end
+
 -- The part of the segment within the box: its ends, or nil (Liang and Barsky, 1984).
 local function segment_within(x0, y0, x1, y1, b)
   local t0, t1, dx, dy = 0, 1, x1 - x0, y1 - y0
@@ -103,6 +105,7 @@ local draw = {}
 function draw.line(out, layer, box, x, y, place_x, place_y)
   local dots = { {}, {} }
   for _, run in ipairs(runs_of(layer, x, y, place_x, place_y)) do
+    if #run[1] == 1 and not inside(box, run[1][1], run[2][1]) then goto next end
     if #run[1] == 1 then
       table.insert(dots[1], run[1][1])
       table.insert(dots[2], run[2][1])
@@ -112,6 +115,7 @@ function draw.line(out, layer, box, x, y, place_x, place_y)
           clip = box })
       end
     end
+    ::next::
   end
   if #dots[1] > 0 then
     put(out, { kind = "marks", points = data.thin_marks(dots[1], dots[2]), shape = "circle", r = layer.width, colour = layer.colour,
@@ -125,7 +129,7 @@ function draw.scatter(out, layer, box, x, y, place_x, place_y)
     local vx, vy = layer.x[i], layer.y[i]
     if scale.holds(x.log, vx) and scale.holds(y.log, vy) then
       local h, v = place_x(vx), place_y(vy)
-      if h >= box.x and h <= box.x + box.w and v >= box.y and v <= box.y + box.h then px[#px + 1], py[#py + 1] = h, v end
+      if inside(box, h, v) then px[#px + 1], py[#py + 1] = h, v end
     end
   end
   local points = data.thin_marks(px, py)
