@@ -239,32 +239,31 @@ function Module:train(on) end
 ---@param set_to_none? boolean|table  true
 function Module:zero_grad(set_to_none) end
 
---- Adds bars from 0 to the heights y. x: where they are, or a list of names; without it they are at 1, 2, … Options: width = 0.8 of the
---- least distance of two, label, colour, alpha.
+--- Adds bars from 0 to the heights y. x says where they are, or is a list of names; without it they are at 1, 2, … Their width is a
+--- part of the least distance of two.
 ---@param x flame.Tensor | number[] | string[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
 ---@return flame.Plot
 function Plot:bars(x, y, options) end
 
---- Adds the curves of equal value of a matrix. Options: x, y (positions of columns and rows), levels = 8 (about so many, at
---- ticks of the values) or a list, map = "depth", width = 1.5, bar = true. Row 1 is at the bottom, where y begins.
+--- Adds the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about how many there are at ticks
+--- of the values; x and y are the positions of columns and rows.
 ---@param z flame.Tensor | number[][]
----@param options? table
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
 ---@return flame.Plot
 function Plot:contour(z, options) end
 
---- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. Options: map = "depth" (grey, heat, signed),
---- limits = {first, last} of the colours, xlim and ylim = {first, last} of the matrix on the axes, bar = false leaves the colour bar out.
+--- Adds a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey", "heat" or "signed"; limits =
+--- {first, last} are those of the colours, xlim and ylim those of the matrix on the axes.
 ---@param z flame.Tensor | number[][]
----@param options? table
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
 ---@return flame.Plot
 function Plot:heatmap(z, options) end
 
---- Adds the counts of values in bins of equal width. Options: bins (by default as many as Freedman's and Diaconis' rule
---- says, 100 at most), label, colour, alpha.
+--- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis' rule says, 100 at most.
 ---@param x flame.Tensor | number[]
----@param options? table
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
 ---@return flame.Plot
 function Plot:histogram(x, options) end
 
@@ -274,11 +273,10 @@ function Plot:histogram(x, options) end
 ---@return flame.Plot
 function Plot:image(x) end
 
---- Adds a line through points. Without x the positions 1, 2, … are. Options: label, colour ("#0072B2", or a position in
---- the palette), width = 2, dash = true, alpha.
+--- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2 or a position in the palette.
 ---@param x flame.Tensor | number[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
 ---@return flame.Plot
 function Plot:line(x, y, options) end
 
@@ -293,10 +291,10 @@ function Plot:pixels(factor) end
 ---@return flame.Plot
 function Plot:save(path, options) end
 
---- Adds points. Options: label, colour, size = 6 in pixels, shape = "circle" (square, cross, plus), alpha.
+--- Adds points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
 ---@param x flame.Tensor | number[]
 ---@param y? flame.Tensor | number[]
----@param options? table
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
 ---@return flame.Plot
 function Plot:scatter(x, y, options) end
 
@@ -309,9 +307,8 @@ function Plot:set(options) end
 ---@return string
 function Plot:svg() end
 
---- The plot in characters, as print shows it. Options: columns = 72, rows = 20, colour = true where the standard output is a
---- terminal (escape sequences of 24-bit colours).
----@param options? table
+--- The plot in characters, as print shows it. Colours are escape sequences, by default where the standard output is a terminal.
+---@param options? table  {columns = 72, rows = 20, colour = true}
 ---@return string
 function Plot:text(options) end
 
@@ -5786,16 +5783,18 @@ Tensor.pixel_shuffle = flame.pixel_shuffle
 function flame.pixel_unshuffle(x, factor) end
 Tensor.pixel_unshuffle = flame.pixel_unshuffle
 
---- a new plot with bars: Plot:bars
----@param x flame.Tensor|number[]|string[]
----@param y? flame.Tensor|number[]
----@param options? table
+--- Makes a plot with bars from 0 to the heights y. x says where they are, or is a list of names; without it they are at 1, 2, … Their width is a
+--- part of the least distance of two.
+---@param x flame.Tensor | number[] | string[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {width = 0.8, label =, colour =, alpha = 1}
 ---@return flame.Plot
 function plot.bars(x, y, options) end
 
---- a new plot with curves of equal value: Plot:contour
----@param z flame.Tensor|number[][]
----@param options? table
+--- Makes a plot with the curves of equal value of a matrix. Row 1 is at the bottom. levels is a list, or about how many there are at ticks
+--- of the values; x and y are the positions of columns and rows.
+---@param z flame.Tensor | number[][]
+---@param options? table  {x =, y =, levels = 8, map = "depth", width = 1.5, bar = true}
 ---@return flame.Plot
 function plot.contour(z, options) end
 
@@ -5804,33 +5803,35 @@ function plot.contour(z, options) end
 ---@param options? table  {columns = 2}
 function plot.grid(plots, options) end
 
---- a new plot of a matrix as colours: Plot:heatmap
----@param z flame.Tensor|number[][]
----@param options? table
+--- Makes a plot with a matrix as colours. Row 1 is at the top, and NaN is grey. The map is "depth", "grey", "heat" or "signed"; limits =
+--- {first, last} are those of the colours, xlim and ylim those of the matrix on the axes.
+---@param z flame.Tensor | number[][]
+---@param options? table  {map = "depth", limits =, xlim =, ylim =, bar = true}
 ---@return flame.Plot
 function plot.heatmap(z, options) end
 
---- a new plot of counts in bins: Plot:histogram
----@param x flame.Tensor|number[]
----@param options? table
+--- Makes a plot with the counts of values in bins of equal width, by default as many as Freedman's and Diaconis' rule says, 100 at most.
+---@param x flame.Tensor | number[]
+---@param options? table  {bins =, label =, colour =, alpha = 0.8}
 ---@return flame.Plot
 function plot.histogram(x, options) end
 
---- a new plot of an image: Plot:image
+--- Makes a plot with an image. Its shape is as flame.load gives it: (h, w) or (1, h, w) grey, (3, h, w) colour, (2 or 4, h, w) with alpha, over
+--- white; u8, or floats from 0 to 1. A plot of one image has its proportions and no axes.
 ---@param x flame.Tensor
 ---@return flame.Plot
 function plot.image(x) end
 
---- a new plot with a line: Plot:line
----@param x flame.Tensor|number[]
----@param y? flame.Tensor|number[]
----@param options? table
+--- Makes a plot with a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2 or a position in the palette.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, width = 2, dash = false, alpha = 1}
 ---@return flame.Plot
 function plot.line(x, y, options) end
 
---- An empty plot, to which its methods add. Options: title, xlabel, ylabel; xscale and yscale, "linear" or "log"; xlim and
---- ylim, {first, last}; legend, grid and axes = false leave them out; width = 640 and height = 400 in pixels.
----@param options table?
+--- An empty plot, to which its methods add. xscale and yscale are "linear" or "log", xlim and ylim {first, last}; legend, grid
+--- and axes = false leave these out; width = 640 and height = 400 are in pixels.
+---@param options? table  {title =, xlabel =, ylabel =, xscale =, yscale =, xlim =, ylim =, legend =, grid =, axes =, width =, height =}
 ---@return flame.Plot
 function plot.new(options) end
 
@@ -5841,10 +5842,10 @@ function plot.new(options) end
 ---@return flame.Plot
 function plot.save(p, path, options) end
 
---- a new plot with points: Plot:scatter
----@param x flame.Tensor|number[]
----@param y? flame.Tensor|number[]
----@param options? table
+--- Makes a plot with points. Their shape is "circle", "square", "cross" or "plus", their size in pixels.
+---@param x flame.Tensor | number[]
+---@param y? flame.Tensor | number[]
+---@param options? table  {label =, colour =, size = 6, shape = "circle", alpha = 1}
 ---@return flame.Plot
 function plot.scatter(x, y, options) end
 
